@@ -1,7 +1,20 @@
 // Turns what a reader found into a Trace: links allocations to their frees, rebuilds the state before the
 // first event, fills in pools, and says what is missing from the recording.
+import { formatBytes } from '../base/bytes.ts';
+import { linkAllocations } from './links.ts';
+import { fillPools, rebuildStartSegments, segmentHolding } from './start-state.ts';
 import type { Symbols } from './symbols.ts';
-import type { Annotation, EventColumns, PoolId, RecordedLimits, Segment, SettingValue, Trace, Warning } from './trace.ts';
+import {
+  type Annotation,
+  type EventColumns,
+  EventKind,
+  type PoolId,
+  type RecordedLimits,
+  type Segment,
+  type SettingValue,
+  type Trace,
+  type Warning,
+} from './trace.ts';
 
 /** What a reader hands over for one GPU. */
 export interface TraceParts {
@@ -22,5 +35,97 @@ export interface TraceParts {
 }
 
 export function assembleTrace(parts: TraceParts): Trace {
-  throw new Error(`not yet ${parts.device}`);
+  const counts = countKinds(parts.events);
+  fillPools(parts.events, parts.endSegments ?? []);
+  const startSegments = parts.startSegments ?? rebuildStartSegments(parts.events, parts.endSegments ?? []);
+  const links = linkAllocations({
+    events: parts.events,
+    allocCount: counts[EventKind.Alloc]!,
+    completionsRecorded: counts[EventKind.FreeCompleted]! > 0,
+    startBlocksFrom: parts.startSegments ?? parts.endSegments ?? [],
+  });
+  return {
+    device: parts.device,
+    events: parts.events,
+    allocationOf: links.allocationOf,
+    allocations: links.allocations,
+    impliedFrees: links.impliedFrees,
+    startSegments: startSegments.map((segment) => ({ ...segment, blocks: [] })),
+    endSegments: parts.endSegments,
+    streams: parts.streams,
+    pools: parts.pools,
+    symbols: parts.symbols,
+    settings: parts.settings,
+    limits: parts.limits,
+    annotations: parts.annotations,
+    warnings: [...parts.warnings, ...findGaps(parts, counts, links, startSegments)],
+  };
+}
+
+function countKinds(events: EventColumns): Int32Array {
+  const counts = new Int32Array(256);
+  for (let event = 0; event < events.count; event++) counts[events.kind[event]!]!++;
+  return counts;
+}
+
+function findGaps(
+  parts: TraceParts,
+  counts: Int32Array,
+  links: ReturnType<typeof linkAllocations>,
+  startSegments: readonly Segment[],
+): Warning[] {
+  const warnings: Warning[] = [];
+  const warn = (code: string, message: string) => warnings.push({ code, message });
+  const { allocations } = links;
+  const allocs = counts[EventKind.Alloc]!;
+  const frees = counts[EventKind.FreeRequested]! + counts[EventKind.FreeCompleted]!;
+
+  if (parts.settings.get('trace_alloc_overflowed') === true) {
+    const entries = parts.settings.get('trace_alloc_max_entries');
+    warn(
+      'overflow',
+      `the recording's ring buffer overflowed${typeof entries === 'number' ? ` at ${entries} entries` : ''}: its beginning is lost; record again with a larger max_entries`,
+    );
+  }
+  if (parts.events.count > 0 && allocations.liveAtStart > 0) {
+    let bytes = 0;
+    for (let index = 0; index < allocations.liveAtStart; index++) bytes += allocations.requested[index]!;
+    warn(
+      'late-start',
+      `${allocations.liveAtStart} allocations (${formatBytes(bytes)}) are older than the first event: recording began late, or its ring buffer overflowed (max_entries); where they lay is rebuilt from the segments`,
+    );
+  }
+  if (allocs > 0 && frees === 0 && links.impliedFrees.size > 0) {
+    warn(
+      'frees-skipped',
+      `the recording has no frees (skip_actions?): each is assumed to happen when its address is given out again, so live memory is overstated; record without skip_actions`,
+    );
+  } else if (links.impliedFrees.size > 0) {
+    warn(
+      'missing-frees',
+      `${links.impliedFrees.size} frees are missing from the recording; each is assumed to happen when its address is given out again`,
+    );
+  }
+  if (counts[EventKind.FreeRequested]! > 0 && counts[EventKind.FreeCompleted] === 0) {
+    warn('completions-skipped', 'the recording has no free_completed events (skip_actions?): every free is assumed to complete at once');
+  }
+  const segmentEvents = [EventKind.SegmentAlloc, EventKind.SegmentFree, EventKind.SegmentMap, EventKind.SegmentUnmap];
+  if (allocs > 0 && segmentEvents.every((kind) => counts[kind] === 0) && hasStrayAlloc(parts.events, startSegments)) {
+    warn(
+      'segments-skipped',
+      'the recording has no segment events (skip_actions, or made from a profile): reserved memory as recorded is unknown; what each allocator needs is still exact',
+    );
+  }
+  if (links.contradictions > 0) {
+    warn('contradictions', `${links.contradictions} events contradict the others (a free of memory that was already freed) and were left out`);
+  }
+  return warnings;
+}
+
+/** Whether some allocation lies outside all segments known to have been there throughout. */
+function hasStrayAlloc(events: EventColumns, sortedSegments: readonly Segment[]): boolean {
+  for (let event = 0; event < events.count; event++) {
+    if (events.kind[event] === EventKind.Alloc && segmentHolding(sortedSegments, events.address[event]!) < 0) return true;
+  }
+  return false;
 }

@@ -1,0 +1,116 @@
+// Blocks as rows of typed arrays, linked to their neighbours in address order. Rows are recycled.
+// Shared by the allocators that split and merge.
+
+export const NO_BLOCK = -1;
+
+export const BlockState = {
+  /** The row is not in use. */
+  None: 0,
+  /** Cached: backed by memory and ready to be given out. */
+  Free: 1,
+  Live: 2,
+  /** Freed by the program, still used by other streams. */
+  Pending: 3,
+  /** A range of addresses without memory (expandable segments). */
+  Unmapped: 4,
+} as const;
+export type BlockState = (typeof BlockState)[keyof typeof BlockState];
+
+export class BlockTable {
+  address: Float64Array;
+  size: Float64Array;
+  requested: Float64Array;
+  state: Uint8Array;
+  stream: Int32Array;
+  /** The allocator's own grouping (which free set the block belongs to). */
+  group: Int32Array;
+  prev: Int32Array;
+  next: Int32Array;
+  /** The allocator's own: PyTorch's expandable segment, CnMem's head flag. */
+  tag: Int32Array;
+  /** Age base for PyTorch's garbage collection. */
+  birth: Int32Array;
+  /** Rows ever used; rows at or beyond this have never been. */
+  rows = 0;
+  private readonly recycled: number[] = [];
+
+  constructor(capacity = 1024) {
+    this.address = new Float64Array(capacity);
+    this.size = new Float64Array(capacity);
+    this.requested = new Float64Array(capacity);
+    this.state = new Uint8Array(capacity);
+    this.stream = new Int32Array(capacity);
+    this.group = new Int32Array(capacity);
+    this.prev = new Int32Array(capacity);
+    this.next = new Int32Array(capacity);
+    this.tag = new Int32Array(capacity);
+    this.birth = new Int32Array(capacity);
+  }
+
+  /** A new block without neighbours, requests or age. */
+  add(address: number, size: number, state: BlockState, stream: number, group: number, tag: number): number {
+    let row = this.recycled.pop();
+    if (row === undefined) {
+      row = this.rows++;
+      if (row === this.state.length) this.grow();
+    }
+    this.address[row] = address;
+    this.size[row] = size;
+    this.requested[row] = 0;
+    this.state[row] = state;
+    this.stream[row] = stream;
+    this.group[row] = group;
+    this.prev[row] = NO_BLOCK;
+    this.next[row] = NO_BLOCK;
+    this.tag[row] = tag;
+    this.birth[row] = 0;
+    return row;
+  }
+
+  remove(row: number): void {
+    this.state[row] = BlockState.None;
+    this.recycled.push(row);
+  }
+
+  /** Puts `row` between `after` and whatever followed it. */
+  linkAfter(row: number, after: number): void {
+    const next = this.next[after]!;
+    this.prev[row] = after;
+    this.next[row] = next;
+    this.next[after] = row;
+    if (next !== NO_BLOCK) this.prev[next] = row;
+  }
+
+  /** Puts `row` between `before` and whatever preceded it. */
+  linkBefore(row: number, before: number): void {
+    const prev = this.prev[before]!;
+    this.prev[row] = prev;
+    this.next[row] = before;
+    this.prev[before] = row;
+    if (prev !== NO_BLOCK) this.next[prev] = row;
+  }
+
+  unlink(row: number): void {
+    const prev = this.prev[row]!;
+    const next = this.next[row]!;
+    if (prev !== NO_BLOCK) this.next[prev] = next;
+    if (next !== NO_BLOCK) this.prev[next] = prev;
+  }
+
+  private grow(): void {
+    const capacity = this.state.length * 2;
+    for (const column of ['address', 'size', 'requested'] as const) {
+      const grown = new Float64Array(capacity);
+      grown.set(this[column]);
+      this[column] = grown;
+    }
+    for (const column of ['stream', 'group', 'prev', 'next', 'tag', 'birth'] as const) {
+      const grown = new Int32Array(capacity);
+      grown.set(this[column]);
+      this[column] = grown;
+    }
+    const state = new Uint8Array(capacity);
+    state.set(this.state);
+    this.state = state;
+  }
+}

@@ -1,0 +1,283 @@
+// PyTorch's caching allocator, decision by decision (native backend of 2.11, with or without expandable segments).
+// Reproduces recorded runs to the address; what it does where and why is PyTorch's, not ours.
+import type { Segment } from '../../trace/trace.ts';
+import { type Allocator, type AllocatorContext, type CensusGroup, type LiveRange, OUT_OF_MEMORY } from '../allocator.ts';
+import { BlockState, NO_BLOCK } from '../block-table.ts';
+import { takeCensus } from '../census.ts';
+import { checkHeap } from './check.ts';
+import { Heap } from './heap.ts';
+import type { BlockPool } from './pools.ts';
+import { restoreHeap } from './restore.ts';
+import type { PyTorchSettings } from './settings.ts';
+import { ABSURD_REQUEST, MIN_BLOCK, MIN_LARGE_REMAINDER, roundRequest, SMALL_REQUEST, SMALL_SEGMENT, segmentSizeFor } from './sizes.ts';
+
+/** Address space to reserve per expandable segment when the GPU's size is unknown: more than any GPU has. */
+const UNKNOWN_DEVICE_BYTES = 2 ** 40;
+
+export class PyTorchAllocator implements Allocator {
+  allocatedBytes = 0;
+  retries = 0;
+  ooms = 0;
+  private readonly settings: PyTorchSettings;
+  private readonly heap: Heap;
+  private readonly streams: readonly number[];
+  private readonly synchronize: () => readonly number[];
+  private readonly deviceBytes: number;
+  /** Reserved bytes the memory fraction allows; Infinity without one. */
+  private readonly allowedBytes: number;
+  private readonly collects: boolean;
+
+  constructor(context: AllocatorContext, settings: PyTorchSettings) {
+    this.settings = settings;
+    this.heap = new Heap(context);
+    this.streams = context.streams;
+    this.synchronize = context.synchronize ?? (() => []);
+    this.deviceBytes = context.deviceBytes ?? UNKNOWN_DEVICE_BYTES;
+    const byFraction = settings.memoryFraction < 1 ? Math.floor(settings.memoryFraction * this.deviceBytes) : Number.POSITIVE_INFINITY;
+    this.allowedBytes = context.allowedBytes ?? byFraction;
+    this.collects = this.allowedBytes !== Number.POSITIVE_INFINITY && settings.garbageCollectionThreshold > 0;
+  }
+
+  get reservedBytes(): number {
+    return this.heap.reservedBytes;
+  }
+
+  addressOf(block: number): number {
+    return this.heap.table.address[block]!;
+  }
+
+  sizeOf(block: number): number {
+    return this.heap.table.size[block]!;
+  }
+
+  malloc(requested: number, stream: number, poolId: number): number {
+    const size = roundRequest(requested, this.settings);
+    const pool = this.heap.pools.of(poolId, size <= SMALL_REQUEST);
+    const found = requested < ABSURD_REQUEST ? this.find(pool, stream, size) : NO_BLOCK;
+    if (found === NO_BLOCK) {
+      this.ooms++;
+      return OUT_OF_MEMORY;
+    }
+    const block = this.shouldSplit(pool, found, size) ? this.heap.splitFront(found, size) : found;
+    const { table } = this.heap;
+    table.state[block] = BlockState.Live;
+    table.requested[block] = requested;
+    this.allocatedBytes += table.size[block]!;
+    return block;
+  }
+
+  free(block: number): void {
+    const { table } = this.heap;
+    table.state[block] = BlockState.Pending;
+    this.allocatedBytes -= table.size[block]!;
+  }
+
+  complete(block: number): void {
+    this.heap.makeFree(block);
+  }
+
+  emptyCache(): void {
+    this.releaseCached();
+  }
+
+  /** Whether the request would be served without new memory. Changes nothing. */
+  wouldReuse(requested: number, stream: number, poolId: number): boolean {
+    const size = roundRequest(requested, this.settings);
+    return this.search(this.heap.pools.of(poolId, size <= SMALL_REQUEST), stream, size) !== NO_BLOCK;
+  }
+
+  /** Whether the memory fraction lets a new segment for the request through. Changes nothing. */
+  wouldBeAllowed(requested: number): boolean {
+    return this.reservedBytes + segmentSizeFor(roundRequest(requested, this.settings), this.settings) <= this.allowedBytes;
+  }
+
+  get collectsGarbage(): boolean {
+    return this.collects;
+  }
+
+  census(): CensusGroup[] {
+    return takeCensus(this.heap.table, (group) => this.heap.pools.all[group]!);
+  }
+
+  check(): void {
+    checkHeap(this.heap, this.allocatedBytes, this.streams);
+  }
+
+  restore(segments: readonly Segment[], live: readonly LiveRange[]): number[] {
+    const blocks = restoreHeap(this.heap, this.settings, segments, live, (page) => this.expandableBytes(page));
+    for (const block of blocks) if (block !== NO_BLOCK) this.allocatedBytes += this.heap.table.size[block]!;
+    return blocks;
+  }
+
+  /** A block of at least `size` that is in no set, by ever harder means. */
+  private find(pool: BlockPool, stream: number, size: number): number {
+    const reused = this.takeBest(pool, stream, size);
+    if (reused !== NO_BLOCK) return reused;
+    if (this.collects) this.collectGarbage();
+    let block = this.grow(pool, stream, size);
+    if (block === NO_BLOCK && this.releaseOversize(pool, stream, size)) block = this.grow(pool, stream, size);
+    // While a private pool is in use (graph capture, MemPool) the cache is not flushed.
+    if (block === NO_BLOCK && pool.pool === 0) {
+      this.releaseCached();
+      this.retries++;
+      // The pool is not searched again, even if waiting for the streams has just freed a block that fits (pytorch#189504).
+      block = this.grow(pool, stream, size);
+    }
+    return block;
+  }
+
+  private takeBest(pool: BlockPool, stream: number, size: number): number {
+    if (this.collects) pool.searches++;
+    const block = this.search(pool, stream, size);
+    if (block !== NO_BLOCK) this.heap.takeFree(block);
+    return block;
+  }
+
+  private search(pool: BlockPool, stream: number, size: number): number {
+    const { heap, settings } = this;
+    const free = pool.freeOf(stream);
+    let block = free.seek(size, 0);
+    if (block === NO_BLOCK) return NO_BLOCK;
+    if (heap.isExpandable(block)) {
+      if (settings.expandableSegments) {
+        let next = free.forward();
+        while (heap.isExpandable(block) && next !== NO_BLOCK && this.reachOf(next) < this.reachOf(block)) {
+          block = next;
+          next = free.forward();
+        }
+      } else {
+        while (block !== NO_BLOCK && heap.isExpandable(block)) block = free.forward();
+        if (block === NO_BLOCK) return NO_BLOCK;
+      }
+    }
+    const blockSize = heap.table.size[block]!;
+    if (size < settings.maxSplitSize && blockSize >= settings.maxSplitSize) return NO_BLOCK;
+    if (size >= settings.maxSplitSize && blockSize >= size + settings.maxNonSplitRounding) return NO_BLOCK;
+    return block;
+  }
+
+  /** A block at the growing end of an expandable segment counts as all it could grow to, so that others are used up first. */
+  private reachOf(block: number): number {
+    const { table } = this.heap;
+    const next = table.next[block]!;
+    return table.size[block]! + (next !== NO_BLOCK && table.state[next] === BlockState.Unmapped ? table.size[next]! : 0);
+  }
+
+  private shouldSplit(pool: BlockPool, block: number, size: number): boolean {
+    const rest = this.heap.table.size[block]! - size;
+    if (pool.small || this.settings.expandableSegments) return rest >= MIN_BLOCK;
+    return size < this.settings.maxSplitSize && rest > MIN_LARGE_REMAINDER;
+  }
+
+  private grow(pool: BlockPool, stream: number, size: number): number {
+    const segmentBytes = segmentSizeFor(size, this.settings);
+    if (this.reservedBytes + segmentBytes > this.allowedBytes) return NO_BLOCK;
+    if (this.settings.expandableSegments) return this.growExpandable(pool, stream, size);
+    return this.heap.addSegment(pool, stream, segmentBytes);
+  }
+
+  private growExpandable(pool: BlockPool, stream: number, size: number): number {
+    const { heap } = this;
+    const { table } = heap;
+    let block = this.findRoom(pool, stream, size);
+    if (block === NO_BLOCK) return NO_BLOCK;
+    if (table.state[block] === BlockState.Unmapped && !heap.mapBlock(block, Math.min(table.size[block]!, size))) return NO_BLOCK;
+    while (table.size[block]! < size) {
+      // Mapping joins the range that was mapped before, so `next` becomes the whole candidate.
+      const next = table.next[block]!;
+      if (!heap.mapBlock(next, Math.min(size - table.size[block]!, table.size[next]!))) return NO_BLOCK;
+      block = next;
+    }
+    heap.takeFree(block);
+    return block;
+  }
+
+  /** The lowest range of free and unmapped neighbours that together hold `size`. */
+  private findRoom(pool: BlockPool, stream: number, size: number): number {
+    const { table } = this.heap;
+    const isOpen = (block: number) =>
+      block !== NO_BLOCK && (table.state[block] === BlockState.Free || table.state[block] === BlockState.Unmapped);
+    const unmapped = pool.unmappedOf(stream);
+    for (let range = unmapped.seek(0, 0); range !== NO_BLOCK; range = unmapped.forward()) {
+      const start = isOpen(table.prev[range]!) ? table.prev[range]! : range;
+      let bytes = 0;
+      for (let block = start; bytes < size && isOpen(block); block = table.next[block]!) bytes += table.size[block]!;
+      if (bytes >= size) return start;
+    }
+    const page = pool.small ? SMALL_SEGMENT : this.settings.largeSegmentSize;
+    const bytes = this.expandableBytes(page);
+    return bytes < size ? NO_BLOCK : this.heap.addExpandable(pool, stream, page, bytes);
+  }
+
+  /** Address space of one expandable segment: nine eighths of the GPU, in whole pages. */
+  private expandableBytes(page: number): number {
+    return Math.ceil((this.deviceBytes + this.deviceBytes / 8) / page) * page;
+  }
+
+  /** Gives back whole segments that have not been used for longer than the average, until under the threshold. */
+  private collectGarbage(): void {
+    const { heap } = this;
+    const threshold = Math.floor(this.settings.garbageCollectionThreshold * this.allowedBytes);
+    if (heap.reservedBytes <= threshold) return;
+    const target = heap.reservedBytes - threshold;
+    const pool = heap.pools.of(0, false);
+    const age = (block: number) => pool.searches - heap.table.birth[block]!;
+    let totalAge = 0;
+    let count = 0;
+    for (const block of pool.freeInOrder(this.streams)) {
+      if (!heap.isWholeSegment(block)) continue;
+      totalAge += age(block);
+      count++;
+    }
+    let reclaimed = 0;
+    let freedAny = true;
+    while (reclaimed < target && freedAny && count > 0) {
+      freedAny = false;
+      const average = totalAge / count;
+      for (const block of pool.freeInOrder(this.streams)) {
+        if (!heap.isWholeSegment(block) || heap.isExpandable(block) || age(block) < average) continue;
+        freedAny = true;
+        reclaimed += heap.table.size[block]!;
+        totalAge -= age(block);
+        count--;
+        heap.releaseSegment(block);
+      }
+    }
+  }
+
+  /** With max_split_size set: gives back enough unsplittable blocks of the stream to make room for the request. */
+  private releaseOversize(pool: BlockPool, stream: number, size: number): boolean {
+    const { heap, settings } = this;
+    if (settings.maxSplitSize === Number.POSITIVE_INFINITY) return false;
+    const free = pool.freeOf(stream);
+    const key = Math.max(size, settings.maxSplitSize);
+    const fitting = free.seek(key, 0);
+    if (fitting !== NO_BLOCK && !heap.isExpandable(fitting) && heap.isWholeSegment(fitting)) {
+      heap.releaseSegment(fitting);
+      return true;
+    }
+    const candidates: number[] = [];
+    let bytes = 0;
+    for (let block = free.back(); block !== NO_BLOCK && bytes < key && heap.table.size[block]! >= settings.maxSplitSize; block = free.back()) {
+      if (heap.isExpandable(block) || !heap.isWholeSegment(block)) continue;
+      bytes += heap.table.size[block]!;
+      candidates.push(block);
+    }
+    for (const block of candidates) heap.releaseSegment(block);
+    return bytes >= key;
+  }
+
+  /** Waits for all streams and gives back every whole free segment and every whole free page. */
+  private releaseCached(): void {
+    const { heap } = this;
+    for (const block of this.synchronize()) this.complete(block);
+    for (const pool of heap.pools.all.filter((candidate) => candidate.pool === 0).sort((a, b) => Number(a.small) - Number(b.small))) {
+      const expandable: number[] = [];
+      for (const block of pool.freeInOrder(this.streams)) {
+        if (heap.isExpandable(block)) expandable.push(block);
+        else if (heap.isWholeSegment(block)) heap.releaseSegment(block);
+      }
+      for (const block of expandable) heap.unmapBlock(block);
+    }
+  }
+}

@@ -1,0 +1,224 @@
+// The memory of PyTorch's allocator: segments cut into blocks, and the moves that keep blocks, free sets and
+// reserved bytes in step. Which block to use and when to give memory back is decided in allocator.ts.
+import { roundDown, roundUp } from '../../base/bytes.ts';
+import { type Device, NO_MEMORY } from '../../device/device.ts';
+import { EventKind } from '../../trace/trace.ts';
+import type { AllocatorContext, SegmentEventKind } from '../allocator.ts';
+import { BlockState, BlockTable, NO_BLOCK } from '../block-table.ts';
+import { type BlockPool, BlockPools } from './pools.ts';
+
+/** Tag of blocks that do not lie in an expandable segment. */
+export const PLAIN = -1;
+
+/** A reserved range of addresses whose pages get memory one by one. */
+interface ExpandableSegment {
+  readonly base: number;
+  readonly bytes: number;
+  readonly page: number;
+  /** Handle by page number, for the pages that are mapped. */
+  readonly handles: Map<number, number>;
+}
+
+export class Heap {
+  readonly table: BlockTable = new BlockTable();
+  readonly pools: BlockPools = new BlockPools(this.table);
+  reservedBytes = 0;
+  private readonly device: Device;
+  private readonly onSegment: (kind: SegmentEventKind, address: number, size: number) => void;
+  private readonly expandables: ExpandableSegment[] = [];
+
+  constructor(context: AllocatorContext) {
+    this.device = context.device;
+    this.onSegment = context.onSegment ?? (() => {});
+  }
+
+  poolOf(block: number): BlockPool {
+    return this.pools.all[this.table.group[block]!]!;
+  }
+
+  isWholeSegment(block: number): boolean {
+    return this.table.prev[block] === NO_BLOCK && this.table.next[block] === NO_BLOCK;
+  }
+
+  isExpandable(block: number): boolean {
+    return this.table.tag[block] !== PLAIN;
+  }
+
+  /** Puts a free block into its set, young again in the eyes of garbage collection. */
+  addFree(block: number): void {
+    const pool = this.poolOf(block);
+    this.table.birth[block] = pool.searches;
+    pool.freeOf(this.table.stream[block]!).insert(block);
+  }
+
+  takeFree(block: number): void {
+    this.poolOf(block).freeOf(this.table.stream[block]!).remove(block);
+  }
+
+  /** Cuts the first `size` bytes off a block that is in no set; the rest keeps the row and becomes free. */
+  splitFront(block: number, size: number): number {
+    const front = this.cutFront(block, size);
+    this.addFree(block);
+    return front;
+  }
+
+  /** Cuts the first `size` bytes off a block that is in no set, as a new block in the same state. */
+  cutFront(block: number, size: number): number {
+    const { table } = this;
+    const front = table.add(
+      table.address[block]!,
+      size,
+      table.state[block] as BlockState,
+      table.stream[block]!,
+      table.group[block]!,
+      table.tag[block]!,
+    );
+    table.linkBefore(front, block);
+    table.address[block]! += size;
+    table.size[block]! -= size;
+    return front;
+  }
+
+  /** Makes a block that is in no set free: joins it with its free neighbours and puts the whole into its set. */
+  makeFree(block: number): void {
+    this.table.state[block] = BlockState.Free;
+    this.absorb(block, this.table.prev[block]!);
+    this.absorb(block, this.table.next[block]!);
+    this.addFree(block);
+  }
+
+  /** Joins a neighbour to `block` if it is in the same state (free or unmapped). */
+  private absorb(block: number, neighbour: number): void {
+    const { table } = this;
+    if (neighbour === NO_BLOCK || table.state[neighbour] !== table.state[block]) return;
+    if (table.state[block] === BlockState.Free) this.takeFree(neighbour);
+    else this.poolOf(neighbour).unmappedOf(table.stream[neighbour]!).remove(neighbour);
+    if (table.address[neighbour]! < table.address[block]!) table.address[block] = table.address[neighbour]!;
+    table.size[block]! += table.size[neighbour]!;
+    table.unlink(neighbour);
+    table.remove(neighbour);
+  }
+
+  /** A new segment as one block, in no set; NO_BLOCK if the device has none. */
+  addSegment(pool: BlockPool, stream: number, bytes: number): number {
+    const address = this.device.malloc(bytes);
+    if (address === NO_MEMORY) return NO_BLOCK;
+    this.reservedBytes += bytes;
+    this.onSegment(EventKind.SegmentAlloc, address, bytes);
+    return this.table.add(address, bytes, BlockState.Free, stream, pool.index, PLAIN);
+  }
+
+  /** Gives a whole free segment back. */
+  releaseSegment(block: number): void {
+    const address = this.table.address[block]!;
+    const bytes = this.table.size[block]!;
+    this.takeFree(block);
+    this.table.remove(block);
+    this.device.free(address, bytes);
+    this.reservedBytes -= bytes;
+    this.onSegment(EventKind.SegmentFree, address, bytes);
+  }
+
+  /** Reserves addresses for an expandable segment: one unmapped block, in its set; NO_BLOCK if there are none. */
+  addExpandable(pool: BlockPool, stream: number, page: number, bytes: number, wanted?: number): number {
+    const base = this.device.reserve(bytes, wanted);
+    if (base === NO_MEMORY) return NO_BLOCK;
+    const tag = this.expandables.push({ base, bytes, page, handles: new Map() }) - 1;
+    const block = this.table.add(base, bytes, BlockState.Unmapped, stream, pool.index, tag);
+    pool.unmappedOf(stream).insert(block);
+    return block;
+  }
+
+  /**
+   * Gives memory to at least the first `bytes` of an unmapped block, in whole pages, and makes them free.
+   * On failure nothing has changed.
+   */
+  mapBlock(block: number, bytes: number): boolean {
+    const { table } = this;
+    const address = table.address[block]!;
+    const { page } = this.expandables[table.tag[block]!]!;
+    const size = roundUp(bytes, page);
+    if (!this.mapPages(table.tag[block]!, address, size)) return false;
+
+    const unmapped = this.poolOf(block).unmappedOf(table.stream[block]!);
+    unmapped.remove(block);
+    const rest = table.size[block]! - size;
+    if (rest > 0) {
+      const tail = table.add(address + size, rest, BlockState.Unmapped, table.stream[block]!, table.group[block]!, table.tag[block]!);
+      table.size[block] = size;
+      table.linkAfter(tail, block);
+      unmapped.insert(tail);
+    }
+    this.reservedBytes += size;
+    this.onSegment(EventKind.SegmentMap, address, size);
+    this.makeFree(block);
+    return true;
+  }
+
+  /** Gives back the whole pages inside a free block of an expandable segment. */
+  unmapBlock(block: number): void {
+    const { table } = this;
+    const segment = this.expandables[table.tag[block]!]!;
+    const start = table.address[block]!;
+    const end = start + table.size[block]!;
+    const first = segment.base + roundUp(start - segment.base, segment.page);
+    const last = segment.base + roundDown(end - segment.base, segment.page);
+    if (last <= first) return;
+
+    this.takeFree(block);
+    this.unmapPages(segment, first, last - first);
+    const stream = table.stream[block]!;
+    const group = table.group[block]!;
+    const tag = table.tag[block]!;
+    if (first > start) this.addFree(this.cutFront(block, first - start));
+    if (end > last) {
+      const after = table.add(last, end - last, BlockState.Free, stream, group, tag);
+      table.linkAfter(after, block);
+      table.size[block]! -= end - last;
+      this.addFree(after);
+    }
+    table.state[block] = BlockState.Unmapped;
+    this.absorb(block, table.prev[block]!);
+    this.absorb(block, table.next[block]!);
+    this.reservedBytes -= last - first;
+    this.onSegment(EventKind.SegmentUnmap, first, last - first);
+    if (this.isWholeSegment(block)) {
+      // Nothing is mapped any more: the addresses go back too.
+      table.remove(block);
+      this.device.unreserve(segment.base, segment.bytes);
+    } else {
+      this.pools.all[group]!.unmappedOf(stream).insert(block);
+    }
+  }
+
+  private mapPages(tag: number, address: number, bytes: number): boolean {
+    const segment = this.expandables[tag]!;
+    const first = (address - segment.base) / segment.page;
+    const count = bytes / segment.page;
+    for (let index = 0; index < count; index++) {
+      const handle = this.device.create(segment.page);
+      if (handle === NO_MEMORY) {
+        for (let made = 0; made < index; made++) this.releasePage(segment, first + made);
+        return false;
+      }
+      segment.handles.set(first + index, handle);
+    }
+    for (let index = 0; index < count; index++) {
+      this.device.map(address + index * segment.page, segment.handles.get(first + index)!);
+    }
+    this.device.setAccess(address, bytes);
+    return true;
+  }
+
+  private unmapPages(segment: ExpandableSegment, address: number, bytes: number): void {
+    for (let offset = 0; offset < bytes; offset += segment.page) {
+      this.device.unmap(address + offset, segment.page);
+      this.releasePage(segment, (address + offset - segment.base) / segment.page);
+    }
+  }
+
+  private releasePage(segment: ExpandableSegment, page: number): void {
+    this.device.release(segment.handles.get(page)!);
+    segment.handles.delete(page);
+  }
+}

@@ -1,0 +1,44 @@
+// Where memory comes from: the calls of a GPU driver, counted and timed.
+// Every failure is a return value, never an exception, and leaves the device as it was.
+
+/** What a call gives back when the device cannot do it. Addresses and handles are never negative. */
+export const NO_MEMORY = -1;
+
+/** The driver's calls: physical memory by handle, addresses apart from it, and the classic pair that does both. */
+export interface Device {
+  readonly name: string;
+  /** Physical bytes held, each piece rounded up to the device's granularity. */
+  readonly usedBytes: number;
+  readonly ledger: DriverLedger;
+
+  /** cudaMalloc: memory with addresses of its own. */
+  malloc(bytes: number): number;
+  free(address: number, bytes: number): void;
+
+  /** cuMemAddressReserve: addresses without memory, at `wanted` if given and possible. */
+  reserve(bytes: number, wanted?: number): number;
+  unreserve(address: number, bytes: number): void;
+
+  /** cuMemCreate: memory without addresses. */
+  create(bytes: number): number;
+  release(handle: number): void;
+
+  /** cuMemMap: the whole of a handle appears at `address`; unreadable until access is set. */
+  map(address: number, handle: number): void;
+  setAccess(address: number, bytes: number): void;
+  unmap(address: number, bytes: number): void;
+}
+
+export const DRIVER_CALLS = ['create', 'release', 'reserve', 'map', 'setAccess', 'unmap', 'malloc', 'free'] as const;
+export type DriverCall = (typeof DRIVER_CALLS)[number];
+
+/** How often each driver call was made and what it cost. `reserve` counts the freeing of addresses too. */
+export class DriverLedger {
+  timeUs = 0;
+  readonly calls: Record<DriverCall, number> = { create: 0, release: 0, reserve: 0, map: 0, setAccess: 0, unmap: 0, malloc: 0, free: 0 };
+
+  charge(call: DriverCall, microseconds: number): void {
+    this.calls[call]++;
+    this.timeUs += microseconds;
+  }
+}

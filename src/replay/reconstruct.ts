@@ -1,0 +1,347 @@
+// Replays a recording through the model of the allocator that made it and compares every event: each address,
+// each segment, each failure. From where they agree follows what the recording leaves out, such as empty_cache().
+import { OUT_OF_MEMORY } from '../allocator/allocator.ts';
+import { PyTorchAllocator } from '../allocator/pytorch/allocator.ts';
+import { type PyTorchSettings, settingsFromRecording } from '../allocator/pytorch/settings.ts';
+import { SimulatedDevice } from '../device/simulated.ts';
+import { EventKind, type Trace } from '../trace/trace.ts';
+import { findLimits, type MemoryLimits } from './limits.ts';
+import { RecordedPlacement } from './recorded-placement.ts';
+import { OngoingAllocations } from './replay.ts';
+
+export interface Reconstruction {
+  readonly allocator: PyTorchAllocator;
+  readonly settings: PyTorchSettings;
+  readonly limits: MemoryLimits;
+  readonly peakReserved: number;
+  readonly peakReservedEvent: number;
+  readonly finalReserved: number;
+  readonly peakAllocated: number;
+  readonly retries: number;
+  readonly ooms: number;
+  /** Events before which the program must have called empty_cache(). */
+  readonly emptyCacheBefore: readonly number[];
+  readonly differences: Differences;
+  readonly driver: SimulatedDevice['ledger'];
+}
+
+/** Where the model and the recording part; all zero means that every event was reproduced. */
+export interface Differences {
+  /** Allocations the model put at another address. */
+  addresses: number;
+  /** Segment events that the model did not make, or made otherwise. */
+  segments: number;
+  /** Requests that failed in one and not in the other. */
+  outcomes: number;
+  /** Events compared. */
+  compared: number;
+  firstEvent: number;
+}
+
+export interface ReconstructOptions {
+  readonly settings?: PyTorchSettings | undefined;
+  /** Stop before this event: to look at the allocator as it was then. */
+  readonly stopBefore?: number | undefined;
+  readonly checkEvery?: number | undefined;
+  readonly onProgress?: ((fraction: number) => void) | undefined;
+}
+
+const PROGRESS_EVERY = 1 << 16;
+
+export function reconstruct(trace: Trace, options: ReconstructOptions = {}): Reconstruction {
+  return new Reconstructor(trace, options).run();
+}
+
+class Reconstructor {
+  private readonly trace: Trace;
+  private readonly options: ReconstructOptions;
+  private readonly settings: PyTorchSettings;
+  private readonly limits: MemoryLimits;
+  private readonly placement = new RecordedPlacement();
+  private readonly device: SimulatedDevice;
+  private readonly ongoing: OngoingAllocations;
+  private readonly allocator: PyTorchAllocator;
+  private readonly emptyCacheBefore: number[] = [];
+  private readonly differences: Differences = { addresses: 0, segments: 0, outcomes: 0, compared: 0, firstEvent: -1 };
+  /** Segment events the model made since they were last compared: kind, address, size in turn. */
+  private journal: number[] = [];
+  /** Allocations that complete when the model waits for all streams. */
+  private completing: number[] = [];
+  private peakReserved = 0;
+  private peakReservedEvent = -1;
+  private peakAllocated = 0;
+
+  constructor(trace: Trace, options: ReconstructOptions) {
+    this.trace = trace;
+    this.options = options;
+    this.settings = options.settings ?? settingsFromRecording(trace.settings, trace.limits.memoryFraction);
+    this.limits = findLimits(trace, this.settings);
+    this.device = new SimulatedDevice({ capacity: this.limits.capacity, placement: this.placement });
+    this.ongoing = new OngoingAllocations(trace.allocations.count);
+    this.allocator = new PyTorchAllocator(
+      {
+        device: this.device,
+        streams: trace.streams,
+        deviceBytes: this.limits.capacity,
+        allowedBytes: this.limits.allowedBytes,
+        synchronize: () => this.completing.map((allocation) => this.detach(allocation)).filter((block) => block >= 0),
+        onSegment: (kind, address, size) => this.journal.push(kind, address, size),
+      },
+      this.settings,
+    );
+  }
+
+  run(): Reconstruction {
+    const { events } = this.trace;
+    this.restoreStart();
+    const stop = Math.min(events.count, this.options.stopBefore ?? events.count);
+    let nextProgress = 0;
+    for (let event = 0; event < stop; ) {
+      if (event >= nextProgress) {
+        this.options.onProgress?.(event / stop);
+        nextProgress += PROGRESS_EVERY;
+      }
+      event = this.step(event, stop);
+    }
+    this.options.onProgress?.(1);
+    return {
+      allocator: this.allocator,
+      settings: this.settings,
+      limits: this.limits,
+      peakReserved: this.peakReserved,
+      peakReservedEvent: this.peakReservedEvent,
+      finalReserved: this.allocator.reservedBytes,
+      peakAllocated: this.peakAllocated,
+      retries: this.allocator.retries,
+      ooms: this.allocator.ooms,
+      emptyCacheBefore: this.emptyCacheBefore,
+      differences: this.differences,
+      driver: this.device.ledger,
+    };
+  }
+
+  /** Memory as it lay before the first event; what lies in no known segment is asked for anew. */
+  private restoreStart(): void {
+    const { allocations, startSegments } = this.trace;
+    const live = Array.from({ length: allocations.liveAtStart }, (_, index) => ({
+      address: allocations.address[index]!,
+      requested: allocations.requested[index]!,
+    }));
+    for (const segment of startSegments) if (!segment.expandable) this.placement.expect(segment.address, segment.size, false);
+    const blocks = this.allocator.restore(startSegments, live);
+    blocks.forEach((block, index) => {
+      this.ongoing.blocks[index] =
+        block >= 0 ? block : this.allocator.malloc(live[index]!.requested, allocations.stream[index]!, allocations.pool[index]!);
+    });
+    this.placement.clear();
+    this.journal = [];
+    this.notePeaks(-1);
+  }
+
+  /** Handles the event, or the group of events that one call of the allocator left behind; gives back the next one to handle. */
+  private step(event: number, stop: number): number {
+    const { events, allocations, allocationOf } = this.trace;
+    const allocation = allocationOf[event]!;
+    switch (events.kind[event]) {
+      case EventKind.FreeRequested: {
+        if (allocation >= 0) this.free(allocation);
+        const completedAt = allocation < 0 ? -1 : allocations.freeCompletedEvent[allocation]!;
+        if (completedAt === event || (completedAt === event + 1 && completedAt < stop)) {
+          this.complete(allocation);
+          return completedAt + 1;
+        }
+        return event + 1;
+      }
+      case EventKind.EmptyCache:
+        this.emptyCache(event, []);
+        return event + 1;
+      case EventKind.Alloc:
+      case EventKind.Oom:
+      case EventKind.FreeCompleted:
+      case EventKind.SegmentAlloc:
+      case EventKind.SegmentFree:
+      case EventKind.SegmentMap:
+      case EventKind.SegmentUnmap:
+        return this.group(event, stop);
+      default:
+        return event + 1;
+    }
+  }
+
+  /** Completions and segment events up to the request they belong to; without one they are an empty_cache(). */
+  private group(start: number, stop: number): number {
+    const { events, allocationOf } = this.trace;
+    const early: number[] = [];
+    const late: number[] = [];
+    const segments: number[] = [];
+    let firstRelease = -1;
+    let end = start;
+    for (; end < stop; end++) {
+      const kind = events.kind[end]!;
+      if (kind === EventKind.FreeCompleted) {
+        if (allocationOf[end]! >= 0) (firstRelease < 0 ? early : late).push(allocationOf[end]!);
+      } else if (isSegmentEvent(kind)) {
+        segments.push(end);
+        if (firstRelease < 0 && isRelease(kind)) firstRelease = end;
+      } else break;
+    }
+    const kind = end < stop ? events.kind[end] : 0;
+    if (kind === EventKind.Alloc || kind === EventKind.Oom) {
+      this.request(end, early, late, segments, firstRelease);
+      return end + 1;
+    }
+    this.completing = [...early, ...late];
+    if (firstRelease >= 0) this.emptyCache(firstRelease, segments);
+    else this.compareSegments(segments, start);
+    this.completeRemaining();
+    return end;
+  }
+
+  private request(event: number, early: number[], late: number[], segments: number[], firstRelease: number): void {
+    const { events } = this.trace;
+    const size = events.size[event]!;
+    const stream = events.stream[event]!;
+    const pool = events.pool[event]!;
+    let recorded = segments;
+    if (firstRelease < 0) {
+      for (const allocation of early) this.complete(allocation);
+      this.completing = late;
+    } else if (this.releasesWereEmptyCache(event, size, stream, pool)) {
+      const releases = segments.filter((segment) => isRelease(events.kind[segment]!));
+      recorded = segments.filter((segment) => !isRelease(events.kind[segment]!));
+      this.completing = [...early, ...late];
+      this.emptyCache(firstRelease, releases);
+      this.completeRemaining();
+    } else if (this.allocator.collectsGarbage) {
+      for (const allocation of early) this.complete(allocation);
+      this.completing = late;
+    } else {
+      // Completions before the first release may be the retry's own wait; had they come first, the request
+      // might have been served from the cache, which it was not.
+      this.completing = [...early, ...late];
+    }
+    for (const segment of recorded) {
+      if (isGrowth(events.kind[segment]!)) {
+        this.placement.expect(events.address[segment]!, events.size[segment]!, events.kind[segment] === EventKind.SegmentMap);
+      }
+    }
+    const displaced = this.trace.impliedFrees.get(event);
+    if (displaced !== undefined) {
+      this.free(displaced);
+      this.complete(displaced);
+    }
+    const block = this.allocator.malloc(size, stream, pool);
+    this.completeRemaining();
+    this.placement.clear();
+    this.compareSegments(recorded, event);
+    this.notePeaks(event);
+    this.settle(event, block);
+  }
+
+  /** Compares the outcome of a request and keeps its block. */
+  private settle(event: number, block: number): void {
+    const { events, allocationOf } = this.trace;
+    const failed = events.kind[event] === EventKind.Oom;
+    this.differences.compared++;
+    if (failed !== (block === OUT_OF_MEMORY)) {
+      this.differences.outcomes++;
+      this.noteDifference(event);
+    } else if (!failed && this.allocator.addressOf(block) !== events.address[event]) {
+      this.differences.addresses++;
+      this.noteDifference(event);
+    }
+    if (!failed) {
+      this.ongoing.blocks[allocationOf[event]!] = block;
+    } else if (block >= 0) {
+      this.allocator.free(block);
+      this.allocator.complete(block);
+    }
+    const { checkEvery } = this.options;
+    if (checkEvery && event % checkEvery === 0) this.allocator.check();
+  }
+
+  /**
+   * Memory was given back right before a request: by the program (empty_cache) or by the request itself? By the program if
+   * the request needed no such thing, since it would have been served from the cache or been allowed a new segment.
+   */
+  private releasesWereEmptyCache(event: number, size: number, stream: number, pool: number): boolean {
+    if (this.allocator.wouldReuse(size, stream, pool)) return true;
+    if (this.trace.events.kind[event] === EventKind.Oom || this.allocator.collectsGarbage) return false;
+    return this.allocator.wouldBeAllowed(size) && this.allocator.reservedBytes + size <= (this.limits.capacity ?? Number.POSITIVE_INFINITY);
+  }
+
+  private emptyCache(event: number, recorded: readonly number[]): void {
+    if (this.trace.events.kind[event] !== EventKind.EmptyCache) this.emptyCacheBefore.push(event);
+    this.allocator.emptyCache();
+    if (recorded.length > 0) this.compareSegments(recorded, event);
+  }
+
+  private compareSegments(recorded: readonly number[], event: number): void {
+    const { events } = this.trace;
+    const { journal } = this;
+    const made = journal.length / 3;
+    this.differences.compared += recorded.length;
+    let wrong = Math.abs(made - recorded.length);
+    for (let index = 0; index < Math.min(made, recorded.length); index++) {
+      const at = recorded[index]!;
+      const same = journal[index * 3] === events.kind[at] && journal[index * 3 + 1] === events.address[at] && journal[index * 3 + 2] === events.size[at];
+      if (!same) wrong++;
+    }
+    if (wrong > 0) {
+      this.differences.segments += wrong;
+      this.noteDifference(recorded[0] ?? event);
+    }
+    this.journal = [];
+  }
+
+  private noteDifference(event: number): void {
+    if (this.differences.firstEvent < 0) this.differences.firstEvent = event;
+  }
+
+  private notePeaks(event: number): void {
+    const { allocator } = this;
+    if (allocator.reservedBytes > this.peakReserved) {
+      this.peakReserved = allocator.reservedBytes;
+      this.peakReservedEvent = event;
+    }
+    if (allocator.allocatedBytes > this.peakAllocated) this.peakAllocated = allocator.allocatedBytes;
+  }
+
+  private free(allocation: number): void {
+    const block = this.ongoing.blocks[allocation]!;
+    if (block < 0 || this.ongoing.pending.has(allocation)) return;
+    this.allocator.free(block);
+    this.ongoing.pending.add(allocation);
+  }
+
+  private complete(allocation: number): void {
+    const block = this.detach(allocation);
+    if (block >= 0) this.allocator.complete(block);
+  }
+
+  private completeRemaining(): void {
+    for (const allocation of this.completing) this.complete(allocation);
+    this.completing = [];
+  }
+
+  /** Ends an allocation on our side and gives back its block, freed but not complete; negative if it has none any more. */
+  private detach(allocation: number): number {
+    this.free(allocation);
+    const block = this.ongoing.blocks[allocation]!;
+    this.ongoing.blocks[allocation] = OUT_OF_MEMORY;
+    this.ongoing.pending.delete(allocation);
+    return block;
+  }
+}
+
+function isSegmentEvent(kind: number): boolean {
+  return isGrowth(kind) || isRelease(kind);
+}
+
+function isGrowth(kind: number): boolean {
+  return kind === EventKind.SegmentAlloc || kind === EventKind.SegmentMap;
+}
+
+function isRelease(kind: number): boolean {
+  return kind === EventKind.SegmentFree || kind === EventKind.SegmentUnmap;
+}

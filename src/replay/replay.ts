@@ -1,0 +1,169 @@
+// A trace through an allocator: every request and free in recorded order, and what it took.
+import { type Allocator, type AllocatorContext, OUT_OF_MEMORY } from '../allocator/allocator.ts';
+import type { Device, DriverCall } from '../device/device.ts';
+import { EventKind, type Trace } from '../trace/trace.ts';
+
+export interface ReplayOptions {
+  readonly device: Device;
+  /** Total memory of the GPU, where known. */
+  readonly deviceBytes?: number | undefined;
+  readonly allowedBytes?: number | undefined;
+  /** Events before which the program called empty_cache(), ascending; the recording itself rarely says. */
+  readonly emptyCacheBefore?: readonly number[] | undefined;
+  /** Stop before this event: to look at the allocator as it was then. */
+  readonly stopBefore?: number | undefined;
+  /** Run the allocator's invariant check every so many events; 0 is never. */
+  readonly checkEvery?: number | undefined;
+  readonly onProgress?: ((fraction: number) => void) | undefined;
+}
+
+export interface ReplayResult {
+  readonly peakReserved: number;
+  /** The event at which reserved memory first stood at its peak; -1 before the first. */
+  readonly peakReservedEvent: number;
+  readonly finalReserved: number;
+  readonly peakAllocated: number;
+  readonly ooms: number;
+  readonly firstOomEvent: number;
+  readonly retries: number;
+  readonly driver: {
+    readonly timeUs: number;
+    /** Spent in the last third of the events: what remains once the job has settled. */
+    readonly steadyTimeUs: number;
+    readonly calls: Readonly<Record<DriverCall, number>>;
+  };
+}
+
+export interface Replayed extends ReplayResult {
+  /** The allocator as it stands at the end. */
+  readonly allocator: Allocator;
+}
+
+const PROGRESS_EVERY = 1 << 16;
+
+export function replay(trace: Trace, createAllocator: (context: AllocatorContext) => Allocator, options: ReplayOptions): Replayed {
+  const { events, allocations, allocationOf } = trace;
+  const { device } = options;
+  const ongoing = new OngoingAllocations(allocations.count);
+  const allocator = createAllocator({
+    device,
+    streams: trace.streams,
+    deviceBytes: options.deviceBytes,
+    allowedBytes: options.allowedBytes,
+    synchronize: () => ongoing.takePending(),
+  });
+  let peakReserved = 0;
+  let peakReservedEvent = -1;
+  let peakAllocated = 0;
+  let firstOomEvent = -1;
+  const request = (size: number, stream: number, pool: number, event: number): number => {
+    const block = allocator.malloc(size, stream, pool);
+    if (allocator.reservedBytes > peakReserved) {
+      peakReserved = allocator.reservedBytes;
+      peakReservedEvent = event;
+    }
+    if (allocator.allocatedBytes > peakAllocated) peakAllocated = allocator.allocatedBytes;
+    if (block === OUT_OF_MEMORY && firstOomEvent < 0) firstOomEvent = event;
+    return block;
+  };
+  const end = (allocation: number) => {
+    const block = ongoing.blocks[allocation]!;
+    if (block < 0) return;
+    if (!ongoing.pending.delete(allocation)) allocator.free(block);
+    allocator.complete(block);
+    ongoing.blocks[allocation] = OUT_OF_MEMORY;
+  };
+
+  for (let index = 0; index < allocations.liveAtStart; index++) {
+    ongoing.blocks[index] = request(allocations.requested[index]!, allocations.stream[index]!, allocations.pool[index]!, -1);
+  }
+
+  const stop = Math.min(events.count, options.stopBefore ?? events.count);
+  const steadyFrom = Math.floor((events.count * 2) / 3);
+  const emptyCaches = options.emptyCacheBefore ?? [];
+  let nextEmptyCache = 0;
+  let steadyStartUs = 0;
+  for (let event = 0; event < stop; event++) {
+    if (event === steadyFrom) steadyStartUs = device.ledger.timeUs;
+    if (event % PROGRESS_EVERY === 0) options.onProgress?.(event / stop);
+    if (event === emptyCaches[nextEmptyCache]) {
+      nextEmptyCache++;
+      allocator.emptyCache();
+    }
+    const allocation = allocationOf[event]!;
+    switch (events.kind[event]) {
+      case EventKind.Alloc: {
+        const displaced = trace.impliedFrees.size > 0 ? trace.impliedFrees.get(event) : undefined;
+        if (displaced !== undefined) end(displaced);
+        ongoing.blocks[allocation] = request(events.size[event]!, events.stream[event]!, events.pool[event]!, event);
+        break;
+      }
+      case EventKind.FreeRequested: {
+        const block = allocation < 0 ? OUT_OF_MEMORY : ongoing.blocks[allocation]!;
+        if (block < 0) break;
+        const completedAt = allocations.freeCompletedEvent[allocation]!;
+        if (completedAt === event || completedAt === event + 1) {
+          end(allocation);
+        } else {
+          allocator.free(block);
+          ongoing.pending.add(allocation);
+        }
+        break;
+      }
+      case EventKind.FreeCompleted:
+        if (allocation >= 0) end(allocation);
+        break;
+      case EventKind.Oom: {
+        // Nobody knows how long it would have lived: it is let go at once.
+        const block = request(events.size[event]!, events.stream[event]!, events.pool[event]!, event);
+        if (block >= 0) {
+          allocator.free(block);
+          allocator.complete(block);
+        }
+        break;
+      }
+      case EventKind.EmptyCache:
+        allocator.emptyCache();
+        break;
+    }
+    if (options.checkEvery && event % options.checkEvery === 0) allocator.check();
+  }
+  options.onProgress?.(1);
+  return {
+    allocator,
+    peakReserved,
+    peakReservedEvent,
+    finalReserved: allocator.reservedBytes,
+    peakAllocated,
+    ooms: allocator.ooms,
+    firstOomEvent,
+    retries: allocator.retries,
+    driver: {
+      timeUs: device.ledger.timeUs,
+      steadyTimeUs: device.ledger.timeUs - steadyStartUs,
+      calls: { ...device.ledger.calls },
+    },
+  };
+}
+
+/** The block of each allocation that has one, and which of them are freed but not complete. */
+export class OngoingAllocations {
+  /** Block by allocation; negative when it has none (failed, ended, or not begun). */
+  readonly blocks: Int32Array;
+  readonly pending: Set<number> = new Set();
+
+  constructor(count: number) {
+    this.blocks = new Int32Array(count).fill(OUT_OF_MEMORY);
+  }
+
+  /** The blocks of all pending allocations, which end here: whoever asked completes them. */
+  takePending(): number[] {
+    const taken: number[] = [];
+    for (const allocation of this.pending) {
+      taken.push(this.blocks[allocation]!);
+      this.blocks[allocation] = OUT_OF_MEMORY;
+    }
+    this.pending.clear();
+    return taken;
+  }
+}

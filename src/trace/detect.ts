@@ -1,0 +1,75 @@
+// Tells what kind of recording a file is by its first bytes, never by its name, and reads it.
+// A file that is something else gets told what it looks like, since the wrong file is the commonest mistake.
+import { InputError } from '../base/errors.ts';
+import { readSnapshotJson, readSnapshotPickle, type SnapshotOptions } from './snapshot/read.ts';
+import type { Recording } from './trace.ts';
+import { WEIR_MAGIC } from './weir/format.ts';
+import { readWeir } from './weir/reader.ts';
+
+const EXPECTED = 'Weir reads PyTorch memory snapshots (pickle or JSON, from torch.cuda.memory._dump_snapshot) and .weir recordings';
+
+/** First bytes of files that people have lying beside a snapshot. */
+const FOREIGN: readonly (readonly [readonly number[], string])[] = [
+  [[0x1f, 0x8b], 'gzip-compressed twice; decompress it once first'],
+  [[0x28, 0xb5, 0x2f, 0xfd], 'zstd-compressed twice; decompress it once first'],
+  [[0xfd, 0x37, 0x7a, 0x58, 0x5a], 'xz-compressed; decompress it with xz -d first'],
+  [[0x42, 0x5a, 0x68], 'bzip2-compressed; decompress it with bzip2 -d first'],
+  [[0x04, 0x22, 0x4d, 0x18], 'lz4-compressed; decompress it with lz4 -d first'],
+  [[0x37, 0x7a, 0xbc, 0xaf], 'a 7-zip archive'],
+  [[0x50, 0x4b, 0x03, 0x04], 'a zip archive, such as a checkpoint written by torch.save'],
+  [[0x50, 0x4b, 0x05, 0x06], 'an empty zip archive'],
+  [[0x7f, 0x45, 0x4c, 0x46], 'an ELF program or library'],
+  [[0x89, 0x48, 0x44, 0x46], 'an HDF5 file'],
+  [[0x89, 0x50, 0x4e, 0x47], 'a PNG image'],
+  [[0x25, 0x50, 0x44, 0x46], 'a PDF'],
+  [[0x53, 0x51, 0x4c, 0x69, 0x74, 0x65], 'an SQLite database, such as an Nsight Systems export'],
+  [[0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59], 'a NumPy array'],
+];
+
+const PROTO = 0x80;
+
+/** Reads a recording of any format. The input must be decompressed already. */
+export function readRecording(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
+  if (bytes.length === 0) throw new InputError(`the file is empty; ${EXPECTED}`);
+  if (startsWith(bytes, WEIR_MAGIC)) return readWeir(bytes, options);
+  if (bytes[0] === PROTO && (bytes.length === 1 || (bytes[1]! >= 2 && bytes[1]! <= 5))) return readSnapshotPickle(bytes, options);
+  const first = firstVisible(bytes);
+  if (first === 0x7b || first === 0x5b) return readSnapshotJson(bytes, options);
+  throw new InputError(`the file ${lookOf(bytes, first)}; ${EXPECTED}`);
+}
+
+function lookOf(bytes: Uint8Array, first: number): string {
+  if (bytes[0] === PROTO) return `looks like a pickle of protocol ${bytes[1]}, and snapshots have protocols 2 to 5`;
+  for (const [magic, look] of FOREIGN) {
+    if (startsWith(bytes, magic)) return `is ${look}`;
+  }
+  if (bytes.length < WEIR_MAGIC.length && startsWith(WEIR_MAGIC, bytes))
+    return 'is the first few bytes of a .weir recording: it is truncated';
+  const start = new TextDecoder().decode(bytes.subarray(0, 512)).trimStart();
+  if (/^<(!doctype html|html)/i.test(start))
+    return 'is a web page (HTML): the download went wrong, or it is a report and not the snapshot it was made from';
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what tells text from binary data
+  const isText = !/[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffd]/.test(start.slice(0, -1));
+  if (isText && /^(\(?[dl]p?\d|\(?[ilc]\w+\n|[}\]](q|\())/.test(start))
+    return 'looks like a pickle of protocol 0 or 1, and snapshots have protocols 2 to 5';
+  if (first < 0) return 'holds nothing but white space';
+  if (isText) return `is text that begins with ${JSON.stringify(start.slice(0, 30).split('\n')[0])}`;
+  if (bytes.subarray(0, 512).every((byte) => byte === 0)) return 'begins with zeros: the copy or the disk failed';
+  const hex = [...bytes.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
+  return `is of no known kind (it begins with the bytes ${hex})`;
+}
+
+/** The first byte that is neither white space nor a byte-order mark, or -1. */
+function firstVisible(bytes: Uint8Array): number {
+  let at = startsWith(bytes, [0xef, 0xbb, 0xbf]) ? 3 : 0;
+  while (at < bytes.length && (bytes[at] === 0x20 || (bytes[at]! >= 0x09 && bytes[at]! <= 0x0d))) at++;
+  return bytes[at] ?? -1;
+}
+
+function startsWith(bytes: Uint8Array, magic: ArrayLike<number>): boolean {
+  if (bytes.length < magic.length) return false;
+  for (let at = 0; at < magic.length; at++) {
+    if (bytes[at] !== magic[at]) return false;
+  }
+  return true;
+}

@@ -1,0 +1,77 @@
+// The words of PyTorch's snapshot format: keys, actions and states, each with a fixed string id.
+// The keys come first, since a set of keys is a 32-bit mask.
+import { EventKind } from '../trace.ts';
+
+/** String ids of the keys that rows are made of; each is also the key's bit in a mask. */
+export const Key = {
+  action: 0,
+  addr: 1,
+  device_free: 2,
+  size: 3,
+  stream: 4,
+  time_us: 5,
+  compile_context: 6,
+  user_metadata: 7,
+  frames: 8,
+  pool_id: 9,
+  name: 10,
+  filename: 11,
+  line: 12,
+  device: 13,
+  address: 14,
+  total_size: 15,
+  segment_type: 16,
+  segment_pool_id: 17,
+  is_expandable: 18,
+  blocks: 19,
+  state: 20,
+  requested_size: 21,
+  history: 22,
+  real_size: 23,
+  stage: 24,
+} as const;
+
+export const KEY_NAMES: readonly string[] = Object.keys(Key);
+
+const ACTIONS: readonly (readonly [string, EventKind])[] = [
+  ['alloc', EventKind.Alloc],
+  ['free_requested', EventKind.FreeRequested],
+  ['free_completed', EventKind.FreeCompleted],
+  ['segment_alloc', EventKind.SegmentAlloc],
+  ['segment_free', EventKind.SegmentFree],
+  ['segment_map', EventKind.SegmentMap],
+  ['segment_unmap', EventKind.SegmentUnmap],
+  ['oom', EventKind.Oom],
+  ['snapshot', EventKind.Snapshot],
+];
+
+const WORDS = [
+  'active_allocated',
+  'active_pending_free',
+  'active_awaiting_free',
+  'inactive',
+  'small',
+  'N/A',
+  '',
+  'START',
+  'END',
+  'segments',
+  'device_traces',
+  'traces',
+  'allocator_settings',
+  'external_annotations',
+  'total',
+  'frac',
+] as const;
+
+/** Every known string, at its id. */
+export const KNOWN_NAMES: readonly string[] = [...KEY_NAMES, ...ACTIONS.map(([action]) => action), ...WORDS];
+
+/** The kind of event an action stands for by string id, 0 for other strings. */
+export const KIND_OF_ACTION: Uint8Array = new Uint8Array(KNOWN_NAMES.length);
+for (const [action, kind] of ACTIONS) KIND_OF_ACTION[KNOWN_NAMES.indexOf(action)] = kind;
+
+/** String ids of words that are values, or keys outside of rows. */
+export const Word: { readonly [word in (typeof WORDS)[number]]: number } = Object.fromEntries(
+  WORDS.map((word) => [word, KNOWN_NAMES.indexOf(word)]),
+) as { [word in (typeof WORDS)[number]]: number };

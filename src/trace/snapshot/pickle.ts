@@ -1,0 +1,419 @@
+// Decodes the pickle opcodes a snapshot consists of, straight into rows. It is a decoder and nothing more:
+// opcodes that import, call or build objects are refused, so an untrusted file cannot run anything.
+import { InputError } from '../../base/errors.ts';
+import type { Rows } from './rows.ts';
+import { Memo, Tag } from './values.ts';
+
+/** How many bytes are decoded between two reports of progress. */
+const PROGRESS_STEP = 2 ** 21;
+/** No integer of a snapshot has more than 9 bytes; beyond this one it is an attack or noise. */
+const MAX_INTEGER_BYTES = 1024;
+
+/** Opcodes that are only named, to be refused. */
+const REFUSED: ReadonlyMap<number, string> = new Map([
+  [0x63, 'GLOBAL'],
+  [0x93, 'STACK_GLOBAL'],
+  [0x52, 'REDUCE'],
+  [0x69, 'INST'],
+  [0x6f, 'OBJ'],
+  [0x81, 'NEWOBJ'],
+  [0x92, 'NEWOBJ_EX'],
+  [0x62, 'BUILD'],
+  [0x82, 'EXT1'],
+  [0x83, 'EXT2'],
+  [0x84, 'EXT4'],
+  [0x50, 'PERSID'],
+  [0x51, 'BINPERSID'],
+  [0x97, 'NEXT_BUFFER'],
+  [0x98, 'READONLY_BUFFER'],
+  [0x8f, 'EMPTY_SET'],
+  [0x90, 'ADDITEMS'],
+  [0x91, 'FROZENSET'],
+]);
+
+/** Opcodes of protocols 0 and 1, which write numbers and strings as lines of text. */
+const TEXT_OPCODES = 'IFLSVgpdl';
+
+/** Decodes the pickle and leaves its one value in slot 0 of the stack. */
+export function decodePickle(bytes: Uint8Array, rows: Rows, onProgress?: (fraction: number) => void): void {
+  new PickleDecoder(bytes, rows).run(onProgress);
+}
+
+class PickleDecoder {
+  private readonly bytes: Uint8Array;
+  private readonly view: DataView;
+  private readonly rows: Rows;
+  private readonly memo: Memo;
+  private marks = new Int32Array(64);
+  private markCount = 0;
+  /** Of the integer read last. */
+  private integerTag: number = Tag.Number;
+
+  constructor(bytes: Uint8Array, rows: Rows) {
+    this.bytes = bytes;
+    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.rows = rows;
+    // Pages that are not written cost nothing, whereas growing would copy.
+    this.memo = new Memo(Math.min(2 ** 26, 256 + (bytes.length >>> 3)));
+  }
+
+  run(onProgress?: (fraction: number) => void): void {
+    const { bytes, rows, memo, view } = this;
+    const { stack } = rows;
+    const end = bytes.length;
+    let { tags, values, memos } = stack;
+    let limit = tags.length - 2;
+    let depth = 0;
+    let at = 0;
+    let report = onProgress ? PROGRESS_STEP : Number.POSITIVE_INFINITY;
+    for (;;) {
+      if (at >= end) throw this.truncated();
+      if (at >= report) {
+        onProgress?.(at / end);
+        report = at + PROGRESS_STEP;
+      }
+      if (depth >= limit) {
+        stack.grow();
+        ({ tags, values, memos } = stack);
+        limit = tags.length - 2;
+      }
+      const start = at;
+      const opcode = bytes[at++]!;
+      switch (opcode) {
+        case 0x68: // BINGET
+        case 0x6a: {
+          // LONG_BINGET
+          const size = opcode === 0x68 ? 1 : 4;
+          if (at + size > end) throw this.truncated();
+          const index = size === 1 ? bytes[at]! : view.getUint32(at, true);
+          at += size;
+          memo.fetch(index);
+          if (memo.tag === Tag.Absent) throw this.damaged(start, `it refers to entry ${index}, which was never stored`);
+          tags[depth] = memo.tag;
+          values[depth] = memo.value;
+          memos[depth++] = index < 2 ** 31 ? index : -1;
+          break;
+        }
+        case 0x94: // MEMOIZE
+          if (depth === 0) throw this.damaged(start, 'it stores a value where there is none');
+          memos[depth - 1] = memo.count;
+          memo.put(memo.count, tags[depth - 1]!, values[depth - 1]!, at);
+          break;
+        case 0x8c: {
+          // SHORT_BINUNICODE
+          if (at >= end) throw this.truncated();
+          const length = bytes[at++]!;
+          if (at + length > end) throw this.truncated();
+          tags[depth] = Tag.String;
+          values[depth] = rows.strings.intern(at, length);
+          memos[depth++] = -1;
+          at += length;
+          break;
+        }
+        case 0x28: // MARK
+          if (this.markCount === this.marks.length) this.growMarks();
+          this.marks[this.markCount++] = depth;
+          break;
+        case 0x7d: // EMPTY_DICT
+          tags[depth] = Tag.Dict;
+          values[depth] = 0;
+          memos[depth++] = -1;
+          break;
+        case 0x5d: // EMPTY_LIST
+        case 0x29: // EMPTY_TUPLE
+          tags[depth] = Tag.List;
+          values[depth] = 0;
+          memos[depth++] = -1;
+          break;
+        case 0x4b: // BININT1
+          if (at >= end) throw this.truncated();
+          tags[depth] = Tag.Number;
+          values[depth] = bytes[at++]!;
+          memos[depth++] = -1;
+          break;
+        case 0x4d: // BININT2
+          if (at + 2 > end) throw this.truncated();
+          tags[depth] = Tag.Number;
+          values[depth] = bytes[at]! | (bytes[at + 1]! << 8);
+          memos[depth++] = -1;
+          at += 2;
+          break;
+        case 0x4a: // BININT
+          if (at + 4 > end) throw this.truncated();
+          tags[depth] = Tag.Number;
+          values[depth] = view.getInt32(at, true);
+          memos[depth++] = -1;
+          at += 4;
+          break;
+        case 0x8a: {
+          // LONG1
+          if (at >= end) throw this.truncated();
+          const length = bytes[at++]!;
+          if (at + length > end) throw this.truncated();
+          values[depth] = this.integer(at, length);
+          tags[depth] = this.integerTag;
+          memos[depth++] = -1;
+          at += length;
+          break;
+        }
+        case 0x75: // SETITEMS
+        case 0x65: {
+          // APPENDS
+          const from = this.popMark(start, depth);
+          if (from === 0) throw this.damaged(start, 'it fills a container where there is none');
+          if (opcode === 0x65) rows.append(from - 1, from, depth, start);
+          else if ((depth - from) % 2 !== 0) throw this.damaged(start, 'a dict has a key without a value');
+          else rows.setItems(from - 1, from, depth, start);
+          depth = from;
+          this.patchMemo(depth - 1, at);
+          break;
+        }
+        case 0x73: // SETITEM
+        case 0x61: {
+          // APPEND
+          const items = opcode === 0x61 ? 1 : 2;
+          if (depth - this.floor() <= items) throw this.damaged(start, 'it fills a container where there is none');
+          depth -= items;
+          if (items === 1) rows.append(depth - 1, depth, depth + 1, start);
+          else rows.setItems(depth - 1, depth, depth + 2, start);
+          this.patchMemo(depth - 1, at);
+          break;
+        }
+        case 0x85: // TUPLE1
+        case 0x86: // TUPLE2
+        case 0x87: {
+          // TUPLE3
+          const from = depth - (opcode - 0x84);
+          if (from < this.floor()) throw this.damaged(start, 'a tuple has too few items');
+          rows.makeList(from, from, depth);
+          memos[from] = -1;
+          depth = from + 1;
+          break;
+        }
+        case 0x88: // NEWTRUE
+        case 0x89: // NEWFALSE
+          tags[depth] = Tag.Bool;
+          values[depth] = opcode === 0x88 ? 1 : 0;
+          memos[depth++] = -1;
+          break;
+        case 0x4e: // NONE
+          tags[depth] = Tag.None;
+          values[depth] = 0;
+          memos[depth++] = -1;
+          break;
+        case 0x47: // BINFLOAT
+          if (at + 8 > end) throw this.truncated();
+          tags[depth] = Tag.Number;
+          values[depth] = view.getFloat64(at, false);
+          memos[depth++] = -1;
+          at += 8;
+          break;
+        case 0x71: // BINPUT
+        case 0x72: {
+          // LONG_BINPUT
+          const size = opcode === 0x71 ? 1 : 4;
+          if (at + size > end) throw this.truncated();
+          if (depth === 0) throw this.damaged(start, 'it stores a value where there is none');
+          const index = size === 1 ? bytes[at]! : view.getUint32(at, true);
+          at += size;
+          memo.put(index, tags[depth - 1]!, values[depth - 1]!, at);
+          memos[depth - 1] = index < 2 ** 31 ? index : -1;
+          break;
+        }
+        case 0x58: // BINUNICODE
+        case 0x8d: {
+          // BINUNICODE8
+          const size = opcode === 0x58 ? 4 : 8;
+          const length = this.length(at, size);
+          at += size;
+          tags[depth] = Tag.String;
+          values[depth] = rows.strings.intern(at, length);
+          memos[depth++] = -1;
+          at += length;
+          break;
+        }
+        case 0x43: // SHORT_BINBYTES
+        case 0x42: // BINBYTES
+        case 0x8e: // BINBYTES8
+        case 0x96: {
+          // BYTEARRAY8
+          const size = opcode === 0x43 ? 1 : opcode === 0x42 ? 4 : 8;
+          at += size + this.length(at, size);
+          tags[depth] = Tag.Opaque;
+          values[depth] = 0;
+          memos[depth++] = -1;
+          break;
+        }
+        case 0x8b: {
+          // LONG4
+          const length = this.length(at, 4);
+          if (length > MAX_INTEGER_BYTES) throw this.damaged(start, `it has an integer of ${length} bytes`);
+          at += 4;
+          values[depth] = this.integer(at, length);
+          tags[depth] = this.integerTag;
+          memos[depth++] = -1;
+          at += length;
+          break;
+        }
+        case 0x95: // FRAME
+          // Frames only help those who read from a pipe; but a frame that passes the end tells early that the end is missing.
+          this.length(at, 8);
+          at += 8;
+          break;
+        case 0x80: // PROTO
+          if (at >= end) throw this.truncated();
+          if (bytes[at]! > 5)
+            throw new InputError(`the pickle has protocol ${bytes[at]}; Weir reads protocols 2 to 5, and Python has no other`);
+          at++;
+          break;
+        case 0x74: // TUPLE
+        case 0x6c: // LIST
+        case 0x64: {
+          // DICT
+          const from = this.popMark(start, depth);
+          if (opcode !== 0x64) rows.makeList(from, from, depth);
+          else if ((depth - from) % 2 !== 0) throw this.damaged(start, 'a dict has a key without a value');
+          else this.makeDict(from, depth, start);
+          memos[from] = -1;
+          depth = from + 1;
+          break;
+        }
+        case 0x30: // POP
+          if (this.markCount > 0 && this.floor() === depth) this.markCount--;
+          else if (depth === 0) throw this.damaged(start, 'it drops a value where there is none');
+          else depth--;
+          break;
+        case 0x31: // POP_MARK
+          depth = this.popMark(start, depth);
+          break;
+        case 0x32: // DUP
+          if (depth === this.floor()) throw this.damaged(start, 'it repeats a value where there is none');
+          tags[depth] = tags[depth - 1]!;
+          values[depth] = values[depth - 1]!;
+          memos[depth] = memos[depth - 1]!;
+          depth++;
+          break;
+        case 0x2e: // STOP
+          if (depth !== 1 || this.markCount !== 0) throw this.damaged(start, `it stops with ${depth} values instead of one`);
+          onProgress?.(1);
+          return;
+        default:
+          throw this.refused(opcode, start, depth);
+      }
+    }
+  }
+
+  /** The signed little-endian integer at `at`, as the value beside `integerTag`. */
+  private integer(at: number, length: number): number {
+    const { bytes } = this;
+    this.integerTag = Tag.Number;
+    if (length === 0) return 0;
+    if (length <= 4) {
+      let value = 0;
+      for (let index = 0; index < length; index++) value |= bytes[at + index]! << (8 * index);
+      return (value << (32 - 8 * length)) >> (32 - 8 * length);
+    }
+    if (length <= 8) {
+      const low = (bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24)) >>> 0;
+      let high = 0;
+      for (let index = 4; index < length; index++) high |= bytes[at + index]! << (8 * (index - 4));
+      high = (high << (64 - 8 * length)) >> (64 - 8 * length);
+      if (high >= -(2 ** 21) && high < 2 ** 21) return high * 2 ** 32 + low;
+    }
+    let exact = 0n;
+    for (let index = length - 1; index >= 0; index--) exact = (exact << 8n) | BigInt(bytes[at + index]!);
+    exact = BigInt.asIntN(8 * length, exact);
+    if (exact >= BigInt(Number.MIN_SAFE_INTEGER) && exact <= BigInt(Number.MAX_SAFE_INTEGER)) return Number(exact);
+    this.integerTag = Tag.BigInt;
+    return this.rows.bigints.push(exact) - 1;
+  }
+
+  /** A length of `size` bytes at `at`, and so many bytes are known to follow it. */
+  private length(at: number, size: number): number {
+    const end = this.bytes.length;
+    if (at + size > end) throw this.truncated();
+    let length: number;
+    if (size === 1) length = this.bytes[at]!;
+    else if (size === 4) length = this.view.getUint32(at, true);
+    else length = this.view.getUint32(at, true) + this.view.getUint32(at + 4, true) * 2 ** 32;
+    if (length > end - at - size) throw this.truncated();
+    return length;
+  }
+
+  /** The number of values that belong to an unfinished container and must not be taken by what comes after it. */
+  private floor(): number {
+    return this.markCount > 0 ? this.marks[this.markCount - 1]! : 0;
+  }
+
+  private popMark(start: number, depth: number): number {
+    if (this.markCount === 0) throw this.damaged(start, 'it ends a container that was never begun');
+    const from = this.marks[--this.markCount]!;
+    if (from > depth) throw this.damaged(start, 'it ends a container that was never begun');
+    return from;
+  }
+
+  private growMarks(): void {
+    const grown = new Int32Array(this.marks.length * 2);
+    grown.set(this.marks);
+    this.marks = grown;
+  }
+
+  /** A dict of the values from `from` up, in the slot `from`: they move up by one to make room for it. */
+  private makeDict(from: number, depth: number, start: number): void {
+    const { stack } = this.rows;
+    stack.tags.copyWithin(from + 1, from, depth);
+    stack.values.copyWithin(from + 1, from, depth);
+    stack.tags[from] = Tag.Dict;
+    stack.values[from] = 0;
+    this.rows.setItems(from, from + 1, depth + 1, start);
+  }
+
+  private patchMemo(slot: number, reach: number): void {
+    const { stack } = this.rows;
+    const index = stack.memos[slot]!;
+    if (index >= 0) this.memo.put(index, stack.tags[slot]!, stack.values[slot]!, reach);
+  }
+
+  private truncated(): InputError {
+    return truncatedError('pickle', this.bytes.length);
+  }
+
+  private damaged(at: number, why: string): InputError {
+    return new InputError(`the pickle is damaged at byte ${at}: ${why}`);
+  }
+
+  private refused(opcode: number, start: number, depth: number): InputError {
+    const name = REFUSED.get(opcode);
+    if (name) {
+      return new InputError(
+        `the pickle holds the opcode ${name}${this.wanted(opcode, start, depth)} at byte ${start}, which would run code: Weir executes nothing from a file, and this does not look like a memory snapshot`,
+      );
+    }
+    if (TEXT_OPCODES.includes(String.fromCharCode(opcode))) {
+      return new InputError(
+        `the pickle has an opcode of protocol 0 or 1 at byte ${start}; memory snapshots are written with protocols 2 to 5, so this does not look like one`,
+      );
+    }
+    return this.damaged(start, `0x${opcode.toString(16).padStart(2, '0')} is no opcode`);
+  }
+
+  /** What a GLOBAL asks for, to name it in the message. */
+  private wanted(opcode: number, start: number, depth: number): string {
+    const { stack, strings } = this.rows;
+    if (opcode === 0x93 && depth >= 2 && stack.tags[depth - 1] === Tag.String && stack.tags[depth - 2] === Tag.String) {
+      return ` for ${printable(strings.text(stack.values[depth - 2]!))}.${printable(strings.text(stack.values[depth - 1]!))}`;
+    }
+    if (opcode !== 0x63 && opcode !== 0x69) return '';
+    const text = new TextDecoder().decode(this.bytes.subarray(start + 1, start + 200));
+    const [module, attribute] = text.split('\n');
+    return attribute === undefined ? '' : ` for ${printable(module!)}.${printable(attribute)}`;
+  }
+}
+
+export function truncatedError(format: string, length: number): InputError {
+  return new InputError(`the ${format} ends early, at byte ${length}: the file is truncated, so copy it again or take the snapshot again`);
+}
+
+function printable(text: string): string {
+  return text.slice(0, 80).replace(/[^\x20-\x7e]/g, '?');
+}

@@ -1,0 +1,296 @@
+// Reads PyTorch's memory snapshots: decodes the file into rows, finds the parts of the snapshot among them,
+// and hands each GPU's share over to be assembled into a trace.
+import { InputError } from '../../base/errors.ts';
+import { assembleTrace } from '../assemble.ts';
+import { EventStore } from '../event-store.ts';
+import type { EventColumns, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
+import { runLength, runStart } from './containers.ts';
+import { decodeJson } from './json.ts';
+import { Word } from './names.ts';
+import { decodePickle } from './pickle.ts';
+import { Rows } from './rows.ts';
+import { SegmentBuilder } from './segments.ts';
+import { describeTag, Tag } from './values.ts';
+
+export interface SnapshotOptions {
+  /** Called now and then with the part of the input that has been read, 0 to 1. */
+  readonly onProgress?: ((fraction: number) => void) | undefined;
+}
+
+const MAX_EXPECTED_EVENTS = 2 ** 23;
+/** Settings are one dict within another; what is nested deeper is not a setting. */
+const MAX_SETTING_DEPTH = 8;
+
+export function readSnapshotPickle(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
+  const rows = new Rows(bytes, expectedEvents(bytes.length / 60));
+  decodePickle(bytes, rows, options.onProgress);
+  return { format: 'pickle', traces: new SnapshotReader(rows).traces() };
+}
+
+export function readSnapshotJson(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
+  const rows = new Rows(bytes, expectedEvents(bytes.length / 150));
+  decodeJson(bytes, rows, options.onProgress);
+  return { format: 'json', traces: new SnapshotReader(rows).traces() };
+}
+
+function expectedEvents(guess: number): number {
+  return Math.min(MAX_EXPECTED_EVENTS, 256 + Math.ceil(guess));
+}
+
+interface Value {
+  readonly tag: number;
+  readonly value: number;
+}
+
+/** Rows of the event store, `from` to `to`. */
+interface Range {
+  readonly from: number;
+  readonly to: number;
+}
+
+class SnapshotReader {
+  private readonly rows: Rows;
+  private readonly top = new Map<number, Value>();
+
+  constructor(rows: Rows) {
+    this.rows = rows;
+  }
+
+  traces(): Trace[] {
+    this.readTop();
+    const events = this.eventsByDevice();
+    const segments = this.segmentsByDevice();
+    const settings = this.settings();
+    const warnings = this.warnings(events);
+    const devices = [...new Set([...events.keys(), ...segments.keys()])].sort((a, b) => a - b);
+    if (devices.length === 0) {
+      throw new InputError(
+        'the snapshot is empty: call torch.cuda.memory._record_memory_history() before the work, and check that the job used the GPU',
+      );
+    }
+    const { rows } = this;
+    return devices.map((device) =>
+      assembleTrace({
+        device,
+        events: this.columns(events.get(device) ?? []),
+        startSegments: undefined,
+        endSegments: this.top.has(Word.segments) ? (segments.get(device) ?? []) : undefined,
+        streams: rows.streams,
+        pools: rows.pools,
+        symbols: rows.symbols,
+        settings,
+        limits: { deviceBytes: this.positive(Word.total), memoryFraction: this.positive(Word.frac) },
+        annotations: rows.annotations,
+        warnings,
+      }),
+    );
+  }
+
+  /** Finds the parts by name; a bare list of segments, as old files are, counts as the part of that name. */
+  private readTop(): void {
+    const { rows, top } = this;
+    const tag = rows.stack.tags[0]!;
+    const value = rows.stack.values[0]!;
+    if (tag === Tag.GenericDict)
+      rows.containers.forEachEntry(value, (key, itemTag, itemValue) => top.set(key, { tag: itemTag, value: itemValue }));
+    else if (tag === Tag.List || this.isSegmentList(tag, value)) top.set(Word.segments, { tag, value });
+    else throw new InputError(`${this.foundInstead(tag, value)}, not a memory snapshot`);
+    const traces = top.get(Word.traces);
+    if (traces && !top.has(Word.device_traces)) top.set(Word.device_traces, traces);
+    if (!top.has(Word.segments) && !top.has(Word.device_traces)) {
+      throw new InputError(
+        `${this.foundInstead(tag, value)}, not a memory snapshot, which has the keys 'segments' and 'device_traces' (torch.cuda.memory._dump_snapshot writes one)`,
+      );
+    }
+  }
+
+  private isSegmentList(tag: number, value: number): boolean {
+    if (tag !== Tag.GenericList) return false;
+    let segments = true;
+    this.rows.containers.forEach(value, (itemTag) => {
+      segments = itemTag === Tag.Segment;
+      return false;
+    });
+    return segments;
+  }
+
+  private foundInstead(tag: number, value: number): string {
+    const { containers, strings } = this.rows;
+    if (tag === Tag.GenericDict) {
+      const keys: string[] = [];
+      containers.forEachEntry(value, (key) => {
+        if (keys.length < 6) keys.push(key < 0 ? '(no text)' : `'${strings.text(key).slice(0, 40)}'`);
+      });
+      const more = containers.size(value) / 2 > keys.length ? ', ...' : '';
+      return `the file holds a dict with the keys ${keys.join(', ')}${more}`;
+    }
+    let of = '';
+    if (tag === Tag.GenericList) {
+      containers.forEach(value, (itemTag) => {
+        of = ` that begins with ${describeTag(itemTag)}`;
+        return false;
+      });
+    }
+    return `the file holds ${describeTag(tag)}${of}`;
+  }
+
+  private eventsByDevice(): Map<number, Range[]> {
+    const { containers, events } = this.rows;
+    const found = new Map<number, Range[]>();
+    const traces = this.top.get(Word.device_traces);
+    if (!traces || traces.tag === Tag.List || traces.tag === Tag.None) return found;
+    if (traces.tag !== Tag.GenericList) throw new InputError(`'device_traces' is ${describeTag(traces.tag)} instead of a list of lists`);
+    let device = 0;
+    let total = 0;
+    containers.forEach(traces.value, (tag, value) => {
+      if (tag === Tag.GenericList) {
+        const ranges: Range[] = [];
+        containers.forEach(value, (itemTag, run) => {
+          if (itemTag !== Tag.EventRun)
+            throw new InputError(`the trace of GPU ${device} holds ${describeTag(itemTag)} where an entry with an 'action' is expected`);
+          total += runLength(run);
+          // Without this, a small file that names one entry a million times would take gigabytes.
+          if (total > events.count) throw new InputError('the trace lists the same entry more than once: the file is damaged');
+          ranges.push({ from: runStart(run), to: runStart(run) + runLength(run) });
+          return true;
+        });
+        if (ranges.length > 0) found.set(device, ranges);
+      } else if (tag !== Tag.List) {
+        throw new InputError(`the trace of GPU ${device} is ${describeTag(tag)} instead of a list of entries`);
+      }
+      device++;
+      return true;
+    });
+    return found;
+  }
+
+  private columns(ranges: readonly Range[]): EventColumns {
+    const { events } = this.rows;
+    const first = ranges[0];
+    if (!first) return events.view(0, 0);
+    if (ranges.every((range, index) => index === 0 || range.from === ranges[index - 1]!.to)) {
+      return events.view(first.from, ranges[ranges.length - 1]!.to);
+    }
+    return gathered(events.view(), ranges);
+  }
+
+  private segmentsByDevice(): Map<number, Segment[]> {
+    const { containers, symbols } = this.rows;
+    const builder = new SegmentBuilder(this.rows);
+    const found = new Map<number, Segment[]>();
+    const listed = this.top.get(Word.segments);
+    if (!listed || listed.tag === Tag.List || listed.tag === Tag.None) return found;
+    if (listed.tag !== Tag.GenericList) throw new InputError(`'segments' is ${describeTag(listed.tag)} instead of a list`);
+    containers.forEach(listed.value, (tag, value) => {
+      if (tag !== Tag.Segment) throw new InputError(`'segments' holds ${describeTag(tag)} where a segment is expected`);
+      const { device, segment } = builder.build(value);
+      const ofDevice = found.get(device);
+      if (ofDevice) ofDevice.push(segment);
+      else found.set(device, [segment]);
+      return true;
+    });
+    for (const segments of found.values()) {
+      segments.sort((a, b) => a.address - b.address);
+      segments.forEach((segment, index) => {
+        const before = segments[index - 1];
+        if (before && before.address + before.size > segment.address) {
+          throw new InputError(`two segments overlap at ${symbols.addresses.format(segment.address)}: the file is damaged`);
+        }
+      });
+    }
+    return found;
+  }
+
+  private settings(): ReadonlyMap<string, SettingValue> {
+    const settings = this.top.get(Word.allocator_settings);
+    if (!settings || settings.tag !== Tag.GenericDict) return new Map();
+    return this.settingsOf(settings.value, new Map(), 0);
+  }
+
+  /** `done` holds dicts that were met before, so that shared or cyclic ones take no more time than others. */
+  private settingsOf(
+    container: number,
+    done: Map<number, ReadonlyMap<string, SettingValue>>,
+    depth: number,
+  ): ReadonlyMap<string, SettingValue> {
+    const settings = new Map<string, SettingValue>();
+    done.set(container, settings);
+    this.rows.containers.forEachEntry(container, (key, tag, value) => {
+      if (key < 0) return;
+      const name = this.rows.strings.text(key);
+      if (tag !== Tag.GenericDict) {
+        const scalar = this.scalar(tag, value);
+        if (scalar !== undefined) settings.set(name, scalar);
+      } else if (!done.has(value) && depth < MAX_SETTING_DEPTH) {
+        settings.set(name, this.settingsOf(value, done, depth + 1));
+      }
+    });
+    return settings;
+  }
+
+  private scalar(tag: number, value: number): SettingValue | undefined {
+    switch (tag) {
+      case Tag.None:
+        return null;
+      case Tag.Bool:
+        return value === 1;
+      case Tag.Number:
+        return value;
+      case Tag.BigInt:
+        return Number(this.rows.bigints[value]);
+      case Tag.String:
+        return this.rows.strings.text(value);
+      case Tag.Dict:
+        return new Map();
+    }
+    return undefined;
+  }
+
+  private positive(word: number): number | undefined {
+    const found = this.top.get(word);
+    return found?.tag === Tag.Number && found.value > 0 ? found.value : undefined;
+  }
+
+  private warnings(events: ReadonlyMap<number, unknown>): Warning[] {
+    const warnings: Warning[] = [];
+    const { unknownActions } = this.rows;
+    if (unknownActions.size > 0) {
+      const total = [...unknownActions.values()].reduce((sum, count) => sum + count, 0);
+      const names = [...unknownActions.keys()].slice(0, 4).map((name) => `'${name.slice(0, 40)}'`);
+      warnings.push({
+        code: 'unknown-actions',
+        message: `${total} trace entries were left out, since their actions are unknown: ${names.join(', ')}`,
+      });
+    }
+    if (events.size === 0) {
+      warnings.push({
+        code: 'no-history',
+        message:
+          'the snapshot has no history, so answers cover only the moment it was taken; call torch.cuda.memory._record_memory_history() before the work to record one',
+      });
+    }
+    return warnings;
+  }
+}
+
+/** A copy of the rows in `ranges`, for a device whose entries lie apart in the file. */
+function gathered(from: EventColumns, ranges: readonly Range[]): EventColumns {
+  const store = new EventStore(ranges.reduce((sum, range) => sum + range.to - range.from, 0));
+  for (const range of ranges) {
+    for (let row = range.from; row < range.to; row++) {
+      const copy = store.append(
+        from.kind[row] as never,
+        from.address[row]!,
+        from.size[row]!,
+        from.timeUs[row]!,
+        from.stream[row]!,
+        from.pool[row]!,
+        from.stack[row]!,
+        from.metadata[row]!,
+      );
+      const context = from.compileContext?.[row];
+      if (context) store.setOptional(copy, 'compileContext', context);
+    }
+  }
+  return store.view();
+}

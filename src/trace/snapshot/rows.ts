@@ -1,0 +1,444 @@
+// Recognises the dicts of a snapshot by their keys and turns each into a row as soon as it is complete.
+// Decoders call it with ranges of their value stack; what is no row stays in the containers.
+import { InputError } from '../../base/errors.ts';
+import { EventStore } from '../event-store.ts';
+import { NO_STACK, Symbols } from '../symbols.ts';
+import { type Annotation, type Block, type BlockState, EventKind, type PoolId } from '../trace.ts';
+import { Containers, NOT_FROZEN } from './containers.ts';
+import { KEY_NAMES, Key, KIND_OF_ACTION, KNOWN_NAMES, Word } from './names.ts';
+import { StringTable } from './strings.ts';
+import { describeTag, Tag, ValueStack } from './values.ts';
+
+/** Blocks and segments become objects; a file with more of them than any GPU has is refused before memory runs out. */
+const MAX_OBJECTS = 2 ** 22;
+const INT32_MAX = 2 ** 31 - 1;
+const KEY_COUNT = KEY_NAMES.length;
+
+const bit = (key: number): number => 1 << key;
+const EVENT_KEYS = bit(Key.action);
+const FRAME_KEYS = bit(Key.name) | bit(Key.filename) | bit(Key.line);
+const SEGMENT_KEYS = bit(Key.blocks) | bit(Key.total_size);
+const BLOCK_KEYS = bit(Key.state) | bit(Key.size);
+const HISTORY_KEYS = bit(Key.addr) | bit(Key.real_size);
+const ANNOTATION_KEYS = bit(Key.stage) | bit(Key.name);
+
+/** A segment as found; its blocks are still a value. */
+export interface RawSegment {
+  readonly device: number;
+  readonly address: number;
+  readonly size: number;
+  readonly stream: number;
+  readonly pool: number;
+  readonly small: boolean;
+  readonly expandable: boolean;
+  readonly stack: number;
+  readonly blocksTag: number;
+  readonly blocksValue: number;
+}
+
+/** The address of a block whose dict has none: it follows from those before it. */
+export const NO_ADDRESS = -1;
+
+export class Rows {
+  readonly stack: ValueStack = new ValueStack();
+  readonly symbols: Symbols = new Symbols();
+  readonly strings: StringTable;
+  readonly containers: Containers = new Containers();
+  readonly events: EventStore;
+  readonly segments: RawSegment[] = [];
+  /** Also holds the entries of `history` in old files, as blocks of which only request and stack count. */
+  readonly blocks: Block[] = [];
+  readonly annotations: Annotation[] = [];
+  readonly bigints: bigint[] = [];
+  readonly pairs: PoolId[] = [];
+  readonly streams: number[] = [];
+  readonly pools: PoolId[] = [[0, 0]];
+  /** Actions we do not know, with the number of entries that have them. */
+  readonly unknownActions: Map<string, number> = new Map();
+
+  private readonly fieldTags = new Uint8Array(KEY_COUNT);
+  private readonly fieldValues = new Float64Array(KEY_COUNT);
+  private present = 0;
+  /** Where the decoder stands, for messages. */
+  private offset = 0;
+  private readonly pairIndex = new Map<number | string, number>();
+  private readonly poolOfPair: number[] = [];
+  private readonly streamIndex = new Map<number, number>();
+  private lastStream = -1;
+  private lastStreamIndex = 0;
+  /** The stack built last, outermost frame first: the next one mostly shares its outer part. */
+  private pathFrames = new Int32Array(256);
+  private pathNodes = new Int32Array(256);
+  private pathLength = 0;
+
+  constructor(bytes: Uint8Array, expectedEvents: number) {
+    this.events = new EventStore(expectedEvents);
+    this.strings = new StringTable(bytes, KNOWN_NAMES, this.symbols);
+  }
+
+  /** Puts keys and values from the stack slots `from` to `to` into the dict in `slot`. */
+  setItems(slot: number, from: number, to: number, offset: number): void {
+    const { tags, values } = this.stack;
+    if (from === to) return;
+    this.offset = offset;
+    if (tags[slot] === Tag.GenericDict) {
+      this.appendItems(values[slot]!, from, to);
+      return;
+    }
+    if (tags[slot] !== Tag.Dict) {
+      throw new InputError(
+        `at byte ${offset} the file adds keys to ${describeTag(tags[slot]!)}, which no memory snapshot does: it is damaged or something else`,
+      );
+    }
+    const present = this.gather(from, to);
+    if (present & EVENT_KEYS) this.finishEvent(slot);
+    else if ((present & FRAME_KEYS) === FRAME_KEYS) this.finishFrame(slot);
+    else if (present & SEGMENT_KEYS) this.finishSegment(slot);
+    else if ((present & BLOCK_KEYS) === BLOCK_KEYS) this.finishBlock(slot, this.size(Key.size), this.blockState());
+    else if ((present & HISTORY_KEYS) === HISTORY_KEYS) this.finishBlock(slot, 0, 'free');
+    else if ((present & ANNOTATION_KEYS) === ANNOTATION_KEYS) this.finishAnnotation(slot);
+    else this.put(slot, Tag.GenericDict, this.collect(from, to));
+  }
+
+  /** Adds the stack slots `from` to `to` to the list in `slot`. */
+  append(slot: number, from: number, to: number, offset: number): void {
+    const { tags, values } = this.stack;
+    if (from === to) return;
+    this.offset = offset;
+    switch (tags[slot]) {
+      case Tag.List:
+        this.makeList(slot, from, to);
+        return;
+      case Tag.GenericList:
+        if (this.containers.frozenStack(values[slot]!) !== NOT_FROZEN) break;
+        this.appendItems(values[slot]!, from, to);
+        return;
+      case Tag.Stack:
+      case Tag.Pair: {
+        const container = this.spill(tags[slot]!, values[slot]!);
+        this.put(slot, Tag.GenericList, container);
+        this.appendItems(container, from, to);
+        return;
+      }
+      case Tag.Texts:
+        return;
+    }
+    throw new InputError(
+      `at byte ${offset} the file appends to ${describeTag(tags[slot]!)}, which no memory snapshot does: it is damaged or something else`,
+    );
+  }
+
+  /** Makes a list or tuple of the stack slots `from` to `to`, in `slot`, which may be one of them. */
+  makeList(slot: number, from: number, to: number): void {
+    const { tags, values } = this.stack;
+    const first = from < to ? tags[from]! : Tag.Absent;
+    let uniform = from + 1;
+    while (uniform < to && tags[uniform] === first) uniform++;
+    if (from === to) this.put(slot, Tag.List, 0);
+    else if (uniform < to) this.put(slot, Tag.GenericList, this.collect(from, to));
+    else if (first === Tag.Frame) this.put(slot, Tag.Stack, this.stackOf(from, to));
+    else if (first === Tag.String) this.put(slot, Tag.Texts, 0);
+    else if (first === Tag.Number && to - from === 2) this.put(slot, Tag.Pair, this.pairOf(values[from]!, values[from + 1]!));
+    else this.put(slot, Tag.GenericList, this.collect(from, to));
+  }
+
+  private put(slot: number, tag: number, value: number): void {
+    this.stack.tags[slot] = tag;
+    this.stack.values[slot] = value;
+  }
+
+  private collect(from: number, to: number): number {
+    const container = this.containers.create();
+    this.appendItems(container, from, to);
+    return container;
+  }
+
+  private appendItems(container: number, from: number, to: number): void {
+    const { tags, values } = this.stack;
+    for (let slot = from; slot < to; slot++) this.containers.append(container, tags[slot]!, values[slot]!);
+  }
+
+  /** A list that was taken for something special, as the plain list it turns out to be. */
+  private spill(tag: number, value: number): number {
+    const container = this.containers.create();
+    if (tag === Tag.Pair) {
+      for (const number of this.pairs[value]!) this.containers.append(container, Tag.Number, number);
+    } else {
+      const { stacks } = this.symbols;
+      for (let node = value; node >= 0; node = stacks.parent(node)) this.containers.append(container, Tag.Frame, stacks.frame(node));
+    }
+    return container;
+  }
+
+  private gather(from: number, to: number): number {
+    const { tags, values } = this.stack;
+    const { fieldTags, fieldValues } = this;
+    let present = 0;
+    for (let slot = from; slot < to; slot += 2) {
+      const key = values[slot]!;
+      if (tags[slot] !== Tag.String || key >= KEY_COUNT) continue;
+      fieldTags[key] = tags[slot + 1]!;
+      fieldValues[key] = values[slot + 1]!;
+      present |= 1 << key;
+    }
+    this.present = present;
+    return present;
+  }
+
+  private finishEvent(slot: number): void {
+    if (this.fieldTags[Key.action] !== Tag.String) throw this.wrong(Key.action, 'text');
+    const action = this.fieldValues[Key.action]!;
+    const kind = action < KIND_OF_ACTION.length ? (KIND_OF_ACTION[action] as EventKind | 0) : 0;
+    if (kind === 0) {
+      const name = this.strings.text(action);
+      this.unknownActions.set(name, (this.unknownActions.get(name) ?? 0) + 1);
+      this.put(slot, Tag.SkippedEvent, 0);
+      return;
+    }
+    let address: number;
+    if (kind === EventKind.Oom) address = this.has(Key.device_free) ? this.size(Key.device_free) : 0;
+    else if (kind === EventKind.Snapshot && !this.has(Key.addr)) address = 0;
+    else address = this.address(Key.addr);
+    const row = this.events.append(
+      kind,
+      address,
+      this.size(Key.size),
+      this.time(),
+      this.streamOf(),
+      this.has(Key.pool_id) ? this.pool(Key.pool_id) : -1,
+      this.frames(),
+      this.text(Key.user_metadata),
+    );
+    if (this.has(Key.compile_context) && this.fieldTags[Key.compile_context] === Tag.String) {
+      const context = this.fieldValues[Key.compile_context]!;
+      if (context !== Word['N/A'] && context !== Word['']) this.events.setOptional(row, 'compileContext', this.strings.symbol(context));
+    }
+    this.put(slot, Tag.Event, row);
+  }
+
+  private finishFrame(slot: number): void {
+    const line = this.fieldTags[Key.line] === Tag.Number ? this.fieldValues[Key.line]! : 0;
+    const frame = this.symbols.frames.intern(
+      this.text(Key.name),
+      this.text(Key.filename),
+      Number.isInteger(line) && Math.abs(line) <= INT32_MAX ? line : 0,
+    );
+    this.put(slot, Tag.Frame, frame);
+  }
+
+  private finishSegment(slot: number): void {
+    const blocksTag = this.has(Key.blocks) ? this.fieldTags[Key.blocks]! : Tag.List;
+    if (blocksTag !== Tag.List && blocksTag !== Tag.GenericList) throw this.wrong(Key.blocks, 'a list of blocks');
+    this.checkObjectCount(this.segments.length);
+    this.segments.push({
+      device: this.has(Key.device) ? this.size(Key.device) : 0,
+      address: this.address(Key.address),
+      size: this.size(Key.total_size),
+      stream: this.streamOf(),
+      pool: this.has(Key.segment_pool_id) ? this.pool(Key.segment_pool_id) : 0,
+      small: this.has(Key.segment_type) && this.fieldValues[Key.segment_type] === Word.small,
+      expandable:
+        this.has(Key.is_expandable) && this.fieldTags[Key.is_expandable] === Tag.Bool && this.fieldValues[Key.is_expandable] === 1,
+      stack: this.frames(),
+      blocksTag,
+      blocksValue: this.fieldValues[Key.blocks]!,
+    });
+    this.put(slot, Tag.Segment, this.segments.length - 1);
+  }
+
+  private finishBlock(slot: number, size: number, state: BlockState): void {
+    this.checkObjectCount(this.blocks.length);
+    let requested = 0;
+    let stack = this.frames();
+    if (this.has(Key.real_size)) requested = this.size(Key.real_size);
+    else if (this.has(Key.requested_size)) requested = this.size(Key.requested_size);
+    else if (this.has(Key.history)) {
+      const latest = this.latestOfHistory();
+      requested = latest?.requested ?? 0;
+      stack = latest?.stack ?? stack;
+    } else if (state !== 'free') requested = size;
+    const address = this.has(Key.address) ? this.address(Key.address) : NO_ADDRESS;
+    this.blocks.push({ address, size, requested, state, stack });
+    this.put(slot, Tag.Block, this.blocks.length - 1);
+  }
+
+  private finishAnnotation(slot: number): void {
+    this.checkObjectCount(this.annotations.length);
+    const stage = this.fieldTags[Key.stage] === Tag.String ? this.fieldValues[Key.stage] : -1;
+    this.annotations.push({
+      name: this.symbols.strings[this.text(Key.name)] ?? '',
+      stage: stage === Word.START ? 'START' : stage === Word.END ? 'END' : 'MARK',
+      device: this.has(Key.device) ? this.size(Key.device) : 0,
+      timeUs: this.time(),
+    });
+    this.put(slot, Tag.Annotation, this.annotations.length - 1);
+  }
+
+  private has(key: number): boolean {
+    return (this.present & (1 << key)) !== 0;
+  }
+
+  private size(key: number): number {
+    const value = this.fieldValues[key]!;
+    if (!this.has(key) || this.fieldTags[key] !== Tag.Number || !Number.isSafeInteger(value) || value < 0) {
+      throw this.wrong(key, 'a number of bytes or an index');
+    }
+    return value;
+  }
+
+  private address(key: number): number {
+    const value = this.fieldValues[key]!;
+    const tag = this.has(key) ? this.fieldTags[key] : Tag.Absent;
+    if (tag === Tag.Number && Number.isSafeInteger(value)) {
+      // The C++ writer puts unsigned pointers into signed integers.
+      return this.symbols.addresses.encode(value >= 0 ? value : BigInt.asUintN(64, BigInt(value)));
+    }
+    if (tag !== Tag.BigInt) throw this.wrong(key, 'an address');
+    const exact = this.bigints[value]!;
+    return this.symbols.addresses.encode(exact < 0n && exact >= -(1n << 63n) ? BigInt.asUintN(64, exact) : exact);
+  }
+
+  private streamOf(): number {
+    const handle = this.has(Key.stream) ? this.address(Key.stream) : 0;
+    if (handle === this.lastStream) return this.lastStreamIndex;
+    let index = this.streamIndex.get(handle);
+    if (index === undefined) {
+      index = this.streams.push(handle) - 1;
+      this.streamIndex.set(handle, index);
+    }
+    this.lastStream = handle;
+    this.lastStreamIndex = index;
+    return index;
+  }
+
+  private time(): number {
+    if (!this.has(Key.time_us) || this.fieldTags[Key.time_us] === Tag.None) return 0;
+    const value = this.fieldValues[Key.time_us]!;
+    if (this.fieldTags[Key.time_us] !== Tag.Number || !Number.isFinite(value)) throw this.wrong(Key.time_us, 'a time in microseconds');
+    return value;
+  }
+
+  private text(key: number): number {
+    return this.has(key) && this.fieldTags[key] === Tag.String ? this.strings.symbol(this.fieldValues[key]!) : 0;
+  }
+
+  private pool(key: number): number {
+    if (this.fieldTags[key] !== Tag.Pair) throw this.wrong(key, 'a pair of numbers');
+    const pair = this.fieldValues[key]!;
+    let pool = this.poolOfPair[pair];
+    if (pool === undefined) {
+      const id = this.pairs[pair]!;
+      if (!Number.isSafeInteger(id[0]) || !Number.isSafeInteger(id[1])) throw this.wrong(key, 'a pair of integers');
+      pool = id[0] === 0 && id[1] === 0 ? 0 : this.pools.push(id) - 1;
+      this.poolOfPair[pair] = pool;
+    }
+    return pool;
+  }
+
+  private pairOf(first: number, second: number): number {
+    const compact = first >= 0 && second >= 0 && first < 2 ** 26 && second < 2 ** 26 && Number.isInteger(first) && Number.isInteger(second);
+    const key = compact ? first * 2 ** 26 + second : `${first},${second}`;
+    let pair = this.pairIndex.get(key);
+    if (pair === undefined) {
+      pair = this.pairs.push([first, second]) - 1;
+      this.pairIndex.set(key, pair);
+    }
+    return pair;
+  }
+
+  private blockState(): BlockState {
+    switch (this.fieldTags[Key.state] === Tag.String ? this.fieldValues[Key.state] : -1) {
+      case Word.active_allocated:
+        return 'live';
+      case Word.active_pending_free:
+      case Word.active_awaiting_free:
+        return 'pending';
+      case Word.inactive:
+        return 'free';
+    }
+    throw this.wrong(Key.state, 'one of active_allocated, active_pending_free, inactive');
+  }
+
+  private latestOfHistory(): Block | undefined {
+    let latest: Block | undefined;
+    if (this.fieldTags[Key.history] === Tag.GenericList) {
+      this.containers.forEach(this.fieldValues[Key.history]!, (tag, value) => {
+        if (tag === Tag.Block) latest = this.blocks[value];
+        return false;
+      });
+    }
+    return latest;
+  }
+
+  private frames(): number {
+    if (!this.has(Key.frames)) return NO_STACK;
+    const value = this.fieldValues[Key.frames]!;
+    switch (this.fieldTags[Key.frames]) {
+      case Tag.Stack:
+        return value;
+      case Tag.List:
+      case Tag.None:
+        return NO_STACK;
+      case Tag.GenericList:
+        return this.stackOfList(value);
+    }
+    throw this.wrong(Key.frames, 'a list of stack frames');
+  }
+
+  /** The stack of a list that arrived in several batches. */
+  private stackOfList(container: number): number {
+    const frozen = this.containers.frozenStack(container);
+    if (frozen !== NOT_FROZEN) return frozen;
+    const frames: number[] = [];
+    this.containers.forEach(container, (tag, value) => {
+      if (tag !== Tag.Frame) throw this.wrong(Key.frames, 'a list of stack frames');
+      frames.push(value);
+      return true;
+    });
+    let node = NO_STACK;
+    for (let at = frames.length - 1; at >= 0; at--) node = this.symbols.stacks.push(node, frames[at]!);
+    this.containers.freeze(container, node);
+    return node;
+  }
+
+  /** The stack of the frames in the slots `from` to `to`, innermost first. */
+  private stackOf(from: number, to: number): number {
+    const { values } = this.stack;
+    const length = to - from;
+    if (length > this.pathFrames.length) {
+      this.pathFrames = new Int32Array(length * 2);
+      this.pathNodes = new Int32Array(length * 2);
+      this.pathLength = 0;
+    }
+    const { pathFrames, pathNodes } = this;
+    const known = Math.min(length, this.pathLength);
+    let depth = 0;
+    let slot = to - 1;
+    while (depth < known && pathFrames[depth] === values[slot]) {
+      depth++;
+      slot--;
+    }
+    let node = depth > 0 ? pathNodes[depth - 1]! : NO_STACK;
+    const { stacks } = this.symbols;
+    for (; depth < length; depth++, slot--) {
+      const frame = values[slot]!;
+      node = stacks.push(node, frame);
+      pathFrames[depth] = frame;
+      pathNodes[depth] = node;
+    }
+    this.pathLength = length;
+    return node;
+  }
+
+  private checkObjectCount(count: number): void {
+    if (count >= MAX_OBJECTS) throw new InputError(`the file has more than ${MAX_OBJECTS} blocks or segments, more than any GPU has`);
+  }
+
+  private wrong(key: number, expected: string): InputError {
+    const found = this.has(key) ? describeTag(this.fieldTags[key]!) : 'nothing';
+    const value = this.has(key) && this.fieldTags[key] === Tag.Number ? ` ${this.fieldValues[key]}` : '';
+    return new InputError(
+      `the dict that ends at byte ${this.offset} has ${found}${value} for '${KEY_NAMES[key]}' where ${expected} is expected: the file is damaged or not a memory snapshot`,
+    );
+  }
+}

@@ -1,0 +1,158 @@
+// The values a snapshot decoder is holding: a kind and a number each, in parallel arrays instead of objects.
+// A file of a million events passes through here, and objects would cost several times the file's size.
+
+/** What the number beside it means. */
+export const Tag = {
+  /** No value: a memo slot that was never written. */
+  Absent: 0,
+  None: 1,
+  Bool: 2,
+  Number: 3,
+  /** Index into `Rows.bigints`, for integers that a number cannot hold exactly. */
+  BigInt: 4,
+  /** Index into the `StringTable`. */
+  String: 5,
+  /** Byte strings, which snapshots do not have: the content is not kept. */
+  Opaque: 6,
+  /** A dict that has not been filled yet, so nobody knows what it will be. */
+  Dict: 7,
+  /** A list that is still empty. */
+  List: 8,
+  /** A list of frames: an index into `symbols.stacks`. */
+  Stack: 9,
+  /** Index into `symbols.frames`. */
+  Frame: 10,
+  /** Row of the `EventStore`. */
+  Event: 11,
+  /** An event with an action we do not know. */
+  SkippedEvent: 12,
+  /** Indices into the arrays of `Rows`. */
+  Segment: 13,
+  Block: 14,
+  Annotation: 15,
+  /** Two integers, as pool ids are written: index into `Rows.pairs`. */
+  Pair: 16,
+  /** A list of strings, of which the content is not kept. */
+  Texts: 17,
+  /** Index into `Containers`. */
+  GenericDict: 18,
+  GenericList: 19,
+  /** Consecutive event rows, inside containers only: see `Containers.append`. */
+  EventRun: 20,
+} as const;
+
+const NAMES: readonly string[] = [
+  'nothing',
+  'None',
+  'a truth value',
+  'a number',
+  'a huge number',
+  'text',
+  'bytes',
+  'an empty dict',
+  'an empty list',
+  'a list of stack frames',
+  'a stack frame',
+  'a trace entry',
+  'a trace entry',
+  'a segment',
+  'a block',
+  'an annotation',
+  'a pair of numbers',
+  'a list of text',
+  'a dict',
+  'a list',
+  'trace entries',
+];
+
+/** A kind of value in words, for messages. */
+export function describeTag(tag: number): string {
+  return NAMES[tag] ?? 'something unknown';
+}
+
+export class ValueStack {
+  tags: Uint8Array = new Uint8Array(4096);
+  values: Float64Array = new Float64Array(4096);
+  /** Where the memo keeps this value, or -1: filling a container must change the memo as well. */
+  memos: Int32Array = new Int32Array(4096);
+
+  /** Doubles the room; whoever holds the arrays must fetch them again. */
+  grow(): void {
+    const capacity = this.tags.length * 2;
+    const { tags, values, memos } = this;
+    this.tags = new Uint8Array(capacity);
+    this.tags.set(tags);
+    this.values = new Float64Array(capacity);
+    this.values.set(values);
+    this.memos = new Int32Array(capacity);
+    this.memos.set(memos);
+  }
+}
+
+const INT32_LIMIT = 2 ** 31;
+/** The tag of a memo entry whose number does not fit 32 bits and lies in `boxed`. */
+const BOXED = 255;
+
+/** What a pickle keeps for later reference. Nearly every entry is an index, so 32 bits per entry are enough. */
+export class Memo {
+  count = 0;
+  private tags: Uint8Array;
+  private values: Int32Array;
+  private readonly boxed: number[] = [];
+  /** Entries at indices no honest pickler would have reached: they must not make the arrays grow. */
+  private readonly distant = new Map<number, readonly [number, number]>();
+  /** Of the entry fetched last. */
+  tag = 0;
+  value = 0;
+
+  constructor(expected: number) {
+    this.tags = new Uint8Array(expected);
+    this.values = new Int32Array(expected);
+  }
+
+  /** `reach` is the highest index that the bytes read so far can account for. */
+  put(index: number, tag: number, value: number, reach: number): void {
+    if (index >= this.tags.length) {
+      if (index > reach) {
+        if (!this.distant.has(index)) this.count++;
+        this.distant.set(index, [tag, value]);
+        return;
+      }
+      this.grow(index + 1);
+    }
+    if (this.tags[index] === 0) this.count++;
+    if (value >= -INT32_LIMIT && value < INT32_LIMIT && (tag !== Tag.Number || (value | 0) === value)) {
+      this.tags[index] = tag;
+      this.values[index] = value;
+    } else {
+      this.tags[index] = BOXED;
+      this.values[index] = this.boxed.push(value) - 1;
+    }
+  }
+
+  /** Leaves the entry in `tag` and `value`; `tag` is Absent when there is none. */
+  fetch(index: number): void {
+    if (index < this.tags.length) {
+      this.tag = this.tags[index]!;
+      this.value = this.values[index]!;
+      if (this.tag === BOXED) {
+        this.tag = Tag.Number;
+        this.value = this.boxed[this.value]!;
+      }
+      if (this.tag !== 0) return;
+    }
+    const distant = this.distant.get(index);
+    this.tag = distant ? distant[0] : Tag.Absent;
+    this.value = distant ? distant[1] : 0;
+  }
+
+  private grow(needed: number): void {
+    let capacity = Math.max(64, this.tags.length);
+    while (capacity < needed) capacity = Math.ceil(capacity * 1.5);
+    const { tags, values } = this;
+    this.tags = new Uint8Array(capacity);
+    this.tags.set(tags);
+    this.values = new Int32Array(capacity);
+    this.values.set(values);
+  }
+}

@@ -1,0 +1,114 @@
+// The segments held before the first event, found by walking back from the segments at the end:
+// undoing a segment_alloc removes one, undoing a segment_free brings it back. Also which pool each event is in.
+import { MIB } from '../base/bytes.ts';
+import { type EventColumns, EventKind, type Segment } from './trace.ts';
+
+/** PyTorch cuts small requests (up to 1 MiB) from segments, or maps pages, of exactly this size. */
+const SMALL_SEGMENT = 2 * MIB;
+/** Every page size PyTorch uses for expandable segments is a multiple of this. */
+const GRANULE = MIB;
+/** No GPU maps more than this in one go; a larger size is a corrupt event. */
+const MAX_GRANULES = 2 ** 22;
+
+export function rebuildStartSegments(events: EventColumns, endSegments: readonly Segment[]): Segment[] {
+  const plain = new Map<number, Segment>();
+  const mapped = new Map<number, Segment>();
+  for (const segment of endSegments) {
+    if (segment.expandable) eachGranule(segment.address, segment.size, (granule) => mapped.set(granule, segment));
+    else plain.set(segment.address, segment);
+  }
+  for (let event = events.count - 1; event >= 0; event--) {
+    const address = events.address[event]!;
+    switch (events.kind[event]) {
+      case EventKind.SegmentAlloc:
+        plain.delete(address);
+        break;
+      case EventKind.SegmentFree:
+        plain.set(address, segmentOf(events, event, false));
+        break;
+      case EventKind.SegmentMap:
+        eachGranule(address, events.size[event]!, (granule) => mapped.delete(granule));
+        break;
+      case EventKind.SegmentUnmap: {
+        const segment = segmentOf(events, event, true);
+        eachGranule(address, segment.size, (granule) => mapped.set(granule, segment));
+        break;
+      }
+    }
+  }
+  return [...plain.values(), ...runsOf(mapped)].sort((a, b) => a.address - b.address);
+}
+
+function segmentOf(events: EventColumns, event: number, expandable: boolean): Segment {
+  const size = events.size[event]!;
+  return {
+    address: events.address[event]!,
+    size,
+    stream: events.stream[event]!,
+    pool: Math.max(0, events.pool[event]!),
+    small: expandable ? size % (20 * MIB) !== 0 : size === SMALL_SEGMENT,
+    expandable,
+    stack: events.stack[event]!,
+    blocks: [],
+  };
+}
+
+function eachGranule(address: number, size: number, visit: (granule: number) => void): void {
+  const granules = Math.min(MAX_GRANULES, Math.floor(size / GRANULE));
+  const first = Math.floor(address / GRANULE);
+  for (let index = 0; index < granules; index++) visit(first + index);
+}
+
+/** Adjacent granules of one stream, pool and kind are one mapped run. */
+function runsOf(mapped: ReadonlyMap<number, Segment>): Segment[] {
+  const granules = [...mapped.keys()].sort((a, b) => a - b);
+  const runs: (Segment & { size: number })[] = [];
+  for (const granule of granules) {
+    const from = mapped.get(granule)!;
+    const last = runs.at(-1);
+    const continues =
+      last !== undefined &&
+      last.address + last.size === granule * GRANULE &&
+      last.stream === from.stream &&
+      last.pool === from.pool &&
+      last.small === from.small;
+    if (continues) last.size += GRANULE;
+    else runs.push({ ...from, address: granule * GRANULE, size: GRANULE, blocks: [] });
+  }
+  return runs;
+}
+
+/**
+ * Gives every event its pool where the recording does not say (PyTorch up to 2.11): the pool of the segment that
+ * holds the address, which is known for segments that are still there at the end. All else is the default pool.
+ */
+export function fillPools(events: EventColumns, endSegments: readonly Segment[]): void {
+  const segments = endSegments.filter((segment) => segment.pool !== 0).sort((a, b) => a.address - b.address);
+  const since = segments.map(() => 0);
+  if (segments.length > 0) {
+    const bySegmentAddress = new Map(segments.map((segment, index) => [segment.address, index]));
+    for (let event = 0; event < events.count; event++) {
+      if (events.kind[event] !== EventKind.SegmentAlloc) continue;
+      const index = bySegmentAddress.get(events.address[event]!);
+      if (index !== undefined) since[index] = event;
+    }
+  }
+  for (let event = 0; event < events.count; event++) {
+    if (events.pool[event]! >= 0) continue;
+    const index = events.kind[event] === EventKind.Oom ? -1 : segmentHolding(segments, events.address[event]!);
+    events.pool[event] = index >= 0 && event >= since[index]! ? segments[index]!.pool : 0;
+  }
+}
+
+/** Index of the segment that holds `address`, or -1. */
+export function segmentHolding(sorted: readonly Segment[], address: number): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle]!.address <= address) low = middle + 1;
+    else high = middle;
+  }
+  const index = low - 1;
+  return index >= 0 && address < sorted[index]!.address + sorted[index]!.size ? index : -1;
+}

@@ -1,0 +1,122 @@
+// What a recording says by itself, before any allocator is modelled: how much was asked for, live and reserved.
+import { roundUp } from '../base/bytes.ts';
+import { EventKind, type Trace } from './trace.ts';
+
+/** The unit live memory is counted in: no allocator gives out less. */
+export const LIVE_UNIT = 512;
+
+export interface TraceSummary {
+  readonly events: number;
+  readonly allocs: number;
+  readonly ooms: number;
+  readonly durationUs: number;
+  /** Most bytes requested and not freed at any moment. */
+  readonly peakRequested: number;
+  /** The same with each request rounded up to 512 B: the floor no allocator can go below without swapping. */
+  readonly peakLive: number;
+  readonly peakLiveEvent: number;
+  /** Peak live, had the requests that failed been served too. */
+  readonly peakDemand: number;
+  /** Live bytes older than the first event. */
+  readonly liveAtStart: number;
+  /** Most memory held from the driver, as recorded; undefined when the recording does not show segments. */
+  readonly recordedPeakReserved: number | undefined;
+  readonly recordedPeakReservedEvent: number;
+  /** `expandable` or `pytorch`, by the segments seen, else by the settings. */
+  readonly recordedAllocator: 'pytorch' | 'expandable';
+}
+
+export function summarizeTrace(trace: Trace): TraceSummary {
+  const { events, allocations, allocationOf } = trace;
+  let requested = 0;
+  let live = 0;
+  for (let index = 0; index < allocations.liveAtStart; index++) {
+    requested += allocations.requested[index]!;
+    live += liveSize(allocations.requested[index]!);
+  }
+  const liveAtStart = live;
+  let reserved = trace.startSegments.reduce((sum, segment) => sum + segment.size, 0);
+  let peakRequested = requested;
+  let peakLive = live;
+  let peakLiveEvent = -1;
+  let peakDemand = live;
+  let peakReserved = reserved;
+  let peakReservedEvent = -1;
+  let allocs = 0;
+  let ooms = 0;
+  let segmentEvents = 0;
+  let maps = 0;
+
+  const release = (allocation: number) => {
+    requested -= allocations.requested[allocation]!;
+    live -= liveSize(allocations.requested[allocation]!);
+  };
+  for (let event = 0; event < events.count; event++) {
+    const allocation = allocationOf[event]!;
+    const size = events.size[event]!;
+    switch (events.kind[event]) {
+      case EventKind.Alloc: {
+        allocs++;
+        const displaced = trace.impliedFrees.get(event);
+        if (displaced !== undefined && allocations.freeRequestedEvent[displaced] === -1) release(displaced);
+        requested += size;
+        live += liveSize(size);
+        if (requested > peakRequested) peakRequested = requested;
+        if (live > peakLive) {
+          peakLive = live;
+          peakLiveEvent = event;
+        }
+        break;
+      }
+      case EventKind.FreeRequested:
+        if (allocation >= 0) release(allocation);
+        break;
+      case EventKind.FreeCompleted:
+        if (allocation >= 0 && allocations.freeRequestedEvent[allocation] === -1) release(allocation);
+        break;
+      case EventKind.Oom:
+        ooms++;
+        peakDemand = Math.max(peakDemand, live + liveSize(size));
+        break;
+      case EventKind.SegmentMap:
+        maps++;
+        segmentEvents++;
+        reserved += size;
+        break;
+      case EventKind.SegmentAlloc:
+        segmentEvents++;
+        reserved += size;
+        break;
+      case EventKind.SegmentFree:
+      case EventKind.SegmentUnmap:
+        segmentEvents++;
+        reserved -= size;
+        break;
+    }
+    if (reserved > peakReserved) {
+      peakReserved = reserved;
+      peakReservedEvent = event;
+    }
+  }
+  const segmentsKnown = segmentEvents > 0 || trace.startSegments.length > 0;
+  const expandable =
+    maps > 0 || (segmentEvents === 0 && (trace.startSegments.some((s) => s.expandable) || trace.settings.get('expandable_segments') === true));
+  return {
+    events: events.count,
+    allocs,
+    ooms,
+    durationUs: events.count > 0 ? Math.max(0, events.timeUs[events.count - 1]! - events.timeUs[0]!) : 0,
+    peakRequested,
+    peakLive,
+    peakLiveEvent,
+    peakDemand: Math.max(peakDemand, peakLive),
+    liveAtStart,
+    recordedPeakReserved: segmentsKnown ? peakReserved : undefined,
+    recordedPeakReservedEvent: peakReservedEvent,
+    recordedAllocator: expandable ? 'expandable' : 'pytorch',
+  };
+}
+
+export function liveSize(requested: number): number {
+  return roundUp(Math.max(1, requested), LIVE_UNIT);
+}

@@ -1,0 +1,113 @@
+// The layout of a `.weir` file, version 1; docs/trace-format.md says the same for people who write one from C.
+//
+//   file    header, then records; all numbers little-endian; every record begins at a multiple of 8
+//   header  0 magic (8 bytes)   8 u16 major   10 u16 minor   12 u32 CRC-32 of the 12 bytes before
+//   record  0 u32 CRC-32 of the rest of the record, padding included   4 u32 length of the payload
+//           8 u16 type   10 u16 zero   12 u32 number of the record, from 0   16 payload, zeros up to a multiple of 8
+//
+// The CRC covers type and length too, or a flipped bit could turn events into a record of unknown type, which is skipped.
+// A record only refers to what earlier records hold, so that a file is whole up to wherever it was cut off.
+import type { Annotation, BlockState } from '../trace.ts';
+
+/** The first byte is no text in any encoding; the line ending and ^Z betray a transfer that rewrote the file as text. */
+export const WEIR_MAGIC: Uint8Array = Uint8Array.of(0x89, 0x57, 0x45, 0x49, 0x52, 0x0d, 0x0a, 0x1a);
+export const MAJOR_VERSION = 1;
+export const MINOR_VERSION = 0;
+export const FILE_HEADER_BYTES = 16;
+export const RECORD_HEADER_BYTES = 16;
+
+/** Never renumber, only add: readers skip the types they do not know. */
+export const RecordType = {
+  /** JSON: which tool wrote the file. Nothing depends on it. */
+  Meta: 1,
+  /** Declares a GPU. Scope, then JSON: `RecordedLimits`. */
+  Device: 2,
+  /** Scope, then for each string a u32 length and that many bytes of UTF-8. String 0 is '' and is never written. */
+  Strings: 3,
+  /** Scope, then `FRAME_BYTES` each. */
+  Frames: 4,
+  /** Scope, then `STACK_BYTES` each. */
+  Stacks: 5,
+  /** Scope, then a u64 each: the handle, a pointer. */
+  Streams: 6,
+  /** Scope, then two u64 each: the pool's id. */
+  Pools: 7,
+  /** Scope, then JSON: the allocator's settings, by name. A later record replaces an earlier one. */
+  Settings: 8,
+  /** Scope, then JSON: `[[name, stage, device, microseconds], ...]`. */
+  Annotations: 9,
+  /** Scope, then JSON: `[[code, message], ...]`, what was known to be wrong with the recording before it was written here. */
+  Warnings: 10,
+  /** Scope, whose `first` is the number of segments, `SEGMENT_BYTES` each, then all their blocks, `BLOCK_BYTES` each. */
+  State: 11,
+  /** `EVENT_BYTES` each, nothing before them. */
+  Events: 12,
+  /** `END_BYTES`: the writer was done. */
+  End: 13,
+} as const;
+export type RecordType = (typeof RecordType)[keyof typeof RecordType];
+
+/**
+ * The scope begins most payloads: 0 u32 first index (the number of entries that earlier records of this table hold)
+ * 4 u16 device   6 u16 flags.
+ */
+export const SCOPE_BYTES = 8;
+/** In a scope: holds for every device. */
+export const EVERY_DEVICE = 0xffff;
+/** c10::DeviceIndex is an int8_t; the rest is room. The limit keeps a hostile file from making traces by the million. */
+export const MAX_DEVICES = 1024;
+
+/** Flags in the scope of a state. A state counts only when its first and its last part are there. */
+export const StateFlag = { End: 1, FirstPart: 2, LastPart: 4 } as const;
+
+/** 0 u32 name   4 u32 filename (both strings)   8 i32 line. */
+export const FRAME_BYTES = 12;
+/** 0 i32 parent (a smaller stack, or -1)   4 u32 frame. */
+export const STACK_BYTES = 8;
+export const STREAM_BYTES = 8;
+export const POOL_BYTES = 16;
+
+/** 0 u64 address   8 u64 size   16 i32 stream   20 i32 pool   24 i32 stack   28 u32 flags   32 u32 blocks   36 u32 zero. */
+export const SEGMENT_BYTES = 40;
+export const SegmentFlag = { Small: 1, Expandable: 2 } as const;
+
+/** 0 u64 address   8 u64 size   16 u64 requested   24 i32 stack   28 u32 state (index into `BLOCK_STATES`). */
+export const BLOCK_BYTES = 32;
+export const BLOCK_STATES: readonly BlockState[] = ['free', 'live', 'pending'];
+
+export const ANNOTATION_STAGES: readonly Annotation['stage'][] = ['START', 'END', 'MARK'];
+
+/** One event. `EventKind` is its kind; the columns of `EventColumns` are its fields. */
+export const EVENT_BYTES = 56;
+export const EventOffset = {
+  /** f64, microseconds since 1970. */
+  time: 0,
+  /** u64; for an oom the driver's free bytes. */
+  address: 8,
+  /** u64 bytes; for an operator f64 microseconds. */
+  size: 16,
+  /** u8 `EventKind`. */
+  kind: 24,
+  /** u8 `EventField`: which of the last three fields say something. */
+  fields: 25,
+  /** u16. */
+  device: 26,
+  /** i32, an index into the device's streams. */
+  stream: 28,
+  /** i32, an index into the device's pools, or -1 for unknown. */
+  pool: 32,
+  /** i32, or -1 for none. */
+  stack: 36,
+  /** u32, a string. */
+  metadata: 40,
+  /** i32: a stream for record_stream; a string for settings, operator and mark. */
+  detail: 44,
+  /** i32. */
+  thread: 48,
+  /** u32, a string. */
+  compileContext: 52,
+} as const;
+export const EventField = { Detail: 1, Thread: 2, CompileContext: 4 } as const;
+
+/** 0 u64 events in the file   8 u32 records before this one   12 u32 zero. */
+export const END_BYTES = 16;

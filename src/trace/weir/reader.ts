@@ -1,0 +1,338 @@
+// Reads `.weir` files: everything up to where the file is whole, however it ended.
+// First every record is checked, then what they hold is taken over; no number in the file is trusted before its bytes are seen.
+import { InputError } from '../../base/errors.ts';
+import { assembleTrace } from '../assemble.ts';
+import { EventStore } from '../event-store.ts';
+import { settingsFromJson } from '../settings-json.ts';
+import { NO_STACK } from '../symbols.ts';
+import type { Annotation, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
+import { countRows, decodeEvents } from './events.ts';
+import {
+  ANNOTATION_STAGES,
+  END_BYTES,
+  EVENT_BYTES,
+  EVERY_DEVICE,
+  FRAME_BYTES,
+  MAX_DEVICES,
+  POOL_BYTES,
+  RecordType,
+  SCOPE_BYTES,
+  STACK_BYTES,
+  STREAM_BYTES,
+  StateFlag,
+} from './format.ts';
+import { checkFileHeader, findWholePart, type RecordHead, recordsOf, viewOf, type WholePart } from './framing.ts';
+import { getU64 } from './numbers.ts';
+import { decodeState } from './state.ts';
+import { type DeviceTables, FileTables } from './tables.ts';
+
+/** Checking the CRCs takes about as long as taking over the events. */
+const CHECKING_SHARE = 0.5;
+
+// Paths may hold any bytes: what is not UTF-8 becomes U+FFFD, and a leading U+FEFF stays.
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+
+export interface ReadWeirOptions {
+  readonly onProgress?: ((fraction: number) => void) | undefined;
+}
+
+export function readWeir(bytes: Uint8Array, options: ReadWeirOptions = {}): Recording {
+  checkFileHeader(bytes);
+  const progress = inSteps(options.onProgress, bytes.length);
+  const whole = findWholePart(bytes, (offset) => progress(offset * CHECKING_SHARE));
+  const file = new WeirFile(bytes, whole.end);
+  file.read((offset) => progress(bytes.length * CHECKING_SHARE + offset * (1 - CHECKING_SHARE)));
+  const warnings = [...file.warnings, ...endingOf(whole, bytes.length, file.claimedEvents)];
+  if (file.tables.devices.size === 0 && warnings.length > 0) {
+    throw new InputError(`the .weir file holds no recording: ${warnings[0]!.message}`);
+  }
+  options.onProgress?.(1);
+  return { format: 'weir', traces: [...file.tables.devices.values()].map((device) => file.assemble(device, warnings)) };
+}
+
+class WeirFile {
+  readonly tables: FileTables = new FileTables();
+  /** Events that the end record speaks of, if there is one. */
+  claimedEvents: number | undefined;
+  private readonly bytes: Uint8Array;
+  private readonly view: DataView;
+  private readonly end: number;
+  private readonly rowCounts = new Int32Array(MAX_DEVICES);
+  private readonly unfinishedStates = new Map<string, Segment[]>();
+  private commonSettings: ReadonlyMap<string, SettingValue> = new Map();
+  private readonly commonAnnotations: Annotation[] = [];
+  private readonly commonWarnings: Warning[] = [];
+  private unknownEvents = 0;
+
+  constructor(bytes: Uint8Array, end: number) {
+    this.bytes = bytes;
+    this.view = viewOf(bytes);
+    this.end = end;
+  }
+
+  get warnings(): Warning[] {
+    if (this.unknownEvents === 0) return [];
+    const message = `${this.unknownEvents} events are of kinds that this weir does not know and were left out; a newer weir reads them`;
+    return [{ code: 'unknown-events', message }];
+  }
+
+  read(onProgress: (offset: number) => void): void {
+    for (const { type, payload, length } of recordsOf(this.view, this.end)) {
+      if (type === RecordType.Events) countRows(this.view, payload, Math.floor(length / EVENT_BYTES), this.rowCounts);
+    }
+    for (const head of recordsOf(this.view, this.end)) {
+      this.tables.record = head.offset;
+      this.readRecord(head);
+      onProgress(head.next);
+    }
+  }
+
+  assemble(device: DeviceTables, fileWarnings: readonly Warning[]): Trace {
+    const trace = assembleTrace({
+      device: device.device,
+      events: device.events.view(),
+      startSegments: device.startSegments,
+      endSegments: device.eventsBeforeEnd === device.events.count ? device.endSegments : undefined,
+      streams: device.streams,
+      pools: device.pools,
+      symbols: this.tables.symbols,
+      settings: device.settings ?? this.commonSettings,
+      limits: device.limits,
+      annotations: device.annotations.length > 0 ? [...this.commonAnnotations, ...device.annotations] : this.commonAnnotations,
+      warnings: [],
+    });
+    // What is found again in the events replaces what was found when the file was written; the rest is carried over.
+    const foundAgain = new Set(trace.warnings.map(({ code }) => code));
+    const carried = [...this.commonWarnings, ...device.warnings].filter(({ code }) => !foundAgain.has(code));
+    return { ...trace, warnings: [...carried, ...fileWarnings, ...trace.warnings] };
+  }
+
+  private readRecord(head: RecordHead): void {
+    const { view, tables } = this;
+    switch (head.type) {
+      case RecordType.Device:
+        this.readDevice(head);
+        break;
+      case RecordType.Strings:
+        this.readStrings(head);
+        break;
+      case RecordType.Frames:
+        this.readFrames(head);
+        break;
+      case RecordType.Stacks:
+        this.readStacks(head);
+        break;
+      case RecordType.Streams: {
+        const { streams } = this.deviceOf(head);
+        this.eachRow(head, STREAM_BYTES, streams.length, (at) => streams.push(tables.addresses.get(view, at)));
+        break;
+      }
+      case RecordType.Pools: {
+        const { pools } = this.deviceOf(head);
+        this.eachRow(head, POOL_BYTES, pools.length, (at) => pools.push([getU64(view, at), getU64(view, at + 8)]));
+        break;
+      }
+      case RecordType.Settings: {
+        const settings = settingsFromJson(this.jsonOf(head));
+        if (this.scopeOf(head).device === EVERY_DEVICE) this.commonSettings = settings;
+        else this.deviceOf(head).settings = settings;
+        break;
+      }
+      case RecordType.Annotations:
+        this.readAnnotations(head);
+        break;
+      case RecordType.Warnings:
+        this.readWarnings(head);
+        break;
+      case RecordType.State:
+        this.readState(head);
+        break;
+      case RecordType.Events:
+        if (head.length % EVENT_BYTES !== 0) tables.refuse(`holds ${head.length} bytes, which is no whole number of events`);
+        this.unknownEvents += decodeEvents(view, head.payload, head.length / EVENT_BYTES, tables);
+        break;
+      case RecordType.End:
+        if (head.length >= END_BYTES) this.claimedEvents = getU64(view, head.payload);
+        break;
+    }
+  }
+
+  private readDevice(head: RecordHead): void {
+    const { device } = this.scopeOf(head);
+    if (device >= MAX_DEVICES) this.tables.refuse(`declares GPU ${device}, and the last there can be is ${MAX_DEVICES - 1}`);
+    if (this.tables.devices.has(device)) this.tables.refuse(`declares GPU ${device} for the second time`);
+    const { deviceBytes, memoryFraction } = (this.jsonOf(head) ?? {}) as Record<string, unknown>;
+    this.tables.devices.set(device, {
+      device,
+      events: new EventStore(this.rowCounts[device]),
+      streams: [],
+      pools: [],
+      limits: {
+        ...(isQuantity(deviceBytes) && { deviceBytes }),
+        ...(isQuantity(memoryFraction) && { memoryFraction }),
+      },
+      settings: undefined,
+      annotations: [],
+      warnings: [],
+      startSegments: undefined,
+      endSegments: undefined,
+      eventsBeforeEnd: 0,
+    });
+  }
+
+  private readStrings(head: RecordHead): void {
+    const { view, tables } = this;
+    const end = head.payload + head.length;
+    this.checkFirst(head, tables.strings.length);
+    for (let at = head.payload + SCOPE_BYTES; at < end; ) {
+      const from = at + 4;
+      const to = from <= end ? from + view.getUint32(at, true) : end + 1;
+      if (to > end) tables.refuse('is too short for its strings');
+      tables.strings.push(tables.symbols.internString(decoder.decode(this.bytes.subarray(from, to))));
+      at = to;
+    }
+  }
+
+  private readFrames(head: RecordHead): void {
+    const { view, tables } = this;
+    this.eachRow(head, FRAME_BYTES, tables.frames.length, (at) => {
+      const name = tables.stringAt(view.getUint32(at, true));
+      const filename = tables.stringAt(view.getUint32(at + 4, true));
+      tables.frames.push(tables.symbols.frames.intern(name, filename, view.getInt32(at + 8, true)));
+    });
+  }
+
+  private readStacks(head: RecordHead): void {
+    const { view, tables } = this;
+    this.eachRow(head, STACK_BYTES, tables.stacks.length, (at) => {
+      const parent = view.getInt32(at, true);
+      // Only a parent that is already there resolves, so stacks cannot form a circle.
+      const resolved = parent === NO_STACK ? NO_STACK : tables.stackAt(parent);
+      tables.stacks.push(tables.symbols.stacks.push(resolved, tables.frameAt(view.getUint32(at + 4, true))));
+    });
+  }
+
+  private readAnnotations(head: RecordHead): void {
+    const { device } = this.scopeOf(head);
+    const into = device === EVERY_DEVICE ? this.commonAnnotations : this.deviceOf(head).annotations;
+    for (const entry of this.entriesOf(head)) {
+      const [name, stage, on, timeUs] = entry;
+      const known = ANNOTATION_STAGES.find((candidate) => candidate === stage);
+      if (typeof name !== 'string' || !known || typeof on !== 'number' || typeof timeUs !== 'number') {
+        this.tables.refuse('holds an annotation that is not [name, stage, device, microseconds]');
+      }
+      into.push({ name, stage: known, device: on, timeUs });
+    }
+  }
+
+  private readWarnings(head: RecordHead): void {
+    const { device } = this.scopeOf(head);
+    const into = device === EVERY_DEVICE ? this.commonWarnings : this.deviceOf(head).warnings;
+    for (const [code, message] of this.entriesOf(head)) {
+      if (typeof code !== 'string' || typeof message !== 'string') this.tables.refuse('holds a warning that is not [code, message]');
+      into.push({ code, message });
+    }
+  }
+
+  /** A state of which a part is missing is no state: it waits here until its last part has come. */
+  private readState(head: RecordHead): void {
+    const { first: count, flags } = this.scopeOf(head);
+    const device = this.deviceOf(head);
+    const isEnd = (flags & StateFlag.End) !== 0;
+    const key = `${device.device} ${isEnd}`;
+    const before = flags & StateFlag.FirstPart ? [] : this.unfinishedStates.get(key);
+    if (!before) this.tables.refuse('continues a state that no record before it began');
+    const from = head.payload + SCOPE_BYTES;
+    for (const segment of decodeState(this.view, from, head.payload + head.length, count, device, this.tables)) before.push(segment);
+    if (!(flags & StateFlag.LastPart)) {
+      this.unfinishedStates.set(key, before);
+      return;
+    }
+    this.unfinishedStates.delete(key);
+    if (isEnd) {
+      device.endSegments = before;
+      device.eventsBeforeEnd = device.events.count;
+    } else {
+      device.startSegments = before;
+    }
+  }
+
+  private scopeOf({ payload, length }: RecordHead): { first: number; device: number; flags: number } {
+    if (length < SCOPE_BYTES) this.tables.refuse('is too short');
+    const { view } = this;
+    return { first: view.getUint32(payload, true), device: view.getUint16(payload + 4, true), flags: view.getUint16(payload + 6, true) };
+  }
+
+  private deviceOf(head: RecordHead): DeviceTables {
+    return this.tables.deviceAt(this.scopeOf(head).device);
+  }
+
+  private checkFirst(head: RecordHead, count: number): void {
+    const { first } = this.scopeOf(head);
+    if (first !== count) this.tables.refuse(`goes on at entry ${first} of a table that has ${count}`);
+  }
+
+  private eachRow(head: RecordHead, rowBytes: number, count: number, decode: (at: number) => void): void {
+    this.checkFirst(head, count);
+    const end = head.payload + head.length;
+    const from = head.payload + SCOPE_BYTES;
+    if ((end - from) % rowBytes !== 0) this.tables.refuse('holds no whole number of entries');
+    for (let at = from; at < end; at += rowBytes) decode(at);
+  }
+
+  private jsonOf(head: RecordHead): unknown {
+    this.scopeOf(head);
+    const text = decoder.decode(this.bytes.subarray(head.payload + SCOPE_BYTES, head.payload + head.length));
+    try {
+      return JSON.parse(text);
+    } catch {
+      return this.tables.refuse('is not valid JSON');
+    }
+  }
+
+  private entriesOf(head: RecordHead): unknown[][] {
+    const entries = this.jsonOf(head);
+    if (!Array.isArray(entries) || !entries.every(Array.isArray)) this.tables.refuse('is not a list of lists');
+    return entries;
+  }
+}
+
+/** What the way a file ends says about the recording. */
+function endingOf({ stop, end, events }: WholePart, fileBytes: number, claimedEvents: number | undefined): Warning[] {
+  const read = `the ${events} events before that were read`;
+  switch (stop) {
+    case 'truncated':
+      return [{ code: 'truncated', message: `the file breaks off within a record, at byte ${end} of ${fileBytes}: ${read}` }];
+    case 'corrupt':
+      return [{ code: 'corrupt', message: `the file is damaged at byte ${end} of ${fileBytes}: ${read}, the rest was left out` }];
+    case 'unfinished':
+      return [
+        {
+          code: 'unfinished',
+          message: `the recording was cut off, as when the job is killed: everything up to then is here, ${events} events in ${fileBytes} bytes`,
+        },
+      ];
+    case 'end':
+      if (claimedEvents !== events) {
+        return [{ code: 'corrupt', message: `the file says that it holds ${claimedEvents} events, and holds ${events}` }];
+      }
+      if (end < fileBytes) {
+        return [{ code: 'trailing', message: `${fileBytes - end} bytes after the end of the recording were left out` }];
+      }
+      return [];
+  }
+}
+
+function isQuantity(value: unknown): value is number {
+  return typeof value === 'number' && value >= 0;
+}
+
+/** Calls back in steps of a hundredth: files of many small records would otherwise spend their time there. */
+function inSteps(onProgress: ((fraction: number) => void) | undefined, total: number): (done: number) => void {
+  let next = 0;
+  return (done) => {
+    if (!onProgress || done < next) return;
+    next = done + total / 100;
+    onProgress(done / total);
+  };
+}

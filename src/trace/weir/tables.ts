@@ -1,0 +1,71 @@
+// The numbering of a file being read: what each index in it stands for in memory, and whether it stands for anything.
+// The two differ only where a writer gave one string, frame or stack two numbers; in memory each is stored once.
+import { InputError } from '../../base/errors.ts';
+import type { EventStore } from '../event-store.ts';
+import { NO_STACK, Symbols } from '../symbols.ts';
+import type { Annotation, PoolId, RecordedLimits, Segment, SettingValue, Warning } from '../trace.ts';
+import { AddressCodec, getU64 } from './numbers.ts';
+
+/** What a file says of one GPU. */
+export interface DeviceTables {
+  readonly device: number;
+  readonly events: EventStore;
+  readonly streams: number[];
+  readonly pools: PoolId[];
+  limits: RecordedLimits;
+  settings: ReadonlyMap<string, SettingValue> | undefined;
+  readonly annotations: Annotation[];
+  readonly warnings: Warning[];
+  startSegments: readonly Segment[] | undefined;
+  endSegments: readonly Segment[] | undefined;
+  /** How many events had been read when `endSegments` was: it is the end only if none followed. */
+  eventsBeforeEnd: number;
+}
+
+export class FileTables {
+  readonly symbols: Symbols = new Symbols();
+  readonly addresses: AddressCodec = new AddressCodec(this.symbols.addresses);
+  readonly devices: Map<number, DeviceTables> = new Map();
+  readonly strings: number[] = [0];
+  readonly frames: number[] = [];
+  readonly stacks: number[] = [];
+  /** The offset of the record being read, for complaints. */
+  record = 0;
+
+  deviceAt(index: number): DeviceTables {
+    return this.devices.get(index) ?? this.refuse(`speaks of GPU ${index}, which no record before it declares`);
+  }
+
+  stringAt(index: number): number {
+    return this.strings[index] ?? this.refuse(`refers to string ${index}, and there are ${this.strings.length}`);
+  }
+
+  frameAt(index: number): number {
+    return this.frames[index] ?? this.refuse(`refers to frame ${index}, and there are ${this.frames.length}`);
+  }
+
+  stackAt(index: number): number {
+    if (index === NO_STACK) return NO_STACK;
+    return this.stacks[index] ?? this.refuse(`refers to stack ${index}, and there are ${this.stacks.length}`);
+  }
+
+  streamAt(device: DeviceTables, index: number): number {
+    if (index >= 0 && index < device.streams.length) return index;
+    return this.refuse(`refers to stream ${index} of GPU ${device.device}, which has ${device.streams.length}`);
+  }
+
+  /** -1 stands for a pool that the writer did not know. */
+  poolAt(device: DeviceTables, index: number): number {
+    if (index >= -1 && index < device.pools.length) return index;
+    return this.refuse(`refers to pool ${index} of GPU ${device.device}, which has ${device.pools.length}`);
+  }
+
+  bytesAt(view: DataView, at: number): number {
+    const bytes = getU64(view, at);
+    return bytes <= Number.MAX_SAFE_INTEGER ? bytes : this.refuse(`holds a size of ${bytes} bytes, which no machine has`);
+  }
+
+  refuse(complaint: string): never {
+    throw new InputError(`the .weir file is not valid: its record at byte ${this.record} ${complaint}`);
+  }
+}
