@@ -22,7 +22,8 @@ export function findLimits(trace: Trace, settings: PyTorchSettings): MemoryLimit
 
 /**
  * An oom tells what the driver had free: if that was less than a new segment, the GPU was full; if not, a memory
- * fraction said no, and lies between the most that was ever reserved and what was refused.
+ * fraction said no, and lies between the most that was ever reserved and what was refused. Pages mapped right before
+ * others are given back are a request that got stuck half way: one more page did not fit.
  */
 function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
   const { events } = trace;
@@ -30,9 +31,11 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
   let capacity = Number.POSITIVE_INFINITY;
   let refused = Number.POSITIVE_INFINITY;
   let granted = reserved;
+  let mappedLast = false;
   for (let event = 0; event < events.count; event++) {
     const size = events.size[event]!;
-    switch (events.kind[event]) {
+    const kind = events.kind[event];
+    switch (kind) {
       case EventKind.SegmentAlloc:
       case EventKind.SegmentMap:
         reserved += size;
@@ -40,6 +43,7 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
         break;
       case EventKind.SegmentFree:
       case EventKind.SegmentUnmap:
+        if (mappedLast) capacity = Math.min(capacity, reserved + settings.largeSegmentSize - 1);
         reserved -= size;
         break;
       case EventKind.Oom: {
@@ -50,6 +54,7 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
         break;
       }
     }
+    mappedLast = kind === EventKind.SegmentMap;
   }
   const isFull = capacity !== Number.POSITIVE_INFINITY;
   const isRefused = refused !== Number.POSITIVE_INFINITY;
@@ -58,4 +63,15 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
     allowedBytes: isRefused ? Math.max(granted, refused - 1) : undefined,
     origin: isFull || isRefused ? 'inferred' : 'unknown',
   };
+}
+
+/**
+ * Sharpens inferred limits by requests that gave back memory before they grew: if that much was never reserved at any
+ * time, the first try was refused. (A program that calls empty_cache() right before such a request looks the same.)
+ */
+export function refineLimits(limits: MemoryLimits, grownAfterRelease: readonly number[], peakReserved: number): MemoryLimits | undefined {
+  if (limits.origin === 'recorded') return undefined;
+  const refused = Math.min(...grownAfterRelease.filter((bytes) => bytes > peakReserved));
+  if (refused === Number.POSITIVE_INFINITY || refused > (limits.allowedBytes ?? limits.capacity ?? Number.POSITIVE_INFINITY)) return undefined;
+  return { capacity: limits.capacity, allowedBytes: refused - 1, origin: 'inferred' };
 }

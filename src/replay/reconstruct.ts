@@ -5,7 +5,7 @@ import { PyTorchAllocator } from '../allocator/pytorch/allocator.ts';
 import { type PyTorchSettings, settingsFromRecording } from '../allocator/pytorch/settings.ts';
 import { SimulatedDevice } from '../device/simulated.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { findLimits, type MemoryLimits } from './limits.ts';
+import { findLimits, type MemoryLimits, refineLimits } from './limits.ts';
 import { RecordedPlacement } from './recorded-placement.ts';
 import { OngoingAllocations } from './replay.ts';
 
@@ -39,6 +39,8 @@ export interface Differences {
 }
 
 export interface ReconstructOptions {
+  /** Limits found by an earlier reconstruction of the same trace. */
+  readonly limits?: MemoryLimits | undefined;
   readonly settings?: PyTorchSettings | undefined;
   /** Stop before this event: to look at the allocator as it was then. */
   readonly stopBefore?: number | undefined;
@@ -49,7 +51,12 @@ export interface ReconstructOptions {
 const PROGRESS_EVERY = 1 << 16;
 
 export function reconstruct(trace: Trace, options: ReconstructOptions = {}): Reconstruction {
-  return new Reconstructor(trace, options).run();
+  const settings = options.settings ?? settingsFromRecording(trace.settings, trace.limits.memoryFraction);
+  const limits = options.limits ?? findLimits(trace, settings);
+  const first = new Reconstructor(trace, settings, limits, options);
+  const result = first.run();
+  const refined = options.limits ? undefined : refineLimits(limits, first.grownAfterRelease, result.peakReserved);
+  return refined ? new Reconstructor(trace, settings, refined, options).run() : result;
 }
 
 class Reconstructor {
@@ -67,15 +74,17 @@ class Reconstructor {
   private journal: number[] = [];
   /** Allocations that complete when the model waits for all streams. */
   private completing: number[] = [];
+  /** What would have been reserved by requests before which memory was given back, had none been. */
+  readonly grownAfterRelease: number[] = [];
   private peakReserved = 0;
   private peakReservedEvent = -1;
   private peakAllocated = 0;
 
-  constructor(trace: Trace, options: ReconstructOptions) {
+  constructor(trace: Trace, settings: PyTorchSettings, limits: MemoryLimits, options: ReconstructOptions) {
     this.trace = trace;
     this.options = options;
-    this.settings = options.settings ?? settingsFromRecording(trace.settings, trace.limits.memoryFraction);
-    this.limits = findLimits(trace, this.settings);
+    this.settings = settings;
+    this.limits = limits;
     this.device = new SimulatedDevice({ capacity: this.limits.capacity, placement: this.placement });
     this.ongoing = new OngoingAllocations(trace.allocations.count);
     this.allocator = new PyTorchAllocator(
@@ -267,7 +276,9 @@ class Reconstructor {
   private releasesWereEmptyCache(event: number, size: number, stream: number, pool: number): boolean {
     if (this.allocator.wouldReuse(size, stream, pool)) return true;
     if (this.trace.events.kind[event] === EventKind.Oom || this.allocator.collectsGarbage) return false;
-    return this.allocator.wouldBeAllowed(size) && this.allocator.reservedBytes + size <= (this.limits.capacity ?? Number.POSITIVE_INFINITY);
+    const grown = this.allocator.reservedBytesWith(size);
+    this.grownAfterRelease.push(grown);
+    return grown <= (this.limits.allowedBytes ?? Number.POSITIVE_INFINITY) && grown <= (this.limits.capacity ?? Number.POSITIVE_INFINITY);
   }
 
   private emptyCache(event: number, recorded: readonly number[]): void {

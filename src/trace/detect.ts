@@ -50,8 +50,9 @@ function lookOf(bytes: Uint8Array, first: number): string {
     return 'is a web page (HTML): the download went wrong, or it is a report and not the snapshot it was made from';
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what tells text from binary data
   const isText = !/[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffd]/.test(start.slice(0, -1));
-  if (isText && /^(\(?[dl]p?\d|\(?[ilc]\w+\n|[}\]](q|\())/.test(start))
+  if (/^\([dl]p\d+\n|^c(copy_reg|__\w+__|builtins|collections|torch[\w.]*)\n|^[}\]]q./s.test(start)) {
     return 'looks like a pickle of protocol 0 or 1, and snapshots have protocols 2 to 5';
+  }
   if (first < 0) return 'holds nothing but white space';
   if (isText) return `is text that begins with ${JSON.stringify(start.slice(0, 30).split('\n')[0])}`;
   if (bytes.subarray(0, 512).every((byte) => byte === 0)) return 'begins with zeros: the copy or the disk failed';

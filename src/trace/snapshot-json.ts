@@ -47,7 +47,9 @@ class SnapshotWriter {
     const settings = this.traces.find((trace) => trace.settings.size > 0)?.settings ?? new Map();
     this.put(`],\n"allocator_settings":${settingsToJson(settings)},\n"external_annotations":[`);
     this.writeAnnotations();
-    this.put(']}\n');
+    this.put(']');
+    this.writeLimits();
+    this.put('}\n');
     this.flush();
     return leftOut;
   }
@@ -166,6 +168,13 @@ class SnapshotWriter {
         separator = ',\n';
       }
     }
+  }
+
+  /** PyTorch writes no limits; these are the keys by which our reader finds them, and others pass them over. */
+  private writeLimits(): void {
+    const { deviceBytes, memoryFraction } = this.traces[0]?.limits ?? {};
+    if (deviceBytes !== undefined) this.put(`,\n"total":${deviceBytes}`);
+    if (memoryFraction !== undefined) this.put(`,\n"frac":${memoryFraction}`);
   }
 
   private put(text: string): void {

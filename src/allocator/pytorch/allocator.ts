@@ -86,9 +86,9 @@ export class PyTorchAllocator implements Allocator {
     return this.search(this.heap.pools.of(poolId, size <= SMALL_REQUEST), stream, size) !== NO_BLOCK;
   }
 
-  /** Whether the memory fraction lets a new segment for the request through. Changes nothing. */
-  wouldBeAllowed(requested: number): boolean {
-    return this.reservedBytes + segmentSizeFor(roundRequest(requested, this.settings), this.settings) <= this.allowedBytes;
+  /** What would be reserved after a new segment for the request. Changes nothing. */
+  reservedBytesWith(requested: number): number {
+    return this.reservedBytes + segmentSizeFor(roundRequest(requested, this.settings), this.settings);
   }
 
   get collectsGarbage(): boolean {

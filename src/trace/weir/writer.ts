@@ -1,6 +1,7 @@
 // Writes `.weir` files: record by record as things happen, or a whole recording at once.
 // Nothing is held back but the event rows of one record, so memory stays bounded however long the recording.
 import { roundUp } from '../../base/bytes.ts';
+import { InputError } from '../../base/errors.ts';
 import { settingsToJson } from '../settings-json.ts';
 import { rebuildStartSegments, segmentHolding } from '../start-state.ts';
 import { Symbols } from '../symbols.ts';
@@ -70,7 +71,8 @@ export class WeirWriter {
 
   /** Declares a GPU; must come before all else about it. */
   device(device: number, limits: RecordedLimits): void {
-    if (!(Number.isInteger(device) && device >= 0 && device < MAX_DEVICES)) throw new RangeError(`there is no GPU ${device}`);
+    if (!(Number.isInteger(device) && device >= 0 && device < MAX_DEVICES))
+      throw new InputError(`GPU ${device} cannot be stored: the last there can be is ${MAX_DEVICES - 1}`);
     if (this.devices.has(device)) throw new Error(`GPU ${device} is declared twice`);
     this.devices.set(device, { streams: 0, pools: 0 });
     this.writeJson(RecordType.Device, device, JSON.stringify(limits));
