@@ -397,23 +397,19 @@ class PickleDecoder {
     return this.damaged(start, `0x${opcode.toString(16).padStart(2, '0')} is no opcode`);
   }
 
-  /** What a GLOBAL asks for, to name it in the message. */
+  /** What a GLOBAL asks for, to name it in the message; nothing when it is noise and not a name. */
   private wanted(opcode: number, start: number, depth: number): string {
     const { stack, strings } = this.rows;
+    let names: string[] = [];
     if (opcode === 0x93 && depth >= 2 && stack.tags[depth - 1] === Tag.String && stack.tags[depth - 2] === Tag.String) {
-      return ` for ${printable(strings.text(stack.values[depth - 2]!))}.${printable(strings.text(stack.values[depth - 1]!))}`;
+      names = [strings.text(stack.values[depth - 2]!), strings.text(stack.values[depth - 1]!)];
+    } else if (opcode === 0x63 || opcode === 0x69) {
+      names = new TextDecoder().decode(this.bytes.subarray(start + 1, start + 200)).split('\n', 2);
     }
-    if (opcode !== 0x63 && opcode !== 0x69) return '';
-    const text = new TextDecoder().decode(this.bytes.subarray(start + 1, start + 200));
-    const [module, attribute] = text.split('\n');
-    return attribute === undefined ? '' : ` for ${printable(module!)}.${printable(attribute)}`;
+    return names.length === 2 && names.every((name) => /^[\w.]{1,80}$/.test(name)) ? ` for ${names.join('.')}` : '';
   }
 }
 
 export function truncatedError(format: string, length: number): InputError {
   return new InputError(`the ${format} ends early, at byte ${length}: the file is truncated, so copy it again or take the snapshot again`);
-}
-
-function printable(text: string): string {
-  return text.slice(0, 80).replace(/[^\x20-\x7e]/g, '?');
 }
