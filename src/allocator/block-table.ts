@@ -13,6 +13,8 @@ export const BlockState = {
   Pending: 3,
   /** A range of addresses without memory (expandable segments). */
   Unmapped: 4,
+  /** The range belongs to another owner now, which has a block of its own for it (CnMem). */
+  Lent: 5,
 } as const;
 export type BlockState = (typeof BlockState)[keyof typeof BlockState];
 

@@ -2,11 +2,14 @@
 import type { CensusGroup } from './allocator.ts';
 import { BlockState, type BlockTable } from './block-table.ts';
 
-export function takeCensus(table: BlockTable, groupOf: (group: number) => { readonly pool: number; readonly small: boolean }): CensusGroup[] {
+export function takeCensus(
+  table: BlockTable,
+  groupOf: (group: number) => { readonly pool: number; readonly small: boolean },
+): CensusGroup[] {
   const groups = new Map<string, { -readonly [Field in keyof CensusGroup]: CensusGroup[Field] }>();
   for (let block = 0; block < table.rows; block++) {
     const state = table.state[block]!;
-    if (state === BlockState.None || state === BlockState.Unmapped) continue;
+    if (state === BlockState.None || state === BlockState.Unmapped || state === BlockState.Lent) continue;
     const { pool, small } = groupOf(table.group[block]!);
     const stream = table.stream[block]!;
     const key = `${stream}/${pool}/${small}`;

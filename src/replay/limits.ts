@@ -1,6 +1,7 @@
 // How much memory the recorded job could have, read from its out-of-memory events where nothing says it outright.
-import { segmentSizeFor } from '../allocator/pytorch/sizes.ts';
+
 import type { PyTorchSettings } from '../allocator/pytorch/settings.ts';
+import { segmentSizeFor } from '../allocator/pytorch/sizes.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 
 export interface MemoryLimits {
@@ -72,6 +73,7 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
 export function refineLimits(limits: MemoryLimits, grownAfterRelease: readonly number[], peakReserved: number): MemoryLimits | undefined {
   if (limits.origin === 'recorded') return undefined;
   const refused = Math.min(...grownAfterRelease.filter((bytes) => bytes > peakReserved));
-  if (refused === Number.POSITIVE_INFINITY || refused > (limits.allowedBytes ?? limits.capacity ?? Number.POSITIVE_INFINITY)) return undefined;
+  if (refused === Number.POSITIVE_INFINITY || refused > (limits.allowedBytes ?? limits.capacity ?? Number.POSITIVE_INFINITY))
+    return undefined;
   return { capacity: limits.capacity, allowedBytes: refused - 1, origin: 'inferred' };
 }

@@ -7,7 +7,7 @@ import { SimulatedDevice } from '../device/simulated.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { findLimits, type MemoryLimits, refineLimits } from './limits.ts';
 import { RecordedPlacement } from './recorded-placement.ts';
-import { OngoingAllocations } from './replay.ts';
+import { liveAtStart, OngoingAllocations } from './replay.ts';
 
 export interface Reconstruction {
   readonly allocator: PyTorchAllocator;
@@ -132,11 +132,10 @@ class Reconstructor {
   /** Memory as it lay before the first event; what lies in no known segment is asked for anew. */
   private restoreStart(): void {
     const { allocations, startSegments } = this.trace;
-    const live = Array.from({ length: allocations.liveAtStart }, (_, index) => ({
-      address: allocations.address[index]!,
-      requested: allocations.requested[index]!,
-    }));
-    for (const segment of startSegments) if (!segment.expandable) this.placement.expect(segment.address, segment.size, false);
+    const live = liveAtStart(this.trace);
+    // Equal sizes are used last first, while segments are restored in order.
+    for (const segment of [...startSegments].reverse())
+      if (!segment.expandable) this.placement.expect(segment.address, segment.size, false);
     const blocks = this.allocator.restore(startSegments, live);
     blocks.forEach((block, index) => {
       this.ongoing.blocks[index] =
@@ -229,7 +228,7 @@ class Reconstructor {
       // might have been served from the cache, which it was not.
       this.completing = [...early, ...late];
     }
-    for (const segment of recorded) {
+    for (const segment of [...recorded].reverse()) {
       if (isGrowth(events.kind[segment]!)) {
         this.placement.expect(events.address[segment]!, events.size[segment]!, events.kind[segment] === EventKind.SegmentMap);
       }
@@ -295,7 +294,10 @@ class Reconstructor {
     let wrong = Math.abs(made - recorded.length);
     for (let index = 0; index < Math.min(made, recorded.length); index++) {
       const at = recorded[index]!;
-      const same = journal[index * 3] === events.kind[at] && journal[index * 3 + 1] === events.address[at] && journal[index * 3 + 2] === events.size[at];
+      const same =
+        journal[index * 3] === events.kind[at] &&
+        journal[index * 3 + 1] === events.address[at] &&
+        journal[index * 3 + 2] === events.size[at];
       if (!same) wrong++;
     }
     if (wrong > 0) {

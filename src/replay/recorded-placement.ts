@@ -1,5 +1,6 @@
 // Puts the model's segments where the recording had them, so that ties between equal blocks break the same way.
 import { InventedPlacement, type Placement } from '../device/simulated.ts';
+import { EventKind, type Trace } from '../trace/trace.ts';
 
 /** Far from any recorded address: used once a replay asks for something the recording does not have. */
 const OWN_TOP = 2 ** 48;
@@ -7,23 +8,40 @@ const OWN_BOTTOM = 2 ** 47;
 
 export class RecordedPlacement implements Placement {
   private readonly invented = new InventedPlacement(OWN_TOP, OWN_BOTTOM);
-  private plain: { address: number; size: number }[] = [];
+  /** Addresses to come, by size, the next one last. */
+  private readonly plain = new Map<number, number[]>();
   private expandable: number[] = [];
 
-  /** The next piece the recording shows: a segment, or the first pages of an expandable one. */
+  /** The segments the recording took from the driver, in its order. */
+  static of(trace: Trace): RecordedPlacement {
+    const placement = new RecordedPlacement();
+    const { events } = trace;
+    for (const segment of trace.startSegments) if (!segment.expandable) placement.expect(segment.address, segment.size, false);
+    for (let event = 0; event < events.count; event++) {
+      if (events.kind[event] === EventKind.SegmentAlloc) placement.expect(events.address[event]!, events.size[event]!, false);
+    }
+    for (const addresses of placement.plain.values()) addresses.reverse();
+    return placement;
+  }
+
+  /** A piece the recording shows: a segment, or the first pages of an expandable one. Of equal sizes the last one is used first. */
   expect(address: number, size: number, expandable: boolean): void {
-    if (expandable) this.expandable.push(address);
-    else this.plain.push({ address, size });
+    if (expandable) {
+      this.expandable.push(address);
+      return;
+    }
+    const addresses = this.plain.get(size);
+    if (addresses) addresses.push(address);
+    else this.plain.set(size, [address]);
   }
 
   clear(): void {
-    this.plain = [];
+    this.plain.clear();
     this.expandable = [];
   }
 
   malloc(bytes: number): number {
-    const index = this.plain.findIndex((piece) => piece.size === bytes);
-    return index < 0 ? this.invented.malloc(bytes) : this.plain.splice(index, 1)[0]!.address;
+    return this.plain.get(bytes)?.pop() ?? this.invented.malloc(bytes);
   }
 
   /** A new expandable segment begins where its first pages are mapped. */

@@ -1,5 +1,5 @@
 // A trace through an allocator: every request and free in recorded order, and what it took.
-import { type Allocator, type AllocatorContext, OUT_OF_MEMORY } from '../allocator/allocator.ts';
+import { type Allocator, type AllocatorContext, type LiveRange, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import type { Device, DriverCall } from '../device/device.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 
@@ -10,8 +10,12 @@ export interface ReplayOptions {
   readonly allowedBytes?: number | undefined;
   /** Events before which the program called empty_cache(), ascending; the recording itself rarely says. */
   readonly emptyCacheBefore?: readonly number[] | undefined;
+  /** Begin with memory laid out as recorded, where the allocator can; else what was live is asked for anew. */
+  readonly restoreStart?: boolean | undefined;
   /** Stop before this event: to look at the allocator as it was then. */
   readonly stopBefore?: number | undefined;
+  /** Stop at the first request that fails: enough to know whether a run fits. */
+  readonly stopAtOom?: boolean | undefined;
   /** Run the allocator's invariant check every so many events; 0 is never. */
   readonly checkEvery?: number | undefined;
   readonly onProgress?: ((fraction: number) => void) | undefined;
@@ -56,13 +60,16 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
   let peakReservedEvent = -1;
   let peakAllocated = 0;
   let firstOomEvent = -1;
-  const request = (size: number, stream: number, pool: number, event: number): number => {
-    const block = allocator.malloc(size, stream, pool);
+  const notePeaks = (event: number): void => {
     if (allocator.reservedBytes > peakReserved) {
       peakReserved = allocator.reservedBytes;
       peakReservedEvent = event;
     }
     if (allocator.allocatedBytes > peakAllocated) peakAllocated = allocator.allocatedBytes;
+  };
+  const request = (size: number, stream: number, pool: number, event: number): number => {
+    const block = allocator.malloc(size, stream, pool);
+    notePeaks(event);
     if (block === OUT_OF_MEMORY && firstOomEvent < 0) firstOomEvent = event;
     return block;
   };
@@ -74,9 +81,13 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
     ongoing.blocks[allocation] = OUT_OF_MEMORY;
   };
 
+  const restored = options.restoreStart ? allocator.restore?.(trace.startSegments, liveAtStart(trace)) : undefined;
   for (let index = 0; index < allocations.liveAtStart; index++) {
-    ongoing.blocks[index] = request(allocations.requested[index]!, allocations.stream[index]!, allocations.pool[index]!, -1);
+    const block = restored?.[index] ?? OUT_OF_MEMORY;
+    ongoing.blocks[index] =
+      block >= 0 ? block : request(allocations.requested[index]!, allocations.stream[index]!, allocations.pool[index]!, -1);
   }
+  notePeaks(-1);
 
   const stop = Math.min(events.count, options.stopBefore ?? events.count);
   const steadyFrom = Math.floor((events.count * 2) / 3);
@@ -127,6 +138,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
         break;
     }
     if (options.checkEvery && event % options.checkEvery === 0) allocator.check();
+    if (options.stopAtOom && firstOomEvent >= 0) break;
   }
   options.onProgress?.(1);
   return {
@@ -144,6 +156,14 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
       calls: { ...device.ledger.calls },
     },
   };
+}
+
+/** What was allocated before the first event. */
+export function liveAtStart({ allocations }: Trace): LiveRange[] {
+  return Array.from({ length: allocations.liveAtStart }, (_, index) => ({
+    address: allocations.address[index]!,
+    requested: allocations.requested[index]!,
+  }));
 }
 
 /** The block of each allocation that has one, and which of them are freed but not complete. */

@@ -117,7 +117,10 @@ function findGaps(
     );
   }
   if (links.contradictions > 0) {
-    warn('contradictions', `${links.contradictions} events contradict the others (a free of memory that was already freed) and were left out`);
+    warn(
+      'contradictions',
+      `${links.contradictions} events contradict the others (a free of memory that was already freed) and were left out`,
+    );
   }
   return warnings;
 }

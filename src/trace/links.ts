@@ -51,9 +51,7 @@ export function linkAllocations(input: {
     else starts[id - allocCount]!.freeCompletedEvent = event;
   };
   const addStart = (address: number, requested: number, stream: number, pool: number) =>
-    allocCount +
-    starts.push({ address, requested, stream, pool, freeRequestedEvent: -1, freeCompletedEvent: -1 }) -
-    1;
+    allocCount + starts.push({ address, requested, stream, pool, freeRequestedEvent: -1, freeCompletedEvent: -1 }) - 1;
   const startFromEvent = (event: number) =>
     addStart(events.address[event]!, events.size[event]!, events.stream[event]!, Math.max(0, events.pool[event]!));
 

@@ -1,18 +1,28 @@
 // The segments held before the first event, found by walking back from the segments at the end:
 // undoing a segment_alloc removes one, undoing a segment_free brings it back. Also which pool each event is in.
-import { MIB } from '../base/bytes.ts';
+import { formatBytes, MIB } from '../base/bytes.ts';
+import { InputError } from '../base/errors.ts';
 import { type EventColumns, EventKind, type Segment } from './trace.ts';
 
 /** PyTorch cuts small requests (up to 1 MiB) from segments, or maps pages, of exactly this size. */
 const SMALL_SEGMENT = 2 * MIB;
 /** Every page size PyTorch uses for expandable segments is a multiple of this. */
 const GRANULE = MIB;
-/** No GPU maps more than this in one go; a larger size is a corrupt event. */
-const MAX_GRANULES = 2 ** 22;
+/** All mapping of a recording together; a job of weeks stays far below, a corrupt size does not. */
+const MAX_GRANULES = 2 ** 25;
 
 export function rebuildStartSegments(events: EventColumns, endSegments: readonly Segment[]): Segment[] {
   const plain = new Map<number, Segment>();
   const mapped = new Map<number, Segment>();
+  let granulesLeft = MAX_GRANULES;
+  const eachGranule = (address: number, size: number, visit: (granule: number) => void) => {
+    const granules = Math.floor(size / GRANULE);
+    granulesLeft -= granules;
+    if (granulesLeft < 0)
+      throw new InputError(`its expandable segments are larger than any GPU (${formatBytes(size)} in one piece): the recording is damaged`);
+    const first = Math.floor(address / GRANULE);
+    for (let index = 0; index < granules; index++) visit(first + index);
+  };
   for (const segment of endSegments) {
     if (segment.expandable) eachGranule(segment.address, segment.size, (granule) => mapped.set(granule, segment));
     else plain.set(segment.address, segment);
@@ -51,12 +61,6 @@ function segmentOf(events: EventColumns, event: number, expandable: boolean): Se
     stack: events.stack[event]!,
     blocks: [],
   };
-}
-
-function eachGranule(address: number, size: number, visit: (granule: number) => void): void {
-  const granules = Math.min(MAX_GRANULES, Math.floor(size / GRANULE));
-  const first = Math.floor(address / GRANULE);
-  for (let index = 0; index < granules; index++) visit(first + index);
 }
 
 /** Adjacent granules of one stream, pool and kind are one mapped run. */

@@ -100,7 +100,8 @@ export function summarizeTrace(trace: Trace): TraceSummary {
   }
   const segmentsKnown = segmentEvents > 0 || trace.startSegments.length > 0;
   const expandable =
-    maps > 0 || (segmentEvents === 0 && (trace.startSegments.some((s) => s.expandable) || trace.settings.get('expandable_segments') === true));
+    maps > 0 ||
+    (segmentEvents === 0 && (trace.startSegments.some((s) => s.expandable) || trace.settings.get('expandable_segments') === true));
   return {
     events: events.count,
     allocs,

@@ -99,6 +99,11 @@ describe('lengths and indices that lie', () => {
     expect(messageOf(pickle(0x6a, 0xfe, 0xff, 0xff, 0xff, 0x2e))).toContain('refers to entry 4294967294, which was never stored');
   });
 
+  it('thousands of memo indices far beyond the input', () => {
+    const body = Array.from({ length: 2000 }, (_, index) => [0x72, index & 255, index >> 8, 0, 0xf0]).flat();
+    expect(messageOf(pickle(0x4e, ...body, 0x2e))).toContain('stores values at numbers that no pickler gives them');
+  });
+
   it('an integer of a million bytes', () => {
     const bytes = new Uint8Array(1_000_020).fill(0x7f);
     bytes.set([0x80, 4, 0x8b, 0x40, 0x42, 0x0f, 0]);
@@ -223,6 +228,12 @@ describe('structure that no pickler writes', () => {
     const began = performance.now();
     expect(messageOf(bytes)).toContain('truncated');
     expect(performance.now() - began).toBeLessThan(2000);
+  });
+
+  it('more pairs of numbers than there can be pools', () => {
+    const pairs = Array.from({ length: 70_000 }, (_, index) => `[${index},1]`);
+    const snapshot = { segments: [{ address: BASE, total_size: 8, blocks: [] }] };
+    expect(outcomeOf(json(`{"pairs": [${pairs.join(',')}], ${JSON.stringify(snapshot).slice(1)}`))).toBe('read');
   });
 
   it('a million strings that differ', () => {

@@ -1,5 +1,5 @@
 // Every real snapshot in samples/ against what Python's own pickle says it holds (golden.py wrote golden.json).
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { readRecording } from '../../src/trace/detect.ts';
 import type { SettingValue, Trace } from '../../src/trace/trace.ts';
@@ -30,6 +30,12 @@ interface Golden {
 }
 
 const golden = JSON.parse(readFileSync(new URL('golden.json', import.meta.url), 'utf8')) as Record<string, Golden>;
+
+it('golden.json covers every sample; if not, run golden.py', () => {
+  const samples = new URL('../../samples/', import.meta.url);
+  const names = readdirSync(samples, { recursive: true, encoding: 'utf8' }).filter((name) => /\.(pickle|pkl)(\.gz)?$/.test(name));
+  expect(names.map((name) => name.replaceAll('\\', '/')).sort()).toEqual(Object.keys(golden).sort());
+});
 
 describe.each(Object.entries(golden))('%s', (name, expected) => {
   const recording = readRecording(readSample(name));

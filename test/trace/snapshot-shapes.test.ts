@@ -434,8 +434,8 @@ describe('values', () => {
 
   it('progress goes from 0 to 1', () => {
     const seen: number[] = [];
-    readSnapshotPickle(readSample('llama7b-LRO-var.native.pickle.gz'), { onProgress: (fraction) => seen.push(fraction) });
-    expect(seen.length).toBeGreaterThan(5);
+    readSnapshotPickle(readSample('gpt2xl-oom.pickle.gz'), { onProgress: (fraction) => seen.push(fraction) });
+    expect(seen.length).toBeGreaterThanOrEqual(3);
     expect(seen).toEqual([...seen].sort((a, b) => a - b));
     expect(seen.at(-1)).toBe(1);
   });

@@ -6,6 +6,7 @@ import { BlockState, NO_BLOCK } from '../block-table.ts';
 import { takeCensus } from '../census.ts';
 import { checkHeap } from './check.ts';
 import { Heap } from './heap.ts';
+import { layoutOf } from './layout.ts';
 import type { BlockPool } from './pools.ts';
 import { restoreHeap } from './restore.ts';
 import type { PyTorchSettings } from './settings.ts';
@@ -97,6 +98,11 @@ export class PyTorchAllocator implements Allocator {
 
   census(): CensusGroup[] {
     return takeCensus(this.heap.table, (group) => this.heap.pools.all[group]!);
+  }
+
+  /** Segments and blocks as a snapshot would show them now. */
+  layout(): Segment[] {
+    return layoutOf(this.heap);
   }
 
   check(): void {
@@ -258,7 +264,11 @@ export class PyTorchAllocator implements Allocator {
     }
     const candidates: number[] = [];
     let bytes = 0;
-    for (let block = free.back(); block !== NO_BLOCK && bytes < key && heap.table.size[block]! >= settings.maxSplitSize; block = free.back()) {
+    for (
+      let block = free.back();
+      block !== NO_BLOCK && bytes < key && heap.table.size[block]! >= settings.maxSplitSize;
+      block = free.back()
+    ) {
       if (heap.isExpandable(block) || !heap.isWholeSegment(block)) continue;
       bytes += heap.table.size[block]!;
       candidates.push(block);

@@ -23,7 +23,8 @@ export function checkHeap(heap: Heap, allocatedBytes: number, streams: readonly 
     if (next === NO_BLOCK) continue;
     if (table.prev[next] !== block) fail(`block ${next} does not know its neighbour ${block}`);
     if (table.address[next] !== table.address[block]! + size) fail(`blocks ${block} and ${next} do not touch`);
-    if (table.stream[next] !== table.stream[block] || table.group[next] !== table.group[block]) fail(`blocks ${block} and ${next} of one segment differ in owner`);
+    if (table.stream[next] !== table.stream[block] || table.group[next] !== table.group[block])
+      fail(`blocks ${block} and ${next} of one segment differ in owner`);
     const joins = state === BlockState.Free || state === BlockState.Unmapped;
     if (joins && table.state[next] === state) fail(`blocks ${block} and ${next} should have been joined`);
   }

@@ -1,9 +1,13 @@
 // Dicts and lists that are no row of anything, in one arena of typed arrays.
 // A hostile file can consist of nothing else, so each costs a few dozen bytes and not an object.
+import { InputError } from '../../base/errors.ts';
 import { Tag } from './values.ts';
 
 /** An event run is `first row * RUN_BASE + length`, which stays below 2^53 for 2^31 rows. */
 const RUN_BASE = 2 ** 21;
+
+/** A snapshot has a few per segment; this many would already take half a gigabyte. */
+const MAX_CONTAINERS = 2 ** 23;
 
 /** Not yet turned into a call stack: see `freeze`. */
 export const NOT_FROZEN = -2;
@@ -21,6 +25,7 @@ export class Containers {
 
   create(): number {
     const container = this.count++;
+    if (container >= MAX_CONTAINERS) throw new InputError('the file has more dicts and lists than any memory snapshot');
     if (this.headers.length < this.count * 4) this.headers = doubled(this.headers);
     this.headers.set([-1, -1, 0, NOT_FROZEN], container * 4);
     return container;

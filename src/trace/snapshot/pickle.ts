@@ -1,6 +1,7 @@
 // Decodes the pickle opcodes a snapshot consists of, straight into rows. It is a decoder and nothing more:
 // opcodes that import, call or build objects are refused, so an untrusted file cannot run anything.
 import { InputError } from '../../base/errors.ts';
+import { refusalOf } from './opcodes.ts';
 import type { Rows } from './rows.ts';
 import { Memo, Tag } from './values.ts';
 
@@ -8,31 +9,6 @@ import { Memo, Tag } from './values.ts';
 const PROGRESS_STEP = 2 ** 21;
 /** No integer of a snapshot has more than 9 bytes; beyond this one it is an attack or noise. */
 const MAX_INTEGER_BYTES = 1024;
-
-/** Opcodes that are only named, to be refused. */
-const REFUSED: ReadonlyMap<number, string> = new Map([
-  [0x63, 'GLOBAL'],
-  [0x93, 'STACK_GLOBAL'],
-  [0x52, 'REDUCE'],
-  [0x69, 'INST'],
-  [0x6f, 'OBJ'],
-  [0x81, 'NEWOBJ'],
-  [0x92, 'NEWOBJ_EX'],
-  [0x62, 'BUILD'],
-  [0x82, 'EXT1'],
-  [0x83, 'EXT2'],
-  [0x84, 'EXT4'],
-  [0x50, 'PERSID'],
-  [0x51, 'BINPERSID'],
-  [0x97, 'NEXT_BUFFER'],
-  [0x98, 'READONLY_BUFFER'],
-  [0x8f, 'EMPTY_SET'],
-  [0x90, 'ADDITEMS'],
-  [0x91, 'FROZENSET'],
-]);
-
-/** Opcodes of protocols 0 and 1, which write numbers and strings as lines of text. */
-const TEXT_OPCODES = 'IFLSVgpdl';
 
 /** Decodes the pickle and leaves its one value in slot 0 of the stack. */
 export function decodePickle(bytes: Uint8Array, rows: Rows, onProgress?: (fraction: number) => void): void {
@@ -383,18 +359,7 @@ class PickleDecoder {
   }
 
   private refused(opcode: number, start: number, depth: number): InputError {
-    const name = REFUSED.get(opcode);
-    if (name) {
-      return new InputError(
-        `the pickle holds the opcode ${name}${this.wanted(opcode, start, depth)} at byte ${start}, which would run code: Weir executes nothing from a file, and this does not look like a memory snapshot`,
-      );
-    }
-    if (TEXT_OPCODES.includes(String.fromCharCode(opcode))) {
-      return new InputError(
-        `the pickle has an opcode of protocol 0 or 1 at byte ${start}; memory snapshots are written with protocols 2 to 5, so this does not look like one`,
-      );
-    }
-    return this.damaged(start, `0x${opcode.toString(16).padStart(2, '0')} is no opcode`);
+    return new InputError(`the pickle ${refusalOf(opcode, start, this.wanted(opcode, start, depth))}`);
   }
 
   /** What a GLOBAL asks for, to name it in the message; nothing when it is noise and not a name. */

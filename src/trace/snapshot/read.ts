@@ -22,15 +22,29 @@ const MAX_EXPECTED_EVENTS = 2 ** 23;
 const MAX_SETTING_DEPTH = 8;
 
 export function readSnapshotPickle(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
-  const rows = new Rows(bytes, expectedEvents(bytes.length / 60));
-  decodePickle(bytes, rows, options.onProgress);
-  return { format: 'pickle', traces: new SnapshotReader(rows).traces() };
+  return withinMemory(() => {
+    const rows = new Rows(bytes, expectedEvents(bytes.length / 60));
+    decodePickle(bytes, rows, options.onProgress);
+    return { format: 'pickle', traces: new SnapshotReader(rows).traces() };
+  });
 }
 
 export function readSnapshotJson(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
-  const rows = new Rows(bytes, expectedEvents(bytes.length / 150));
-  decodeJson(bytes, rows, options.onProgress);
-  return { format: 'json', traces: new SnapshotReader(rows).traces() };
+  return withinMemory(() => {
+    const rows = new Rows(bytes, expectedEvents(bytes.length / 150));
+    decodeJson(bytes, rows, options.onProgress);
+    return { format: 'json', traces: new SnapshotReader(rows).traces() };
+  });
+}
+
+/** Arrays and maps have limits that a file of many gigabytes can reach; that is no defect, unlike endless recursion. */
+function withinMemory(read: () => Recording): Recording {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof RangeError) || error.message.includes('call stack')) throw error;
+    throw new InputError(`the file needs more memory than there is (${error.message})`);
+  }
 }
 
 function expectedEvents(guess: number): number {
@@ -76,7 +90,7 @@ class SnapshotReader {
         startSegments: undefined,
         endSegments: this.top.has(Word.segments) ? (segments.get(device) ?? []) : undefined,
         streams: rows.streams,
-        pools: rows.pools,
+        pools: rows.pools.pools,
         symbols: rows.symbols,
         settings,
         limits: { deviceBytes: this.positive(Word.total), memoryFraction: this.positive(Word.frac) },

@@ -3,9 +3,11 @@
 import { InputError } from '../../base/errors.ts';
 import { EventStore } from '../event-store.ts';
 import { NO_STACK, Symbols } from '../symbols.ts';
-import { type Annotation, type Block, type BlockState, EventKind, type PoolId } from '../trace.ts';
+import { type Annotation, type Block, type BlockState, EventKind } from '../trace.ts';
 import { Containers, NOT_FROZEN } from './containers.ts';
 import { KEY_NAMES, Key, KIND_OF_ACTION, KNOWN_NAMES, Word } from './names.ts';
+import { PoolTable } from './pools.ts';
+import { StackBuilder } from './stacks.ts';
 import { StringTable } from './strings.ts';
 import { describeTag, Tag, ValueStack } from './values.ts';
 
@@ -50,9 +52,8 @@ export class Rows {
   readonly blocks: Block[] = [];
   readonly annotations: Annotation[] = [];
   readonly bigints: bigint[] = [];
-  readonly pairs: PoolId[] = [];
   readonly streams: number[] = [];
-  readonly pools: PoolId[] = [[0, 0]];
+  readonly pools: PoolTable = new PoolTable();
   /** Actions we do not know, with the number of entries that have them. */
   readonly unknownActions: Map<string, number> = new Map();
 
@@ -61,15 +62,10 @@ export class Rows {
   private present = 0;
   /** Where the decoder stands, for messages. */
   private offset = 0;
-  private readonly pairIndex = new Map<number | string, number>();
-  private readonly poolOfPair: number[] = [];
   private readonly streamIndex = new Map<number, number>();
   private lastStream = -1;
   private lastStreamIndex = 0;
-  /** The stack built last, outermost frame first: the next one mostly shares its outer part. */
-  private pathFrames = new Int32Array(256);
-  private pathNodes = new Int32Array(256);
-  private pathLength = 0;
+  private readonly stackBuilder: StackBuilder = new StackBuilder(this.symbols.stacks);
 
   constructor(bytes: Uint8Array, expectedEvents: number) {
     this.events = new EventStore(expectedEvents);
@@ -136,10 +132,13 @@ export class Rows {
     while (uniform < to && tags[uniform] === first) uniform++;
     if (from === to) this.put(slot, Tag.List, 0);
     else if (uniform < to) this.put(slot, Tag.GenericList, this.collect(from, to));
-    else if (first === Tag.Frame) this.put(slot, Tag.Stack, this.stackOf(from, to));
+    else if (first === Tag.Frame) this.put(slot, Tag.Stack, this.stackBuilder.build(values, from, to));
     else if (first === Tag.String) this.put(slot, Tag.Texts, 0);
-    else if (first === Tag.Number && to - from === 2) this.put(slot, Tag.Pair, this.pairOf(values[from]!, values[from + 1]!));
-    else this.put(slot, Tag.GenericList, this.collect(from, to));
+    else {
+      const pair = first === Tag.Number && to - from === 2 ? this.pools.internPair(values[from]!, values[from + 1]!) : -1;
+      if (pair >= 0) this.put(slot, Tag.Pair, pair);
+      else this.put(slot, Tag.GenericList, this.collect(from, to));
+    }
   }
 
   private put(slot: number, tag: number, value: number): void {
@@ -162,7 +161,7 @@ export class Rows {
   private spill(tag: number, value: number): number {
     const container = this.containers.create();
     if (tag === Tag.Pair) {
-      for (const number of this.pairs[value]!) this.containers.append(container, Tag.Number, number);
+      for (const number of this.pools.pair(value)) this.containers.append(container, Tag.Number, number);
     } else {
       const { stacks } = this.symbols;
       for (let node = value; node >= 0; node = stacks.parent(node)) this.containers.append(container, Tag.Frame, stacks.frame(node));
@@ -323,27 +322,9 @@ export class Rows {
   }
 
   private pool(key: number): number {
-    if (this.fieldTags[key] !== Tag.Pair) throw this.wrong(key, 'a pair of numbers');
-    const pair = this.fieldValues[key]!;
-    let pool = this.poolOfPair[pair];
-    if (pool === undefined) {
-      const id = this.pairs[pair]!;
-      if (!Number.isSafeInteger(id[0]) || !Number.isSafeInteger(id[1])) throw this.wrong(key, 'a pair of integers');
-      pool = id[0] === 0 && id[1] === 0 ? 0 : this.pools.push(id) - 1;
-      this.poolOfPair[pair] = pool;
-    }
+    const pool = this.fieldTags[key] === Tag.Pair ? this.pools.poolOfPair(this.fieldValues[key]!) : -1;
+    if (pool < 0) throw this.wrong(key, 'a pair of integers');
     return pool;
-  }
-
-  private pairOf(first: number, second: number): number {
-    const compact = first >= 0 && second >= 0 && first < 2 ** 26 && second < 2 ** 26 && Number.isInteger(first) && Number.isInteger(second);
-    const key = compact ? first * 2 ** 26 + second : `${first},${second}`;
-    let pair = this.pairIndex.get(key);
-    if (pair === undefined) {
-      pair = this.pairs.push([first, second]) - 1;
-      this.pairIndex.set(key, pair);
-    }
-    return pair;
   }
 
   private blockState(): BlockState {
@@ -398,35 +379,6 @@ export class Rows {
     let node = NO_STACK;
     for (let at = frames.length - 1; at >= 0; at--) node = this.symbols.stacks.push(node, frames[at]!);
     this.containers.freeze(container, node);
-    return node;
-  }
-
-  /** The stack of the frames in the slots `from` to `to`, innermost first. */
-  private stackOf(from: number, to: number): number {
-    const { values } = this.stack;
-    const length = to - from;
-    if (length > this.pathFrames.length) {
-      this.pathFrames = new Int32Array(length * 2);
-      this.pathNodes = new Int32Array(length * 2);
-      this.pathLength = 0;
-    }
-    const { pathFrames, pathNodes } = this;
-    const known = Math.min(length, this.pathLength);
-    let depth = 0;
-    let slot = to - 1;
-    while (depth < known && pathFrames[depth] === values[slot]) {
-      depth++;
-      slot--;
-    }
-    let node = depth > 0 ? pathNodes[depth - 1]! : NO_STACK;
-    const { stacks } = this.symbols;
-    for (; depth < length; depth++, slot--) {
-      const frame = values[slot]!;
-      node = stacks.push(node, frame);
-      pathFrames[depth] = frame;
-      pathNodes[depth] = node;
-    }
-    this.pathLength = length;
     return node;
   }
 

@@ -1,5 +1,6 @@
 // The values a snapshot decoder is holding: a kind and a number each, in parallel arrays instead of objects.
 // A file of a million events passes through here, and objects would cost several times the file's size.
+import { InputError } from '../../base/errors.ts';
 
 /** What the number beside it means. */
 export const Tag = {
@@ -30,7 +31,7 @@ export const Tag = {
   Segment: 13,
   Block: 14,
   Annotation: 15,
-  /** Two integers, as pool ids are written: index into `Rows.pairs`. */
+  /** Two integers, as pool ids are written: an index into the `PoolTable`. */
   Pair: 16,
   /** A list of strings, of which the content is not kept. */
   Texts: 17,
@@ -70,6 +71,9 @@ export function describeTag(tag: number): string {
   return NAMES[tag] ?? 'something unknown';
 }
 
+/** Items of one list that are held at a time; Python hands lists over in batches of 1000, PyTorch's C++ writer whole. */
+const MAX_DEPTH = 2 ** 25;
+
 export class ValueStack {
   tags: Uint8Array = new Uint8Array(4096);
   values: Float64Array = new Float64Array(4096);
@@ -79,6 +83,7 @@ export class ValueStack {
   /** Doubles the room; whoever holds the arrays must fetch them again. */
   grow(): void {
     const capacity = this.tags.length * 2;
+    if (capacity > MAX_DEPTH) throw new InputError('the file nests deeper or has longer lists than any memory snapshot');
     const { tags, values, memos } = this;
     this.tags = new Uint8Array(capacity);
     this.tags.set(tags);
@@ -90,6 +95,8 @@ export class ValueStack {
 }
 
 const INT32_LIMIT = 2 ** 31;
+/** Entries far beyond what the input can account for; honest picklers have none. */
+const MAX_DISTANT = 1024;
 /** The tag of a memo entry whose number does not fit 32 bits and lies in `boxed`. */
 const BOXED = 255;
 
@@ -115,6 +122,8 @@ export class Memo {
     if (index >= this.tags.length) {
       if (index > reach) {
         if (!this.distant.has(index)) this.count++;
+        if (this.distant.size >= MAX_DISTANT)
+          throw new InputError('the pickle stores values at numbers that no pickler gives them: it is damaged');
         this.distant.set(index, [tag, value]);
         return;
       }

@@ -2,8 +2,9 @@
 // Nothing is held back but the event rows of one record, so memory stays bounded however long the recording.
 import { roundUp } from '../../base/bytes.ts';
 import { InputError } from '../../base/errors.ts';
-import { settingsToJson } from '../settings-json.ts';
-import { rebuildStartSegments, segmentHolding } from '../start-state.ts';
+import { assembleTrace } from '../assemble.ts';
+import { numberToJson, settingsToJson } from '../settings-json.ts';
+import { segmentHolding } from '../start-state.ts';
 import { Symbols } from '../symbols.ts';
 import type {
   Annotation,
@@ -102,12 +103,14 @@ export class WeirWriter {
   }
 
   annotations(device: number, annotations: readonly Annotation[]): void {
-    const entries = annotations.map(({ name, stage, device: on, timeUs }) => [name, stage, on, checkedTime(timeUs)]);
+    const entries = annotations.map(
+      ({ name, stage, device: on, timeUs }) => `[${JSON.stringify(name)},"${stage}",${on},${numberToJson(checkedTime(timeUs))}]`,
+    );
     this.writeJsonEntries(RecordType.Annotations, device, entries);
   }
 
   warnings(device: number, warnings: readonly Warning[]): void {
-    const entries = warnings.map(({ code, message }) => [code, message]);
+    const entries = warnings.map(({ code, message }) => JSON.stringify([code, message]));
     this.writeJsonEntries(RecordType.Warnings, device, entries);
   }
 
@@ -216,9 +219,9 @@ export class WeirWriter {
     }
   }
 
-  private writeJsonEntries(type: RecordType, device: number, entries: readonly unknown[]): void {
+  private writeJsonEntries(type: RecordType, device: number, entries: readonly string[]): void {
     for (let from = 0; from < entries.length; from += ENTRIES_PER_JSON_RECORD) {
-      this.writeJson(type, device, JSON.stringify(entries.slice(from, from + ENTRIES_PER_JSON_RECORD)));
+      this.writeJson(type, device, `[${entries.slice(from, from + ENTRIES_PER_JSON_RECORD).join(',')}]`);
     }
   }
 
@@ -249,7 +252,10 @@ export class WeirWriter {
   }
 }
 
-/** Writes a whole recording. */
+/**
+ * Writes a whole recording. What a reader works out again from the events is not written: a file holds what was recorded,
+ * so that a better weir may draw better conclusions from it.
+ */
 export function writeWeir(recording: Recording, sink: (chunk: Uint8Array) => void, meta: Readonly<Record<string, unknown>> = {}): void {
   const { traces } = recording;
   const symbols = traces[0]?.symbols ?? new Symbols();
@@ -259,7 +265,6 @@ export function writeWeir(recording: Recording, sink: (chunk: Uint8Array) => voi
     writer.device(trace.device, trace.limits);
     writer.streams(trace.device, trace.streams);
     writer.pools(trace.device, trace.pools);
-    writer.warnings(trace.device, trace.warnings);
   }
   eachOnceIfShared(
     traces,
@@ -272,7 +277,13 @@ export function writeWeir(recording: Recording, sink: (chunk: Uint8Array) => voi
     (device, annotations) => writer.annotations(device, annotations),
   );
   for (const trace of traces) {
-    if (!startFollowsFromEnd(trace)) writer.state(trace.device, 'start', startWithLiveBlocks(trace));
+    const again = assembleTrace({ ...trace, startSegments: undefined, warnings: [] });
+    const foundAgain = new Set(again.warnings.map(({ code }) => code));
+    writer.warnings(
+      trace.device,
+      trace.warnings.filter(({ code }) => !foundAgain.has(code)),
+    );
+    if (!startIsFoundAgain(trace, again)) writer.state(trace.device, 'start', startWithLiveBlocks(trace));
     writer.events(trace.device, trace.events);
     if (trace.endSegments) writer.state(trace.device, 'end', trace.endSegments);
   }
@@ -298,13 +309,13 @@ function eachOnceIfShared<Value>(
 }
 
 /** Whether a reader would find the same start by itself; if it would not, the start was recorded and is written too. */
-function startFollowsFromEnd({ events, startSegments, endSegments }: Trace): boolean {
-  if (!endSegments) return false;
-  const rebuilt = rebuildStartSegments(events, endSegments);
+function startIsFoundAgain(trace: Trace, again: Trace): boolean {
   return (
-    rebuilt.length === startSegments.length &&
-    rebuilt.every((segment, index) => {
-      const known = startSegments[index]!;
+    trace.endSegments !== undefined &&
+    again.allocations.liveAtStart === trace.allocations.liveAtStart &&
+    again.startSegments.length === trace.startSegments.length &&
+    again.startSegments.every((segment, index) => {
+      const known = trace.startSegments[index]!;
       return (
         segment.address === known.address && segment.size === known.size && segment.stream === known.stream && segment.pool === known.pool
       );
@@ -319,7 +330,8 @@ function startWithLiveBlocks({ startSegments, allocations }: Trace): Segment[] {
     const address = allocations.address[index]!;
     const requested = allocations.requested[index]!;
     const state = allocations.freeRequestedEvent[index]! < 0 && allocations.freeCompletedEvent[index]! >= 0 ? 'pending' : 'live';
-    blocks[segmentHolding(startSegments, address)]?.push({ address, size: roundUp(requested, 512), requested, state, stack: -1 });
+    const size = Math.min(roundUp(requested, 512), Number.MAX_SAFE_INTEGER);
+    blocks[segmentHolding(startSegments, address)]?.push({ address, size, requested, state, stack: -1 });
   }
   return startSegments.map((segment, index) => ({ ...segment, blocks: blocks[index]! }));
 }

@@ -1,0 +1,118 @@
+// Arenas by stream and pool, and the regions of addresses they consist of.
+import { countRegion } from './counters';
+import { reserve, unreserve } from './env';
+import {
+  Arena,
+  dropRange,
+  dropRegion,
+  ensureRanges,
+  NO_ARENA,
+  NO_RANGE,
+  NO_REGION,
+  newArena,
+  newRange,
+  newRegion,
+  Range,
+  Region,
+  State,
+} from './nodes';
+import { handleUnit, longRegions, regionBytes } from './settings';
+import { larger, roundUp } from './units';
+
+let arenas: Arena = NO_ARENA;
+
+export function firstArena(): Arena {
+  return arenas;
+}
+
+/** The arena of a stream and pool, made when first asked for; NO_ARENA if there is no room for another. */
+export function arenaOf(stream: u32, pool: u32, small: bool): Arena {
+  let previous = NO_ARENA;
+  for (let arena = arenas; arena !== NO_ARENA; arena = arena.next) {
+    if (arena.stream === stream && arena.pool === pool && arena.small === small) {
+      // The arena in use comes first, so that most searches end where they begin.
+      if (previous !== NO_ARENA && previous !== arenas) {
+        previous.next = arena.next;
+        arena.next = arenas;
+        arenas = arena;
+      }
+      return arena;
+    }
+    previous = arena;
+  }
+  const made = newArena();
+  if (made === NO_ARENA) return NO_ARENA;
+  made.stream = stream;
+  made.pool = pool;
+  made.small = small;
+  made.version = 1;
+  made.next = arenas;
+  arenas = made;
+  return made;
+}
+
+/** Reserves addresses for at least `bytes` as a region without memory; NO_REGION if the driver has none. */
+export function addRegion(arena: Arena, bytes: u64): Region {
+  const size = longRegions !== 0 ? larger(regionBytes, roundUp(bytes, handleUnit)) : roundUp(bytes, handleUnit);
+  if (!ensureRanges(1)) return NO_REGION;
+  const region = newRegion();
+  if (region === NO_REGION) return NO_REGION;
+  const address = reserve(size);
+  if (address <= 0) {
+    dropRegion(region);
+    return NO_REGION;
+  }
+  region.address = <u64>address;
+  region.bytes = size;
+  enlist(arena, region);
+  region.first = newRange(region, region.address, size, State.Unbacked);
+  region.tail = region.first;
+  arena.growing = region;
+  countRegion(1);
+  return region;
+}
+
+/** A region made of a range that another arena lends. Needs one spare range; gives the one that covers it, in no set. */
+export function addLoan(arena: Arena, loan: Range): Range {
+  const region = newRegion();
+  if (region === NO_REGION) return NO_RANGE;
+  region.address = loan.address;
+  region.bytes = loan.size;
+  region.loan = loan;
+  enlist(arena, region);
+  region.first = newRange(region, loan.address, loan.size, State.Free);
+  return region.first;
+}
+
+function enlist(arena: Arena, region: Region): void {
+  region.arena = arena;
+  region.next = arena.regions;
+  arena.regions = region;
+}
+
+/** Takes a region off its arena's list and forgets it; its one range is in no set. */
+export function removeRegion(region: Region): void {
+  const arena = region.arena;
+  if (arena.regions === region) {
+    arena.regions = region.next;
+  } else {
+    let previous = arena.regions;
+    while (previous.next !== region) previous = previous.next;
+    previous.next = region.next;
+  }
+  if (arena.growing === region) arena.growing = NO_REGION;
+  dropRange(region.first);
+  dropRegion(region);
+}
+
+/** Gives back the addresses of a region without memory; false if the driver refuses: the region stays and can grow again. */
+export function releaseRegion(region: Region): bool {
+  if (unreserve(region.address, region.bytes) < 0) return false;
+  removeRegion(region);
+  countRegion(-1);
+  return true;
+}
+
+export function isEmptyRegion(region: Region): bool {
+  return region.loan === NO_RANGE && region.first.state === State.Unbacked && region.first.next === NO_RANGE;
+}

@@ -1,0 +1,134 @@
+// What the engine counts. Sums over all arenas; the budget rests on them.
+
+/** Physical memory held: every handle, whether or not it can be used at the moment. */
+export let reserved: u64 = 0;
+export let peakReserved: u64 = 0;
+/** Given out and not freed. */
+export let allocated: u64 = 0;
+/** Given out and not complete: what cannot be given out again yet. */
+export let inUse: u64 = 0;
+export let peakInUse: u64 = 0;
+/** Bytes asked for by what is allocated. */
+export let requested: u64 = 0;
+
+export let handles: u32 = 0;
+export let views: u32 = 0;
+/** Bytes of address space that views map. */
+export let viewBytes: u64 = 0;
+export let regions: u32 = 0;
+export let orphans: u32 = 0;
+export let blocks: u32 = 0;
+
+// How requests were served.
+export let fits: u64 = 0;
+export let reuses: u64 = 0;
+export let growths: u64 = 0;
+export let stitches: u64 = 0;
+export let extensions: u64 = 0;
+export let loans: u64 = 0;
+export let evictions: u64 = 0;
+/** Requests that needed memory given back first, or failed after it. */
+export let retries: u64 = 0;
+export let ooms: u64 = 0;
+
+export function countReserved(bytes: u64): void {
+  reserved += bytes;
+  handles++;
+  if (reserved > peakReserved) peakReserved = reserved;
+}
+
+export function countReleased(bytes: u64): void {
+  reserved -= bytes;
+  handles--;
+}
+
+export function countUse(size: u64, asked: u64): void {
+  allocated += size;
+  requested += asked;
+  inUse += size;
+  blocks++;
+  if (inUse > peakInUse) peakInUse = inUse;
+}
+
+export function countFree(size: u64, asked: u64): void {
+  allocated -= size;
+  requested -= asked;
+}
+
+export function countComplete(size: u64): void {
+  inUse -= size;
+  blocks--;
+}
+
+export function countView(bytes: u64): void {
+  views++;
+  viewBytes += bytes;
+}
+
+export function countExtension(bytes: u64): void {
+  viewBytes += bytes;
+}
+
+export function countUnmapped(bytes: u64): void {
+  viewBytes -= bytes;
+}
+
+export function countViewGone(): void {
+  views--;
+  evictions++;
+}
+
+export function countRegion(change: i32): void {
+  regions += change;
+}
+
+export function countOrphan(change: i32): void {
+  orphans += change;
+}
+
+/** How a request was served, for the statistics. */
+export namespace Way {
+  export const Fit: u32 = 0;
+  export const Reuse: u32 = 1;
+  export const Growth: u32 = 2;
+  export const Stitch: u32 = 3;
+  export const Extension: u32 = 4;
+  export const Loan: u32 = 5;
+  export const Retry: u32 = 6;
+  export const Oom: u32 = 7;
+}
+
+export function countWay(way: u32): void {
+  switch (way) {
+    case Way.Fit:
+      fits++;
+      break;
+    case Way.Reuse:
+      reuses++;
+      break;
+    case Way.Growth:
+      growths++;
+      break;
+    case Way.Stitch:
+      stitches++;
+      break;
+    case Way.Extension:
+      extensions++;
+      break;
+    case Way.Loan:
+      loans++;
+      break;
+    case Way.Retry:
+      retries++;
+      break;
+    case Way.Oom:
+      ooms++;
+      break;
+  }
+}
+
+/** Peaks start again from where things stand. */
+export function resetPeaks(): void {
+  peakReserved = reserved;
+  peakInUse = inUse;
+}

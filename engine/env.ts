@@ -1,0 +1,21 @@
+// The driver: what the engine asks of the device it runs on. Implemented by whoever instantiates the engine.
+// Every call says by its result whether it worked (0 or more) or not (a negative code); none may throw or trap.
+//
+// Events (record, query, wait) will join here when streams lend memory to each other; nothing else has to change.
+
+/** Takes `bytes` of physical memory; gives its handle, or a negative code. */
+export declare function create(bytes: u64): i64;
+/** Gives a handle back; it is mapped nowhere any more. */
+export declare function release(handle: u64): i32;
+
+/** Takes a range of addresses without memory; gives its start, or a negative code. Address 0 is never given. */
+export declare function reserve(bytes: u64): i64;
+/** Gives back exactly what one `reserve` gave; nothing is mapped there any more. */
+export declare function unreserve(address: u64, bytes: u64): i32;
+
+/** Makes the whole of a handle appear at `address`; unreadable until access is set. */
+export declare function map(address: u64, handle: u64): i32;
+/** Makes whole mappings readable and writable. */
+export declare function setAccess(address: u64, bytes: u64): i32;
+/** Undoes whole mappings, all of them or none. */
+export declare function unmap(address: u64, bytes: u64): i32;

@@ -1,0 +1,211 @@
+// New memory at the end of an arena: handles are created, mapped at their place and made accessible, all or nothing.
+// What the driver refuses to take back on the way out is kept as an orphan or a stuck range, never forgotten.
+import { addRegion } from './arenas';
+import { countOrphan, countReleased, countReserved, reserved } from './counters';
+import { create, map, release, setAccess, unmap } from './env';
+import { Call, noteFailure } from './failure';
+import { give, take } from './memory';
+import {
+  Arena,
+  dropHandle,
+  ensureRanges,
+  Handle,
+  handleAt,
+  NO_HANDLE,
+  NO_ORPHAN,
+  NO_RANGE,
+  NO_REGION,
+  newHandle,
+  Orphan,
+  Range,
+  Region,
+  State,
+} from './nodes';
+import { setFree, takeTail } from './ranges';
+import { accessEach, handleBytes } from './settings';
+import { smaller } from './units';
+
+let orphans: Orphan = NO_ORPHAN;
+
+/** Free bytes right before the place where the arena grows. */
+export function freeTail(arena: Arena): u64 {
+  const region = arena.growing;
+  if (region === NO_REGION || region.tail === NO_RANGE) return 0;
+  const last = region.tail.prev;
+  return last !== NO_RANGE && last.state === State.Free ? last.size : 0;
+}
+
+/** Bytes by which the arena can grow without new addresses. */
+export function tailRoom(arena: Arena): u64 {
+  const region = arena.growing;
+  return region === NO_REGION || region.tail === NO_RANGE ? 0 : region.tail.size;
+}
+
+/** Adds `bytes` (a multiple of the handle unit) of free memory at the arena's end; gives the free range it is part of. */
+export function grow(arena: Arena, bytes: u64): Range {
+  let region = arena.growing;
+  if (tailRoom(arena) < bytes) region = addRegion(arena, bytes);
+  if (region === NO_REGION) {
+    noteFailure(Call.Reserve);
+    return NO_RANGE;
+  }
+  const step = handleBytes(reserved);
+  const count = <u32>((bytes + step - 1) / step);
+  if (!ensureRanges(2) || !makeRoom(region, count)) {
+    noteFailure(Call.Own);
+    return NO_RANGE;
+  }
+  const first = region.handleCount;
+  const start = region.tail.address;
+  if (!createHandles(region, start, bytes, step)) return NO_RANGE;
+  const mapped = mapHandles(region, first, count);
+  if (mapped === count && openAccess(region, first, count)) {
+    return setFree(takeTail(region.tail, bytes, State.Free));
+  }
+  undo(region, first, mapped);
+  return NO_RANGE;
+}
+
+/** Creates handles behind those the region has; on failure none stays. */
+function createHandles(region: Region, start: u64, bytes: u64, step: u64): bool {
+  const first = region.handleCount;
+  for (let done: u64 = 0; done < bytes; ) {
+    const size = smaller(step, bytes - done);
+    const handle = newHandle();
+    const id = handle === NO_HANDLE ? -1 : create(size);
+    if (id < 0) {
+      noteFailure(handle === NO_HANDLE ? Call.Own : Call.Create);
+      if (handle !== NO_HANDLE) dropHandle(handle);
+      releaseFrom(region, first);
+      return false;
+    }
+    handle.id = <u64>id;
+    handle.address = start + done;
+    handle.bytes = size;
+    handle.region = region;
+    store<usize>(region.handles + ((<usize>region.handleCount) << 2), changetype<usize>(handle));
+    region.handleCount++;
+    countReserved(size);
+    done += size;
+  }
+  return true;
+}
+
+/** How many could be mapped, from `first` on. */
+function mapHandles(region: Region, first: u32, count: u32): u32 {
+  for (let index: u32 = 0; index < count; index++) {
+    const handle = handleAt(region, first + index);
+    if (map(handle.address, handle.id) < 0) {
+      noteFailure(Call.Map);
+      return index;
+    }
+  }
+  return count;
+}
+
+function openAccess(region: Region, first: u32, count: u32): bool {
+  const lowest = handleAt(region, first);
+  const highest = handleAt(region, first + count - 1);
+  if (accessEach === 0) {
+    if (setAccess(lowest.address, highest.address + highest.bytes - lowest.address) >= 0) return true;
+  } else {
+    let index: u32 = 0;
+    while (index < count) {
+      const handle = handleAt(region, first + index);
+      if (setAccess(handle.address, handle.bytes) < 0) break;
+      index++;
+    }
+    if (index === count) return true;
+  }
+  noteFailure(Call.SetAccess);
+  return false;
+}
+
+/** Gives back the handles from `first` on, of which the first `mapped` are mapped without access. */
+function undo(region: Region, first: u32, mapped: u32): void {
+  releaseFrom(region, first + mapped);
+  if (mapped === 0) return;
+  const lowest = handleAt(region, first);
+  const highest = handleAt(region, first + mapped - 1);
+  const bytes = highest.address + highest.bytes - lowest.address;
+  if (unmap(lowest.address, bytes) >= 0) releaseFrom(region, first);
+  else takeTail(region.tail, bytes, State.Stuck);
+}
+
+function releaseFrom(region: Region, first: u32): void {
+  while (region.handleCount > first) {
+    region.handleCount--;
+    releaseHandle(handleAt(region, region.handleCount));
+  }
+}
+
+/** Gives a handle that is mapped nowhere back to the driver, or keeps it as an orphan. */
+export function releaseHandle(handle: Handle): void {
+  if (release(handle.id) >= 0) {
+    countReleased(handle.bytes);
+    dropHandle(handle);
+    return;
+  }
+  // The record of a handle is larger than that of an orphan: it cannot fail to serve as one.
+  const id = handle.id;
+  const bytes = handle.bytes;
+  const orphan = changetype<Orphan>(changetype<usize>(handle));
+  orphan.id = id;
+  orphan.bytes = bytes;
+  orphan.next = orphans;
+  orphans = orphan;
+  countOrphan(1);
+}
+
+/** Tries again to give back what the driver once refused. */
+export function releaseOrphans(): void {
+  let kept = NO_ORPHAN;
+  let orphan = orphans;
+  while (orphan !== NO_ORPHAN) {
+    const next = orphan.next;
+    if (release(orphan.id) >= 0) {
+      countReleased(orphan.bytes);
+      countOrphan(-1);
+      give(changetype<usize>(orphan), offsetof<Handle>());
+    } else {
+      orphan.next = kept;
+      kept = orphan;
+    }
+    orphan = next;
+  }
+  orphans = kept;
+}
+
+export function orphanBytes(): u64 {
+  let bytes: u64 = 0;
+  for (let orphan = orphans; orphan !== NO_ORPHAN; orphan = orphan.next) bytes += orphan.bytes;
+  return bytes;
+}
+
+/** Room for `count` more handles in the region's list. */
+function makeRoom(region: Region, count: u32): bool {
+  const needed = region.handleCount + count;
+  if (needed <= region.handleRoom) return true;
+  let room: u32 = region.handleRoom === 0 ? 4 : region.handleRoom;
+  while (room < needed) room <<= 1;
+  const list = take((<usize>room) << 2);
+  if (list === 0) return false;
+  memory.copy(list, region.handles, (<usize>region.handleCount) << 2);
+  give(region.handles, (<usize>region.handleRoom) << 2);
+  region.handles = list;
+  region.handleRoom = room;
+  return true;
+}
+
+/** Index of the handle that holds `address`, or of the first one after it. */
+export function handleIndex(region: Region, address: u64): u32 {
+  let low: u32 = 0;
+  let high = region.handleCount;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const handle = handleAt(region, middle);
+    if (handle.address + handle.bytes <= address) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,3 @@
+export { grow } from './growth';
+export { stitch, place, extend } from './views';
+export { surveyArena } from './survey';

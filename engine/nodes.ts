@@ -1,0 +1,244 @@
+// What the engine keeps: the five kinds of record, all in linear memory, all linked by plain pointers.
+//
+//   arena    the memory of one stream in one pool, small or large requests; nothing crosses arenas but by a loan
+//   region   addresses reserved in one piece for an arena; tiled by ranges, partly backed by handles
+//   range    a run of a region's addresses in one state; physical bytes are named by the address they have here
+//   handle   one piece of physical memory, mapped at its place in a region and perhaps in views
+//   view     a stitch: other addresses for handles of an arena, side by side in an order of its own
+import { fresh, give, takeClear } from './memory';
+
+/** What a range is. Written to snapshots: never renumber. */
+export namespace State {
+  export const Free: u8 = 1;
+  /** Given out. A block is known by its first range. */
+  export const Live: u8 = 2;
+  /** Freed by the program, perhaps still in use on other streams. */
+  export const Pending: u8 = 3;
+  /** Addresses without memory. */
+  export const Unbacked: u8 = 4;
+  /** A further range of a block whose memory lies in several places. */
+  export const Piece: u8 = 5;
+  /** Lent to the arena of small requests. */
+  export const Loan: u8 = 6;
+  /** Mapped, but access could not be set nor the mapping undone; given back when the driver allows it. */
+  export const Stuck: u8 = 7;
+}
+
+/** 64 bytes: one cache line. Links of the free tree serve other ends while the range is in use. */
+@unmanaged
+export class Range {
+  address: u64 = 0;
+  size: u64 = 0;
+  /** In use: bytes asked for. */
+  requested: u64 = 0;
+  /** In use: the address given out, which lies in a view if the block has one. */
+  va: u64 = 0;
+  /** Neighbours in the region, by address. */
+  prev: Range = changetype<Range>(0);
+  next: Range = changetype<Range>(0);
+  /** In use: the next range of the same block. */
+  left: Range = changetype<Range>(0);
+  /** In use: with `parent`, room for a release point (stream, sequence number) once streams lend to each other. */
+  right: Range = changetype<Range>(0);
+  /** Of a Piece: the first range of its block. */
+  parent: Range = changetype<Range>(0);
+  region: Region = changetype<Region>(0);
+  view: View = changetype<View>(0);
+  state: u8 = 0;
+  red: u8 = 0;
+}
+
+/** Size classes of the free set: eight to each power of two of 512 B units, up to 2^43 units. */
+export const BINS: usize = 352;
+export const BIN_WORDS: usize = 6;
+
+@unmanaged
+export class Arena {
+  next: Arena = changetype<Arena>(0);
+  stream: u32 = 0;
+  pool: u32 = 0;
+  small: bool = false;
+  regions: Region = changetype<Region>(0);
+  /** The region that grows. */
+  growing: Region = changetype<Region>(0);
+  freeBytes: u64 = 0;
+  freeCount: u32 = 0;
+  /** Views by last use, most recent first. */
+  newestView: View = changetype<View>(0);
+  oldestView: View = changetype<View>(0);
+  viewCount: u32 = 0;
+  /** Bumped by every change of a free range: tells whether a survey still holds. */
+  version: u32 = 0;
+  surveyed: u32 = 0;
+  // The free set follows: BIN_WORDS words of 64 bits that say which bins hold something, then BINS tree roots.
+}
+
+export const ARENA_BITS: usize = offsetof<Arena>() + ((8 - (offsetof<Arena>() & 7)) & 7);
+export const ARENA_ROOTS: usize = ARENA_BITS + BIN_WORDS * 8;
+const ARENA_SIZE: usize = ARENA_ROOTS + BINS * 4;
+
+@unmanaged
+export class Region {
+  address: u64 = 0;
+  bytes: u64 = 0;
+  arena: Arena = changetype<Arena>(0);
+  next: Region = changetype<Region>(0);
+  /** The lowest range. It outlives its merges: the lower of two ranges that join is the one that stays. */
+  first: Range = changetype<Range>(0);
+  /** The unbacked range at the end, where the region grows; none when it is full. */
+  tail: Range = changetype<Range>(0);
+  /** The range lent to us, if this region is a loan and not a reservation of its own. */
+  loan: Range = changetype<Range>(0);
+  /** Handles by address. */
+  handles: usize = 0;
+  handleCount: u32 = 0;
+  handleRoom: u32 = 0;
+}
+
+@unmanaged
+export class Handle {
+  address: u64 = 0;
+  bytes: u64 = 0;
+  /** The driver's name for it. */
+  id: u64 = 0;
+  region: Region = changetype<Region>(0);
+  /** In how many views it is mapped. */
+  views: u32 = 0;
+  // What the last survey found; valid while `survey` is that survey's number.
+  survey: u32 = 0;
+  freeHead: u64 = 0;
+  freeTail: u64 = 0;
+  /** Length of the free range that covers the handle, if it is wholly free. */
+  around: u64 = 0;
+  headRange: Range = changetype<Range>(0);
+  tailRange: Range = changetype<Range>(0);
+  /** Scratch of whoever builds a list of handles. */
+  mark: u32 = 0;
+}
+
+@unmanaged
+export class View {
+  address: u64 = 0;
+  reserved: u64 = 0;
+  /** Pieces lie from the start of the view to here. */
+  mapped: u64 = 0;
+  arena: Arena = changetype<Arena>(0);
+  newer: View = changetype<View>(0);
+  older: View = changetype<View>(0);
+  /** Entries of VIEW_PIECE bytes: offset, handle. A handle of 0 is a hole: its memory was given back. */
+  pieces: usize = 0;
+  count: u32 = 0;
+  room: u32 = 0;
+  /** Blocks that lie in it. */
+  live: u32 = 0;
+  /** False when a driver call failed half way and could not be undone: good for nothing but to be dropped. */
+  usable: bool = true;
+}
+
+/** A handle that has no address: the driver would not take it back. Tried again at the next occasion. */
+@unmanaged
+export class Orphan {
+  id: u64 = 0;
+  bytes: u64 = 0;
+  next: Orphan = changetype<Orphan>(0);
+}
+
+export const NO_RANGE: Range = changetype<Range>(0);
+export const NO_ARENA: Arena = changetype<Arena>(0);
+export const NO_REGION: Region = changetype<Region>(0);
+export const NO_HANDLE: Handle = changetype<Handle>(0);
+export const NO_VIEW: View = changetype<View>(0);
+export const NO_ORPHAN: Orphan = changetype<Orphan>(0);
+
+let spareRanges: usize = 0;
+let spareCount: u32 = 0;
+const SLAB_RANGES: usize = 512;
+
+/** Makes sure that `count` ranges can be taken without failing. */
+export function ensureRanges(count: u32): bool {
+  while (spareCount < count) {
+    const slab = fresh(SLAB_RANGES * offsetof<Range>());
+    if (slab === 0) return false;
+    for (let index: usize = 0; index < SLAB_RANGES; index++) {
+      const range = slab + index * offsetof<Range>();
+      store<usize>(range, spareRanges);
+      spareRanges = range;
+    }
+    spareCount += <u32>SLAB_RANGES;
+  }
+  return true;
+}
+
+/** Only after ensureRanges. */
+export function newRange(region: Region, address: u64, size: u64, state: u8): Range {
+  assert(spareCount > 0);
+  const range = changetype<Range>(spareRanges);
+  spareRanges = load<usize>(spareRanges);
+  spareCount--;
+  range.address = address;
+  range.size = size;
+  range.prev = NO_RANGE;
+  range.next = NO_RANGE;
+  range.left = NO_RANGE;
+  range.view = NO_VIEW;
+  range.region = region;
+  range.state = state;
+  return range;
+}
+
+export function dropRange(range: Range): void {
+  range.state = 0;
+  store<usize>(changetype<usize>(range), spareRanges);
+  spareRanges = changetype<usize>(range);
+  spareCount++;
+}
+
+export function newArena(): Arena {
+  return changetype<Arena>(takeClear(ARENA_SIZE));
+}
+
+export function newRegion(): Region {
+  return changetype<Region>(takeClear(offsetof<Region>()));
+}
+
+export function dropRegion(region: Region): void {
+  give(region.handles, (<usize>region.handleRoom) << 2);
+  give(changetype<usize>(region), offsetof<Region>());
+}
+
+export function newHandle(): Handle {
+  return changetype<Handle>(takeClear(offsetof<Handle>()));
+}
+
+export function dropHandle(handle: Handle): void {
+  give(changetype<usize>(handle), offsetof<Handle>());
+}
+
+export function newView(): View {
+  return changetype<View>(takeClear(offsetof<View>()));
+}
+
+export function dropView(view: View): void {
+  give(view.pieces, <usize>view.room * VIEW_PIECE);
+  give(changetype<usize>(view), offsetof<View>());
+}
+
+export const VIEW_PIECE: usize = 16;
+
+export function pieceOffset(view: View, index: u32): u64 {
+  return load<u64>(view.pieces + <usize>index * VIEW_PIECE);
+}
+
+export function pieceHandle(view: View, index: u32): Handle {
+  return changetype<Handle>(load<usize>(view.pieces + <usize>index * VIEW_PIECE, 8));
+}
+
+export function setPiece(view: View, index: u32, offset: u64, handle: Handle): void {
+  const piece = view.pieces + <usize>index * VIEW_PIECE;
+  store<u64>(piece, offset);
+  store<usize>(piece, changetype<usize>(handle), 8);
+}
+
+export function handleAt(region: Region, index: u32): Handle {
+  return changetype<Handle>(load<usize>(region.handles + ((<usize>index) << 2)));
+}

@@ -1,0 +1,132 @@
+// What a preset is: a set of numbers, given once before the first request. The order is the ABI of `configure`.
+import { BLOCK_UNIT, GIB, MIB } from './units';
+
+/** Requests up to this go to the arena of small requests, in slabs of one handle unit. */
+export let smallLimit: u64 = 1 * MIB;
+/** Larger requests are rounded up to this. */
+export let largeUnit: u64 = BLOCK_UNIT;
+/** The device's granularity: handles are multiples of it. */
+export let handleUnit: u64 = 2 * MIB;
+/** Size of new handles; 0: by how much is reserved (see handleBytes). */
+export let fixedHandle: u64 = 0;
+/** Requests below this are never stitched unless memory has run out. */
+export let minStitch: u64 = 4 * MIB;
+/** Views an arena may keep. */
+export let viewLimit: u64 = 256;
+/** Addresses reserved for a view, as a multiple of its first length: room to extend it. */
+export let viewRoom: u64 = 8;
+/** Whether an arena grows in one long region; else every growth has addresses of its own and never joins another. */
+export let longRegions: u64 = 1;
+/** Addresses of a long region. */
+export let regionBytes: u64 = 1152 * GIB;
+/** GMLake's rules (S1 to S5) instead of Weir's. */
+export let gmlake: u64 = 0;
+/** Create only what is missing and stitch it to what is free (the paper's S4). */
+export let shortfall: u64 = 1;
+/** Memory the arena may hold beyond peak live before it stitches, in 1/65536 of peak live. */
+export let slackShare: u64 = 164;
+/** The same as bytes: the larger of the two counts. */
+export let slackBytes: u64 = 2 * MIB;
+/** Up to this many bytes growing is always preferred to stitching: memory the user does not mind being held. */
+export let ceiling: u64 = 0;
+/** The least an arena grows by, in 1/65536 of what is reserved... */
+export let growthShare: u64 = 64;
+/** ...but not more than this. */
+export let growthLimit: u64 = 64 * MIB;
+/** Whether small requests may borrow from the arena of large ones. */
+export let borrow: u64 = 1;
+/** Whether access is set handle by handle, as GMLake does, instead of once for all. */
+export let accessEach: u64 = 0;
+// What decisions weigh, in nanoseconds: driver calls per handle, and what a mebibyte of reserved memory is worth.
+export let createCost: u64 = 9000;
+export let mapCost: u64 = 24000;
+export let reserveCost: u64 = 18000;
+export let mebibytePrice: u64 = 10000;
+
+const COUNT: u32 = 22;
+
+/** Sets the setting with this number; false if there is none, or the value cannot be. */
+export function setSetting(index: u32, value: u64): bool {
+  switch (index) {
+    case 0:
+      smallLimit = value;
+      return value % BLOCK_UNIT === 0 && value <= handleUnit;
+    case 1:
+      largeUnit = value;
+      return value >= BLOCK_UNIT && popcnt<u64>(value) === 1;
+    case 2:
+      handleUnit = value;
+      return value >= BLOCK_UNIT && popcnt<u64>(value) === 1;
+    case 3:
+      fixedHandle = value;
+      return value % handleUnit === 0;
+    case 4:
+      minStitch = value;
+      return true;
+    case 5:
+      viewLimit = value;
+      return true;
+    case 6:
+      viewRoom = value;
+      return value >= 1;
+    case 7:
+      longRegions = value;
+      return true;
+    case 8:
+      regionBytes = value;
+      return value >= handleUnit && value % handleUnit === 0;
+    case 9:
+      gmlake = value;
+      return true;
+    case 10:
+      shortfall = value;
+      return true;
+    case 11:
+      slackShare = value;
+      return true;
+    case 12:
+      slackBytes = value;
+      return true;
+    case 13:
+      ceiling = value;
+      return true;
+    case 14:
+      growthShare = value;
+      return true;
+    case 15:
+      growthLimit = value;
+      return true;
+    case 16:
+      borrow = value;
+      return true;
+    case 17:
+      accessEach = value;
+      return true;
+    case 18:
+      createCost = value;
+      return true;
+    case 19:
+      mapCost = value;
+      return true;
+    case 20:
+      reserveCost = value;
+      return true;
+    case 21:
+      mebibytePrice = value;
+      return true;
+  }
+  return false;
+}
+
+export function settingCount(): u32 {
+  return COUNT;
+}
+
+/** The size of handles made now: few large ones where much is held, small ones where every piece counts. */
+export function handleBytes(reserved: u64): u64 {
+  if (fixedHandle !== 0) return fixedHandle;
+  if (reserved < 2 * GIB) return 4 * handleUnit;
+  if (reserved < 16 * GIB) return 8 * handleUnit;
+  if (reserved < 48 * GIB) return 16 * handleUnit;
+  return 32 * handleUnit;
+}

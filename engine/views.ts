@@ -1,0 +1,265 @@
+// Views: making one from a list of handles, extending it, placing a block in it, dropping it.
+// A view that the driver leaves half made and will not undo is kept as unusable and dropped when the driver allows it.
+import { countExtension, countUnmapped, countView, countViewGone } from './counters';
+import { map, reserve, setAccess, unmap, unreserve } from './env';
+import { Call, noteFailure } from './failure';
+import { give, take } from './memory';
+import {
+  Arena,
+  dropView,
+  Handle,
+  NO_HANDLE,
+  NO_RANGE,
+  NO_VIEW,
+  newView,
+  pieceHandle,
+  pieceOffset,
+  Range,
+  State,
+  setPiece,
+  VIEW_PIECE,
+  View,
+} from './nodes';
+import { planned, plannedBytes, plannedCount } from './plan';
+import { carve, rangeAt } from './ranges';
+import { accessEach, handleUnit, viewLimit, viewRoom } from './settings';
+import { larger, roundUp, smaller } from './units';
+
+/** A view over the planned handles, in their order; NO_VIEW if the driver fails, with nothing changed. */
+export function stitch(arena: Arena): View {
+  makeWay(arena);
+  const view = newView();
+  if (view === NO_VIEW || !makeRoom(view, plannedCount)) {
+    if (view !== NO_VIEW) dropView(view);
+    noteFailure(Call.Own);
+    return NO_VIEW;
+  }
+  let room = roundUp(plannedBytes * viewRoom, handleUnit);
+  let address = reserve(room);
+  if (address <= 0 && room > plannedBytes) {
+    room = plannedBytes;
+    address = reserve(room);
+  }
+  if (address <= 0) {
+    noteFailure(Call.Reserve);
+    dropView(view);
+    return NO_VIEW;
+  }
+  view.address = <u64>address;
+  view.reserved = room;
+  view.arena = arena;
+  view.usable = true;
+  enlist(view);
+  countView(0);
+  if (append(view)) return view;
+  view.usable = false;
+  dismiss(view);
+  return NO_VIEW;
+}
+
+/** Adds the planned handles at the view's end; on failure the view is as before, or unusable for new blocks. */
+export function extend(view: View): bool {
+  if (view.mapped + plannedBytes > view.reserved || !makeRoom(view, view.count + plannedCount)) return false;
+  return append(view);
+}
+
+function append(view: View): bool {
+  const start = view.mapped;
+  const first = view.count;
+  for (let index: u32 = 0; index < plannedCount; index++) {
+    const handle = planned(index);
+    if (map(view.address + view.mapped, handle.id) < 0) {
+      noteFailure(Call.Map);
+      retract(view, first, start);
+      return false;
+    }
+    setPiece(view, view.count, view.mapped, handle);
+    view.count++;
+    view.mapped += handle.bytes;
+    handle.views++;
+    countExtension(handle.bytes);
+  }
+  if (openAccess(view, first, start)) return true;
+  noteFailure(Call.SetAccess);
+  retract(view, first, start);
+  return false;
+}
+
+function openAccess(view: View, first: u32, start: u64): bool {
+  if (accessEach === 0) return setAccess(view.address + start, view.mapped - start) >= 0;
+  for (let index = first; index < view.count; index++) {
+    if (setAccess(view.address + pieceOffset(view, index), pieceHandle(view, index).bytes) < 0) return false;
+  }
+  return true;
+}
+
+/** Unmaps the pieces from `first` on. If that fails they stay, and nothing new may be placed in the view. */
+function retract(view: View, first: u32, start: u64): void {
+  if (view.mapped > start && unmap(view.address + start, view.mapped - start) < 0) {
+    view.usable = false;
+    return;
+  }
+  while (view.count > first) {
+    view.count--;
+    const handle = pieceHandle(view, view.count);
+    handle.views--;
+    countUnmapped(handle.bytes);
+  }
+  view.mapped = start;
+}
+
+export function pieceBytes(view: View, index: u32): u64 {
+  return (index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped) - pieceOffset(view, index);
+}
+
+/**
+ * Takes [start, start + size) of the view for a block: the free memory under it, wherever it lies.
+ * The survey holds for all its handles; needs two spare ranges per piece. Gives the block's first range.
+ */
+export function place(view: View, start: u64, size: u64): Range {
+  let first = NO_RANGE;
+  let last = NO_RANGE;
+  const end = start + size;
+  let index = pieceIndex(view, start);
+  while (index < view.count && pieceOffset(view, index) < end) {
+    const handle = pieceHandle(view, index);
+    const offset = pieceOffset(view, index);
+    const from = handle.address + (start > offset ? start - offset : 0);
+    let to = handle.address + smaller(handle.bytes, end - offset);
+    const origin = from === handle.address ? handle.headRange : handle.tailRange;
+    // Handles that follow each other in memory as they do in the view are taken in one piece.
+    index++;
+    while (index < view.count && pieceOffset(view, index) < end) {
+      const next = pieceHandle(view, index);
+      if (next === NO_HANDLE || next.address !== to || next.region !== handle.region) break;
+      to += smaller(next.bytes, end - pieceOffset(view, index));
+      index++;
+    }
+    const piece = carve(rangeAt(origin, from), from, to - from, State.Piece);
+    piece.view = view;
+    piece.left = NO_RANGE;
+    if (first === NO_RANGE) {
+      first = piece;
+    } else {
+      last.left = piece;
+      piece.parent = first;
+    }
+    last = piece;
+  }
+  first.state = State.Live;
+  first.va = view.address + start;
+  view.live++;
+  touch(view);
+  return first;
+}
+
+/** Index of the piece that holds `offset`. */
+function pieceIndex(view: View, offset: u64): u32 {
+  let low: u32 = 0;
+  let high = view.count - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >>> 1;
+    if (pieceOffset(view, middle) <= offset) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+/** Keeps the arena within its limit of views by dropping the least recently used that no block lies in. */
+function makeWay(arena: Arena): void {
+  let view = arena.oldestView;
+  while (view !== NO_VIEW && <u64>arena.viewCount >= viewLimit) {
+    const newer = view.newer;
+    if (view.live === 0) dismiss(view);
+    view = newer;
+  }
+}
+
+/** Drops a view that no block lies in. False if the driver refuses: what it did not undo stays as it was. */
+export function dismiss(view: View): bool {
+  let index: u32 = 0;
+  while (index < view.count) {
+    // Holes part the mappings: each run of pieces is unmapped in one call.
+    if (pieceHandle(view, index) === NO_HANDLE) {
+      index++;
+      continue;
+    }
+    const first = index;
+    while (index < view.count && pieceHandle(view, index) !== NO_HANDLE) index++;
+    const start = pieceOffset(view, first);
+    const end = index < view.count ? pieceOffset(view, index) : view.mapped;
+    if (unmap(view.address + start, end - start) < 0) return false;
+    for (let gone = first; gone < index; gone++) forgetPiece(view, gone);
+  }
+  view.count = 0;
+  view.mapped = 0;
+  view.usable = false;
+  if (unreserve(view.address, view.reserved) < 0) return false;
+  delist(view);
+  dropView(view);
+  countViewGone();
+  return true;
+}
+
+/** Unmaps one piece of a view; a hole remains. */
+export function punch(view: View, index: u32): bool {
+  const handle = pieceHandle(view, index);
+  if (unmap(view.address + pieceOffset(view, index), handle.bytes) < 0) return false;
+  forgetPiece(view, index);
+  return true;
+}
+
+function forgetPiece(view: View, index: u32): void {
+  const handle = pieceHandle(view, index);
+  handle.views--;
+  countUnmapped(handle.bytes);
+  setPiece(view, index, pieceOffset(view, index), NO_HANDLE);
+}
+
+/** Drops every view of the arena that no block lies in. */
+export function dismissIdle(arena: Arena): void {
+  let view = arena.oldestView;
+  while (view !== NO_VIEW) {
+    const newer = view.newer;
+    if (view.live === 0) dismiss(view);
+    view = newer;
+  }
+}
+
+function enlist(view: View): void {
+  const arena = view.arena;
+  view.older = arena.newestView;
+  view.newer = NO_VIEW;
+  if (arena.newestView !== NO_VIEW) arena.newestView.newer = view;
+  else arena.oldestView = view;
+  arena.newestView = view;
+  arena.viewCount++;
+}
+
+function delist(view: View): void {
+  const arena = view.arena;
+  if (view.newer !== NO_VIEW) view.newer.older = view.older;
+  else arena.newestView = view.older;
+  if (view.older !== NO_VIEW) view.older.newer = view.newer;
+  else arena.oldestView = view.newer;
+  arena.viewCount--;
+}
+
+function touch(view: View): void {
+  if (view.arena.newestView === view) return;
+  delist(view);
+  enlist(view);
+}
+
+function makeRoom(view: View, needed: u32): bool {
+  if (needed <= view.room) return true;
+  let room: u32 = larger(<u64>view.room, 4) as u32;
+  while (room < needed) room <<= 1;
+  const list = take(<usize>room * VIEW_PIECE);
+  if (list === 0) return false;
+  memory.copy(list, view.pieces, <usize>view.count * VIEW_PIECE);
+  give(view.pieces, <usize>view.room * VIEW_PIECE);
+  view.pieces = list;
+  view.room = room;
+  return true;
+}

@@ -1,0 +1,136 @@
+// `weir analyze FILE...`: the verdict, the what-if table and the advice; several files are the ranks of one job.
+import { Command } from 'commander';
+import type { AllocatorChoice } from '../../allocator/registry.ts';
+import { analyzeTrace } from '../../report/analysis.ts';
+import { analysisJson, SCHEMA } from '../../report/json.ts';
+import { formatRanks, type RankRow, rankRow, spreadOf, worstRank } from '../../report/ranks.ts';
+import { describeMetrics, parseRule, type Rule } from '../../report/rules.ts';
+import { formatAnalysis } from '../../report/text.ts';
+import type { Trace } from '../../trace/trace.ts';
+import { ExitCode } from '../exit-code.ts';
+import { loadRecording, pickGpus } from '../input.ts';
+import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption } from '../options.ts';
+import { paintFor } from '../paint.ts';
+import { createProgress, type Progress } from '../progress.ts';
+import { analyzeRanks } from '../rank-pool.ts';
+
+interface AnalyzeOptions {
+  readonly capacity?: number;
+  readonly gpu?: number;
+  readonly allocator?: AllocatorChoice[];
+  readonly failIf: Rule[];
+  readonly smallest?: boolean;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+export function analyzeCommand(): Command {
+  return new Command('analyze')
+    .summary('what was lost, to what, and which setting gets it back')
+    .description('Says what a recorded run lost memory to, what each allocator would have needed for it, and what to set.')
+    .argument(
+      '<files...>',
+      'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd; - is standard input; several are the ranks of one job',
+    )
+    .addOption(capacityOption())
+    .addOption(gpuOption())
+    .addOption(allocatorOption('allocators to compare instead of the usual ones'))
+    .option('--fail-if <rule>', "exit with 1 if this holds, like 'peak>70GiB'; may be given several times", collectRules, [])
+    .option('--smallest', 'search for the smallest GPU the run fits on, even if the recording is long')
+    .option('--no-smallest', 'do not search for it')
+    .addOption(jsonOption())
+    .addOption(quietOption())
+    .addHelpText(
+      'before',
+      `Examples:
+  weir analyze snapshot.pickle
+  weir analyze rank*.pickle --capacity 80GiB --fail-if 'fragmentation>15%'
+`,
+    )
+    .addHelpText('after', `${ALLOCATOR_HELP}\n\nFigures for --fail-if:\n${describeMetrics()}`)
+    .action(analyze);
+}
+
+function collectRules(text: string, rules: Rule[]): Rule[] {
+  return [...rules, asArgument(parseRule)(text)];
+}
+
+async function analyze(files: string[], options: AnalyzeOptions): Promise<void> {
+  const progress = createProgress(options.quiet ?? false);
+  if (files.length > 1) {
+    await analyzeSeveral(files, options, progress);
+    return;
+  }
+  const file = files[0]!;
+  const traces = pickGpus(await loadRecording(file, progress), options.gpu, file);
+  if (traces.length === 1) {
+    const row = showOne(traces[0]!, file, options, progress);
+    judge([row]);
+    return;
+  }
+  const light = { capacity: options.capacity, allocators: [], findSmallest: false };
+  const rows = traces.map((trace) => rankRow(analyzeTrace(trace, light), file, options.failIf));
+  const worst = worstRank(rows);
+  showRanks(rows, traces.find((trace) => trace.device === worst.gpu)!, options, progress);
+}
+
+/** Many files may be more than memory holds, so each is read, reduced to a line and let go; the worst is read again. */
+async function analyzeSeveral(files: string[], options: AnalyzeOptions, progress: Progress): Promise<void> {
+  const rules = options.failIf.map((rule) => rule.text);
+  const tasks = files.map((file, index) => ({ index, file, gpu: options.gpu, capacity: options.capacity, rules }));
+  const answers = await analyzeRanks(tasks, progress);
+  progress.clear();
+  for (const { problem } of answers) {
+    if (problem === undefined) continue;
+    process.stderr.write(`weir: ${problem}\n`);
+    process.exitCode = ExitCode.Input;
+  }
+  const rows = answers.flatMap((answer) => answer.rows);
+  if (rows.length === 0) return;
+  const worst = worstRank(rows);
+  const [trace] = pickGpus(await loadRecording(worst.file, progress), worst.gpu, worst.file);
+  showRanks(rows, trace!, options, progress);
+}
+
+function showRanks(rows: readonly RankRow[], worstTrace: Trace, options: AnalyzeOptions, progress: Progress): void {
+  const worst = worstRank(rows);
+  if (options.json) {
+    const full = analysisJson(fullAnalysis(worstTrace, worst.file, options, progress), worst.file);
+    const spread = { peakReserved: spreadOf(rows.map((row) => row.peakReserved)), peakLive: spreadOf(rows.map((row) => row.peakLive)) };
+    process.stdout.write(`${JSON.stringify({ schema: SCHEMA, ranks: rows.map((row) => row.json), spread, worst: full })}\n`);
+  } else {
+    progress.clear();
+    process.stdout.write(`${formatRanks(rows, paintFor(process.stdout))}\nThe worst rank in full:\n\n`);
+    showOne(worstTrace, worst.file, options, progress);
+  }
+  judge(rows);
+}
+
+function showOne(trace: Trace, file: string, options: AnalyzeOptions, progress: Progress): RankRow {
+  const analysis = fullAnalysis(trace, file, options, progress);
+  if (options.json) process.stdout.write(`${JSON.stringify(analysisJson(analysis, file))}\n`);
+  else process.stdout.write(formatAnalysis(analysis, file, paintFor(process.stdout)));
+  return rankRow(analysis, file, options.failIf);
+}
+
+function fullAnalysis(trace: Trace, file: string, options: AnalyzeOptions, progress: Progress): ReturnType<typeof analyzeTrace> {
+  const analysis = analyzeTrace(trace, {
+    capacity: options.capacity,
+    allocators: options.allocator,
+    findSmallest: options.smallest,
+    onProgress: (done, doing) => progress.update(done, `${file}: ${doing}`),
+  });
+  progress.clear();
+  return analysis;
+}
+
+/** One line per broken rule. A file that could not be read weighs more than a broken rule. */
+function judge(rows: readonly RankRow[]): void {
+  const several = rows.length > 1;
+  for (const row of rows) {
+    for (const breach of row.breaches) {
+      process.stderr.write(`weir: ${several ? `${row.file}, GPU ${row.gpu}: ` : ''}${breach}\n`);
+      process.exitCode ??= ExitCode.RuleBroken;
+    }
+  }
+}

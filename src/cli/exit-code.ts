@@ -1,0 +1,13 @@
+// What the process's exit code says; documented in the README and kept stable.
+
+export const ExitCode = {
+  Ok: 0,
+  /** A --fail-if rule was broken. */
+  RuleBroken: 1,
+  /** The command line makes no sense. */
+  Usage: 2,
+  /** A file cannot be read, written or understood. */
+  Input: 3,
+  /** A defect in weir. */
+  Defect: 70,
+} as const;

@@ -1,0 +1,42 @@
+// The command line as a whole: global behaviour here, one file per command in commands/.
+import { readFileSync } from 'node:fs';
+import { Command } from 'commander';
+import { analyzeCommand } from './commands/analyze.ts';
+import { convertCommand } from './commands/convert.ts';
+import { doctorCommand } from './commands/doctor.ts';
+import { replayCommand } from './commands/replay.ts';
+
+export function createProgram(): Command {
+  const program = new Command('weir')
+    .description("Says what a GPU job's memory was lost to, and what another allocator would have needed.")
+    .version(readVersion(), '-V, --version')
+    .enablePositionalOptions()
+    .showHelpAfterError('(weir --help, or weir COMMAND --help, shows what can be written)')
+    .exitOverride()
+    .addHelpText(
+      'before',
+      `Examples:
+  weir analyze snapshot.pickle                 what was lost, to what, and which setting gets it back
+  weir analyze rank*.pickle --capacity 80GiB   the ranks of one job, and whether they fit an 80 GiB GPU
+`,
+    )
+    .addHelpText(
+      'after',
+      `
+Make a snapshot in three lines of Python:
+  torch.cuda.memory._record_memory_history(max_entries=5_000_000)   # at the start
+  ...                                                               # the work
+  torch.cuda.memory._dump_snapshot("snapshot.pickle")               # at the end, or in \`except torch.OutOfMemoryError\`
+
+Exit codes: 0 done, 1 a --fail-if rule was broken, 2 wrong usage, 3 unusable file, 70 a defect in weir.`,
+    );
+  for (const command of [analyzeCommand(), replayCommand(), convertCommand(), doctorCommand()]) {
+    program.addCommand(command.exitOverride().showHelpAfterError(`(weir ${command.name()} --help shows what can be written)`));
+  }
+  return program;
+}
+
+export function readVersion(): string {
+  const packageJson = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(packageJson) as { version: string }).version;
+}

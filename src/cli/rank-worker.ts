@@ -1,0 +1,43 @@
+// Worker thread that analyses one recording at a time, lightly, for a comparison of ranks.
+import { parentPort } from 'node:worker_threads';
+import { chooseAllocators } from '../allocator/registry.ts';
+import { InputError } from '../base/errors.ts';
+import { analyzeTrace } from '../report/analysis.ts';
+import { type RankRow, rankRow } from '../report/ranks.ts';
+import { parseRule } from '../report/rules.ts';
+import { loadRecording, pickGpus } from './input.ts';
+
+export interface RankTask {
+  readonly index: number;
+  readonly file: string;
+  readonly gpu: number | undefined;
+  readonly capacity: number | undefined;
+  readonly rules: readonly string[];
+}
+
+export interface RankAnswer {
+  readonly index: number;
+  readonly rows: readonly RankRow[];
+  /** Why the file could not be used. */
+  readonly problem: string | undefined;
+}
+
+parentPort?.on('message', async (task: RankTask) => {
+  const answer = (rows: readonly RankRow[], problem?: string) =>
+    parentPort?.postMessage({ index: task.index, rows, problem } satisfies RankAnswer);
+  try {
+    const rules = task.rules.map(parseRule);
+    const recording = await loadRecording(task.file, { update: () => {}, clear: () => {} });
+    const rows = pickGpus(recording, task.gpu, task.file).map((trace) =>
+      rankRow(
+        analyzeTrace(trace, { capacity: task.capacity, allocators: chooseAllocators('expandable'), findSmallest: false }),
+        task.file,
+        rules,
+      ),
+    );
+    answer(rows);
+  } catch (error) {
+    if (error instanceof InputError) answer([], error.message);
+    else throw error;
+  }
+});

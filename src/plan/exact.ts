@@ -1,0 +1,427 @@
+// Decides whether the buffers fit into a capacity, by depth-first search over layouts in which every buffer rests on another.
+// In the line of minimalloc (canonical placements, a floor per section), with one branching rule that needs no global order.
+//
+// A buffer b that rests on what is placed is either placed right there, or it is *blocked*: it ends up higher, and then
+// rests on a neighbour that is not placed yet. Which b is asked next is free, as long as no neighbour can still get below it.
+import { alignUp, findNeighbours, type Instance, type Neighbours } from './instance.ts';
+
+/** What can be computed once and shared by all searches of an instance. */
+export interface ExactTables {
+  readonly instance: Instance;
+  readonly neighbours: Neighbours;
+  /** Buffers of each section: `members[memberStart[s]..memberStart[s + 1])`. */
+  readonly memberStart: Int32Array;
+  readonly members: Int32Array;
+  /** Sections of each buffer, as a list. */
+  readonly sectionStart: Int32Array;
+  readonly sectionsOf: Int32Array;
+  /** The next buffer of the same size, alignment and lifetime; -1 for none. */
+  readonly nextTwin: Int32Array;
+}
+
+export interface ExactOptions {
+  /** Which buffer is asked first among equals: rank by buffer, lowest first. */
+  readonly rank: Int32Array;
+  /** Ask the lowest buffer of all, or the lowest in the section with the least room to spare. */
+  readonly focus: 'lowest' | 'tightest';
+  /** Give up after so many placements. */
+  readonly nodeLimit: number;
+  /** Asked every few thousand placements. */
+  readonly shouldStop?: (() => boolean) | undefined;
+}
+
+export type ExactOutcome = 'found' | 'impossible' | 'undecided';
+
+const NONE = -1;
+const POLL_EVERY = 1 << 12;
+
+export function prepareExact(instance: Instance): ExactTables {
+  const { count, sections, spanStart, spanLow, spanHigh } = instance;
+  const sectionStart = new Int32Array(count + 1);
+  const memberStart = new Int32Array(sections + 1);
+  const eachSection = (buffer: number, visit: (section: number) => void) => {
+    for (let span = spanStart[buffer]!; span < spanStart[buffer + 1]!; span++) {
+      for (let section = spanLow[span]!; section < spanHigh[span]!; section++) visit(section);
+    }
+  };
+  for (let buffer = 0; buffer < count; buffer++) {
+    let held = 0;
+    eachSection(buffer, (section) => {
+      held++;
+      memberStart[section + 1] = memberStart[section + 1]! + 1;
+    });
+    sectionStart[buffer + 1] = sectionStart[buffer]! + held;
+  }
+  for (let section = 0; section < sections; section++) memberStart[section + 1] = memberStart[section + 1]! + memberStart[section]!;
+  const members = new Int32Array(memberStart[sections]!);
+  const sectionsOf = new Int32Array(sectionStart[count]!);
+  const filled = memberStart.slice();
+  let at = 0;
+  for (let buffer = 0; buffer < count; buffer++) {
+    eachSection(buffer, (section) => {
+      sectionsOf[at++] = section;
+      members[filled[section]!] = buffer;
+      filled[section] = filled[section]! + 1;
+    });
+  }
+  return { instance, neighbours: findNeighbours(instance), memberStart, members, sectionStart, sectionsOf, nextTwin: findTwins(instance) };
+}
+
+function findTwins(instance: Instance): Int32Array {
+  const { count, size, alignment, spanStart, spanLow, spanHigh } = instance;
+  const nextTwin = new Int32Array(count).fill(NONE);
+  const latest = new Map<string, number>();
+  for (let buffer = count - 1; buffer >= 0; buffer--) {
+    let key = `${size[buffer]}/${alignment[buffer]}`;
+    for (let span = spanStart[buffer]!; span < spanStart[buffer + 1]!; span++) key += `/${spanLow[span]}-${spanHigh[span]}`;
+    nextTwin[buffer] = latest.get(key) ?? NONE;
+    latest.set(key, buffer);
+  }
+  return nextTwin;
+}
+
+export class ExactSearch {
+  /** Valid after `run` has said 'found'. */
+  readonly offsets: Float64Array;
+  nodes = 0;
+  private readonly tables: ExactTables;
+  private readonly capacity: number;
+  private readonly options: ExactOptions;
+  private readonly size: Float64Array;
+  private readonly placed: Uint8Array;
+  /** No layout found below this node puts the buffer lower. */
+  private readonly least: Float64Array;
+  /** Where the buffer would lie on what is placed now. */
+  private readonly rest: Float64Array;
+  /** The rest at which the buffer was blocked; it is blocked as long as it rests there. */
+  private readonly blockedAt: Float64Array;
+  private readonly remaining: Float64Array;
+  private readonly remainingCount: Int32Array;
+  /** The member of a section with the smallest `least`. */
+  private readonly witness: Int32Array;
+  /** Buffers not placed that cross from section s - 1 to s. */
+  private readonly crossing: Int32Array;
+  private readonly hullLow: Int32Array;
+  private readonly hullHigh: Int32Array;
+  private readonly byRank: Int32Array;
+  /** How often a section was where a branch failed; the search turns to troublesome sections first. */
+  private readonly trouble: Float64Array;
+  /** Changes to take back: a kind, an index and the old value in turn. */
+  private readonly trailIndex: Int32Array;
+  private readonly trailValue: Float64Array;
+  private trail = 0;
+  private readonly dirty: Int32Array;
+  private readonly isDirty: Uint8Array;
+  private dirtyCount = 0;
+  private stopped = false;
+
+  constructor(tables: ExactTables, capacity: number, options: ExactOptions) {
+    const { count, sections, size, load, spanStart, spanLow, spanHigh, alignment } = tables.instance;
+    this.tables = tables;
+    this.capacity = capacity;
+    this.options = options;
+    this.size = size;
+    this.offsets = new Float64Array(count).fill(NONE);
+    this.placed = new Uint8Array(count);
+    this.least = new Float64Array(count);
+    this.rest = new Float64Array(count);
+    this.blockedAt = new Float64Array(count).fill(NONE);
+    this.remaining = load.slice();
+    this.remainingCount = new Int32Array(sections);
+    this.witness = new Int32Array(sections);
+    for (let section = 0; section < sections; section++) {
+      this.remainingCount[section] = tables.memberStart[section + 1]! - tables.memberStart[section]!;
+      this.witness[section] = tables.members[tables.memberStart[section]!]!;
+    }
+    this.crossing = new Int32Array(sections + 1);
+    this.hullLow = new Int32Array(count);
+    this.hullHigh = new Int32Array(count);
+    for (let buffer = 0; buffer < count; buffer++) {
+      this.hullLow[buffer] = spanLow[spanStart[buffer]!]!;
+      this.hullHigh[buffer] = spanHigh[spanStart[buffer + 1]! - 1]!;
+      for (let section = this.hullLow[buffer]! + 1; section < this.hullHigh[buffer]!; section++)
+        this.crossing[section] = this.crossing[section]! + 1;
+      if (alignment[buffer]! < 1) throw new RangeError('alignment below 1');
+    }
+    this.byRank = new Int32Array(count);
+    options.rank.forEach((rank, buffer) => {
+      this.byRank[rank] = buffer;
+    });
+    this.trouble = new Float64Array(sections);
+    const deepest = 64 + 8 * (count + sections) + 6 * tables.neighbours.list.length;
+    this.trailIndex = new Int32Array(deepest);
+    this.trailValue = new Float64Array(deepest);
+    this.dirty = new Int32Array(sections);
+    this.isDirty = new Uint8Array(sections);
+  }
+
+  run(): ExactOutcome {
+    for (const load of this.tables.instance.load) if (load > this.capacity) return 'impossible';
+    if (this.tables.instance.hasFixed) return 'undecided';
+    const found = this.solve(0, this.tables.instance.sections);
+    if (found) return 'found';
+    return this.stopped ? 'undecided' : 'impossible';
+  }
+
+  /** Places all buffers between two sections; false if that cannot be. The caller takes changes back. */
+  private solve(low: number, high: number): boolean {
+    const { crossing } = this;
+    for (;;) {
+      let first = low;
+      while (first < high && this.remainingCount[first] === 0) first++;
+      if (first >= high) return true;
+      let cut = first + 1;
+      while (cut < high && crossing[cut]! > 0) cut++;
+      if (cut < high) {
+        // Nothing crosses the cut: the sides do not concern each other, so a failure on one need not be retried on the other.
+        return this.solve(first, cut) && this.solve(cut, high);
+      }
+      const buffer = this.options.focus === 'lowest' ? this.lowest(first, high) : this.tightest(first, high);
+      if (buffer === NONE) return false;
+      const mark = this.trail;
+      const free = this.hurtsNobody(buffer);
+      if (this.place(buffer) && this.solve(first, high)) return true;
+      this.undo(mark);
+      if (free || this.stopped) return false;
+      if (!this.block(buffer)) return false;
+      low = first;
+    }
+  }
+
+  /** Whether no neighbour could use the room the buffer takes: then placing it is never wrong. */
+  private hurtsNobody(buffer: number): boolean {
+    const { placed, least } = this;
+    const { start, list } = this.tables.neighbours;
+    const top = this.rest[buffer]! + this.size[buffer]!;
+    for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
+      const other = list[at]!;
+      if (placed[other] === 0 && least[other]! < top) return false;
+    }
+    return true;
+  }
+
+  private lowest(low: number, high: number): number {
+    const { byRank, placed, least, rest, blockedAt, hullLow } = this;
+    let best = NONE;
+    let bestLeast = Number.POSITIVE_INFINITY;
+    for (let at = 0; at < byRank.length; at++) {
+      const buffer = byRank[at]!;
+      if (placed[buffer] !== 0 || least[buffer]! >= bestLeast) continue;
+      if (hullLow[buffer]! < low || hullLow[buffer]! >= high || blockedAt[buffer] === rest[buffer]) continue;
+      best = buffer;
+      bestLeast = least[buffer]!;
+    }
+    return best;
+  }
+
+  private tightest(low: number, high: number): number {
+    const { remaining, witness, least, capacity, trouble, remainingCount } = this;
+    let best = NONE;
+    let bestKey = Number.POSITIVE_INFINITY;
+    for (let section = low; section < high; section++) {
+      if (remainingCount[section] === 0) continue;
+      const room = capacity - remaining[section]! - least[witness[section]!]!;
+      const key = (room + 1) / (1 + trouble[section]!);
+      if (key < bestKey || (key === bestKey && least[witness[section]!]! < least[witness[best]!]!)) {
+        best = section;
+        bestKey = key;
+      }
+    }
+    return best === NONE ? NONE : this.lowestSafe(best);
+  }
+
+  /** The lowest buffer of a section that can be asked, or whatever can still get below it. */
+  private lowestSafe(section: number): number {
+    const { placed, least, rest, blockedAt, size } = this;
+    const { memberStart, members, neighbours } = this.tables;
+    const { rank } = this.options;
+    let buffer = NONE;
+    for (let at = memberStart[section]!; at < memberStart[section + 1]!; at++) {
+      const member = members[at]!;
+      if (placed[member] !== 0) continue;
+      if (buffer === NONE || least[member]! < least[buffer]! || (least[member] === least[buffer] && rank[member]! < rank[buffer]!))
+        buffer = member;
+    }
+    for (let hops = 0; hops < 1000; hops++) {
+      let lower = NONE;
+      const blocked = blockedAt[buffer] === rest[buffer];
+      const bound = blocked ? Number.POSITIVE_INFINITY : rest[buffer]!;
+      for (let at = neighbours.start[buffer]!; at < neighbours.start[buffer + 1]!; at++) {
+        const other = neighbours.list[at]!;
+        if (placed[other] !== 0 || least[other]! + size[other]! > bound) continue;
+        if (lower === NONE || least[other]! < least[lower]! || (least[other] === least[lower] && rank[other]! < rank[lower]!))
+          lower = other;
+      }
+      if (lower === NONE) return blocked ? this.lowest(0, this.tables.instance.sections) : buffer;
+      buffer = lower;
+    }
+    // Bounds of blocked buffers may lag behind and lead in a circle; the lowest of all is always safe to ask.
+    return this.lowest(0, this.tables.instance.sections);
+  }
+
+  private place(buffer: number): boolean {
+    if (++this.nodes % POLL_EVERY === 0 && this.options.shouldStop?.()) this.stopped = true;
+    if (this.nodes > this.options.nodeLimit) this.stopped = true;
+    if (this.stopped) return false;
+    const { placed, least, rest, size, capacity, remaining, remainingCount, crossing } = this;
+    const { alignment } = this.tables.instance;
+    const { start, list } = this.tables.neighbours;
+    const { sectionStart, sectionsOf } = this.tables;
+    const top = rest[buffer]! + size[buffer]!;
+    this.offsets[buffer] = rest[buffer]!;
+    this.push(PLACED, buffer, 0);
+    placed[buffer] = 1;
+    for (let at = sectionStart[buffer]!; at < sectionStart[buffer + 1]!; at++) {
+      const section = sectionsOf[at]!;
+      remaining[section] = remaining[section]! - size[buffer]!;
+      remainingCount[section] = remainingCount[section]! - 1;
+      this.touch(section);
+    }
+    for (let section = this.hullLow[buffer]! + 1; section < this.hullHigh[buffer]!; section++) crossing[section] = crossing[section]! - 1;
+    for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
+      const other = list[at]!;
+      if (placed[other] !== 0 || rest[other]! >= top) continue;
+      const raised = alignUp(top, alignment[other]!);
+      this.push(REST, other, rest[other]!);
+      rest[other] = raised;
+      if (raised > least[other]!) {
+        this.raise(other, raised);
+        if (raised + size[other]! > capacity) return this.fail(sectionsOf[sectionStart[other]!]!);
+      }
+    }
+    return this.settle();
+  }
+
+  /** The buffer, and all like it, will lie higher than where it rests now. */
+  private block(buffer: number): boolean {
+    const { placed, rest, blockedAt, least, size, capacity } = this;
+    const { nextTwin, sectionsOf, sectionStart } = this.tables;
+    const at = rest[buffer]!;
+    for (let twin = buffer; twin !== NONE; twin = nextTwin[twin]!) {
+      if (placed[twin] !== 0 || rest[twin] !== at) continue;
+      this.push(BLOCKED, twin, blockedAt[twin]!);
+      blockedAt[twin] = at;
+    }
+    for (let twin = buffer; twin !== NONE; twin = nextTwin[twin]!) {
+      if (placed[twin] !== 0 || blockedAt[twin] !== rest[twin]) continue;
+      const bound = this.support(twin);
+      if (bound > least[twin]!) this.raise(twin, bound);
+      if (bound + size[twin]! > capacity) return this.fail(sectionsOf[sectionStart[twin]!]!);
+    }
+    return this.settle();
+  }
+
+  /** The lowest top that any neighbour not yet placed can have: a blocked buffer lies there or higher. */
+  private support(buffer: number): number {
+    const { placed, least, size } = this;
+    const { start, list } = this.tables.neighbours;
+    let bound = Number.POSITIVE_INFINITY;
+    for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
+      const other = list[at]!;
+      if (placed[other] !== 0) continue;
+      const top = least[other]! + size[other]!;
+      if (top < bound) bound = top;
+    }
+    return alignUp(bound, this.tables.instance.alignment[buffer]!);
+  }
+
+  private raise(buffer: number, least: number): void {
+    const { sectionStart, sectionsOf } = this.tables;
+    const { witness } = this;
+    this.push(LEAST, buffer, this.least[buffer]!);
+    this.least[buffer] = least;
+    for (let at = sectionStart[buffer]!; at < sectionStart[buffer + 1]!; at++) {
+      if (witness[sectionsOf[at]!] === buffer) this.touch(sectionsOf[at]!);
+    }
+  }
+
+  private touch(section: number): void {
+    if (this.isDirty[section] !== 0) return;
+    this.isDirty[section] = 1;
+    this.dirty[this.dirtyCount++] = section;
+  }
+
+  /** Finds the floor of every section that may have changed; false if what remains in one no longer fits above it. */
+  private settle(): boolean {
+    const { placed, least, remaining, remainingCount, witness, capacity, size } = this;
+    const { memberStart, members } = this.tables;
+    while (this.dirtyCount > 0) {
+      const section = this.dirty[--this.dirtyCount]!;
+      this.isDirty[section] = 0;
+      if (remainingCount[section] === 0) continue;
+      for (;;) {
+        let lowest = NONE;
+        let floor = Number.POSITIVE_INFINITY;
+        for (let at = memberStart[section]!; at < memberStart[section + 1]!; at++) {
+          const member = members[at]!;
+          if (placed[member] !== 0 || least[member]! >= floor) continue;
+          floor = least[member]!;
+          lowest = member;
+        }
+        if (witness[section] !== lowest) {
+          this.push(WITNESS, section, witness[section]!);
+          witness[section] = lowest;
+        }
+        if (floor + remaining[section]! > capacity) return this.fail(section);
+        if (this.blockedAt[lowest] !== this.rest[lowest]) break;
+        // The floor stands on a bound that may have risen since it was computed.
+        const bound = this.support(lowest);
+        if (bound <= floor) break;
+        this.raise(lowest, bound);
+        if (bound + size[lowest]! > capacity) return this.fail(section);
+      }
+    }
+    return true;
+  }
+
+  private fail(section: number): false {
+    this.trouble[section] = this.trouble[section]! + 1;
+    while (this.dirtyCount > 0) this.isDirty[this.dirty[--this.dirtyCount]!] = 0;
+    return false;
+  }
+
+  private push(kind: number, index: number, value: number): void {
+    this.trailIndex[this.trail] = index * TRAIL_KINDS + kind;
+    this.trailValue[this.trail++] = value;
+  }
+
+  private undo(mark: number): void {
+    const { tables, size, remaining, remainingCount, crossing } = this;
+    while (this.trail > mark) {
+      const entry = this.trailIndex[--this.trail]!;
+      const value = this.trailValue[this.trail]!;
+      const index = Math.floor(entry / TRAIL_KINDS);
+      switch (entry % TRAIL_KINDS) {
+        case PLACED:
+          this.placed[index] = 0;
+          for (let at = tables.sectionStart[index]!; at < tables.sectionStart[index + 1]!; at++) {
+            const section = tables.sectionsOf[at]!;
+            remaining[section] = remaining[section]! + size[index]!;
+            remainingCount[section] = remainingCount[section]! + 1;
+          }
+          for (let section = this.hullLow[index]! + 1; section < this.hullHigh[index]!; section++)
+            crossing[section] = crossing[section]! + 1;
+          break;
+        case REST:
+          this.rest[index] = value;
+          break;
+        case LEAST:
+          this.least[index] = value;
+          break;
+        case BLOCKED:
+          this.blockedAt[index] = value;
+          break;
+        case WITNESS:
+          this.witness[index] = value;
+          break;
+      }
+    }
+  }
+}
+
+const PLACED = 0;
+const REST = 1;
+const LEAST = 2;
+const BLOCKED = 3;
+const WITNESS = 4;
+const TRAIL_KINDS = 8;

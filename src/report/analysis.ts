@@ -1,0 +1,102 @@
+// The whole answer about one recording: what it shows, what was lost to what, what other allocators would have
+// needed, and what to do. Pure data; text.ts and json.ts write it down.
+import { type AllocatorChoice, pytorchChoice } from '../allocator/registry.ts';
+import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
+import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
+import type { Trace, Warning } from '../trace/trace.ts';
+import { type Advice, advise } from './advice.ts';
+import { type Breakdown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
+import { type CallSite, topSites } from './sites.ts';
+import { tryChoice, usualChoices, type WhatIfRow } from './what-if.ts';
+
+export interface Analysis {
+  readonly device: number;
+  readonly summary: TraceSummary;
+  readonly warnings: readonly Warning[];
+  /** The model of the recorded allocator against the recording. */
+  readonly replayError: ReplayError;
+  /** Memory at the moment reserved memory peaked. */
+  readonly peak: Breakdown;
+  readonly oom: OomFinding | undefined;
+  readonly sites: readonly CallSite[];
+  /** Memory of the GPU in question, and where that figure is from. */
+  readonly capacity: number | undefined;
+  readonly capacityOrigin: 'given' | 'recorded' | 'inferred' | 'unknown';
+  readonly whatIf: readonly WhatIfRow[];
+  readonly advice: readonly Advice[];
+}
+
+export interface ReplayError {
+  /** Events compared, and how many of them the model did otherwise. */
+  readonly compared: number;
+  readonly differing: number;
+  readonly firstEvent: number;
+  readonly recordedPeakReserved: number | undefined;
+  readonly modelledPeakReserved: number;
+  readonly emptyCaches: number;
+  readonly retries: number;
+}
+
+export interface AnalysisOptions {
+  readonly capacity?: number | undefined;
+  /** Allocators to compare; the usual ones if absent. The recorded one always comes first. */
+  readonly allocators?: readonly AllocatorChoice[] | undefined;
+  /** Whether to search for the smallest GPU for each; by default only on traces where that takes seconds. */
+  readonly findSmallest?: boolean | undefined;
+  readonly onProgress?: ((fraction: number, doing: string) => void) | undefined;
+}
+
+/** Beyond this many events ten more replays per allocator are felt. */
+const QUICK_EVENTS = 1_000_000;
+
+export function analyzeTrace(trace: Trace, options: AnalysisOptions = {}): Analysis {
+  const progress = options.onProgress ?? (() => {});
+  const summary = summarizeTrace(trace);
+  const whole = reconstruct(trace, { onProgress: (done) => progress(done * 0.2, 'replaying as recorded') });
+  progress(0.2, 'looking at the peak');
+  const peak = breakdownAt(trace, whole, whole.peakReservedEvent).breakdown;
+  const oom = explainOom(trace, whole);
+  const sites = topSites(trace, oom?.event ?? summary.peakLiveEvent, 5);
+
+  const inferred = whole.limits.allowedBytes ?? whole.limits.capacity;
+  const capacity = options.capacity ?? inferred;
+  const recorded = pytorchChoice(whole.settings.expandableSegments ? 'expandable' : 'pytorch', { ...whole.settings, memoryFraction: 1 });
+  const choices = options.allocators
+    ? [recorded, ...options.allocators.filter((choice) => choice.name !== recorded.name)]
+    : usualChoices(recorded);
+  const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
+  const whatIf = choices.map((choice, index) =>
+    tryChoice(trace, summary, choice, index === 0, {
+      emptyCacheBefore: whole.emptyCacheBefore,
+      capacity,
+      findSmallest,
+      onProgress: (done) => progress(0.3 + (0.7 * (index + done)) / choices.length, `trying ${choice.name}`),
+    }),
+  );
+  return {
+    device: trace.device,
+    summary,
+    warnings: trace.warnings,
+    replayError: replayErrorOf(whole, summary),
+    peak,
+    oom,
+    sites,
+    capacity,
+    capacityOrigin: options.capacity !== undefined ? 'given' : whole.limits.origin,
+    whatIf,
+    advice: advise(whatIf, summary, capacity, trace.warnings),
+  };
+}
+
+export function replayErrorOf(whole: Reconstruction, summary: TraceSummary): ReplayError {
+  const { addresses, segments, outcomes, compared, firstEvent } = whole.differences;
+  return {
+    compared,
+    differing: addresses + segments + outcomes,
+    firstEvent,
+    recordedPeakReserved: summary.recordedPeakReserved,
+    modelledPeakReserved: whole.peakReserved,
+    emptyCaches: whole.emptyCacheBefore.length,
+    retries: whole.retries,
+  };
+}

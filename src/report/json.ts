@@ -1,0 +1,103 @@
+// The JSON contract: schema 1, fields are only ever added; bytes and microseconds as numbers.
+import type { ReplayResult } from '../replay/replay.ts';
+import type { TraceSummary } from '../trace/summary.ts';
+import type { Analysis } from './analysis.ts';
+import type { Breakdown } from './moment.ts';
+
+export const SCHEMA = 1;
+
+type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+export function traceJson(summary: TraceSummary): Json {
+  return {
+    events: summary.events,
+    allocs: summary.allocs,
+    ooms: summary.ooms,
+    durationUs: summary.durationUs,
+    peakRequested: summary.peakRequested,
+    peakLive: summary.peakLive,
+    peakDemand: summary.peakDemand,
+    liveAtStart: summary.liveAtStart,
+    recordedPeakReserved: summary.recordedPeakReserved ?? null,
+    recordedAllocator: summary.recordedAllocator,
+  };
+}
+
+export interface ReplayRow {
+  readonly allocator: string;
+  readonly device: string;
+  readonly result: ReplayResult;
+  readonly floor: number;
+  readonly capacity: number | undefined;
+  readonly wallMs: number;
+}
+
+export function replayRowJson(row: ReplayRow): { [key: string]: Json } {
+  const { result } = row;
+  return {
+    allocator: row.allocator,
+    device: row.device,
+    capacity: row.capacity ?? null,
+    peakReserved: result.peakReserved,
+    peakAllocated: result.peakAllocated,
+    finalReserved: result.finalReserved,
+    reservedOverLive: row.floor > 0 ? result.peakReserved / row.floor : 1,
+    ooms: result.ooms,
+    firstOomEvent: result.firstOomEvent,
+    retries: result.retries,
+    driver: { timeUs: result.driver.timeUs, steadyTimeUs: result.driver.steadyTimeUs, calls: { ...result.driver.calls } },
+    wallMs: row.wallMs,
+  };
+}
+
+export function replayJson(summary: TraceSummary, rows: readonly ReplayRow[]): Json {
+  return { schema: SCHEMA, trace: traceJson(summary), results: rows.map(replayRowJson) };
+}
+
+export function analysisJson(analysis: Analysis, file: string): { [key: string]: Json } {
+  const { summary, oom, replayError } = analysis;
+  return {
+    schema: SCHEMA,
+    file,
+    device: analysis.device,
+    trace: traceJson(summary),
+    warnings: analysis.warnings.map(({ code, message }) => ({ code, message })),
+    replayError: { ...replayError, recordedPeakReserved: replayError.recordedPeakReserved ?? null },
+    peak: breakdownJson(analysis.peak),
+    oom: oom
+      ? {
+          event: oom.event,
+          timeUs: oom.timeUs,
+          asked: oom.asked,
+          deviceFree: oom.deviceFree,
+          limit: oom.limit ?? null,
+          limitOrigin: oom.limitOrigin,
+          cause: oom.cause,
+          pinning: { ...oom.pinning },
+          ...breakdownJson(oom.breakdown),
+        }
+      : null,
+    sites: analysis.sites.map((site) => ({ ...site })),
+    capacity: analysis.capacity ?? null,
+    capacityOrigin: analysis.capacityOrigin,
+    whatIf: analysis.whatIf.map((row) => ({
+      ...replayRowJson({
+        allocator: row.choice.name,
+        device: 'sim',
+        result: row.unlimited,
+        floor: summary.peakDemand,
+        capacity: undefined,
+        wallMs: row.wallMs,
+      }),
+      isRecorded: row.isRecorded,
+      conf: row.choice.conf ?? null,
+      smallestGpu: row.smallestGpu ?? null,
+      limited: row.limited ? { ooms: row.limited.ooms, retries: row.limited.retries, peakReserved: row.limited.peakReserved } : null,
+    })),
+    advice: analysis.advice.map((suggestion) => ({ ...suggestion })),
+  };
+}
+
+function breakdownJson(breakdown: Breakdown): { [key: string]: Json } {
+  return { ...breakdown };
+}

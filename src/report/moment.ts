@@ -1,0 +1,165 @@
+// Where memory was at one moment of the recorded run, and why what was free could not be used.
+import type { CensusGroup } from '../allocator/allocator.ts';
+import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
+import { EventKind, type Trace } from '../trace/trace.ts';
+
+/** All reserved memory at one moment, by what it was good for. The parts add up to `reserved`. */
+export interface Breakdown {
+  readonly event: number;
+  readonly reserved: number;
+  /** Requested and in use. */
+  readonly requested: number;
+  /** Part of `requested`: allocated before the recording began. */
+  readonly heldSinceStart: number;
+  /** Given out beyond what was requested. */
+  readonly rounding: number;
+  /** Freed by the program, still in use by other streams. */
+  readonly pending: number;
+  /** External fragmentation: free, for the very stream that asked, in pieces between what is live. */
+  readonly fragmented: number;
+  /** Free, in segments that serve only requests up to 1 MiB. */
+  readonly smallSegments: number;
+  /** Free, but cached for other streams. */
+  readonly otherStreams: number;
+  /** Free, but in private pools (CUDA graphs, MemPool). */
+  readonly otherPools: number;
+  readonly freePieces: number;
+  /** Largest of the pieces counted in `fragmented`. */
+  readonly largestFree: number;
+}
+
+/** What went wrong at an out-of-memory event. */
+export interface OomFinding {
+  readonly event: number;
+  readonly timeUs: number;
+  /** Rounded as the allocator rounds. */
+  readonly asked: number;
+  /** What the driver said was free. */
+  readonly deviceFree: number;
+  /** Memory the job could have; undefined when unknown. */
+  readonly limit: number | undefined;
+  readonly limitOrigin: 'recorded' | 'inferred' | 'unknown';
+  readonly breakdown: Breakdown;
+  readonly cause: 'fragmentation' | 'demand' | 'other-streams' | 'other-pools' | 'pending';
+  /** Live allocations that keep partly free segments from being given back or used whole. */
+  readonly pinning: Pinning;
+}
+
+export interface Pinning {
+  readonly segments: number;
+  readonly freeBytes: number;
+  readonly liveBlocks: number;
+  readonly liveBytes: number;
+}
+
+/** The state after `event`, as the recorded allocator had it. */
+export function breakdownAt(trace: Trace, whole: Reconstruction, event: number): { breakdown: Breakdown; state: Reconstruction } {
+  const state = reconstruct(trace, { settings: whole.settings, limits: whole.limits, stopBefore: event + 1 });
+  return { breakdown: breakDown(trace, state.allocator.census(), event), state };
+}
+
+function breakDown(trace: Trace, groups: readonly CensusGroup[], event: number): Breakdown {
+  const asking = askerAt(trace, event) ?? groups[0];
+  const sum = (pick: (group: CensusGroup) => number, where: (group: CensusGroup) => boolean = () => true) =>
+    groups.filter(where).reduce((total, group) => total + pick(group), 0);
+  const free = (group: CensusGroup) => group.free;
+  const ownPool = (group: CensusGroup) => group.pool === asking?.pool;
+  const ownStream = (group: CensusGroup) => group.stream === asking?.stream;
+  const own = (group: CensusGroup) => ownPool(group) && ownStream(group);
+  return {
+    event,
+    reserved: sum((group) => group.reserved),
+    requested: sum((group) => group.requested),
+    heldSinceStart: heldSinceStart(trace, event),
+    rounding: sum((group) => group.rounding),
+    pending: sum((group) => group.pending),
+    fragmented: sum(free, (group) => own(group) && !group.small),
+    smallSegments: sum(free, (group) => own(group) && group.small),
+    otherStreams: sum(free, (group) => ownPool(group) && !ownStream(group)),
+    otherPools: sum(free, (group) => !ownPool(group)),
+    freePieces: sum((group) => group.freePieces),
+    largestFree: Math.max(0, ...groups.filter((group) => own(group) && !group.small).map((group) => group.largestFree)),
+  };
+}
+
+/** Stream and pool of the request at or before the event. */
+function askerAt(trace: Trace, event: number): { stream: number; pool: number } | undefined {
+  const { events } = trace;
+  for (let at = Math.min(event, events.count - 1); at >= 0; at--) {
+    if (events.kind[at] !== EventKind.Alloc && events.kind[at] !== EventKind.Oom) continue;
+    return { stream: events.stream[at]!, pool: Math.max(0, events.pool[at]!) };
+  }
+  return undefined;
+}
+
+function heldSinceStart(trace: Trace, event: number): number {
+  const { allocations } = trace;
+  let bytes = 0;
+  for (let index = 0; index < allocations.liveAtStart; index++) {
+    if (isLiveAt(trace, index, event)) bytes += allocations.requested[index]!;
+  }
+  return bytes;
+}
+
+export function isLiveAt(trace: Trace, allocation: number, event: number): boolean {
+  const { allocations } = trace;
+  if (allocations.allocEvent[allocation]! > event) return false;
+  const freed = allocations.freeRequestedEvent[allocation]!;
+  const ended = freed >= 0 ? freed : allocations.freeCompletedEvent[allocation]!;
+  return ended < 0 || ended > event;
+}
+
+/** Explains the last out-of-memory event, which is the one that ended the job if any did. */
+export function explainOom(trace: Trace, whole: Reconstruction): OomFinding | undefined {
+  const { events } = trace;
+  let event = -1;
+  for (let at = events.count - 1; at >= 0 && event < 0; at--) if (events.kind[at] === EventKind.Oom) event = at;
+  if (event < 0) return undefined;
+  const { breakdown, state } = breakdownAt(trace, whole, event);
+  const asked = events.size[event]!;
+  const limit = whole.limits.allowedBytes ?? whole.limits.capacity;
+  return {
+    event,
+    timeUs: events.timeUs[event]!,
+    asked,
+    deviceFree: events.address[event]!,
+    limit,
+    limitOrigin: whole.limits.origin,
+    breakdown,
+    cause: findCause(breakdown, asked, limit ?? breakdown.reserved + events.address[event]!),
+    pinning: findPinning(state, askerAt(trace, event)!),
+  };
+}
+
+/** What, put right alone, would have let the request through; demand if nothing would. */
+function findCause(breakdown: Breakdown, asked: number, limit: number): OomFinding['cause'] {
+  const inUse = breakdown.requested + breakdown.rounding;
+  const unreserved = Math.max(0, limit - breakdown.reserved);
+  if (inUse + asked > limit) return 'demand';
+  const candidates: [OomFinding['cause'], number][] = [
+    ['fragmentation', breakdown.fragmented + breakdown.smallSegments],
+    ['other-streams', breakdown.otherStreams],
+    ['other-pools', breakdown.otherPools],
+    ['pending', breakdown.pending],
+  ];
+  const enough = candidates.find(([, bytes]) => unreserved + bytes >= asked);
+  return enough ? enough[0] : candidates.reduce((largest, candidate) => (candidate[1] > largest[1] ? candidate : largest))[0];
+}
+
+function findPinning(state: Reconstruction, asker: { stream: number; pool: number }): Pinning {
+  const pinned = state.allocator
+    .layout()
+    .filter((segment) => segment.stream === asker.stream && segment.pool === asker.pool)
+    .map((segment) => ({
+      free: segment.blocks.filter((block) => block.state === 'free'),
+      taken: segment.blocks.filter((block) => block.state !== 'free'),
+    }))
+    .filter(({ free, taken }) => free.length > 0 && taken.length > 0);
+  const total = (blocks: readonly { size: number }[]) => blocks.reduce((sum, block) => sum + block.size, 0);
+  return {
+    segments: pinned.length,
+    freeBytes: pinned.reduce((sum, { free }) => sum + total(free), 0),
+    liveBlocks: pinned.reduce((sum, { taken }) => sum + taken.length, 0),
+    liveBytes: pinned.reduce((sum, { taken }) => sum + total(taken), 0),
+  };
+}
