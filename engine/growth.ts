@@ -1,6 +1,6 @@
 // New memory at the end of an arena: handles are created, mapped at their place and made accessible, all or nothing.
 // What the driver refuses to take back on the way out is kept as an orphan or a stuck range, never forgotten.
-import { addRegion } from './arenas';
+import { addRegion, isEmptyRegion, releaseRegion } from './arenas';
 import { countOrphan, countReleased, countReserved, reserved } from './counters';
 import { create, map, release, setAccess, unmap } from './env';
 import { Call, noteFailure } from './failure';
@@ -22,7 +22,7 @@ import {
   State,
 } from './nodes';
 import { setFree, takeTail } from './ranges';
-import { accessEach, handleBytes } from './settings';
+import { accessEach, handleBytes, longRegions } from './settings';
 import { smaller } from './units';
 
 let orphans: Orphan = NO_ORPHAN;
@@ -57,7 +57,11 @@ export function grow(arena: Arena, bytes: u64): Range {
   }
   const first = region.handleCount;
   const start = region.tail.address;
-  if (!createHandles(region, start, bytes, step)) return NO_RANGE;
+  if (!createHandles(region, start, bytes, step)) {
+    // Addresses that were meant for this growth alone are of no use to another.
+    if (longRegions === 0 && isEmptyRegion(region)) releaseRegion(region);
+    return NO_RANGE;
+  }
   const mapped = mapHandles(region, first, count);
   if (mapped === count && openAccess(region, first, count)) {
     return setFree(takeTail(region.tail, bytes, State.Free));
@@ -96,7 +100,7 @@ function mapHandles(region: Region, first: u32, count: u32): u32 {
   for (let index: u32 = 0; index < count; index++) {
     const handle = handleAt(region, first + index);
     if (map(handle.address, handle.id) < 0) {
-      noteFailure(Call.Map);
+      noteFailure(Call.MapHandle);
       return index;
     }
   }

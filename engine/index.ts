@@ -1,3 +1,134 @@
-export { grow } from './growth';
-export { stitch, place, extend } from './views';
-export { surveyArena } from './survey';
+// The engine's exports. Those with u64 are for C, their twins in f64 for JavaScript (exact below 2^53);
+// a block is the number that mallocBlock gives, valid until it is complete. Results of 0 mean failure.
+import { forgetAddress, recall, remember } from './address-table';
+import { blockSize, completeBlock, freeBlock, mallocBlock } from './blocks';
+import { checkEngine } from './check';
+import { resetPeaks as resetCounters } from './counters';
+import { take } from './memory';
+import { NO_RANGE, Range } from './nodes';
+import { releaseAll } from './release';
+import { replayEvents } from './replay';
+import { explanationOf, snapshotAddress as rowsAddress, statisticOf, takeSnapshot } from './report';
+import { setSetting, settingCount } from './settings';
+
+/** Bumped whenever an export, a setting or a statistic changes its meaning. */
+export function abiVersion(): u32 {
+  return 1;
+}
+
+/** Sets a setting by number, before the first request; 1 if it was accepted. */
+export function configure(index: u32, value: u64): u32 {
+  return setSetting(index, value) ? 1 : 0;
+}
+
+export function configureF64(index: u32, value: f64): u32 {
+  return setSetting(index, <u64>(<i64>value)) ? 1 : 0;
+}
+
+export function settings(): u32 {
+  return settingCount();
+}
+
+/** The address of memory for the request, 0 if there is none. */
+export function malloc(bytes: u64, stream: u32, pool: u32): u64 {
+  const block = mallocBlock(bytes, stream, pool);
+  if (block === NO_RANGE) return 0;
+  if (remember(block)) return block.va;
+  freeBlock(block);
+  completeBlock(block);
+  return 0;
+}
+
+/** Frees what `malloc` gave, for use again at once; 0 if nothing is live at the address. */
+export function free(address: u64): u32 {
+  const block = recall(address);
+  if (block === NO_RANGE || !freeBlock(block)) return 0;
+  forgetAddress(address);
+  return completeBlock(block) ? 1 : 0;
+}
+
+/** The block at an address that `malloc` gave, 0 if there is none: for freeBlock and completion apart from each other. */
+export function blockAt(address: u64): u32 {
+  return changetype<usize>(recall(address)) as u32;
+}
+
+/** From here on the address names nothing; the block itself lives on until it is complete. */
+export function forget(address: u64): void {
+  forgetAddress(address);
+}
+
+export function mallocF64(bytes: f64, stream: u32, pool: u32): u32 {
+  return changetype<usize>(mallocBlock(<u64>(<i64>bytes), stream, pool)) as u32;
+}
+
+export function freeF64(block: u32): u32 {
+  return freeBlock(changetype<Range>(<usize>block)) ? 1 : 0;
+}
+
+export function complete(block: u32): u32 {
+  return completeBlock(changetype<Range>(<usize>block)) ? 1 : 0;
+}
+
+export function addressOf(block: u32): u64 {
+  return changetype<Range>(<usize>block).va;
+}
+
+export function addressOfF64(block: u32): f64 {
+  return <f64>(<i64>addressOf(block));
+}
+
+export function sizeOf(block: u32): u64 {
+  return blockSize(changetype<Range>(<usize>block));
+}
+
+export function sizeOfF64(block: u32): f64 {
+  return <f64>(<i64>sizeOf(block));
+}
+
+/** Gives back to the driver all that can be. */
+export function emptyCache(): void {
+  releaseAll();
+}
+
+/** 0, or the number of the broken rule. */
+export function check(level: u32): u32 {
+  return checkEngine(level);
+}
+
+export function statistic(index: u32): u64 {
+  return statisticOf(index);
+}
+
+export function statisticF64(index: u32): f64 {
+  return <f64>(<i64>statisticOf(index));
+}
+
+export function resetPeaks(): void {
+  resetCounters();
+}
+
+export function explanation(index: u32): u64 {
+  return explanationOf(index);
+}
+
+export function explanationF64(index: u32): f64 {
+  return <f64>(<i64>explanationOf(index));
+}
+
+/** Writes every range to linear memory; gives their number. */
+export function snapshot(): u32 {
+  return takeSnapshot();
+}
+
+export function snapshotAddress(): u32 {
+  return <u32>rowsAddress();
+}
+
+/** Linear memory for the caller, for the life of the engine; 0 if there is none. */
+export function buffer(bytes: u32): u32 {
+  return <u32>take(<usize>bytes);
+}
+
+export function replay(events: u32, count: u32, slots: u32, addresses: u32): u32 {
+  return replayEvents(<usize>events, count, <usize>slots, <usize>addresses);
+}

@@ -114,6 +114,8 @@ export class Handle {
   tailRange: Range = changetype<Range>(0);
   /** Scratch of whoever builds a list of handles. */
   mark: u32 = 0;
+  /** Preset gmlake: part of a block. */
+  busy: bool = false;
 }
 
 @unmanaged

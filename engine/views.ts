@@ -69,7 +69,7 @@ function append(view: View): bool {
   for (let index: u32 = 0; index < plannedCount; index++) {
     const handle = planned(index);
     if (map(view.address + view.mapped, handle.id) < 0) {
-      noteFailure(Call.Map);
+      noteFailure(Call.MapHandle);
       retract(view, first, start);
       return false;
     }
@@ -113,10 +113,10 @@ export function pieceBytes(view: View, index: u32): u64 {
 }
 
 /**
- * Takes [start, start + size) of the view for a block: the free memory under it, wherever it lies.
- * The survey holds for all its handles; needs two spare ranges per piece. Gives the block's first range.
+ * Takes [start, start + size) of the view for a block: the free memory under it, wherever it lies. Gives the block's
+ * first range. Needs two spare ranges per piece. `surveyed`: the survey holds for all handles of the view.
  */
-export function place(view: View, start: u64, size: u64): Range {
+export function place(view: View, start: u64, size: u64, surveyed: bool): Range {
   let first = NO_RANGE;
   let last = NO_RANGE;
   const end = start + size;
@@ -126,7 +126,7 @@ export function place(view: View, start: u64, size: u64): Range {
     const offset = pieceOffset(view, index);
     const from = handle.address + (start > offset ? start - offset : 0);
     let to = handle.address + smaller(handle.bytes, end - offset);
-    const origin = from === handle.address ? handle.headRange : handle.tailRange;
+    const origin = !surveyed ? handle.region.first : from === handle.address ? handle.headRange : handle.tailRange;
     // Handles that follow each other in memory as they do in the view are taken in one piece.
     index++;
     while (index < view.count && pieceOffset(view, index) < end) {

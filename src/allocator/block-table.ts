@@ -1,5 +1,6 @@
 // Blocks as rows of typed arrays, linked to their neighbours in address order. Rows are recycled.
 // Shared by the allocators that split and merge.
+import { InvariantError } from '../base/errors.ts';
 
 export const NO_BLOCK = -1;
 
@@ -97,6 +98,12 @@ export class BlockTable {
     const next = this.next[row]!;
     if (prev !== NO_BLOCK) this.next[prev] = next;
     if (next !== NO_BLOCK) this.prev[next] = prev;
+  }
+
+  /** Moves a block from one state to the next; anything else is a mistake of the caller. */
+  advance(row: number, from: BlockState, to: BlockState): void {
+    if (this.state[row] !== from) throw new InvariantError(`block ${row} is not in the state it should be in (${this.state[row]}, not ${from})`);
+    this.state[row] = to;
   }
 
   private grow(): void {

@@ -58,7 +58,7 @@ export class CnMemAllocator implements Allocator {
   }
 
   free(block: number): void {
-    this.table.state[block] = BlockState.Pending;
+    this.table.advance(block, BlockState.Live, BlockState.Pending);
     this.allocatedBytes -= this.table.size[block]!;
   }
 
@@ -69,7 +69,7 @@ export class CnMemAllocator implements Allocator {
     const prev = table.prev[block]!;
     const next = table.next[block]!;
     let whole = block;
-    table.state[block] = BlockState.Free;
+    table.advance(block, BlockState.Pending, BlockState.Free);
     if (isFree(prev) && table.tag[block] !== HEAD) {
       free.remove(prev);
       this.append(prev, block);

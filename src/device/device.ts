@@ -1,5 +1,5 @@
 // Where memory comes from: the calls of a GPU driver, counted and timed.
-// Every failure is a return value, never an exception, and leaves the device as it was.
+// Every failure is a return value, never an exception, and leaves the device as it was: NO_MEMORY, or false.
 
 /** What a call gives back when the device cannot do it. Addresses and handles are never negative. */
 export const NO_MEMORY = -1;
@@ -17,16 +17,17 @@ export interface Device {
 
   /** cuMemAddressReserve: addresses without memory, at `wanted` if given and possible. */
   reserve(bytes: number, wanted?: number): number;
-  unreserve(address: number, bytes: number): void;
+  unreserve(address: number, bytes: number): boolean;
 
   /** cuMemCreate: memory without addresses. */
   create(bytes: number): number;
-  release(handle: number): void;
+  release(handle: number): boolean;
 
   /** cuMemMap: the whole of a handle appears at `address`; unreadable until access is set. */
-  map(address: number, handle: number): void;
-  setAccess(address: number, bytes: number): void;
-  unmap(address: number, bytes: number): void;
+  map(address: number, handle: number): boolean;
+  setAccess(address: number, bytes: number): boolean;
+  /** cuMemUnmap: whole mappings, all of those in the range or none. */
+  unmap(address: number, bytes: number): boolean;
 }
 
 export const DRIVER_CALLS = ['create', 'release', 'reserve', 'map', 'setAccess', 'unmap', 'malloc', 'free'] as const;

@@ -103,8 +103,9 @@ export class SimulatedDevice implements Device {
     return wanted ?? this.placement.reserve(bytes);
   }
 
-  unreserve(): void {
+  unreserve(): boolean {
     this.ledger.charge('reserve', this.costs.reserveUs);
+    return true;
   }
 
   create(bytes: number): number {
@@ -113,34 +114,38 @@ export class SimulatedDevice implements Device {
     return this.handles.push(bytes) - 1;
   }
 
-  release(handle: number): void {
+  release(handle: number): boolean {
     const bytes = this.sizeOf(handle);
     this.ledger.charge('release', this.costs.release.at(bytes));
     this.handles[handle] = 0;
     this.giveBack(bytes);
+    return true;
   }
 
-  map(address: number, handle: number): void {
+  map(address: number, handle: number): boolean {
     this.ledger.charge('map', this.costs.map.at(this.sizeOf(handle)));
     if (this.mappings.has(address)) throw new InvariantError(`map over a mapping at ${address}`);
     this.mappings.set(address, handle);
+    return true;
   }
 
-  setAccess(address: number, bytes: number): void {
+  setAccess(address: number, bytes: number): boolean {
     let microseconds = 0;
     this.eachMapping(address, bytes, (_, size) => {
       microseconds += this.costs.setAccessPerHandle.at(size);
     });
     this.ledger.charge('setAccess', microseconds);
+    return true;
   }
 
-  unmap(address: number, bytes: number): void {
+  unmap(address: number, bytes: number): boolean {
     let microseconds = 0;
     this.eachMapping(address, bytes, (start, size) => {
       microseconds += this.costs.unmap.at(size);
       this.mappings.delete(start);
     });
     this.ledger.charge('unmap', microseconds);
+    return true;
   }
 
   private eachMapping(address: number, bytes: number, visit: (start: number, size: number) => void): void {

@@ -2,7 +2,10 @@
 // In the line of minimalloc (canonical placements, a floor per section), with one branching rule that needs no global order.
 //
 // A buffer b that rests on what is placed is either placed right there, or it is *blocked*: it ends up higher, and then
-// rests on a neighbour that is not placed yet. Which b is asked next is free, as long as no neighbour can still get below it.
+// rests on a neighbour that is not placed yet. The lowest buffer is asked first, so that none can still get below it.
+//
+// Every bound keeps its *reason*, the placed buffers it follows from. When a branch fails, the search goes back to the last
+// placement that had a part in the failure and skips those between: most have nothing to do with it, being far away in time.
 import { alignUp, findNeighbours, type Instance, type Neighbours } from './instance.ts';
 
 /** What can be computed once and shared by all searches of an instance. */
@@ -22,8 +25,6 @@ export interface ExactTables {
 export interface ExactOptions {
   /** Which buffer is asked first among equals: rank by buffer, lowest first. */
   readonly rank: Int32Array;
-  /** Ask the lowest buffer of all, or the lowest in the section with the least room to spare. */
-  readonly focus: 'lowest' | 'tightest';
   /** Give up after so many placements. */
   readonly nodeLimit: number;
   /** Asked every few thousand placements. */
@@ -105,7 +106,7 @@ export class ExactSearch {
   private readonly hullHigh: Int32Array;
   private readonly byRank: Int32Array;
   /** How often a section was where a branch failed; the search turns to troublesome sections first. */
-  private readonly trouble: Float64Array;
+  readonly trouble: Float64Array;
   /** Changes to take back: a kind, an index and the old value in turn. */
   private readonly trailIndex: Int32Array;
   private readonly trailValue: Float64Array;
@@ -113,6 +114,13 @@ export class ExactSearch {
   private readonly dirty: Int32Array;
   private readonly isDirty: Uint8Array;
   private dirtyCount = 0;
+  /** For each buffer not placed, a set of placed ones that its bound follows from; one bit per buffer. */
+  private readonly reason: Int32Array;
+  private readonly words: number;
+  /** The placements that the last failure follows from. */
+  private readonly conflict: Int32Array;
+  private keptReasons: Int32Array;
+  private kept = 0;
   private stopped = false;
 
   constructor(tables: ExactTables, capacity: number, options: ExactOptions) {
@@ -148,10 +156,14 @@ export class ExactSearch {
       this.byRank[rank] = buffer;
     });
     this.trouble = new Float64Array(sections);
-    const deepest = 64 + 8 * (count + sections) + 6 * tables.neighbours.list.length;
+    const deepest = 64 + 8 * (count + sections) + 8 * tables.neighbours.list.length;
     this.trailIndex = new Int32Array(deepest);
     this.trailValue = new Float64Array(deepest);
     this.dirty = new Int32Array(sections);
+    this.words = (count + 31) >> 5;
+    this.reason = new Int32Array(count * this.words);
+    this.conflict = new Int32Array(this.words);
+    this.keptReasons = new Int32Array(64 * this.words);
     this.isDirty = new Uint8Array(sections);
   }
 
@@ -176,28 +188,20 @@ export class ExactSearch {
         // Nothing crosses the cut: the sides do not concern each other, so a failure on one need not be retried on the other.
         return this.solve(first, cut) && this.solve(cut, high);
       }
-      const buffer = this.options.focus === 'lowest' ? this.lowest(first, high) : this.tightest(first, high);
-      if (buffer === NONE) return false;
+      const buffer = this.lowest(first, high);
+      if (buffer === NONE) return this.failBetween(first, high);
       const mark = this.trail;
-      const free = this.hurtsNobody(buffer);
       if (this.place(buffer) && this.solve(first, high)) return true;
       this.undo(mark);
-      if (free || this.stopped) return false;
+      if (this.stopped) return false;
+      const { conflict } = this;
+      const word = buffer >> 5;
+      const bit = 1 << (buffer & 31);
+      if ((conflict[word]! & bit) === 0) return false;
+      conflict[word] = conflict[word]! & ~bit;
       if (!this.block(buffer)) return false;
       low = first;
     }
-  }
-
-  /** Whether no neighbour could use the room the buffer takes: then placing it is never wrong. */
-  private hurtsNobody(buffer: number): boolean {
-    const { placed, least } = this;
-    const { start, list } = this.tables.neighbours;
-    const top = this.rest[buffer]! + this.size[buffer]!;
-    for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
-      const other = list[at]!;
-      if (placed[other] === 0 && least[other]! < top) return false;
-    }
-    return true;
   }
 
   private lowest(low: number, high: number): number {
@@ -212,51 +216,6 @@ export class ExactSearch {
       bestLeast = least[buffer]!;
     }
     return best;
-  }
-
-  private tightest(low: number, high: number): number {
-    const { remaining, witness, least, capacity, trouble, remainingCount } = this;
-    let best = NONE;
-    let bestKey = Number.POSITIVE_INFINITY;
-    for (let section = low; section < high; section++) {
-      if (remainingCount[section] === 0) continue;
-      const room = capacity - remaining[section]! - least[witness[section]!]!;
-      const key = (room + 1) / (1 + trouble[section]!);
-      if (key < bestKey || (key === bestKey && least[witness[section]!]! < least[witness[best]!]!)) {
-        best = section;
-        bestKey = key;
-      }
-    }
-    return best === NONE ? NONE : this.lowestSafe(best);
-  }
-
-  /** The lowest buffer of a section that can be asked, or whatever can still get below it. */
-  private lowestSafe(section: number): number {
-    const { placed, least, rest, blockedAt, size } = this;
-    const { memberStart, members, neighbours } = this.tables;
-    const { rank } = this.options;
-    let buffer = NONE;
-    for (let at = memberStart[section]!; at < memberStart[section + 1]!; at++) {
-      const member = members[at]!;
-      if (placed[member] !== 0) continue;
-      if (buffer === NONE || least[member]! < least[buffer]! || (least[member] === least[buffer] && rank[member]! < rank[buffer]!))
-        buffer = member;
-    }
-    for (let hops = 0; hops < 1000; hops++) {
-      let lower = NONE;
-      const blocked = blockedAt[buffer] === rest[buffer];
-      const bound = blocked ? Number.POSITIVE_INFINITY : rest[buffer]!;
-      for (let at = neighbours.start[buffer]!; at < neighbours.start[buffer + 1]!; at++) {
-        const other = neighbours.list[at]!;
-        if (placed[other] !== 0 || least[other]! + size[other]! > bound) continue;
-        if (lower === NONE || least[other]! < least[lower]! || (least[other] === least[lower] && rank[other]! < rank[lower]!))
-          lower = other;
-      }
-      if (lower === NONE) return blocked ? this.lowest(0, this.tables.instance.sections) : buffer;
-      buffer = lower;
-    }
-    // Bounds of blocked buffers may lag behind and lead in a circle; the lowest of all is always safe to ask.
-    return this.lowest(0, this.tables.instance.sections);
   }
 
   private place(buffer: number): boolean {
@@ -278,6 +237,16 @@ export class ExactSearch {
       this.touch(section);
     }
     for (let section = this.hullLow[buffer]! + 1; section < this.hullHigh[buffer]!; section++) crossing[section] = crossing[section]! - 1;
+    const { reason, words } = this;
+    const word = buffer >> 5;
+    const bit = 1 << (buffer & 31);
+    for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
+      const other = list[at]!;
+      if (placed[other] !== 0) continue;
+      // That it lies above follows from its bound; where the bound of a blocked buffer lags behind, from all that was done so far.
+      if (least[other]! + size[other]! <= rest[buffer]!) this.blameAll(other);
+      reason[other * words + word] = reason[other * words + word]! | bit;
+    }
     for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
       const other = list[at]!;
       if (placed[other] !== 0 || rest[other]! >= top) continue;
@@ -286,7 +255,7 @@ export class ExactSearch {
       rest[other] = raised;
       if (raised > least[other]!) {
         this.raise(other, raised);
-        if (raised + size[other]! > capacity) return this.fail(sectionsOf[sectionStart[other]!]!);
+        if (raised + size[other]! > capacity) return this.failAt(other);
       }
     }
     return this.settle();
@@ -294,19 +263,23 @@ export class ExactSearch {
 
   /** The buffer, and all like it, will lie higher than where it rests now. */
   private block(buffer: number): boolean {
-    const { placed, rest, blockedAt, least, size, capacity } = this;
-    const { nextTwin, sectionsOf, sectionStart } = this.tables;
+    const { placed, rest, blockedAt, least, size, capacity, reason, conflict, words } = this;
+    const { nextTwin } = this.tables;
     const at = rest[buffer]!;
     for (let twin = buffer; twin !== NONE; twin = nextTwin[twin]!) {
       if (placed[twin] !== 0 || rest[twin] !== at) continue;
       this.push(BLOCKED, twin, blockedAt[twin]!);
       blockedAt[twin] = at;
+      this.keepReason(twin);
+      for (let word = 0; word < words; word++) reason[twin * words + word] = reason[twin * words + word]! | conflict[word]!;
     }
     for (let twin = buffer; twin !== NONE; twin = nextTwin[twin]!) {
       if (placed[twin] !== 0 || blockedAt[twin] !== rest[twin]) continue;
       const bound = this.support(twin);
-      if (bound > least[twin]!) this.raise(twin, bound);
-      if (bound + size[twin]! > capacity) return this.fail(sectionsOf[sectionStart[twin]!]!);
+      if (bound <= least[twin]!) continue;
+      this.blameSupport(twin, bound);
+      this.raise(twin, bound);
+      if (bound + size[twin]! > capacity) return this.failAt(twin);
     }
     return this.settle();
   }
@@ -323,6 +296,40 @@ export class ExactSearch {
       if (top < bound) bound = top;
     }
     return alignUp(bound, this.tables.instance.alignment[buffer]!);
+  }
+
+  /** The bound of a blocked buffer follows from the bounds of all neighbours that could carry it. */
+  private blameSupport(buffer: number, bound: number): void {
+    const { placed, size, reason, words } = this;
+    const { start, list } = this.tables.neighbours;
+    this.keepReason(buffer);
+    const row = buffer * words;
+    for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
+      const other = list[at]!;
+      if (placed[other] !== 0 || size[other]! >= bound) continue;
+      for (let word = 0, from = other * words; word < words; word++) reason[row + word] = reason[row + word]! | reason[from + word]!;
+    }
+  }
+
+  private blameAll(buffer: number): void {
+    const { placed, reason, words } = this;
+    this.keepReason(buffer);
+    for (let other = 0; other < placed.length; other++) {
+      if (placed[other] !== 0) reason[buffer * words + (other >> 5)] = reason[buffer * words + (other >> 5)]! | (1 << (other & 31));
+    }
+  }
+
+  /** Remembers the reason of a bound, so that `undo` can bring it back. */
+  private keepReason(buffer: number): void {
+    const { words } = this;
+    if (this.kept + words > this.keptReasons.length) {
+      const grown = new Int32Array(this.keptReasons.length * 2 + words);
+      grown.set(this.keptReasons);
+      this.keptReasons = grown;
+    }
+    this.keptReasons.set(this.reason.subarray(buffer * words, (buffer + 1) * words), this.kept);
+    this.kept += words;
+    this.push(REASON, buffer, 0);
   }
 
   private raise(buffer: number, least: number): void {
@@ -367,15 +374,51 @@ export class ExactSearch {
         // The floor stands on a bound that may have risen since it was computed.
         const bound = this.support(lowest);
         if (bound <= floor) break;
+        this.blameSupport(lowest, bound);
         this.raise(lowest, bound);
-        if (bound + size[lowest]! > capacity) return this.fail(section);
+        if (bound + size[lowest]! > capacity) return this.failAt(lowest);
       }
     }
     return true;
   }
 
+  /** What remains in a section does not fit: because of all that its members follow from. */
   private fail(section: number): false {
+    const { placed } = this;
+    const { memberStart, members } = this.tables;
     this.trouble[section] = this.trouble[section]! + 1;
+    this.conflict.fill(0);
+    for (let at = memberStart[section]!; at < memberStart[section + 1]!; at++) {
+      if (placed[members[at]!] === 0) this.blame(members[at]!);
+    }
+    return this.forgetDirty();
+  }
+
+  /** A buffer can lie nowhere below the capacity. */
+  private failAt(buffer: number): false {
+    const { sectionStart, sectionsOf } = this.tables;
+    const section = sectionsOf[sectionStart[buffer]!]!;
+    this.trouble[section] = this.trouble[section]! + 1;
+    this.conflict.fill(0);
+    this.blame(buffer);
+    return this.forgetDirty();
+  }
+
+  /** All that is left between two sections is blocked. */
+  private failBetween(low: number, high: number): false {
+    this.conflict.fill(0);
+    for (let buffer = 0; buffer < this.placed.length; buffer++) {
+      if (this.placed[buffer] === 0 && this.hullLow[buffer]! >= low && this.hullLow[buffer]! < high) this.blame(buffer);
+    }
+    return false;
+  }
+
+  private blame(buffer: number): void {
+    const { conflict, reason, words } = this;
+    for (let word = 0, from = buffer * words; word < words; word++) conflict[word] = conflict[word]! | reason[from + word]!;
+  }
+
+  private forgetDirty(): false {
     while (this.dirtyCount > 0) this.isDirty[this.dirty[--this.dirtyCount]!] = 0;
     return false;
   }
@@ -394,6 +437,7 @@ export class ExactSearch {
       switch (entry % TRAIL_KINDS) {
         case PLACED:
           this.placed[index] = 0;
+          this.unblame(index);
           for (let at = tables.sectionStart[index]!; at < tables.sectionStart[index + 1]!; at++) {
             const section = tables.sectionsOf[at]!;
             remaining[section] = remaining[section]! + size[index]!;
@@ -411,10 +455,24 @@ export class ExactSearch {
         case BLOCKED:
           this.blockedAt[index] = value;
           break;
+        case REASON:
+          this.kept -= this.words;
+          this.reason.set(this.keptReasons.subarray(this.kept, this.kept + this.words), index * this.words);
+          break;
         case WITNESS:
           this.witness[index] = value;
           break;
       }
+    }
+  }
+
+  private unblame(buffer: number): void {
+    const { placed, reason, words } = this;
+    const { start, list } = this.tables.neighbours;
+    const word = buffer >> 5;
+    const others = ~(1 << (buffer & 31));
+    for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
+      if (placed[list[at]!] === 0) reason[list[at]! * words + word] = reason[list[at]! * words + word]! & others;
     }
   }
 }
@@ -424,4 +482,5 @@ const REST = 1;
 const LEAST = 2;
 const BLOCKED = 3;
 const WITNESS = 4;
+const REASON = 5;
 const TRAIL_KINDS = 8;

@@ -1,13 +1,12 @@
-// How much memory the recorded job could have, read from its out-of-memory events where nothing says it outright.
-
-import type { PyTorchSettings } from '../allocator/pytorch/settings.ts';
-import { segmentSizeFor } from '../allocator/pytorch/sizes.ts';
+// How much memory the recorded job could have, read from its failures where nothing says it outright.
+import { type PyTorchSettings } from '../allocator/pytorch/settings.ts';
+import { roundRequest, segmentSizeFor } from '../allocator/pytorch/sizes.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 
 export interface MemoryLimits {
   /** Physical memory the job could have; undefined when unknown. */
   readonly capacity: number | undefined;
-  /** Reserved bytes a memory fraction allowed; undefined when there was none or it is unknown. */
+  /** Reserved bytes the job was allowed, by a memory fraction or as far as its failures show; undefined when unknown. */
   readonly allowedBytes: number | undefined;
   readonly origin: 'recorded' | 'inferred' | 'unknown';
 }
@@ -23,15 +22,15 @@ export function findLimits(trace: Trace, settings: PyTorchSettings): MemoryLimit
 
 /**
  * An oom tells what the driver had free: if that was less than a new segment, the GPU was full; if not, a memory
- * fraction said no, and lies between the most that was ever reserved and what was refused. Pages mapped right before
- * others are given back are a request that got stuck half way: one more page did not fit.
+ * fraction said no, and lies below what was refused. Pages mapped right before others are given back are a request
+ * that got stuck half way: one more page did not fit.
  */
 function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
   const { events } = trace;
-  let reserved = trace.startSegments.reduce((sum, segment) => sum + segment.size, 0);
+  let reserved = reservedAtStart(trace);
+  let mostReserved = reserved;
   let capacity = Number.POSITIVE_INFINITY;
   let refused = Number.POSITIVE_INFINITY;
-  let granted = reserved;
   let mappedLast = false;
   for (let event = 0; event < events.count; event++) {
     const size = events.size[event]!;
@@ -40,7 +39,7 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
       case EventKind.SegmentAlloc:
       case EventKind.SegmentMap:
         reserved += size;
-        granted = Math.max(granted, reserved);
+        mostReserved = Math.max(mostReserved, reserved);
         break;
       case EventKind.SegmentFree:
       case EventKind.SegmentUnmap:
@@ -60,20 +59,41 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
   const isFull = capacity !== Number.POSITIVE_INFINITY;
   const isRefused = refused !== Number.POSITIVE_INFINITY;
   return {
-    capacity: isFull ? Math.max(capacity, granted) : undefined,
-    allowedBytes: isRefused ? Math.max(granted, refused - 1) : undefined,
+    capacity: isFull ? Math.max(capacity, mostReserved) : undefined,
+    allowedBytes: isRefused ? Math.max(refused - 1, grantedBytes(trace, settings)) : undefined,
     origin: isFull || isRefused ? 'inferred' : 'unknown',
   };
 }
 
-/**
- * Sharpens inferred limits by requests that gave back memory before they grew: if that much was never reserved at any
- * time, the first try was refused. (A program that calls empty_cache() right before such a request looks the same.)
- */
-export function refineLimits(limits: MemoryLimits, grownAfterRelease: readonly number[], peakReserved: number): MemoryLimits | undefined {
-  if (limits.origin === 'recorded') return undefined;
-  const refused = Math.min(...grownAfterRelease.filter((bytes) => bytes > peakReserved));
-  if (refused === Number.POSITIVE_INFINITY || refused > (limits.allowedBytes ?? limits.capacity ?? Number.POSITIVE_INFINITY))
-    return undefined;
-  return { capacity: limits.capacity, allowedBytes: refused - 1, origin: 'inferred' };
+/** The most that any request which got new memory was checked against: the job was allowed at least that. */
+export function grantedBytes(trace: Trace, settings: PyTorchSettings): number {
+  const { events } = trace;
+  let reserved = reservedAtStart(trace);
+  let granted = reserved;
+  let beforeGrowth = -1;
+  for (let event = 0; event < events.count; event++) {
+    switch (events.kind[event]) {
+      case EventKind.SegmentAlloc:
+      case EventKind.SegmentMap:
+        if (beforeGrowth < 0) beforeGrowth = reserved;
+        reserved += events.size[event]!;
+        break;
+      case EventKind.SegmentFree:
+      case EventKind.SegmentUnmap:
+        reserved -= events.size[event]!;
+        beforeGrowth = -1;
+        break;
+      case EventKind.Alloc:
+        if (beforeGrowth >= 0) {
+          granted = Math.max(granted, beforeGrowth + segmentSizeFor(roundRequest(events.size[event]!, settings), settings));
+        }
+        beforeGrowth = -1;
+        break;
+    }
+  }
+  return granted;
+}
+
+function reservedAtStart(trace: Trace): number {
+  return trace.startSegments.reduce((sum, segment) => sum + segment.size, 0);
 }

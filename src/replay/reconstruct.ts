@@ -5,7 +5,7 @@ import { PyTorchAllocator } from '../allocator/pytorch/allocator.ts';
 import { type PyTorchSettings, settingsFromRecording } from '../allocator/pytorch/settings.ts';
 import { SimulatedDevice } from '../device/simulated.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { findLimits, type MemoryLimits, refineLimits } from './limits.ts';
+import { findLimits, grantedBytes, type MemoryLimits } from './limits.ts';
 import { RecordedPlacement } from './recorded-placement.ts';
 import { liveAtStart, OngoingAllocations } from './replay.ts';
 
@@ -51,19 +51,16 @@ export interface ReconstructOptions {
 const PROGRESS_EVERY = 1 << 16;
 
 export function reconstruct(trace: Trace, options: ReconstructOptions = {}): Reconstruction {
-  const settings = options.settings ?? settingsFromRecording(trace.settings, trace.limits.memoryFraction);
-  const limits = options.limits ?? findLimits(trace, settings);
-  const first = new Reconstructor(trace, settings, limits, options);
-  const result = first.run();
-  const refined = options.limits ? undefined : refineLimits(limits, first.grownAfterRelease, result.peakReserved);
-  return refined ? new Reconstructor(trace, settings, refined, options).run() : result;
+  return new Reconstructor(trace, options).run();
 }
 
 class Reconstructor {
   private readonly trace: Trace;
   private readonly options: ReconstructOptions;
   private readonly settings: PyTorchSettings;
-  private readonly limits: MemoryLimits;
+  private limits: MemoryLimits;
+  /** What the job was surely allowed to reserve. */
+  private readonly granted: number;
   private readonly placement = new RecordedPlacement();
   private readonly device: SimulatedDevice;
   private readonly ongoing: OngoingAllocations;
@@ -74,17 +71,16 @@ class Reconstructor {
   private journal: number[] = [];
   /** Allocations that complete when the model waits for all streams. */
   private completing: number[] = [];
-  /** What would have been reserved by requests before which memory was given back, had none been. */
-  readonly grownAfterRelease: number[] = [];
   private peakReserved = 0;
   private peakReservedEvent = -1;
   private peakAllocated = 0;
 
-  constructor(trace: Trace, settings: PyTorchSettings, limits: MemoryLimits, options: ReconstructOptions) {
+  constructor(trace: Trace, options: ReconstructOptions) {
     this.trace = trace;
     this.options = options;
-    this.settings = settings;
-    this.limits = limits;
+    this.settings = options.settings ?? settingsFromRecording(trace.settings, trace.limits.memoryFraction);
+    this.limits = options.limits ?? findLimits(trace, this.settings);
+    this.granted = grantedBytes(trace, this.settings);
     this.device = new SimulatedDevice({ capacity: this.limits.capacity, placement: this.placement });
     this.ongoing = new OngoingAllocations(trace.allocations.count);
     this.allocator = new PyTorchAllocator(
@@ -276,8 +272,13 @@ class Reconstructor {
     if (this.allocator.wouldReuse(size, stream, pool)) return true;
     if (this.trace.events.kind[event] === EventKind.Oom || this.allocator.collectsGarbage) return false;
     const grown = this.allocator.reservedBytesWith(size);
-    this.grownAfterRelease.push(grown);
-    return grown <= (this.limits.allowedBytes ?? Number.POSITIVE_INFINITY) && grown <= (this.limits.capacity ?? Number.POSITIVE_INFINITY);
+    if (grown > (this.limits.allowedBytes ?? Number.POSITIVE_INFINITY) || grown > (this.limits.capacity ?? Number.POSITIVE_INFINITY)) return false;
+    if (this.limits.origin === 'recorded' || grown <= this.granted) return true;
+    // Nobody was ever granted that much, so this request was refused it: the limit is lower than it seemed. (A program
+    // that calls empty_cache() right before a request that would have set a new record looks the same.)
+    this.limits = { ...this.limits, allowedBytes: grown - 1, origin: 'inferred' };
+    this.allocator.lowerAllowance(grown - 1);
+    return false;
   }
 
   private emptyCache(event: number, recorded: readonly number[]): void {

@@ -25,7 +25,7 @@ export class PyTorchAllocator implements Allocator {
   private readonly synchronize: () => readonly number[];
   private readonly deviceBytes: number;
   /** Reserved bytes the memory fraction allows; Infinity without one. */
-  private readonly allowedBytes: number;
+  private allowedBytes: number;
   private readonly collects: boolean;
 
   constructor(context: AllocatorContext, settings: PyTorchSettings) {
@@ -69,11 +69,12 @@ export class PyTorchAllocator implements Allocator {
 
   free(block: number): void {
     const { table } = this.heap;
-    table.state[block] = BlockState.Pending;
+    table.advance(block, BlockState.Live, BlockState.Pending);
     this.allocatedBytes -= table.size[block]!;
   }
 
   complete(block: number): void {
+    this.heap.table.advance(block, BlockState.Pending, BlockState.Free);
     this.heap.makeFree(block);
   }
 
@@ -90,6 +91,11 @@ export class PyTorchAllocator implements Allocator {
   /** What would be reserved after a new segment for the request. Changes nothing. */
   reservedBytesWith(requested: number): number {
     return this.reservedBytes + segmentSizeFor(roundRequest(requested, this.settings), this.settings);
+  }
+
+  /** Allows less from here on. */
+  lowerAllowance(bytes: number): void {
+    this.allowedBytes = Math.min(this.allowedBytes, bytes);
   }
 
   get collectsGarbage(): boolean {

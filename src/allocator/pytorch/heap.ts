@@ -203,11 +203,12 @@ export class Heap {
       }
       segment.handles.set(first + index, handle);
     }
-    for (let index = 0; index < count; index++) {
-      this.device.map(address + index * segment.page, segment.handles.get(first + index)!);
-    }
-    this.device.setAccess(address, bytes);
-    return true;
+    let mapped = 0;
+    while (mapped < count && this.device.map(address + mapped * segment.page, segment.handles.get(first + mapped)!)) mapped++;
+    if (mapped === count && this.device.setAccess(address, bytes)) return true;
+    if (mapped > 0) this.device.unmap(address, mapped * segment.page);
+    for (let index = 0; index < count; index++) this.releasePage(segment, first + index);
+    return false;
   }
 
   private unmapPages(segment: ExpandableSegment, address: number, bytes: number): void {

@@ -1,0 +1,201 @@
+// The invariants, at graded cost: 1 sums, 2 every range, handle and view, 3 the trees and every block in a view as well.
+// Gives 0, or the number of the first rule found broken (the list is in src/allocator/engine/rules.ts).
+import { firstArena } from './arenas';
+import { allocated, blocks, handles, inUse, orphans, peakInUse, peakReserved, regions, requested, reserved, viewBytes, views } from './counters';
+import { checkFreeSet } from './free-set';
+import { handleIndex, orphanBytes } from './growth';
+import {
+  handleAt,
+  NO_ARENA,
+  NO_HANDLE,
+  NO_RANGE,
+  NO_REGION,
+  NO_VIEW,
+  pieceHandle,
+  pieceOffset,
+  Range,
+  Region,
+  State,
+  View,
+} from './nodes';
+import { smaller } from './units';
+
+// Sums of the walk in progress.
+let freeBytes: u64 = 0;
+let freeCount: u32 = 0;
+let liveBytes: u64 = 0;
+let usedBytes: u64 = 0;
+let askedBytes: u64 = 0;
+let blockCount: u32 = 0;
+let heldBytes: u64 = 0;
+let heldHandles: u32 = 0;
+let viewUses: u64 = 0;
+
+export function checkEngine(level: u32): u32 {
+  if (allocated > inUse || requested > allocated) return 1;
+  if (inUse > reserved || reserved > peakReserved || inUse > peakInUse) return 2;
+  if (level < 2) return 0;
+  liveBytes = 0;
+  usedBytes = 0;
+  askedBytes = 0;
+  blockCount = 0;
+  heldBytes = orphanBytes();
+  heldHandles = orphans;
+  let regionCount: u32 = 0;
+  let viewCount: u32 = 0;
+  let mappedBytes: u64 = 0;
+  for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {
+    freeBytes = 0;
+    freeCount = 0;
+    viewUses = 0;
+    for (let region = arena.regions; region !== NO_REGION; region = region.next) {
+      if (region.arena !== arena) return 3;
+      if (region.loan === NO_RANGE) regionCount++;
+      const broken = checkRegion(region, level);
+      if (broken !== 0) return broken;
+    }
+    if (freeBytes !== arena.freeBytes || freeCount !== arena.freeCount) return 4;
+    if (level >= 3 && !checkFreeSet(arena)) return 5;
+    let seen: u32 = 0;
+    let lived: u64 = 0;
+    for (let view = arena.newestView; view !== NO_VIEW; view = view.older) {
+      seen++;
+      lived += view.live;
+      if (view.arena !== arena || (view.older === NO_VIEW && arena.oldestView !== view)) return 6;
+      if (view.older !== NO_VIEW && view.older.newer !== view) return 6;
+      const broken = checkView(view);
+      if (broken !== 0) return broken;
+      mappedBytes += mappedOf(view);
+    }
+    if (seen !== arena.viewCount) return 7;
+    if (lived !== viewUses) return 8;
+    viewCount += seen;
+  }
+  if (liveBytes !== allocated || usedBytes !== inUse || askedBytes !== requested || blockCount !== blocks) return 9;
+  if (heldBytes !== reserved || heldHandles !== handles) return 10;
+  if (regionCount !== regions || viewCount !== views || mappedBytes !== viewBytes) return 11;
+  return 0;
+}
+
+function checkRegion(region: Region, level: u32): u32 {
+  let expected = region.address;
+  let previous = NO_RANGE;
+  for (let range = region.first; range !== NO_RANGE; range = range.next) {
+    if (range.region !== region || range.prev !== previous) return 20;
+    if (range.address !== expected || range.size === 0) return 21;
+    expected += range.size;
+    const joins = range.state === State.Free || range.state === State.Unbacked;
+    if (joins && previous !== NO_RANGE && previous.state === range.state) return 22;
+    if (range.state === State.Free) {
+      freeBytes += range.size;
+      freeCount++;
+    } else if (range.state === State.Live || range.state === State.Pending) {
+      const broken = checkBlock(range, level);
+      if (broken !== 0) return broken;
+    } else if (range.state === State.Piece) {
+      if (range.parent.state !== State.Live && range.parent.state !== State.Pending) return 23;
+    } else if (range.state < State.Free || range.state > State.Stuck) {
+      return 24;
+    }
+    previous = range;
+  }
+  if (expected !== region.address + region.bytes) return 25;
+  const tail = previous.state === State.Unbacked ? previous : NO_RANGE;
+  if (region.tail !== tail) return 26;
+  if (region.loan !== NO_RANGE) {
+    if (region.loan.state !== State.Loan || region.loan.address !== region.address || region.loan.size !== region.bytes) return 27;
+    return region.handleCount === 0 ? 0 : 28;
+  }
+  return checkHandles(region);
+}
+
+/** Handles lie exactly under the ranges that are backed. */
+function checkHandles(region: Region): u32 {
+  let range = region.first;
+  let end: u64 = 0;
+  let backed: u64 = 0;
+  for (; range !== NO_RANGE; range = range.next) if (range.state !== State.Unbacked) backed += range.size;
+  for (let index: u32 = 0; index < region.handleCount; index++) {
+    const handle = handleAt(region, index);
+    if (handle.region !== region || handle.address < end || handle.bytes === 0) return 30;
+    end = handle.address + handle.bytes;
+    heldBytes += handle.bytes;
+    heldHandles++;
+    backed -= handle.bytes;
+  }
+  if (backed !== 0) return 31;
+  for (range = region.first; range !== NO_RANGE; range = range.next) {
+    const index = handleIndex(region, range.address);
+    const covered = index < region.handleCount && handleAt(region, index).address <= range.address;
+    if (covered !== (range.state !== State.Unbacked)) return 32;
+  }
+  return 0;
+}
+
+function checkBlock(block: Range, level: u32): u32 {
+  let size: u64 = 0;
+  for (let piece = block; piece !== NO_RANGE; piece = piece.left) {
+    size += piece.size;
+    if (piece !== block && (piece.state !== State.Piece || piece.parent !== block)) return 40;
+    if (piece.view !== block.view) return 41;
+  }
+  blockCount++;
+  usedBytes += size;
+  if (block.state === State.Live) {
+    liveBytes += size;
+    askedBytes += block.requested;
+  }
+  if (block.requested > size) return 42;
+  if (block.view === NO_VIEW) return block.va === block.address && block.left === NO_RANGE ? 0 : 43;
+  viewUses++;
+  return level >= 3 ? checkPlacement(block, block.view, size) : 0;
+}
+
+/** A block in a view has, byte for byte, the memory that the view maps at its addresses. */
+function checkPlacement(block: Range, view: View, size: u64): u32 {
+  if (block.va < view.address || block.va + size > view.address + view.mapped) return 44;
+  let offset = block.va - view.address;
+  let piece = block;
+  let within: u64 = 0;
+  for (let index: u32 = 0; index < view.count && piece !== NO_RANGE; index++) {
+    const handle = pieceHandle(view, index);
+    const start = pieceOffset(view, index);
+    const end = index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped;
+    while (piece !== NO_RANGE && offset < end) {
+      if (handle === NO_HANDLE) return 45;
+      const bytes = smaller(end - offset, piece.size - within);
+      if (piece.address + within !== handle.address + (offset - start) || piece.region !== handle.region) return 46;
+      offset += bytes;
+      within += bytes;
+      if (within === piece.size) {
+        piece = piece.left;
+        within = 0;
+      }
+    }
+  }
+  return piece === NO_RANGE ? 0 : 47;
+}
+
+function checkView(view: View): u32 {
+  let offset: u64 = 0;
+  for (let index: u32 = 0; index < view.count; index++) {
+    if (pieceOffset(view, index) !== offset) return 50;
+    const handle = pieceHandle(view, index);
+    const end = index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped;
+    if (handle !== NO_HANDLE) {
+      if (handle.bytes !== end - offset || handle.region.arena !== view.arena || handle.views === 0) return 51;
+    }
+    offset = end;
+  }
+  if (offset !== view.mapped || view.mapped > view.reserved) return 52;
+  return 0;
+}
+
+function mappedOf(view: View): u64 {
+  let bytes: u64 = 0;
+  for (let index: u32 = 0; index < view.count; index++) {
+    const handle = pieceHandle(view, index);
+    if (handle !== NO_HANDLE) bytes += handle.bytes;
+  }
+  return bytes;
+}

@@ -1,0 +1,133 @@
+// Preset weir: what to do when no free range of the arena holds a large request.
+// In this order: memory that a view already joins; growth, while the arena holds little more than was ever live;
+// a stitch of what is free, with only the missing bytes created. Growing and stitching are weighed by their cost.
+import { markHandles, planExtension, planStart, planView } from './assembly';
+import { countWay, inUse, peakInUse, reserved, Way } from './counters';
+import { bestFit } from './free-set';
+import { freeTail, grow, tailRoom } from './growth';
+import { Arena, ensureRanges, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
+import { plannedBytes, plannedCount } from './plan';
+import { takeFront } from './ranges';
+import { openBytes, openView, runStart, runView, searchViews } from './reuse';
+import {
+  ceiling,
+  createCost,
+  growthLimit,
+  growthShare,
+  handleBytes,
+  handleUnit,
+  mapCost,
+  mebibytePrice,
+  minStitch,
+  reserveCost,
+  slackBytes,
+  slackShare,
+} from './settings';
+import { assemblable, surveyArena, wholeCount } from './survey';
+import { larger, MIB, roundUp, smaller } from './units';
+import { extend, place, stitch } from './views';
+
+/** A block for a request that no free range holds. `pressed`: memory has run out, so stitch whatever there is. */
+export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
+  if (!surveyArena(arena)) return NO_RANGE;
+  searchViews(arena, size);
+  if (runView !== NO_VIEW) return settle(runView, runStart, size, Way.Reuse);
+
+  const growth = growthFor(arena, size);
+  const wantsStitch = pressed || size >= minStitch;
+  if (!wantsStitch || (!pressed && reserved + growth <= budgetWith(size))) {
+    const block = growAndTake(arena, size, growth);
+    if (block !== NO_RANGE) return block;
+  }
+
+  const free = assemblable();
+  if (free < size) {
+    const missing = atLeast(size - free);
+    if (!pressed && growthIsCheaper(growth, missing)) return growAndTake(arena, size, growth);
+    if (grow(arena, missing) === NO_RANGE) return NO_RANGE;
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Growth);
+    if (!surveyArena(arena)) return NO_RANGE;
+    searchViews(arena, size);
+  }
+  const block = join(arena, size);
+  return block !== NO_RANGE ? block : growAndTake(arena, size, growth);
+}
+
+/** What may be reserved before stitching is preferred to growing. */
+export function budgetWith(size: u64): u64 {
+  const peak = larger(peakInUse, inUse + size);
+  return larger(ceiling, peak + larger(slackBytes, (peak >> 16) * slackShare));
+}
+
+/** How much the arena has to grow for `size` to fit at its end. */
+function growthFor(arena: Arena, size: u64): u64 {
+  const missing = atLeast(size - smaller(freeTail(arena), size));
+  return missing <= tailRoom(arena) ? missing : atLeast(size);
+}
+
+function atLeast(bytes: u64): u64 {
+  const floor = smaller((reserved >> 16) * growthShare, growthLimit);
+  return roundUp(larger(bytes, floor), handleUnit);
+}
+
+function growAndTake(arena: Arena, size: u64, growth: u64): Range {
+  const grown = grow(arena, growth);
+  if (grown === NO_RANGE || grown.size < size) return NO_RANGE;
+  return takeFit(grown, size, Way.Growth);
+}
+
+function takeFit(range: Range, size: u64, way: u32): Range {
+  if (!ensureRanges(1)) return NO_RANGE;
+  takeFront(range, size, State.Live);
+  range.va = range.address;
+  countWay(way);
+  return range;
+}
+
+/** Compares driver time and bytes of growing by the one with stitching all that is free to the other. */
+function growthIsCheaper(growth: u64, missing: u64): bool {
+  const step = handleBytes(reserved);
+  const perHandle = createCost + mapCost;
+  const growing = ((growth + step - 1) / step) * perHandle + (growth / MIB) * mebibytePrice;
+  const pieces = <u64>wholeCount() + 2 + (missing + step - 1) / step;
+  const stitching = ((missing + step - 1) / step) * perHandle + (missing / MIB) * mebibytePrice + pieces * mapCost + reserveCost;
+  return growing <= stitching;
+}
+
+/** Extends a view or makes a new one, whichever costs less; NO_RANGE if the driver fails. */
+function join(arena: Arena, size: u64): Range {
+  const candidate = openView;
+  const open = openBytes;
+  let extension: i64 = -1;
+  if (candidate !== NO_VIEW) {
+    markHandles(candidate, candidate.count);
+    extension = planExtension(size - open);
+    if (candidate.mapped + plannedBytes > candidate.reserved) extension = -1;
+  }
+  const fresh = planView(size);
+  if (extension >= 0 && (fresh < 0 || extension <= fresh + <i64>reserveCost)) {
+    markHandles(candidate, candidate.count);
+    planExtension(size - open);
+    const start = candidate.mapped - open;
+    if (ready() && extend(candidate)) return settle(candidate, start, size, Way.Extension);
+    if (fresh < 0) return NO_RANGE;
+    planView(size);
+  }
+  if (fresh < 0 && planView(size) < 0) return NO_RANGE;
+  const start = planStart;
+  if (!ready()) return NO_RANGE;
+  const view = stitch(arena);
+  return view === NO_VIEW ? NO_RANGE : settle(view, start, size, Way.Stitch);
+}
+
+/** Spare ranges for every planned piece, taken before the driver is asked for anything. */
+function ready(): bool {
+  return ensureRanges(2 * plannedCount + 2);
+}
+
+function settle(view: View, start: u64, size: u64, way: u32): Range {
+  if (!ensureRanges(2 * view.count + 2)) return NO_RANGE;
+  countWay(way);
+  return place(view, start, size, true);
+}

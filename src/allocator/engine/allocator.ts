@@ -1,0 +1,236 @@
+// The engine as an allocator: the same WebAssembly that becomes C for PyTorch, on any device.
+import { InvariantError } from '../../base/errors.ts';
+import { type Device, NO_MEMORY } from '../../device/device.ts';
+import { type Allocator, type AllocatorContext, type CensusGroup, OUT_OF_MEMORY } from '../allocator.ts';
+import { type EngineExports, instantiateEngine } from './load.ts';
+import { describeRule } from './rules.ts';
+import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, regionBytesFor, WEIR_SETTINGS } from './settings.ts';
+
+/** States of a range as engine/nodes.ts numbers them. */
+const RangeState = { Free: 1, Live: 2, Pending: 3, Unbacked: 4, Loan: 6, Stuck: 7 } as const;
+/** Numbers in a row of the engine's snapshot. */
+const ROW = 8;
+
+/** A run of addresses of an arena, as the engine's snapshot shows it. */
+export interface EngineRange {
+  readonly address: number;
+  readonly size: number;
+  readonly requested: number;
+  /** The address given out for the block that begins here; 0 otherwise. */
+  readonly given: number;
+  readonly state: 'free' | 'live' | 'pending' | 'unbacked' | 'loan' | 'stuck';
+  readonly stream: number;
+  readonly pool: number;
+  readonly small: boolean;
+}
+
+/** Why a request could not be served. */
+export interface Explanation {
+  readonly asked: number;
+  readonly allocated: number;
+  readonly reserved: number;
+  /** Free in the arena (stream and pool) of the request. */
+  readonly free: number;
+  readonly largestFree: number;
+  /** The largest block that could be stitched together from what is free there. */
+  readonly assemblable: number;
+  /** The driver call that failed last. */
+  readonly failedCall: 'none' | 'create' | 'reserve' | 'map' | 'setAccess' | 'own memory';
+}
+
+const CALLS = ['none', 'create', 'reserve', 'map', 'setAccess', 'own memory'] as const;
+const STATES = { 1: 'free', 2: 'live', 3: 'pending', 4: 'unbacked', 6: 'loan', 7: 'stuck' } as const;
+
+/** Statistics by name; the order is the engine's ABI. */
+const STATISTICS = [
+  'reserved',
+  'peakReserved',
+  'allocated',
+  'inUse',
+  'peakInUse',
+  'requested',
+  'handles',
+  'views',
+  'viewBytes',
+  'regions',
+  'orphans',
+  'blocks',
+  'fits',
+  'reuses',
+  'growths',
+  'stitches',
+  'extensions',
+  'loans',
+  'evictions',
+  'retries',
+  'ooms',
+  'ownMemory',
+] as const;
+export type EngineStatistics = Readonly<Record<(typeof STATISTICS)[number], number>>;
+
+export class EngineAllocator implements Allocator {
+  readonly settings: EngineSettings;
+  /** Requests that were served, or failed, only after waiting for the streams. */
+  private waits = 0;
+  /** Failures that waiting turned into successes: the engine counted them, the program never saw them. */
+  private averted = 0;
+  private readonly engine: EngineExports;
+  private readonly synchronize: () => readonly number[];
+
+  constructor(context: AllocatorContext, settings: EngineSettings, module?: WebAssembly.Module) {
+    this.settings = settings;
+    this.engine = instantiateEngine(limited(context), module);
+    this.synchronize = context.synchronize ?? (() => []);
+    if (this.engine.settings() !== ENGINE_SETTINGS.length) throw new InvariantError('the engine has other settings than the code around it');
+    // The unit comes first: other settings are checked against it.
+    for (const name of ['handleUnit', ...ENGINE_SETTINGS] as const) {
+      if (this.engine.configureF64(ENGINE_SETTINGS.indexOf(name), settings[name]) !== 1) {
+        throw new InvariantError(`the engine does not accept ${name} = ${settings[name]}`);
+      }
+    }
+  }
+
+  get reservedBytes(): number {
+    return this.engine.statisticF64(0);
+  }
+
+  get allocatedBytes(): number {
+    return this.engine.statisticF64(2);
+  }
+
+  get retries(): number {
+    return this.statistics.retries + this.waits;
+  }
+
+  get ooms(): number {
+    return this.statistics.ooms - this.averted;
+  }
+
+  get statistics(): EngineStatistics {
+    return Object.fromEntries(STATISTICS.map((name, index) => [name, this.engine.statisticF64(index)])) as EngineStatistics;
+  }
+
+  malloc(requested: number, stream: number, pool: number): number {
+    const block = this.engine.mallocF64(requested, stream, pool);
+    if (block !== 0) return block;
+    const completed = this.synchronize();
+    if (completed.length === 0) return OUT_OF_MEMORY;
+    for (const freed of completed) this.complete(freed);
+    this.waits++;
+    this.averted++;
+    const second = this.engine.mallocF64(requested, stream, pool);
+    return second === 0 ? OUT_OF_MEMORY : second;
+  }
+
+  free(block: number): void {
+    if (this.engine.freeF64(block) !== 1) throw new InvariantError(`block ${block} is not live`);
+  }
+
+  complete(block: number): void {
+    if (this.engine.complete(block) !== 1) throw new InvariantError(`block ${block} was not freed`);
+  }
+
+  emptyCache(): void {
+    for (const block of this.synchronize()) this.complete(block);
+    this.engine.emptyCache();
+  }
+
+  addressOf(block: number): number {
+    return this.engine.addressOfF64(block);
+  }
+
+  sizeOf(block: number): number {
+    return this.engine.sizeOfF64(block);
+  }
+
+  /** About the last request that failed. */
+  explain(): Explanation {
+    const value = (index: number) => this.engine.explanationF64(index);
+    return {
+      asked: value(0),
+      allocated: value(1),
+      reserved: value(2),
+      free: value(3),
+      largestFree: value(4),
+      assemblable: value(5),
+      failedCall: CALLS[value(6)] ?? 'none',
+    };
+  }
+
+  /** Every range of every arena, unbacked ones included. */
+  snapshot(): EngineRange[] {
+    const ranges: EngineRange[] = [];
+    this.eachRow((row) => {
+      ranges.push({
+        address: row[0]!,
+        size: row[1]!,
+        requested: row[2]!,
+        given: row[3]!,
+        state: STATES[row[4]! as keyof typeof STATES],
+        stream: row[5]!,
+        pool: row[6]!,
+        small: row[7] === 1,
+      });
+    });
+    return ranges;
+  }
+
+  census(): CensusGroup[] {
+    const groups = new Map<string, { -readonly [Field in keyof CensusGroup]: CensusGroup[Field] }>();
+    this.eachRow((row) => {
+      const [, size, requested, , state, stream, pool, small] = row as unknown as [number, number, number, number, number, number, number, number];
+      // What is lent is counted where it is borrowed.
+      if (state === RangeState.Unbacked || state === RangeState.Loan) return;
+      const key = `${stream}/${pool}/${small}`;
+      let group = groups.get(key);
+      if (!group) {
+        group = { stream, pool, small: small === 1, reserved: 0, requested: 0, rounding: 0, pending: 0, free: 0, freePieces: 0, largestFree: 0 };
+        groups.set(key, group);
+      }
+      group.reserved += size;
+      if (state === RangeState.Live) {
+        group.requested += requested;
+        group.rounding += size - requested;
+      } else if (state === RangeState.Pending || state === RangeState.Stuck) {
+        group.pending += size;
+      } else {
+        group.free += size;
+        group.freePieces++;
+        group.largestFree = Math.max(group.largestFree, size);
+      }
+    });
+    return [...groups.values()].sort((a, b) => b.reserved - a.reserved);
+  }
+
+  /** Levels: 1 sums, 2 every range, handle and view, 3 the trees and every block in a view too. */
+  check(level: 1 | 2 | 3 = 3): void {
+    const broken = this.engine.check(level);
+    if (broken !== 0) throw new InvariantError(`the engine breaks its rule that ${describeRule(broken)}`);
+  }
+
+  private eachRow(visit: (row: Float64Array) => void): void {
+    const count = this.engine.snapshot();
+    const rows = new Float64Array(this.engine.memory.buffer, this.engine.snapshotAddress(), count * ROW);
+    for (let index = 0; index < count; index++) visit(rows.subarray(index * ROW, (index + 1) * ROW));
+  }
+}
+
+/** The device as far as this process may use it: beyond `allowedBytes` it is out of memory. */
+function limited(context: AllocatorContext): Device {
+  const { device, allowedBytes } = context;
+  if (allowedBytes === undefined) return device;
+  const create = (bytes: number) => (device.usedBytes + bytes > allowedBytes ? NO_MEMORY : device.create(bytes));
+  return Object.create(device, { create: { value: create } }) as Device;
+}
+
+export function createWeir(context: AllocatorContext, settings: Partial<EngineSettings> = {}): EngineAllocator {
+  return new EngineAllocator(context, withRegions(context, { ...WEIR_SETTINGS, ...settings }, settings));
+}
+
+export function createGmlake(context: AllocatorContext, settings: Partial<EngineSettings> = {}): EngineAllocator {
+  return new EngineAllocator(context, withRegions(context, { ...GMLAKE_SETTINGS, ...settings }, settings));
+}
+
+function withRegions(context: AllocatorContext, settings: EngineSettings, given: Partial<EngineSettings>): EngineSettings {
+  return { ...settings, regionBytes: given.regionBytes ?? regionBytesFor(context.deviceBytes, settings.handleUnit) };
+}

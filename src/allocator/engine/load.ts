@@ -1,0 +1,67 @@
+// The engine as WebAssembly: compiled once, instantiated for every allocator. Works the same in Node and in the page.
+import { InvariantError } from '../../base/errors.ts';
+import { type Device, NO_MEMORY } from '../../device/device.ts';
+import { ENGINE_WASM_BASE64 } from './engine-wasm.ts';
+
+/** What engine/index.ts exports, as far as JavaScript uses it. Blocks are pointers into the engine's memory. */
+export interface EngineExports {
+  readonly memory: WebAssembly.Memory;
+  abiVersion(): number;
+  configureF64(index: number, value: number): number;
+  settings(): number;
+  mallocF64(bytes: number, stream: number, pool: number): number;
+  freeF64(block: number): number;
+  complete(block: number): number;
+  addressOfF64(block: number): number;
+  sizeOfF64(block: number): number;
+  emptyCache(): void;
+  check(level: number): number;
+  statisticF64(index: number): number;
+  resetPeaks(): void;
+  explanationF64(index: number): number;
+  snapshot(): number;
+  snapshotAddress(): number;
+  buffer(bytes: number): number;
+  replay(events: number, count: number, slots: number, addresses: number): number;
+}
+
+/** The ABI this code was written for. */
+const ABI_VERSION = 1;
+const FAILED = -1n;
+
+let compiled: WebAssembly.Module | undefined;
+
+function engineModule(): WebAssembly.Module {
+  compiled ??= new WebAssembly.Module(decodeBase64(ENGINE_WASM_BASE64));
+  return compiled;
+}
+
+function decodeBase64(text: string): Uint8Array<ArrayBuffer> {
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let index = 0; index < binary.length; index++) bytes[index] = binary.charCodeAt(index);
+  return bytes;
+}
+
+/** A new engine that acts on the device. `module` is for builds other than the one inside the package (tests). */
+export function instantiateEngine(device: Device, module: WebAssembly.Module = engineModule()): EngineExports {
+  const bytesOf = (value: bigint) => Number(BigInt.asUintN(64, value));
+  const given = (value: number) => (value === NO_MEMORY ? FAILED : BigInt(value));
+  const done = (worked: boolean) => (worked ? 0 : -1);
+  const env = {
+    create: (bytes: bigint) => given(device.create(bytesOf(bytes))),
+    release: (handle: bigint) => done(device.release(bytesOf(handle))),
+    reserve: (bytes: bigint) => given(device.reserve(bytesOf(bytes))),
+    unreserve: (address: bigint, bytes: bigint) => done(device.unreserve(bytesOf(address), bytesOf(bytes))),
+    map: (address: bigint, handle: bigint) => done(device.map(bytesOf(address), bytesOf(handle))),
+    setAccess: (address: bigint, bytes: bigint) => done(device.setAccess(bytesOf(address), bytesOf(bytes))),
+    unmap: (address: bigint, bytes: bigint) => done(device.unmap(bytesOf(address), bytesOf(bytes))),
+    // Only builds with assertions import this.
+    abort: (_message: number, _file: number, line: number, column: number) => {
+      throw new InvariantError(`assertion in the engine failed (line ${line}, column ${column})`);
+    },
+  };
+  const exports = new WebAssembly.Instance(module, { env }).exports as unknown as EngineExports;
+  if (exports.abiVersion() !== ABI_VERSION) throw new InvariantError('the engine and the code around it are of different versions');
+  return exports;
+}

@@ -1,0 +1,41 @@
+// The invariants of engine/check.ts by number, as sentences.
+const RULES: Readonly<Record<number, string>> = {
+  1: 'allocated memory is part of memory in use, and requests are part of it',
+  2: 'memory in use is part of reserved memory, and neither is above its peak',
+  3: 'a region belongs to the arena that lists it',
+  4: "the free ranges add up to the arena's count",
+  5: 'the trees of free ranges are ordered, balanced and complete',
+  6: 'views are linked both ways',
+  7: 'an arena has as many views as it counts',
+  8: 'views count the blocks that lie in them',
+  9: 'blocks add up to the statistics',
+  10: 'handles add up to reserved memory',
+  11: 'regions and views add up to the statistics',
+  20: 'ranges are linked both ways and belong to their region',
+  21: 'ranges tile their region',
+  22: 'free neighbours are joined',
+  23: 'a piece belongs to a block that is in use',
+  24: 'a range has a state',
+  25: 'ranges fill their region',
+  26: 'a region knows where it grows',
+  27: 'a borrowed slab lies where its loan does',
+  28: 'a borrowed slab has no handles of its own',
+  30: 'handles are in order of address and do not overlap',
+  31: 'handles are as many bytes as the ranges they back',
+  32: 'a range is backed unless it says that it is not',
+  40: 'the pieces of a block belong to it',
+  41: 'the pieces of a block lie in one view',
+  42: 'a block holds its request',
+  43: 'a block outside views is one range at its own address',
+  44: 'a block lies inside its view',
+  45: 'no block lies over a hole of its view',
+  46: 'a block has the memory that its view maps there',
+  47: 'a block ends inside its view',
+  50: 'the pieces of a view follow each other',
+  51: 'the handles of a view are of its arena and know of it',
+  52: 'a view maps no more than it reserved',
+};
+
+export function describeRule(number: number): string {
+  return RULES[number] ?? `rule ${number}`;
+}

@@ -1,0 +1,120 @@
+// The engine's settings as TypeScript sees them, and the two presets. The order of ENGINE_SETTINGS is the engine's ABI.
+import { GIB, MIB, roundUp } from '../../base/bytes.ts';
+
+/** All numbers are bytes unless said otherwise. Names and meaning as in engine/settings.ts. */
+export interface EngineSettings {
+  /** Requests up to this share slabs of one handle unit. */
+  readonly smallLimit: number;
+  /** Larger requests are rounded up to this; a power of two, at least 512. */
+  readonly largeUnit: number;
+  /** The device's granularity. */
+  readonly handleUnit: number;
+  /** Size of new handles; 0 lets it grow with what is reserved: 8, 16, 32, 64 MiB. */
+  readonly fixedHandle: number;
+  /** Smaller requests are not stitched until memory has run out. */
+  readonly minStitch: number;
+  /** Views (stitches) an arena may keep. */
+  readonly viewLimit: number;
+  /** Addresses reserved for a view as a multiple of its first length. */
+  readonly viewRoom: number;
+  /** 1: an arena grows in one long range of addresses; 0: each growth stays apart. */
+  readonly longRegions: 0 | 1;
+  /** Addresses reserved for an arena. */
+  readonly regionBytes: number;
+  /** 1: the rules of GMLake's paper; 0: Weir's. */
+  readonly gmlake: 0 | 1;
+  /** 1: create only the missing bytes and stitch them to what is free. */
+  readonly shortfall: 0 | 1;
+  /** What may be held beyond peak live before stitching is preferred to growing: a share in 1/65536, ... */
+  readonly slackShare: number;
+  /** ... or these bytes, whichever is more. */
+  readonly slackBytes: number;
+  /** Up to this growing is always preferred: memory the user does not mind being held. */
+  readonly ceiling: number;
+  /** Least growth in 1/65536 of what is reserved, up to `growthLimit`. */
+  readonly growthShare: number;
+  readonly growthLimit: number;
+  /** 1: small requests may borrow from large ones' memory. */
+  readonly borrow: 0 | 1;
+  /** 1: access is set handle by handle, as GMLake does. */
+  readonly accessEach: 0 | 1;
+  /** What decisions weigh, in nanoseconds: creating a handle, mapping one and setting access, reserving addresses, ... */
+  readonly createCost: number;
+  readonly mapCost: number;
+  readonly reserveCost: number;
+  /** ... and holding one more mebibyte. */
+  readonly mebibytePrice: number;
+}
+
+export const ENGINE_SETTINGS = [
+  'smallLimit',
+  'largeUnit',
+  'handleUnit',
+  'fixedHandle',
+  'minStitch',
+  'viewLimit',
+  'viewRoom',
+  'longRegions',
+  'regionBytes',
+  'gmlake',
+  'shortfall',
+  'slackShare',
+  'slackBytes',
+  'ceiling',
+  'growthShare',
+  'growthLimit',
+  'borrow',
+  'accessEach',
+  'createCost',
+  'mapCost',
+  'reserveCost',
+  'mebibytePrice',
+] as const satisfies readonly (keyof EngineSettings)[];
+
+/** Addresses for an arena when the GPU's size is unknown: more than any GPU has. */
+const UNKNOWN_REGION_BYTES: number = 1152 * GIB;
+
+/** Weir's own policy. */
+export const WEIR_SETTINGS: EngineSettings = {
+  smallLimit: 1 * MIB,
+  largeUnit: 512,
+  handleUnit: 2 * MIB,
+  fixedHandle: 0,
+  minStitch: 4 * MIB,
+  viewLimit: 256,
+  viewRoom: 8,
+  longRegions: 1,
+  regionBytes: UNKNOWN_REGION_BYTES,
+  gmlake: 0,
+  shortfall: 1,
+  slackShare: 164,
+  slackBytes: 2 * MIB,
+  ceiling: 0,
+  growthShare: 64,
+  growthLimit: 64 * MIB,
+  borrow: 1,
+  accessEach: 0,
+  createCost: 9_000,
+  mapCost: 24_000,
+  reserveCost: 18_000,
+  mebibytePrice: 10_000,
+};
+
+/** GMLake as its paper describes it: handles of 2 MiB, requests rounded to them, stitched from 128 MiB up. */
+export const GMLAKE_SETTINGS: EngineSettings = {
+  ...WEIR_SETTINGS,
+  largeUnit: 2 * MIB,
+  fixedHandle: 2 * MIB,
+  minStitch: 128 * MIB,
+  viewLimit: 4096,
+  viewRoom: 1,
+  longRegions: 0,
+  gmlake: 1,
+  borrow: 0,
+  accessEach: 1,
+};
+
+/** Addresses to reserve per arena: nine eighths of the GPU's memory, as PyTorch does for expandable segments. */
+export function regionBytesFor(deviceBytes: number | undefined, handleUnit: number): number {
+  return deviceBytes === undefined ? UNKNOWN_REGION_BYTES : roundUp((deviceBytes * 9) / 8, handleUnit);
+}
