@@ -31,6 +31,7 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
       block.va = block.address;
       block.requested = bytes;
       countUse(size, bytes);
+      countWay(Way.Fit);
       return block;
     }
   }

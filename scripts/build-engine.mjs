@@ -18,7 +18,13 @@ const stampPath = join(engineDir, 'stamp');
 const MAXIMUM_PAGES = '32768';
 
 /** What wasm2c's output cannot do without: it declares helpers and labels that a given module does not use. */
-const GENERATED_CODE_WARNINGS = ['-Wno-unused-function', '-Wno-unused-parameter', '-Wno-unused-value', '-Wno-unused-variable', '-Wno-unused-label'];
+const GENERATED_CODE_WARNINGS = [
+  '-Wno-unused-function',
+  '-Wno-unused-parameter',
+  '-Wno-unused-value',
+  '-Wno-unused-variable',
+  '-Wno-unused-label',
+];
 
 mkdirSync(engineDir, { recursive: true });
 mkdirSync(nativeDir, { recursive: true });

@@ -102,7 +102,8 @@ export class BlockTable {
 
   /** Moves a block from one state to the next; anything else is a mistake of the caller. */
   advance(row: number, from: BlockState, to: BlockState): void {
-    if (this.state[row] !== from) throw new InvariantError(`block ${row} is not in the state it should be in (${this.state[row]}, not ${from})`);
+    if (this.state[row] !== from)
+      throw new InvariantError(`block ${row} is not in the state it should be in (${this.state[row]}, not ${from})`);
     this.state[row] = to;
   }
 

@@ -1,10 +1,10 @@
 // The command line as a whole: global behaviour here, one file per command in commands/.
-import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { analyzeCommand } from './commands/analyze.ts';
 import { convertCommand } from './commands/convert.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { replayCommand } from './commands/replay.ts';
+import { readVersion } from './version.ts';
 
 export function createProgram(): Command {
   const program = new Command('weir')
@@ -34,9 +34,4 @@ Exit codes: 0 done, 1 a --fail-if rule was broken, 2 wrong usage, 3 unusable fil
     program.addCommand(command.exitOverride().showHelpAfterError(`(weir ${command.name()} --help shows what can be written)`));
   }
   return program;
-}
-
-export function readVersion(): string {
-  const packageJson = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(packageJson) as { version: string }).version;
 }

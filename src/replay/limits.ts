@@ -1,5 +1,5 @@
 // How much memory the recorded job could have, read from its failures where nothing says it outright.
-import { type PyTorchSettings } from '../allocator/pytorch/settings.ts';
+import type { PyTorchSettings } from '../allocator/pytorch/settings.ts';
 import { roundRequest, segmentSizeFor } from '../allocator/pytorch/sizes.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 

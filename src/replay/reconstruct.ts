@@ -272,7 +272,8 @@ class Reconstructor {
     if (this.allocator.wouldReuse(size, stream, pool)) return true;
     if (this.trace.events.kind[event] === EventKind.Oom || this.allocator.collectsGarbage) return false;
     const grown = this.allocator.reservedBytesWith(size);
-    if (grown > (this.limits.allowedBytes ?? Number.POSITIVE_INFINITY) || grown > (this.limits.capacity ?? Number.POSITIVE_INFINITY)) return false;
+    if (grown > (this.limits.allowedBytes ?? Number.POSITIVE_INFINITY) || grown > (this.limits.capacity ?? Number.POSITIVE_INFINITY))
+      return false;
     if (this.limits.origin === 'recorded' || grown <= this.granted) return true;
     // Nobody was ever granted that much, so this request was refused it: the limit is lower than it seemed. (A program
     // that calls empty_cache() right before a request that would have set a new record looks the same.)

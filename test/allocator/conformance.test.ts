@@ -103,7 +103,11 @@ describe.each(CHOICES.map((choice) => [choice.name, choice] as const))('%s', (_,
   it('never gives out a byte twice, and keeps its books, whatever is asked of it', () => {
     const operation = fc.record({
       kind: fc.constantFrom('malloc', 'malloc', 'malloc', 'free', 'free', 'complete', 'emptyCache'),
-      size: fc.oneof(fc.integer({ min: 1, max: MIB }), fc.integer({ min: MIB, max: 20 * MIB }), fc.integer({ min: 20 * MIB, max: 200 * MIB })),
+      size: fc.oneof(
+        fc.integer({ min: 1, max: MIB }),
+        fc.integer({ min: MIB, max: 20 * MIB }),
+        fc.integer({ min: 20 * MIB, max: 200 * MIB }),
+      ),
       stream: fc.constantFrom(0, 1, 2),
       pick: fc.nat(),
     });

@@ -28,8 +28,12 @@ describe('parseConf', () => {
 
   it('fills the divisions as PyTorch does: below the first size named, and above the last for >', () => {
     expect(parseConf('roundup_power2_divisions:4').roundupPower2Divisions).toEqual(new Array(16).fill(4));
-    expect(parseConf('roundup_power2_divisions:[64:8,256:4]').roundupPower2Divisions).toEqual([8, 8, 8, 8, 8, 8, 8, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
-    expect(parseConf('roundup_power2_divisions:[1:4,64:8,>:2]').roundupPower2Divisions).toEqual([4, 0, 0, 0, 0, 0, 8, 2, 2, 2, 2, 2, 2, 2, 2, 2]);
+    expect(parseConf('roundup_power2_divisions:[64:8,256:4]').roundupPower2Divisions).toEqual([
+      8, 8, 8, 8, 8, 8, 8, 0, 4, 0, 0, 0, 0, 0, 0, 0,
+    ]);
+    expect(parseConf('roundup_power2_divisions:[1:4,64:8,>:2]').roundupPower2Divisions).toEqual([
+      4, 0, 0, 0, 0, 0, 8, 2, 2, 2, 2, 2, 2, 2, 2, 2,
+    ]);
   });
 
   it('agrees with what PyTorch recorded for the same string', () => {
@@ -97,12 +101,11 @@ describe('sizes', () => {
 
 describe('chooseAllocators', () => {
   it('reads names with settings, commas inside brackets included', () => {
-    expect(chooseAllocators('pytorch, expandable,pytorch[max_split_size_mb:128,roundup_power2_divisions:4],cnmem[initial:1GiB]').map(({ name }) => name)).toEqual([
-      'pytorch',
-      'expandable',
-      'pytorch[max_split_size_mb:128,roundup_power2_divisions:4]',
-      'cnmem[initial:1.00GiB]',
-    ]);
+    expect(
+      chooseAllocators('pytorch, expandable,pytorch[max_split_size_mb:128,roundup_power2_divisions:4],cnmem[initial:1GiB]').map(
+        ({ name }) => name,
+      ),
+    ).toEqual(['pytorch', 'expandable', 'pytorch[max_split_size_mb:128,roundup_power2_divisions:4]', 'cnmem[initial:1.00GiB]']);
   });
 
   it.each(['jemalloc', 'pytorch[', 'cnmem[size:3]'])('refuses %s', (text) => {

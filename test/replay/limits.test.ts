@@ -45,7 +45,11 @@ describe('a GPU that was really full', () => {
 
 describe('a recording without failures', () => {
   it('knows no limit', () => {
-    expect(reconstruct(sampleTrace('vgg16-b100.native.pickle.gz')).limits).toEqual({ capacity: undefined, allowedBytes: undefined, origin: 'unknown' });
+    expect(reconstruct(sampleTrace('vgg16-b100.native.pickle.gz')).limits).toEqual({
+      capacity: undefined,
+      allowedBytes: undefined,
+      origin: 'unknown',
+    });
   });
 
   it('takes what was given back before a request that much memory was reserved for elsewhere as empty_cache()', () => {

@@ -1,8 +1,7 @@
 // The engine as an allocator: the same WebAssembly that becomes C for PyTorch, on any device.
 import { InvariantError } from '../../base/errors.ts';
-import { type Device, NO_MEMORY } from '../../device/device.ts';
 import { type Allocator, type AllocatorContext, type CensusGroup, OUT_OF_MEMORY } from '../allocator.ts';
-import { type EngineExports, instantiateEngine } from './load.ts';
+import { type EngineExports, type EngineModule, instantiateEngine } from './load.ts';
 import { describeRule } from './rules.ts';
 import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, regionBytesFor, WEIR_SETTINGS } from './settings.ts';
 
@@ -77,11 +76,12 @@ export class EngineAllocator implements Allocator {
   private readonly engine: EngineExports;
   private readonly synchronize: () => readonly number[];
 
-  constructor(context: AllocatorContext, settings: EngineSettings, module?: WebAssembly.Module) {
+  constructor(context: AllocatorContext, settings: EngineSettings, module?: EngineModule) {
     this.settings = settings;
-    this.engine = instantiateEngine(limited(context), module);
+    this.engine = instantiateEngine(context.device, context.allowedBytes, module);
     this.synchronize = context.synchronize ?? (() => []);
-    if (this.engine.settings() !== ENGINE_SETTINGS.length) throw new InvariantError('the engine has other settings than the code around it');
+    if (this.engine.settings() !== ENGINE_SETTINGS.length)
+      throw new InvariantError('the engine has other settings than the code around it');
     // The unit comes first: other settings are checked against it.
     for (const name of ['handleUnit', ...ENGINE_SETTINGS] as const) {
       if (this.engine.configureF64(ENGINE_SETTINGS.indexOf(name), settings[name]) !== 1) {
@@ -178,13 +178,33 @@ export class EngineAllocator implements Allocator {
   census(): CensusGroup[] {
     const groups = new Map<string, { -readonly [Field in keyof CensusGroup]: CensusGroup[Field] }>();
     this.eachRow((row) => {
-      const [, size, requested, , state, stream, pool, small] = row as unknown as [number, number, number, number, number, number, number, number];
+      const [, size, requested, , state, stream, pool, small] = row as unknown as [
+        number,
+        number,
+        number,
+        number,
+        number,
+        number,
+        number,
+        number,
+      ];
       // What is lent is counted where it is borrowed.
       if (state === RangeState.Unbacked || state === RangeState.Loan) return;
       const key = `${stream}/${pool}/${small}`;
       let group = groups.get(key);
       if (!group) {
-        group = { stream, pool, small: small === 1, reserved: 0, requested: 0, rounding: 0, pending: 0, free: 0, freePieces: 0, largestFree: 0 };
+        group = {
+          stream,
+          pool,
+          small: small === 1,
+          reserved: 0,
+          requested: 0,
+          rounding: 0,
+          pending: 0,
+          free: 0,
+          freePieces: 0,
+          largestFree: 0,
+        };
         groups.set(key, group);
       }
       group.reserved += size;
@@ -213,14 +233,6 @@ export class EngineAllocator implements Allocator {
     const rows = new Float64Array(this.engine.memory.buffer, this.engine.snapshotAddress(), count * ROW);
     for (let index = 0; index < count; index++) visit(rows.subarray(index * ROW, (index + 1) * ROW));
   }
-}
-
-/** The device as far as this process may use it: beyond `allowedBytes` it is out of memory. */
-function limited(context: AllocatorContext): Device {
-  const { device, allowedBytes } = context;
-  if (allowedBytes === undefined) return device;
-  const create = (bytes: number) => (device.usedBytes + bytes > allowedBytes ? NO_MEMORY : device.create(bytes));
-  return Object.create(device, { create: { value: create } }) as Device;
 }
 
 export function createWeir(context: AllocatorContext, settings: Partial<EngineSettings> = {}): EngineAllocator {

@@ -3,9 +3,19 @@ import { InvariantError } from '../../base/errors.ts';
 import { type Device, NO_MEMORY } from '../../device/device.ts';
 import { ENGINE_WASM_BASE64 } from './engine-wasm.ts';
 
+/** A compiled engine. The library is typed without the DOM, which is where TypeScript keeps WebAssembly: this is what we use of it. */
+export interface EngineModule {
+  readonly [Symbol.toStringTag]?: string;
+}
+interface WebAssemblyNamespace {
+  readonly Module: new (bytes: Uint8Array<ArrayBuffer>) => EngineModule;
+  readonly Instance: new (module: EngineModule, imports: object) => { readonly exports: unknown };
+}
+const { WebAssembly } = globalThis as unknown as { readonly WebAssembly: WebAssemblyNamespace };
+
 /** What engine/index.ts exports, as far as JavaScript uses it. Blocks are pointers into the engine's memory. */
 export interface EngineExports {
-  readonly memory: WebAssembly.Memory;
+  readonly memory: { readonly buffer: ArrayBuffer };
   abiVersion(): number;
   configureF64(index: number, value: number): number;
   settings(): number;
@@ -29,9 +39,9 @@ export interface EngineExports {
 const ABI_VERSION = 1;
 const FAILED = -1n;
 
-let compiled: WebAssembly.Module | undefined;
+let compiled: EngineModule | undefined;
 
-function engineModule(): WebAssembly.Module {
+function engineModule(): EngineModule {
   compiled ??= new WebAssembly.Module(decodeBase64(ENGINE_WASM_BASE64));
   return compiled;
 }
@@ -43,13 +53,23 @@ function decodeBase64(text: string): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** A new engine that acts on the device. `module` is for builds other than the one inside the package (tests). */
-export function instantiateEngine(device: Device, module: WebAssembly.Module = engineModule()): EngineExports {
+/** Compiles another build of the engine than the one inside the package (tests use the one with assertions). */
+export function compileEngine(bytes: Uint8Array<ArrayBuffer>): EngineModule {
+  return new WebAssembly.Module(bytes);
+}
+
+/** A new engine that acts on the device, within the bytes it may hold. */
+export function instantiateEngine(
+  device: Device,
+  allowedBytes: number = Number.POSITIVE_INFINITY,
+  module: EngineModule = engineModule(),
+): EngineExports {
+  const allowed = (bytes: number) => device.usedBytes + bytes <= allowedBytes;
   const bytesOf = (value: bigint) => Number(BigInt.asUintN(64, value));
   const given = (value: number) => (value === NO_MEMORY ? FAILED : BigInt(value));
   const done = (worked: boolean) => (worked ? 0 : -1);
   const env = {
-    create: (bytes: bigint) => given(device.create(bytesOf(bytes))),
+    create: (bytes: bigint) => (allowed(bytesOf(bytes)) ? given(device.create(bytesOf(bytes))) : FAILED),
     release: (handle: bigint) => done(device.release(bytesOf(handle))),
     reserve: (bytes: bigint) => given(device.reserve(bytesOf(bytes))),
     unreserve: (address: bigint, bytes: bigint) => done(device.unreserve(bytesOf(address), bytesOf(bytes))),
@@ -61,7 +81,7 @@ export function instantiateEngine(device: Device, module: WebAssembly.Module = e
       throw new InvariantError(`assertion in the engine failed (line ${line}, column ${column})`);
     },
   };
-  const exports = new WebAssembly.Instance(module, { env }).exports as unknown as EngineExports;
+  const exports = new WebAssembly.Instance(module, { env }).exports as EngineExports;
   if (exports.abiVersion() !== ABI_VERSION) throw new InvariantError('the engine and the code around it are of different versions');
   return exports;
 }

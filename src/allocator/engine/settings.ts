@@ -46,7 +46,7 @@ export interface EngineSettings {
   readonly mebibytePrice: number;
 }
 
-export const ENGINE_SETTINGS = [
+export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
   'smallLimit',
   'largeUnit',
   'handleUnit',
@@ -69,7 +69,7 @@ export const ENGINE_SETTINGS = [
   'mapCost',
   'reserveCost',
   'mebibytePrice',
-] as const satisfies readonly (keyof EngineSettings)[];
+];
 
 /** Addresses for an arena when the GPU's size is unknown: more than any GPU has. */
 const UNKNOWN_REGION_BYTES: number = 1152 * GIB;

@@ -1,14 +1,14 @@
 // `weir convert IN OUT`: a recording in another format, chosen by the new file's name.
+import { existsSync, renameSync, rmSync } from 'node:fs';
+import { Worker } from 'node:worker_threads';
 import { Command } from 'commander';
 import { formatBytes } from '../../base/bytes.ts';
-import { UsageError } from '../../base/errors.ts';
-import { writeSnapshotJson } from '../../trace/snapshot-json.ts';
-import { writeWeir } from '../../trace/weir/writer.ts';
-import { loadRecording } from '../input.ts';
+import { InputError, UsageError } from '../../base/errors.ts';
+import { SCHEMA } from '../../report/json.ts';
+import type { ConvertMessage, ConvertTask } from '../convert-worker.ts';
 import { jsonOption, quietOption } from '../options.ts';
-import { openOutput } from '../output.ts';
-import { readVersion } from '../program.ts';
-import { createProgress } from '../progress.ts';
+import { createProgress, type Progress } from '../progress.ts';
+import { readVersion } from '../version.ts';
 
 interface ConvertOptions {
   readonly force?: boolean;
@@ -37,29 +37,55 @@ export function convertCommand(): Command {
 async function convert(from: string, to: string, options: ConvertOptions): Promise<void> {
   const format = /\.(weir|json)(\.gz)?$/.exec(to);
   if (!format) throw new UsageError(`'${to}' does not say which format to write; end it in .weir or .json (or .weir.gz, .json.gz)`);
-  const progress = createProgress(options.quiet ?? false);
-  const recording = await loadRecording(from, progress);
-  progress.clear();
-  const output = openOutput(to, { force: options.force ?? false, gzip: format[2] !== undefined });
-  let leftOut = 0;
-  try {
-    if (format[1] === 'weir') writeWeir(recording, (chunk) => output.write(chunk), { tool: 'weir', version: readVersion() });
-    else leftOut = writeSnapshotJson(recording, (text) => output.write(Buffer.from(text)));
-    await output.finish();
-  } catch (error) {
-    output.abandon();
-    throw error;
-  }
-  const events = recording.traces.reduce((sum, trace) => sum + trace.events.count, 0);
+  if (!options.force && existsSync(to)) throw new UsageError(`${to} is already there; -f overwrites it`);
+  // The file is whole or not there: it has another name until it is finished.
+  const temporary = `${to}.${process.pid}.part`;
+  const task: ConvertTask = {
+    from,
+    temporary,
+    format: format[1] as 'weir' | 'json',
+    gzip: format[2] !== undefined,
+    version: readVersion(),
+  };
+  const done = await runWorker(task, createProgress(options.quiet ?? false));
+  renameSync(temporary, to);
   if (options.json) {
-    process.stdout.write(
-      `${JSON.stringify({ schema: 1, from, to, format: format[1], gpus: recording.traces.length, events, eventsLeftOut: leftOut, bytes: output.bytesWritten })}\n`,
-    );
+    const { kind: _, ...figures } = done;
+    process.stdout.write(`${JSON.stringify({ schema: SCHEMA, from, to, format: task.format, ...figures })}\n`);
     return;
   }
-  process.stderr.write(`wrote ${to}: ${events.toLocaleString('en-US')} events, ${formatBytes(output.bytesWritten)}\n`);
-  if (leftOut > 0)
+  process.stderr.write(`wrote ${to}: ${done.events.toLocaleString('en-US')} events, ${formatBytes(done.bytes)}\n`);
+  if (done.eventsLeftOut > 0) {
     process.stderr.write(
-      `${leftOut.toLocaleString('en-US')} events have no place in a PyTorch snapshot and were left out (accesses, record_stream, empty_cache)\n`,
+      `${done.eventsLeftOut.toLocaleString('en-US')} events have no place in a PyTorch snapshot and were left out (accesses, record_stream, empty_cache)\n`,
     );
+  }
+}
+
+/** Runs the conversion; whatever ends it early, the unfinished file goes. */
+async function runWorker(task: ConvertTask, progress: Progress): Promise<ConvertMessage & { kind: 'done' }> {
+  const worker = new Worker(new URL('../convert-worker.js', import.meta.url), { workerData: task });
+  const interrupted = (signal: NodeJS.Signals) => {
+    rmSync(task.temporary, { force: true });
+    process.off('SIGINT', interrupted).off('SIGTERM', interrupted);
+    process.kill(process.pid, signal);
+  };
+  process.once('SIGINT', interrupted).once('SIGTERM', interrupted);
+  try {
+    return await new Promise((resolve, reject) => {
+      worker.on('message', (message: ConvertMessage) => {
+        if (message.kind === 'progress') progress.update(message.fraction, message.doing);
+        else if (message.kind === 'done') resolve(message);
+        else reject(new InputError(message.message));
+      });
+      worker.on('error', reject);
+    });
+  } catch (error) {
+    rmSync(task.temporary, { force: true });
+    throw error;
+  } finally {
+    progress.clear();
+    process.off('SIGINT', interrupted).off('SIGTERM', interrupted);
+    await worker.terminate();
+  }
 }

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { Command } from 'commander';
 import { formatBytes } from '../../base/bytes.ts';
 import { jsonOption } from '../options.ts';
-import { readVersion } from '../program.ts';
+import { readVersion } from '../version.ts';
 
 interface Finding {
   readonly name: string;

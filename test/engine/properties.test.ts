@@ -1,0 +1,44 @@
+// Whatever a program does, at every step: the engine's invariants hold, no byte is in two live blocks, a block keeps its
+// memory until it ends, and after everything is freed the device holds nothing.
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { GIB, MIB } from '../../src/base/bytes.ts';
+import { PRESETS, randomProgram, runProgram } from './drive.ts';
+import { StrictDevice } from './strict-device.ts';
+
+describe.each(Object.entries(PRESETS))('%s', (_, settings) => {
+  test('random programs on ample memory', () => {
+    fc.assert(
+      fc.property(fc.integer(), fc.integer({ min: 1, max: 3 }), (seed, streams) => {
+        const device = new StrictDevice();
+        const { failures } = runProgram(randomProgram(seed, { steps: 300, streams }), device, settings);
+        expect(failures).toBe(0);
+        expect(device.describe()).toBe('0 handles, 0 reservations, 0 mapped units');
+      }),
+      { numRuns: 12 },
+    );
+  });
+
+  test('random programs that run out of memory', () => {
+    let failures = 0;
+    let served = 0;
+    fc.assert(
+      fc.property(fc.integer(), fc.integer({ min: 20, max: 300 }), (seed, capacityUnits) => {
+        const device = new StrictDevice(capacityUnits * 2 * MIB);
+        const outcome = runProgram(randomProgram(seed, { steps: 300 }), device, settings);
+        failures += outcome.failures;
+        served += outcome.addresses.length - outcome.failures;
+        expect(device.holdsNothing).toBe(true);
+      }),
+      { numRuns: 12 },
+    );
+    expect(failures).toBeGreaterThan(0);
+    expect(served).toBeGreaterThan(0);
+  });
+
+  test('sizes from one byte to gigabytes', () => {
+    const device = new StrictDevice(40 * GIB);
+    runProgram(randomProgram(7, { steps: 300, level: 30 * GIB, largest: 6 * GIB, streams: 1 }), device, settings);
+    expect(device.holdsNothing).toBe(true);
+  });
+});

@@ -1,0 +1,96 @@
+// The verdict: its parts add up, its causes are right on recordings whose cause is known, its rules bite.
+import { readdirSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { chooseAllocators } from '../../src/allocator/registry.ts';
+import { UsageError } from '../../src/base/errors.ts';
+import { analyzeTrace } from '../../src/report/analysis.ts';
+import type { Breakdown } from '../../src/report/moment.ts';
+import { parseRule } from '../../src/report/rules.ts';
+import { sampleTrace } from '../support/traces.ts';
+
+const GIB = 2 ** 30;
+const LIGHT = { allocators: chooseAllocators('expandable'), findSmallest: false };
+const names = readdirSync(new URL('../../samples/', import.meta.url), { recursive: true, encoding: 'utf8' }).filter((name) =>
+  /\.(pickle|pkl)(\.gz)?$/.test(name),
+);
+
+describe.each(names)('%s', (name) => {
+  const analysis = analyzeTrace(sampleTrace(name), LIGHT);
+
+  it('breaks the peak down without remainder', () => {
+    expect(partsOf(analysis.peak)).toBe(analysis.peak.reserved);
+    expect(analysis.peak.reserved).toBe(analysis.replayError.recordedPeakReserved);
+    if (analysis.oom) expect(partsOf(analysis.oom.breakdown)).toBe(analysis.oom.breakdown.reserved);
+  });
+
+  it('shows no allocator below the floor', () => {
+    for (const row of analysis.whatIf) expect(row.unlimited.peakReserved).toBeGreaterThanOrEqual(analysis.summary.peakDemand);
+  });
+});
+
+function partsOf(part: Breakdown): number {
+  return part.requested + part.rounding + part.pending + part.fragmented + part.smallSegments + part.otherStreams + part.otherPools;
+}
+
+describe('an out-of-memory failure', () => {
+  it('is blamed on fragmentation where what was free would have done in one piece', () => {
+    const { oom, advice, whatIf } = analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'));
+    expect(oom).toMatchObject({ cause: 'fragmentation', limitOrigin: 'inferred' });
+    // What PyTorch's own message said: 16.58 GiB allocated, 2.13 GiB reserved but unallocated, 2.76 GiB asked for.
+    expect(oom!.asked / GIB).toBeCloseTo(2.76, 2);
+    expect((oom!.breakdown.requested + oom!.breakdown.rounding) / GIB).toBeCloseTo(16.58, 2);
+    expect((oom!.breakdown.reserved - oom!.breakdown.requested - oom!.breakdown.rounding) / GIB).toBeCloseTo(2.13, 2);
+    expect(advice[0]!.line).toBe('export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True');
+    expect(advice[0]!.effect).toContain('where the recorded settings do not');
+    const [recorded, expandable] = whatIf;
+    expect(recorded!.limited!.ooms).toBe(1);
+    expect(expandable!.limited!.ooms).toBe(0);
+    expect(expandable!.smallestGpu).toBeLessThan(recorded!.smallestGpu!);
+  });
+
+  it('is blamed on demand where nothing could have helped', () => {
+    const { oom, advice } = analyzeTrace(sampleTrace('exact/s1.pickle'), LIGHT);
+    expect(oom!.cause).toBe('demand');
+    expect(advice.at(-1)!.effect).toContain('no allocator can make that fit');
+  });
+
+  it('is explained for another size of GPU too', () => {
+    const fits = analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'), { ...LIGHT, capacity: 40 * GIB });
+    expect(fits.capacityOrigin).toBe('given');
+    expect(fits.whatIf.map((row) => row.limited!.ooms)).toEqual([0, 0]);
+  });
+});
+
+describe('call sites', () => {
+  it('name the user code that holds the memory', () => {
+    const { sites } = analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'), LIGHT);
+    expect(sites[0]!.label).toMatch(/workloads\.py:\d+ step/);
+    expect(sites[0]!.bytes).toBeGreaterThan(GIB);
+  });
+
+  it('are left out where no stacks were recorded', () => {
+    expect(analyzeTrace(sampleTrace('vgg16-b100.native.pickle.gz'), LIGHT).sites).toEqual([]);
+  });
+});
+
+describe('rules', () => {
+  const analysis = analyzeTrace(sampleTrace('vgg16-b100.native.pickle.gz'), LIGHT);
+
+  it.each([
+    ['peak>15GiB', 'peak is 15.72 GiB (rule: peak>15GiB)'],
+    ['peak>16GiB', undefined],
+    ['live>=8GiB', 'live is 8.62 GiB (rule: live>=8GiB)'],
+    ['fragmentation > 15%', 'fragmentation is 49.6 % (rule: fragmentation > 15%)'],
+    ['fragmentation>0.6', undefined],
+    ['ooms>0', undefined],
+    ['retries<1', 'retries is 0 (rule: retries<1)'],
+    ['replay-error>0', undefined],
+    ['lost>1GiB', 'lost is 7.80 GiB (rule: lost>1GiB)'],
+  ])('%s', (text, expected) => {
+    expect(parseRule(text).breach(analysis)).toBe(expected);
+  });
+
+  it.each(['peak', 'peak=3GiB', 'speed>3', 'peak>fast', 'ooms>5%', 'fragmentation>lots'])('%s is refused', (text) => {
+    expect(() => parseRule(text)).toThrow(UsageError);
+  });
+});
