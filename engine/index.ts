@@ -1,7 +1,7 @@
 // The engine's exports. Those with u64 are for C, their twins in f64 for JavaScript (exact below 2^53);
 // a block is the number that mallocBlock gives, valid until it is complete. Results of 0 mean failure.
 import { forgetAddress, recall, remember } from './address-table';
-import { blockSize, completeBlock, freeBlock, mallocBlock } from './blocks';
+import { blockSize, completeBlock as complete_, freeBlock as free_, mallocBlock as malloc_ } from './blocks';
 import { checkEngine } from './check';
 import { resetPeaks as resetCounters } from './counters';
 import { take } from './memory';
@@ -31,42 +31,49 @@ export function settings(): u32 {
 
 /** The address of memory for the request, 0 if there is none. */
 export function malloc(bytes: u64, stream: u32, pool: u32): u64 {
-  const block = mallocBlock(bytes, stream, pool);
+  const block = malloc_(bytes, stream, pool);
   if (block === NO_RANGE) return 0;
   if (remember(block)) return block.va;
-  freeBlock(block);
-  completeBlock(block);
+  free_(block);
+  complete_(block);
   return 0;
 }
 
 /** Frees what `malloc` gave, for use again at once; 0 if nothing is live at the address. */
 export function free(address: u64): u32 {
   const block = recall(address);
-  if (block === NO_RANGE || !freeBlock(block)) return 0;
+  if (block === NO_RANGE || !free_(block)) return 0;
   forgetAddress(address);
-  return completeBlock(block) ? 1 : 0;
+  return complete_(block) ? 1 : 0;
 }
 
-/** The block at an address that `malloc` gave, 0 if there is none: for freeBlock and completion apart from each other. */
-export function blockAt(address: u64): u32 {
-  return changetype<usize>(recall(address)) as u32;
-}
-
-/** From here on the address names nothing; the block itself lives on until it is complete. */
-export function forget(address: u64): void {
+/**
+ * The first half of `free`: the program lets go of the address, the memory stays in use until `completeBlock` is given
+ * the number this gives. 0 if nothing is live at the address.
+ */
+export function letGo(address: u64): u32 {
+  const block = recall(address);
+  if (block === NO_RANGE || !free_(block)) return 0;
   forgetAddress(address);
+  return changetype<usize>(block) as u32;
 }
 
-export function mallocF64(bytes: f64, stream: u32, pool: u32): u32 {
-  return changetype<usize>(mallocBlock(<u64>(<i64>bytes), stream, pool)) as u32;
+export function mallocBlock(bytes: u64, stream: u32, pool: u32): u32 {
+  return changetype<usize>(malloc_(bytes, stream, pool)) as u32;
 }
 
-export function freeF64(block: u32): u32 {
-  return freeBlock(changetype<Range>(<usize>block)) ? 1 : 0;
+export function mallocBlockF64(bytes: f64, stream: u32, pool: u32): u32 {
+  return changetype<usize>(malloc_(<u64>(<i64>bytes), stream, pool)) as u32;
 }
 
-export function complete(block: u32): u32 {
-  return completeBlock(changetype<Range>(<usize>block)) ? 1 : 0;
+/** The program lets go of a block; 0 if it is not live. */
+export function freeBlock(block: u32): u32 {
+  return free_(changetype<Range>(<usize>block)) ? 1 : 0;
+}
+
+/** Nobody uses the block any more: its memory may be given out again. 0 if it was not freed. */
+export function completeBlock(block: u32): u32 {
+  return complete_(changetype<Range>(<usize>block)) ? 1 : 0;
 }
 
 export function addressOf(block: u32): u64 {

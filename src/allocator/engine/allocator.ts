@@ -111,23 +111,23 @@ export class EngineAllocator implements Allocator {
   }
 
   malloc(requested: number, stream: number, pool: number): number {
-    const block = this.engine.mallocF64(requested, stream, pool);
+    const block = this.engine.mallocBlockF64(requested, stream, pool);
     if (block !== 0) return block;
     const completed = this.synchronize();
     if (completed.length === 0) return OUT_OF_MEMORY;
     for (const freed of completed) this.complete(freed);
     this.waits++;
     this.averted++;
-    const second = this.engine.mallocF64(requested, stream, pool);
+    const second = this.engine.mallocBlockF64(requested, stream, pool);
     return second === 0 ? OUT_OF_MEMORY : second;
   }
 
   free(block: number): void {
-    if (this.engine.freeF64(block) !== 1) throw new InvariantError(`block ${block} is not live`);
+    if (this.engine.freeBlock(block) !== 1) throw new InvariantError(`block ${block} is not live`);
   }
 
   complete(block: number): void {
-    if (this.engine.complete(block) !== 1) throw new InvariantError(`block ${block} was not freed`);
+    if (this.engine.completeBlock(block) !== 1) throw new InvariantError(`block ${block} was not freed`);
   }
 
   emptyCache(): void {

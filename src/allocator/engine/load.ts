@@ -19,9 +19,9 @@ export interface EngineExports {
   abiVersion(): number;
   configureF64(index: number, value: number): number;
   settings(): number;
-  mallocF64(bytes: number, stream: number, pool: number): number;
-  freeF64(block: number): number;
-  complete(block: number): number;
+  mallocBlockF64(bytes: number, stream: number, pool: number): number;
+  freeBlock(block: number): number;
+  completeBlock(block: number): number;
   addressOfF64(block: number): number;
   sizeOfF64(block: number): number;
   emptyCache(): void;

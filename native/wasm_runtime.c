@@ -1,0 +1,45 @@
+/* The runtime of the generated engine: linear memory and traps.
+ * Memory is one mapping of the most it may ever become, without a reservation: its base never moves. */
+#define _GNU_SOURCE
+#include "wasm_runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "wasm-rt.h"
+
+_Thread_local jmp_buf *weir_trap_frame;
+
+void wasm_rt_init(void) {}
+
+bool wasm_rt_is_initialized(void) { return true; }
+
+void wasm_rt_trap(wasm_rt_trap_t code) {
+  if (weir_trap_frame) longjmp(*weir_trap_frame, (int)code);
+  fprintf(stderr, "weir: the engine trapped outside a call (code %d)\n", (int)code);
+  abort();
+}
+
+void wasm_rt_allocate_memory(wasm_rt_memory_t *memory, uint64_t pages, uint64_t max_pages, bool is64, uint32_t page_size) {
+  (void)is64;
+  void *data = mmap(NULL, max_pages * page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) wasm_rt_trap(WASM_RT_TRAP_OOB);
+  memory->data = data;
+  memory->pages = pages;
+  memory->max_pages = max_pages;
+  memory->size = pages * page_size;
+}
+
+uint64_t wasm_rt_grow_memory(wasm_rt_memory_t *memory, uint64_t pages) {
+  uint64_t before = memory->pages;
+  if (pages > memory->max_pages - before) return (uint64_t)-1;
+  memory->pages += pages;
+  memory->size += pages * WASM_DEFAULT_PAGE_SIZE;
+  return before;
+}
+
+void wasm_rt_free_memory(wasm_rt_memory_t *memory) {
+  munmap(memory->data, memory->max_pages * WASM_DEFAULT_PAGE_SIZE);
+  memory->data = NULL;
+}

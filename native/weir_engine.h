@@ -1,0 +1,71 @@
+/* Weir's allocator engine for C: the generated engine behind a table of driver functions.
+ *
+ * Any number of engines may exist; each has its own memory and one mutex, so every function may be called from any
+ * thread. Driver functions run inside that mutex and must not call the engine they serve. */
+#ifndef WEIR_ENGINE_H
+#define WEIR_ENGINE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weir_engine weir_engine;
+
+/* What the engine asks of the device. Results below 0 mean failure; a call that fails has changed nothing. */
+typedef struct weir_driver {
+  void *context;
+  /* Physical memory: gives a handle. */
+  int64_t (*create)(void *context, uint64_t bytes);
+  int32_t (*release)(void *context, uint64_t handle);
+  /* Addresses without memory: gives the start, which is never 0. */
+  int64_t (*reserve)(void *context, uint64_t bytes);
+  int32_t (*unreserve)(void *context, uint64_t address, uint64_t bytes);
+  /* The whole of a handle appears at the address; unreadable until access is set. */
+  int32_t (*map)(void *context, uint64_t address, uint64_t handle);
+  int32_t (*set_access)(void *context, uint64_t address, uint64_t bytes);
+  /* Whole mappings, all of those in the range or none. */
+  int32_t (*unmap)(void *context, uint64_t address, uint64_t bytes);
+} weir_driver;
+
+/* An engine on a copy of the driver table, with preset weir; NULL if there is no memory for it. */
+weir_engine *weir_engine_new(const weir_driver *driver);
+/* Forgets the engine. What it still holds from the driver stays held: free everything and empty the cache first. */
+void weir_engine_delete(weir_engine *engine);
+
+/* Settings by number, as in engine/settings.ts, before the first request; 1 if accepted. */
+int weir_engine_configure(weir_engine *engine, uint32_t setting, uint64_t value);
+
+/* The address of memory for the request; 0 if there is none, and weir_engine_explanation says why. */
+uint64_t weir_engine_malloc(weir_engine *engine, uint64_t bytes, uint32_t stream, uint32_t pool);
+/* Frees what malloc gave, for use again at once on its stream; 0 if nothing is live at the address. */
+int weir_engine_free(weir_engine *engine, uint64_t address);
+/* The two halves of free: the program lets go, and later nobody uses the memory any more. */
+uint32_t weir_engine_let_go(weir_engine *engine, uint64_t address);
+int weir_engine_complete(weir_engine *engine, uint32_t block);
+
+/* Gives back to the driver all that can be. */
+void weir_engine_empty_cache(weir_engine *engine);
+
+/* Numbers as in engine/report.ts. */
+uint64_t weir_engine_statistic(weir_engine *engine, uint32_t index);
+uint64_t weir_engine_explanation(weir_engine *engine, uint32_t index);
+/* 0, or the number of the broken invariant; level 1 to 3, ever more thorough. */
+uint32_t weir_engine_check(weir_engine *engine, uint32_t level);
+
+/* One run of addresses of an arena. */
+typedef struct weir_range {
+  double address, size, requested, given, state, stream, pool, small;
+} weir_range;
+/* Copies up to `capacity` ranges; gives how many there are. */
+uint32_t weir_engine_snapshot(weir_engine *engine, weir_range *ranges, uint32_t capacity);
+
+/* 1 once a defect has stopped the engine: from then on every request fails and nothing else happens. */
+int weir_engine_is_broken(weir_engine *engine);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
