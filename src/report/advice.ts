@@ -80,13 +80,14 @@ function effectOf(row: WhatIfRow, recorded: WhatIfRow, capacity: number | undefi
   const before = recorded.unlimited.peakReserved;
   const after = row.unlimited.peakReserved;
   const change = Math.round((100 * (after - before)) / before);
-  const parts = [`peak reserved ${formatBytes(before)} -> ${formatBytes(after)} (${change > 0 ? '+' : ''}${change} %)`];
+  const peak = `peak reserved ${formatBytes(before)} -> ${formatBytes(after)} (${change > 0 ? '+' : ''}${change} %)`;
   if (capacity !== undefined && recorded.limited && row.limited && recorded.limited.ooms > 0 && row.limited.ooms === 0) {
-    parts.push(`fits in ${formatBytes(capacity)}, where the recorded settings do not`);
-  } else if (row.smallestGpu !== undefined && recorded.smallestGpu !== undefined && row.smallestGpu < recorded.smallestGpu) {
-    parts.push(`runs on ${formatBytes(row.smallestGpu)} instead of ${formatBytes(recorded.smallestGpu)}`);
+    return `fits in ${formatBytes(capacity)}, where the recorded settings do not; ${peak} where memory is no limit`;
   }
-  return parts.join('; ');
+  if (row.smallestGpu !== undefined && recorded.smallestGpu !== undefined && row.smallestGpu < recorded.smallestGpu) {
+    return `${peak}; runs on ${formatBytes(row.smallestGpu)} instead of ${formatBytes(recorded.smallestGpu)}`;
+  }
+  return peak;
 }
 
 function quoted(conf: string): string {

@@ -52,7 +52,7 @@ export function tryChoice(
   const { emptyCacheBefore, capacity } = options;
   const run = (bytes: number | undefined, more: Partial<ReplayOptions>) =>
     replay(trace, choice.create, {
-      device: new SimulatedDevice({ capacity: bytes, placement: RecordedPlacement.of(trace) }),
+      device: new SimulatedDevice({ capacity: bytes, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
       deviceBytes: bytes,
       emptyCacheBefore,
       restoreStart: isRecorded,

@@ -106,11 +106,12 @@ function replayAll(
   }
   return choices.map((choice, index) => {
     const started = performance.now();
+    const isRecorded = choice.conf === recordedConf;
     const result = replay(trace, choice.create, {
-      device: new SimulatedDevice({ capacity: options.capacity, placement: RecordedPlacement.of(trace) }),
+      device: new SimulatedDevice({ capacity: options.capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
       deviceBytes: deviceBytes ?? limits.capacity,
       emptyCacheBefore,
-      restoreStart: choice.conf === recordedConf,
+      restoreStart: isRecorded,
       checkEvery: options.paranoid ? 1 : 0,
       onProgress: (done) => progress.update((index + done) / choices.length, `replaying ${choice.name}`),
     });

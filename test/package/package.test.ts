@@ -1,0 +1,46 @@
+// The npm package as a stranger gets it: packed, installed in an empty folder, run from there.
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ROOT } from '../support/command.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'weir-package-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const run = (command: string, parameters: string[], cwd: string) => execFileSync(command, parameters, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+
+describe('the package', () => {
+  beforeAll(() => {
+    run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], ROOT.pathname);
+    const [tarball] = readdirSync(folder).filter((name) => name.endsWith('.tgz'));
+    writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}');
+    run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', `./${tarball}`], folder);
+  });
+
+  it('installs a command that analyses the sample it brings', () => {
+    const output = run(join(folder, 'node_modules/.bin/weir'), ['analyze', 'node_modules/weir/samples/gpt2xl-oom.pickle.gz', '--no-smallest'], folder);
+    expect(output).toContain('Fragmentation stood in the way');
+    expect(output).toContain('export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True');
+  });
+
+  it('is a library with types', () => {
+    writeFileSync(
+      join(folder, 'example.js'),
+      `import { readFileSync } from 'node:fs';
+       import { gunzipSync } from 'node:zlib';
+       import { chooseAllocators, readRecording, replay, SimulatedDevice } from 'weir';
+       const [trace] = readRecording(gunzipSync(readFileSync('node_modules/weir/samples/vgg16-b100.native.pickle.gz'))).traces;
+       for (const { name, create } of chooseAllocators('pytorch,expandable')) {
+         console.log(name, replay(trace, create, { device: new SimulatedDevice() }).peakReserved);
+       }`,
+    );
+    expect(run(process.execPath, ['example.js'], folder)).toBe('pytorch 16882073600\nexpandable 11603542016\n');
+    expect(readdirSync(join(folder, 'node_modules/weir/dist'))).toContain('index.d.ts');
+  });
+
+  it('leaves sources, tests and benchmarks at home', () => {
+    expect(readdirSync(join(folder, 'node_modules/weir')).sort()).toEqual(['CHANGELOG.md', 'LICENSE', 'NOTICE', 'README.md', 'dist', 'docs', 'package.json', 'samples']);
+  });
+});
