@@ -3,6 +3,8 @@ import { formatBytes, parseBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Allocator, AllocatorContext } from './allocator.ts';
 import { CnMemAllocator } from './cnmem.ts';
+import { createGmlake, createWeir } from './engine/allocator.ts';
+import { ENGINE_SETTINGS, type EngineSettings } from './engine/settings.ts';
 import { PyTorchAllocator } from './pytorch/allocator.ts';
 import { DEFAULT_SETTINGS, formatConf, type PyTorchSettings, parseConf, splitOutsideBrackets } from './pytorch/settings.ts';
 
@@ -39,6 +41,17 @@ const KINDS: readonly AllocatorKind[] = [
     name: 'cnmem',
     summary: 'CnMem, best fit without giving back; setting: initial:SIZE, the pool it starts with (default 0)',
     choose: cnmemChoice,
+  },
+  {
+    name: 'gmlake',
+    summary: "GMLake's policy on our engine: 2 MiB handles, stitched; setting: minStitch:SIZE, least request to stitch for (128 MiB)",
+    choose: (settings) => engineChoice('gmlake', settings, createGmlake),
+  },
+  {
+    name: 'weir',
+    summary:
+      'our engine: stitches what is free, creates only what is missing; setting: ceiling:SIZE, memory it may hold without a second thought',
+    choose: (settings) => engineChoice('weir', settings, createWeir),
   },
 ];
 
@@ -80,6 +93,30 @@ function chooseAllocator(text: string): AllocatorChoice {
     );
   }
   return kind.choose(match[2] ?? '');
+}
+
+function engineChoice(
+  kind: 'gmlake' | 'weir',
+  text: string,
+  create: (context: AllocatorContext, settings: Partial<EngineSettings>) => Allocator,
+): AllocatorChoice {
+  const settings: Partial<Record<keyof EngineSettings, number>> = {};
+  for (const part of text.split(',').filter((entry) => entry.trim() !== '')) {
+    const [key = '', value = ''] = part.trim().split(':');
+    if (!ENGINE_SETTINGS.includes(key as keyof EngineSettings)) {
+      throw new UsageError(`'${key}' is not a setting of ${kind}; it has ${ENGINE_SETTINGS.join(', ')}`);
+    }
+    settings[key as keyof EngineSettings] = parseBytes(value);
+  }
+  const written = Object.entries(settings)
+    .map(([key, value]) => `${key}:${value}`)
+    .join(',');
+  return {
+    name: written === '' ? kind : `${kind}[${written}]`,
+    kind,
+    settings: written,
+    create: (context) => create(context, settings as Partial<EngineSettings>),
+  };
 }
 
 function cnmemChoice(settings: string): AllocatorChoice {

@@ -1,5 +1,6 @@
 // The JSON contract: schema 1, fields are only ever added; bytes and microseconds as numbers.
 import type { ReplayResult } from '../replay/replay.ts';
+import type { Verification } from '../replay/verifying-allocator.ts';
 import type { TraceSummary } from '../trace/summary.ts';
 import type { Analysis } from './analysis.ts';
 import type { Breakdown } from './moment.ts';
@@ -30,6 +31,11 @@ export interface ReplayRow {
   readonly floor: number;
   readonly capacity: number | undefined;
   readonly wallMs: number;
+  /** On a real device: the same replay on the simulated one, whose driver time is modelled. */
+  readonly modelled?: ReplayResult | undefined;
+  readonly verification?: Readonly<Verification> | undefined;
+  /** What the real device is. */
+  readonly description?: string | undefined;
 }
 
 export function replayRowJson(row: ReplayRow): { [key: string]: Json } {
@@ -47,6 +53,9 @@ export function replayRowJson(row: ReplayRow): { [key: string]: Json } {
     retries: result.retries,
     driver: { timeUs: result.driver.timeUs, steadyTimeUs: result.driver.steadyTimeUs, calls: { ...result.driver.calls } },
     wallMs: row.wallMs,
+    ...(row.modelled ? { modelled: { timeUs: row.modelled.driver.timeUs, steadyTimeUs: row.modelled.driver.steadyTimeUs } } : {}),
+    ...(row.verification ? { verification: { ...row.verification } } : {}),
+    ...(row.description ? { deviceDescription: row.description } : {}),
   };
 }
 

@@ -33,7 +33,7 @@ export interface WhatIfOptions {
 
 /** The settings people try first, besides the defaults. */
 export const USUAL_CHOICES =
-  'pytorch,expandable,pytorch[max_split_size_mb:128],pytorch[max_split_size_mb:512],pytorch[roundup_power2_divisions:8],cnmem';
+  'pytorch,expandable,pytorch[max_split_size_mb:128],pytorch[max_split_size_mb:512],pytorch[roundup_power2_divisions:8],cnmem,gmlake,weir';
 
 /** The recorded allocator first, then the usual ones that differ from it. */
 export function usualChoices(recorded: AllocatorChoice): AllocatorChoice[] {

@@ -156,9 +156,8 @@ export function runProgram(program: readonly Step[], device: StrictDevice, setti
   if (cleanUp) {
     for (const block of live) allocator.free(block);
     for (const block of [...live, ...pending]) end(block);
-    allocator.emptyCache();
-    // What the driver refused once it is asked again.
-    if (!device.holdsNothing) allocator.emptyCache();
+    // What the driver refuses once it is asked again.
+    for (let attempt = 0; attempt < 100 && (attempt === 0 || !device.holdsNothing); attempt++) allocator.emptyCache();
     allocator.check(3);
   }
   return { allocator, failures, addresses };

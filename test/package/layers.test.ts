@@ -28,7 +28,9 @@ describe('the linter', () => {
     ['replay', '../report/text.ts'],
     ['report', '../cli/input.ts'],
   ])('refuses src/%s importing %s', (layer, module) => {
-    expect(lint(layer, `import * as other from '${module}';\nexport const probe = other;\n`)).toContain(`src/${layer} may import only from`);
+    expect(lint(layer, `import * as other from '${module}';\nexport const probe = other;\n`)).toContain(
+      `src/${layer} may import only from`,
+    );
   });
 
   it.each(['base', 'trace', 'allocator', 'replay', 'report'])('keeps src/%s free of the file system', (layer) => {
@@ -36,6 +38,8 @@ describe('the linter', () => {
   });
 
   it('accepts imports that point downward', () => {
-    expect(lint('report', `import * as trace from '../trace/trace.ts';\nexport const probe = trace;\n`)).not.toContain('may import only from');
+    expect(lint('report', `import * as trace from '../trace/trace.ts';\nexport const probe = trace;\n`)).not.toContain(
+      'may import only from',
+    );
   });
 });

@@ -9,7 +9,8 @@ import { ROOT } from '../support/command.ts';
 const folder = mkdtempSync(join(tmpdir(), 'weir-package-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const run = (command: string, parameters: string[], cwd: string) => execFileSync(command, parameters, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+const run = (command: string, parameters: string[], cwd: string) =>
+  execFileSync(command, parameters, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
 
 describe('the package', () => {
   beforeAll(() => {
@@ -20,7 +21,11 @@ describe('the package', () => {
   });
 
   it('installs a command that analyses the sample it brings', () => {
-    const output = run(join(folder, 'node_modules/.bin/weir'), ['analyze', 'node_modules/weir/samples/gpt2xl-oom.pickle.gz', '--no-smallest'], folder);
+    const output = run(
+      join(folder, 'node_modules/.bin/weir'),
+      ['analyze', 'node_modules/weir/samples/gpt2xl-oom.pickle.gz', '--no-smallest'],
+      folder,
+    );
     expect(output).toContain('Fragmentation stood in the way');
     expect(output).toContain('export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True');
   });
@@ -41,6 +46,15 @@ describe('the package', () => {
   });
 
   it('leaves sources, tests and benchmarks at home', () => {
-    expect(readdirSync(join(folder, 'node_modules/weir')).sort()).toEqual(['CHANGELOG.md', 'LICENSE', 'NOTICE', 'README.md', 'dist', 'docs', 'package.json', 'samples']);
+    expect(readdirSync(join(folder, 'node_modules/weir')).sort()).toEqual([
+      'CHANGELOG.md',
+      'LICENSE',
+      'NOTICE',
+      'README.md',
+      'dist',
+      'docs',
+      'package.json',
+      'samples',
+    ]);
   });
 });

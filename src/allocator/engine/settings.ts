@@ -44,6 +44,10 @@ export interface EngineSettings {
   readonly reserveCost: number;
   /** ... and holding one more mebibyte. */
   readonly mebibytePrice: number;
+  /** Size of handles while a model is loaded: before anything was freed, once a gigabyte is held. */
+  readonly loadHandle: number;
+  /** About how many handles changing memory is made of: their size grows with it, from 8 MiB to 64 MiB. */
+  readonly handleCount: number;
 }
 
 export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
@@ -69,6 +73,8 @@ export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
   'mapCost',
   'reserveCost',
   'mebibytePrice',
+  'loadHandle',
+  'handleCount',
 ];
 
 /** Addresses for an arena when the GPU's size is unknown: more than any GPU has. */
@@ -98,6 +104,8 @@ export const WEIR_SETTINGS: EngineSettings = {
   mapCost: 24_000,
   reserveCost: 18_000,
   mebibytePrice: 10_000,
+  loadHandle: 64 * MIB,
+  handleCount: 512,
 };
 
 /** GMLake as its paper describes it: handles of 2 MiB, requests rounded to them, stitched from 128 MiB up. */

@@ -1,13 +1,18 @@
 // `weir replay FILE`: a recorded run through chosen allocators, with every setting at hand.
 import { Command, Option } from 'commander';
+import type { AllocatorContext } from '../../allocator/allocator.ts';
 import { formatConf, type PyTorchSettings, parseConf, settingsFromRecording } from '../../allocator/pytorch/settings.ts';
 import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../../allocator/registry.ts';
 import { formatBytes, MIB, parseBytes } from '../../base/bytes.ts';
 import { UsageError } from '../../base/errors.ts';
+import { isTouchable } from '../../device/memory.ts';
 import { SimulatedDevice } from '../../device/simulated.ts';
+import { DEVICE_NAMES, type DeviceName, openDevice } from '../../pool/open-device.ts';
 import { reconstruct } from '../../replay/reconstruct.ts';
 import { RecordedPlacement } from '../../replay/recorded-placement.ts';
 import { replay } from '../../replay/replay.ts';
+import { scaleTrace } from '../../replay/scale.ts';
+import { type Verification, VerifyingAllocator } from '../../replay/verifying-allocator.ts';
 import { type ReplayRow, replayJson } from '../../report/json.ts';
 import { formatTable } from '../../report/table.ts';
 import { resultOf } from '../../report/what-if.ts';
@@ -17,11 +22,16 @@ import { loadRecording, pickGpus } from '../input.ts';
 import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption } from '../options.ts';
 import { createProgress, type Progress } from '../progress.ts';
 
+/** How far apart the words are that are read back from a real block: several in every handle. */
+const VERIFY_STRIDE = MIB;
+
 interface ReplayOptions {
   readonly allocator?: AllocatorChoice[];
   readonly capacity?: number;
   readonly gpu?: number;
-  readonly device: 'sim';
+  readonly device: DeviceName;
+  readonly scale: number;
+  readonly verify: boolean;
   readonly conf?: string;
   readonly maxSplitSize?: string;
   readonly maxNonSplitRounding?: string;
@@ -44,7 +54,17 @@ export function replayCommand(): Command {
     .addOption(allocatorOption('which allocators (default: the recorded one and expandable)'))
     .addOption(capacityOption())
     .addOption(gpuOption())
-    .addOption(new Option('--device <kind>', 'where memory comes from').choices(['sim']).default('sim'))
+    .addOption(
+      new Option('--device <kind>', 'where memory comes from: modelled, real memory of this machine, or a GPU')
+        .choices(DEVICE_NAMES)
+        .default('sim'),
+    )
+    .addOption(
+      new Option('--scale <factor>', 'requests made smaller, like 1/64, to fit real memory')
+        .argParser(asArgument(parseScale))
+        .default(1, '1'),
+    )
+    .option('--no-verify', 'on real memory, do not fill every block and look at it again when it is freed')
     .option('--conf <string>', 'settings for pytorch and expandable, as in PYTORCH_CUDA_ALLOC_CONF')
     .option('--max-split-size <size>', 'the same, one by one: max_split_size_mb')
     .option('--max-non-split-rounding <size>', 'max_non_split_rounding_mb')
@@ -60,6 +80,7 @@ export function replayCommand(): Command {
       `Examples:
   weir replay snapshot.pickle --allocator pytorch,expandable --capacity 80GiB
   weir replay snapshot.pickle --allocator 'pytorch[max_split_size_mb:128]' --json
+  weir replay snapshot.pickle --allocator weir --device cuda     # with real memory on a real GPU
 `,
     )
     .addHelpText('after', ALLOCATOR_HELP)
@@ -100,30 +121,78 @@ function replayAll(
 ): ReplayRow[] {
   progress.update(0, 'replaying as recorded');
   const { emptyCacheBefore, limits } = reconstruct(trace);
-  const deviceBytes = options.capacity ?? trace.limits.deviceBytes;
-  if (choices.some((choice) => choice.conf?.includes('per_process_memory_fraction')) && deviceBytes === undefined) {
+  const knownBytes = options.capacity ?? trace.limits.deviceBytes;
+  if (choices.some((choice) => choice.conf?.includes('per_process_memory_fraction')) && knownBytes === undefined) {
     throw new UsageError('a memory fraction needs the size of the GPU; add --capacity SIZE');
   }
-  return choices.map((choice, index) => {
-    const started = performance.now();
-    const isRecorded = choice.conf === recordedConf;
-    const result = replay(trace, choice.create, {
+  const scaled = scaleTrace(trace, options.scale);
+  const floor = options.scale === 1 ? summary.peakDemand : summarizeTrace(scaled).peakDemand;
+  const onProgress = (index: number, name: string) => (done: number) =>
+    progress.update((index + done) / choices.length, `replaying ${name}`);
+
+  const simulate = (choice: AllocatorChoice, index: number) => {
+    const isRecorded = choice.conf === recordedConf && options.scale === 1;
+    return replay(scaled, choice.create, {
       device: new SimulatedDevice({ capacity: options.capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
-      deviceBytes: deviceBytes ?? limits.capacity,
+      deviceBytes: knownBytes ?? limits.capacity,
       emptyCacheBefore,
       restoreStart: isRecorded,
       checkEvery: options.paranoid ? 1 : 0,
-      onProgress: (done) => progress.update((index + done) / choices.length, `replaying ${choice.name}`),
+      onProgress: onProgress(index, choice.name),
     });
+  };
+  const runFor = (
+    choice: AllocatorChoice,
+    index: number,
+    device: Exclude<DeviceName, 'sim'>,
+  ): Pick<ReplayRow, 'result' | 'verification' | 'description'> => {
+    const opened = openDevice(device, options.capacity);
+    try {
+      const touchable = options.verify && isTouchable(opened.device) ? opened.device : undefined;
+      let verification: Verification | undefined;
+      const create = (context: AllocatorContext) => {
+        const allocator = choice.create(context);
+        if (!touchable) return allocator;
+        const verifier = new VerifyingAllocator(allocator, touchable, VERIFY_STRIDE);
+        verification = verifier.verification;
+        return verifier;
+      };
+      const result = replay(scaled, create, {
+        device: opened.device,
+        deviceBytes: opened.capacity,
+        emptyCacheBefore,
+        checkEvery: options.paranoid ? 1 : 0,
+        onProgress: onProgress(index, choice.name),
+      });
+      return { result: resultOf(result), verification, description: opened.description };
+    } finally {
+      opened.close();
+    }
+  };
+  return choices.map((choice, index) => {
+    const started = performance.now();
+    const modelled = resultOf(simulate(choice, index));
+    const real = options.device === 'sim' ? undefined : runFor(choice, index, options.device);
     return {
       allocator: choice.name,
       device: options.device,
-      result: resultOf(result),
-      floor: summary.peakDemand,
+      result: real?.result ?? modelled,
+      modelled: real ? modelled : undefined,
+      verification: real?.verification,
+      description: real?.description,
+      floor,
       capacity: options.capacity,
       wallMs: performance.now() - started,
     };
   });
+}
+
+/** `1/64`, `0.25`: what every request is multiplied by. */
+function parseScale(text: string): number {
+  const match = /^(\d+(?:\.\d+)?)(?:\/(\d+(?:\.\d+)?))?$/.exec(text.trim());
+  const factor = match ? Number(match[1]) / Number(match[2] ?? 1) : Number.NaN;
+  if (!(factor > 0) || !Number.isFinite(factor)) throw new UsageError(`'${text}' is not a scale; write it like 1/64`);
+  return factor;
 }
 
 /** The single-setting flags as a configuration string, behind --conf. */
@@ -158,17 +227,19 @@ function formatRows(trace: Trace, summary: TraceSummary, rows: readonly ReplayRo
     { title: 'failed', align: 'right' },
     { title: 'retries', align: 'right' },
     { title: 'driver time', align: 'right' },
+    { title: 'modelled', align: 'right' },
     { title: 'last third', align: 'right' },
     { title: 'driver calls', align: 'right' },
     { title: 'replayed in', align: 'right' },
   ] as const;
-  const cells = rows.map(({ allocator, result, floor, wallMs }) => [
+  const cells = rows.map(({ allocator, result, modelled, floor, wallMs }) => [
     allocator,
     formatBytes(result.peakReserved),
     floor > 0 ? (result.peakReserved / floor).toFixed(3) : '',
     String(result.ooms),
     String(result.retries),
     `${(result.driver.timeUs / 1e3).toFixed(1)} ms`,
+    modelled ? `${(modelled.driver.timeUs / 1e3).toFixed(1)} ms` : '',
     `${(result.driver.steadyTimeUs / 1e3).toFixed(1)} ms`,
     Object.values(result.driver.calls)
       .reduce((sum, calls) => sum + calls, 0)
@@ -178,5 +249,13 @@ function formatRows(trace: Trace, summary: TraceSummary, rows: readonly ReplayRo
   const recorded = summary.recordedPeakReserved === undefined ? 'unknown' : formatBytes(summary.recordedPeakReserved);
   const head = `GPU ${trace.device}: ${summary.events.toLocaleString('en-US')} events; peak live ${formatBytes(summary.peakLive)}; peak reserved as recorded ${recorded} (${summary.recordedAllocator})`;
   const warnings = trace.warnings.map((warning) => `warning: ${warning.message}`);
-  return `${[head, ...warnings, ...formatTable(columns, cells)].join('\n')}\n`;
+  const notes = rows.filter((row) => row.description !== undefined).map(formatRealRun);
+  return `${[head, ...warnings, ...formatTable(columns, cells), ...notes].join('\n')}\n`;
+}
+
+function formatRealRun({ allocator, description, verification }: ReplayRow): string {
+  const checked = verification
+    ? `${verification.blocks.toLocaleString('en-US')} blocks (${formatBytes(verification.bytes)}) were filled and found unchanged when freed`
+    : 'data was not checked';
+  return `${allocator} ran on ${description}; ${checked}.`;
 }

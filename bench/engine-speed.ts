@@ -1,0 +1,151 @@
+// `npm run bench`, the engine's part: how fast it is as WebAssembly and as C, beside a C++ yardstick, and how that
+// changes with the number of blocks. Writes bench/results/engine-<date>.json.
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { instantiateEngine } from '../src/allocator/engine/load.ts';
+import { KIB, MIB } from '../src/base/bytes.ts';
+import { SimulatedDevice } from '../src/device/simulated.ts';
+import { EventKind, type Trace } from '../src/trace/trace.ts';
+import { trainingTraces } from './traces.ts';
+
+/** Requests and frees: bytes 0 is a free of the slot. */
+interface Workload {
+  readonly name: string;
+  readonly slots: number;
+  readonly slot: Uint32Array;
+  readonly bytes: Float64Array;
+  /** Operations that only fill memory, not measured. */
+  readonly warm: number;
+}
+
+const EVENT = 16;
+const BUILD = 'build/native/bench';
+
+/** Fills every slot and then replaces the block of a random slot, sizes log-uniform. */
+function randomWorkload(name: string, slots: number, operations: number, smallest: number, largest: number): Workload {
+  const slot: number[] = [];
+  const bytes: number[] = [];
+  let state = 12345;
+  const next = () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) / 4294967296;
+  };
+  const size = () => Math.floor(smallest * (largest / smallest) ** next());
+  for (let index = 0; index < slots; index++) {
+    slot.push(index);
+    bytes.push(size());
+  }
+  const warm = slot.length;
+  while (slot.length < warm + operations) {
+    const place = Math.floor(next() * slots);
+    slot.push(place, place);
+    bytes.push(0, size());
+  }
+  return { name, slots, slot: Uint32Array.from(slot), bytes: Float64Array.from(bytes), warm };
+}
+
+function recordedWorkload(name: string, trace: Trace): Workload {
+  const slot: number[] = [];
+  const bytes: number[] = [];
+  for (let event = 0; event < trace.events.count; event++) {
+    const allocation = trace.allocationOf[event]!;
+    const kind = trace.events.kind[event];
+    if (allocation < 0 || (kind !== EventKind.Alloc && kind !== EventKind.FreeCompleted)) continue;
+    slot.push(allocation);
+    bytes.push(kind === EventKind.Alloc ? Math.max(1, trace.events.size[event]!) : 0);
+  }
+  return { name, slots: trace.allocations.count, slot: Uint32Array.from(slot), bytes: Float64Array.from(bytes), warm: 0 };
+}
+
+/** Nanoseconds per operation of one batch replay in WebAssembly. */
+function wasmNs(workload: Workload): number {
+  const engine = instantiateEngine(new SimulatedDevice());
+  const count = workload.slot.length;
+  const events = engine.buffer(count * EVENT);
+  const slots = engine.buffer(workload.slots * 4);
+  const view = new DataView(engine.memory.buffer);
+  for (let index = 0; index < workload.slots; index++) view.setUint32(slots + index * 4, 0, true);
+  for (let index = 0; index < count; index++) {
+    view.setUint32(events + index * EVENT, workload.slot[index]!, true);
+    view.setUint32(events + index * EVENT + 4, 0, true);
+    view.setBigUint64(events + index * EVENT + 8, BigInt(workload.bytes[index]!), true);
+  }
+  engine.replay(events, workload.warm, slots, 0);
+  const began = performance.now();
+  engine.replay(events + workload.warm * EVENT, count - workload.warm, slots, 0);
+  const elapsed = performance.now() - began;
+  if (engine.check(2) !== 0) throw new Error('the engine broke a rule');
+  return (elapsed * 1e6) / (count - workload.warm);
+}
+
+function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
+}
+
+/** The compiled yardstick, or why there is none. */
+function buildYardstick(): { path: string } | { reason: string } {
+  const compiler = process.env['CXX'] ?? 'c++';
+  if (spawnSync(compiler, ['--version']).status !== 0) return { reason: `no C++ compiler (${compiler})` };
+  mkdirSync(BUILD, { recursive: true });
+  const path = `${BUILD}/yardstick`;
+  const flags = ['-std=c++17', '-O2', '-Wall', '-Wextra', '-Inative', '-pthread'];
+  const library = ['-Lbuild/native', '-lweir_engine', '-Wl,-rpath,$ORIGIN/..'];
+  const result = spawnSync(compiler, [...flags, 'bench/yardstick.cpp', '-o', path, ...library], { encoding: 'utf8' });
+  return result.status === 0 ? { path } : { reason: result.stderr };
+}
+
+function nativeNs(path: string, workload: Workload, rounds: number): { setNs: number; engineNs: number } {
+  const count = workload.slot.length;
+  const bytes = new DataView(new ArrayBuffer(8 + count * EVENT));
+  bytes.setUint32(0, count, true);
+  bytes.setUint32(4, workload.slots, true);
+  for (let index = 0; index < count; index++) {
+    bytes.setUint32(8 + index * EVENT, workload.slot[index]!, true);
+    bytes.setBigUint64(8 + index * EVENT + 8, BigInt(workload.bytes[index]!), true);
+  }
+  const file = `${BUILD}/operations`;
+  writeFileSync(file, new Uint8Array(bytes.buffer));
+  const result = spawnSync(path, [file, String(rounds), String(workload.warm)], { encoding: 'utf8' });
+  if (result.status !== 0) throw new Error(`the yardstick failed: ${result.stderr}`);
+  return JSON.parse(result.stdout) as { setNs: number; engineNs: number };
+}
+
+const yardstick = buildYardstick();
+if ('reason' in yardstick) console.log(`Native rows are left out: ${yardstick.reason}`);
+
+interface SpeedRow {
+  readonly workload: string;
+  readonly blocks: number;
+  readonly wasmNs: number;
+  readonly engineNs: number | null;
+  readonly setNs: number | null;
+}
+
+function measure(workload: Workload, rounds: number): SpeedRow {
+  const wasm = median(Array.from({ length: rounds }, () => wasmNs(workload)));
+  const native = 'path' in yardstick ? nativeNs(yardstick.path, workload, rounds) : null;
+  const row = { workload: workload.name, blocks: workload.slots, wasmNs: wasm, engineNs: native?.engineNs ?? null, setNs: native?.setNs ?? null };
+  console.log(
+    `${workload.name.padEnd(34)} wasm ${wasm.toFixed(0).padStart(5)} ns (${(1e3 / wasm).toFixed(1)} M/s)   native ${row.engineNs?.toFixed(0) ?? '-'} ns   std::set ${row.setNs?.toFixed(0) ?? '-'} ns`,
+  );
+  return row;
+}
+
+console.log(`Nanoseconds per operation, median of several runs; Node ${process.version}, ${cpus()[0]?.model ?? ''}`);
+const rows: SpeedRow[] = [];
+rows.push(measure(randomWorkload('random 512 B..32 MiB, 4096 blocks', 4096, 1e6, 512, 32 * MIB), 5));
+rows.push(measure(randomWorkload('random 512 B..1 MiB, 4096 blocks', 4096, 1e6, 512, MIB), 5));
+for (const { name, trace } of trainingTraces()) rows.push(measure(recordedWorkload(name, trace), 5));
+const scaling: SpeedRow[] = [];
+for (const blocks of process.env["QUICK"] ? [] : [1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6]) {
+  scaling.push(measure(randomWorkload(`512 B..128 KiB, ${blocks} blocks`, blocks, 1e6, 512, 128 * KIB), 3));
+}
+const date = new Date().toISOString().slice(0, 10);
+mkdirSync('bench/results', { recursive: true });
+writeFileSync(
+  `bench/results/engine-${date}.json`,
+  `${JSON.stringify({ schema: 1, date, node: process.version, processor: cpus()[0]?.model, rows, scaling }, null, 1)}\n`,
+);

@@ -1,0 +1,44 @@
+// `npm run bench:gpu -- FILE...`: recorded runs with real memory on a real GPU. Measured driver time beside the model's,
+// every block filled and looked at again through the mapping it was given out at.
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const files = process.argv.slice(2);
+if (files.length === 0) {
+  console.error('usage: npm run bench:gpu -- FILE...   (recordings to replay on this GPU)');
+  process.exit(2);
+}
+const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+
+interface Result {
+  readonly allocator: string;
+  readonly peakReserved: number;
+  readonly reservedOverLive: number;
+  readonly ooms: number;
+  readonly driver: { readonly timeUs: number; readonly calls: Record<string, number> };
+  readonly modelled: { readonly timeUs: number };
+  readonly verification: { readonly blocks: number; readonly bytes: number };
+  readonly deviceDescription: string;
+}
+
+const date = new Date().toISOString().slice(0, 10);
+const traces = files.map((file) => {
+  const output = execFileSync(process.execPath, [main, 'replay', file, '--device', 'cuda', '--allocator', 'pytorch,expandable,gmlake[minStitch:2MiB],weir', '--json'], {
+    encoding: 'utf8',
+    maxBuffer: 2 ** 26,
+  });
+  const { results } = JSON.parse(output) as { results: Result[] };
+  console.log(basename(file));
+  for (const { allocator, peakReserved, reservedOverLive, driver, modelled, verification } of results) {
+    console.log(
+      `  ${allocator.padEnd(26)} ${(peakReserved / 2 ** 30).toFixed(2)} GiB, ${reservedOverLive.toFixed(4)} of live; driver ${(driver.timeUs / 1e3).toFixed(1)} ms measured, ${(modelled.timeUs / 1e3).toFixed(1)} ms modelled (${(driver.timeUs / modelled.timeUs).toFixed(2)}); ${verification.blocks} blocks, ${(verification.bytes / 2 ** 30).toFixed(0)} GiB verified`,
+    );
+  }
+  return { file: basename(file), results };
+});
+mkdirSync('bench/results', { recursive: true });
+const path = `bench/results/gpu-replay-${date}.json`;
+writeFileSync(path, `${JSON.stringify({ date, command: `npm run bench:gpu -- ${files.map((file) => basename(file)).join(' ')}`, hardware: traces[0]!.results[0]!.deviceDescription, traces }, null, 2)}\n`);
+console.log(`written to ${path}`);

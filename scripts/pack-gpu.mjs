@@ -1,0 +1,24 @@
+// Packs what a GPU machine without Node, npm or a network needs: `node scripts/pack-gpu.mjs OUT_FOLDER`.
+// There: OUT_FOLDER/node OUT_FOLDER/build/test/gpu/main.js, or OUT_FOLDER/node OUT_FOLDER/dist/cli/main.js replay ...
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, cpSync, mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { build } from './setup.mjs';
+
+const out = process.argv[2];
+if (!out) {
+  console.error('usage: node scripts/pack-gpu.mjs OUT_FOLDER');
+  process.exit(2);
+}
+build();
+rmSync(out, { recursive: true, force: true });
+mkdirSync(out, { recursive: true });
+copyFileSync(process.execPath, join(out, 'node'));
+// Symbols are two thirds of the binary; without `strip` it is only larger.
+spawnSync('strip', [join(out, 'node')]);
+for (const name of ['package.json', 'dist', 'build/src', 'build/test', 'build/bench', 'samples']) {
+  cpSync(name, join(out, name), { recursive: true, filter: (source) => !/\.(map|d\.ts|pickle)$/.test(source) });
+}
+for (const name of ['koffi', '@koromix', 'commander', 'fzstd']) {
+  cpSync(join('node_modules', name), join(out, 'node_modules', name), { recursive: true, filter: (source) => !/\.(map|d\.ts|md)$/.test(source) });
+}

@@ -1,0 +1,56 @@
+// Every driver call can fail at any time. The k-th call of a program fails, for every k: at every step the invariants
+// hold and no byte is in two blocks, the program goes on, and in the end the device holds nothing.
+import { describe, expect, test } from 'vitest';
+import { MIB } from '../../src/base/bytes.ts';
+import { numbersFrom, PRESETS, randomProgram, runProgram } from './drive.ts';
+import { StrictDevice } from './strict-device.ts';
+
+const PROGRAM = randomProgram(11, { steps: 170, streams: 2, level: 260 * MIB, largest: 64 * MIB });
+const CASES = ['weir', 'weir, few views, handles of 4 MiB', 'weir, tight', 'gmlake'] as const;
+
+describe.each(CASES)('%s', (preset) => {
+  const settings = PRESETS[preset]!;
+
+  test('each call fails once', () => {
+    const clean = new StrictDevice();
+    runProgram(PROGRAM, clean, settings);
+    expect(clean.callsMade).toBeGreaterThan(200);
+    let served = 0;
+    for (let failing = 0; failing < clean.callsMade; failing++) {
+      const device = new StrictDevice(Number.POSITIVE_INFINITY, (call) => call === failing);
+      const { failures } = runProgram(PROGRAM, device, settings, { checked: preset !== 'gmlake' || failing % 4 === 0 });
+      expect(device.holdsNothing, `call ${failing}: ${device.calls[failing]}; left: ${device.describe()}`).toBe(true);
+      if (failures === 0) served++;
+    }
+    // One failure of the driver is hardly ever a failure of the program: there is another way.
+    expect(served / clean.callsMade).toBeGreaterThan(0.98);
+  });
+
+  test('each kind of call fails from some moment on, for a while', () => {
+    const next = numbersFrom(5);
+    for (const kind of ['create', 'release', 'reserve', 'unreserve', 'map', 'setAccess', 'unmap'] as const) {
+      for (let round = 0; round < 12; round++) {
+        const from = Math.floor(next() * 300);
+        const to = from + 1 + Math.floor(next() * 60);
+        const device = new StrictDevice(Number.POSITIVE_INFINITY, (call, called) => called === kind && call >= from && call < to);
+        runProgram(PROGRAM, device, settings);
+        expect(device.holdsNothing, `${kind} from call ${from} to ${to}; left: ${device.describe()}`).toBe(true);
+      }
+    }
+  });
+
+  test('calls fail at random, on little memory', () => {
+    for (let seed = 1; seed <= 25; seed++) {
+      const next = numbersFrom(seed);
+      let quiet = false;
+      const device = new StrictDevice(180 * MIB, () => !quiet && next() < 0.15);
+      const program = randomProgram(seed, { steps: 220, level: 220 * MIB, largest: 64 * MIB });
+      const { allocator } = runProgram(program, device, settings);
+      quiet = true;
+      allocator.emptyCache();
+      allocator.emptyCache();
+      allocator.check(3);
+      expect(device.holdsNothing, `seed ${seed}; left: ${device.describe()}`).toBe(true);
+    }
+  });
+});

@@ -1,0 +1,156 @@
+// One engine, two forms: WebAssembly here and C from that very WebAssembly give the same address to every request and
+// make the same driver calls in the same order. Sanitizers watch the native form.
+import { spawnSync } from 'node:child_process';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { EngineAllocator } from '../../src/allocator/engine/allocator.ts';
+import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
+import { MIB } from '../../src/base/bytes.ts';
+import { EventKind, type Trace } from '../../src/trace/trace.ts';
+import { sampleTrace } from '../support/traces.ts';
+import { PRESETS, randomProgram, type Step } from './drive.ts';
+import { buildNative, type Sanitizer, whyNoNative } from './native/build.ts';
+import { StrictDevice } from './strict-device.ts';
+
+/** A step on a numbered request. */
+type Line = `M ${number} ${number} ${number}` | `F ${number}` | `L ${number}` | `K ${number}` | 'E' | 'T';
+
+interface Conditions {
+  readonly settings: EngineSettings;
+  readonly capacity?: number;
+  /** Driver calls from, to (exclusive) that fail. */
+  readonly fails?: readonly [number, number];
+}
+
+/** The program on WebAssembly, as the native form would print it. */
+function runOnWasm(lines: readonly Line[], { settings, capacity = Number.POSITIVE_INFINITY, fails = [0, 0] }: Conditions): string {
+  const device = new StrictDevice(capacity, (call) => call >= fails[0] && call < fails[1]);
+  const allocator = new EngineAllocator({ device, streams: [0] }, settings);
+  const blocks: number[] = [];
+  const output: string[] = [];
+  let printed = 0;
+  const printCalls = () => {
+    while (printed < device.calls.length) output.push(`d ${device.calls[printed++]}`);
+  };
+  for (const line of lines) {
+    const [kind, ...words] = line.split(' ');
+    const numbers = words.map(Number);
+    const block = blocks[numbers[0]!]!;
+    if (kind === 'M') {
+      const made = allocator.malloc(numbers[0]!, numbers[1]!, numbers[2]!);
+      blocks.push(made);
+      printCalls();
+      output.push(`a ${made < 0 ? 0 : allocator.addressOf(made)}`);
+    } else if (kind === 'E') allocator.emptyCache();
+    else if (kind === 'T') {
+      allocator.check(3);
+      output.push('t 0');
+    } else if (block >= 0) {
+      if (kind !== 'K') allocator.free(block);
+      if (kind !== 'L') allocator.complete(block);
+    }
+    printCalls();
+  }
+  output.push(...Object.values(allocator.statistics).slice(0, 21).map((value) => `s ${value}`));
+  return output.join('\n');
+}
+
+function runNatively(path: string, lines: readonly Line[], { settings, capacity, fails }: Conditions): string {
+  const head = ['handleUnit' as const, ...ENGINE_SETTINGS].map((name) => `S ${ENGINE_SETTINGS.indexOf(name)} ${settings[name]}`);
+  if (capacity !== undefined) head.push(`C ${capacity}`);
+  if (fails) head.push(`X ${fails[0]} ${fails[1]}`);
+  const result = spawnSync(path, { input: [...head, ...lines].join('\n'), encoding: 'utf8', maxBuffer: 1 << 28 });
+  if (result.status !== 0) throw new Error(`status ${result.status} ${result.signal}: ${result.stderr.slice(0, 2000)}`);
+  return result.stdout.trimEnd().replace(/\nleft .*$/, '');
+}
+
+/** The same choice of blocks as the harness of random programs makes, as numbers of requests. */
+function toLines(program: readonly Step[]): Line[] {
+  const lines: Line[] = [];
+  const live: number[] = [];
+  const pending: number[] = [];
+  let requests = 0;
+  const take = (list: number[], pick: number) => list.splice(Math.floor(pick * list.length), 1)[0];
+  for (const step of program) {
+    if (step.do === 'malloc') {
+      lines.push(`M ${step.bytes} ${step.stream} ${step.pool}`);
+      live.push(requests++);
+    } else if (step.do === 'emptyCache') lines.push('E', 'T');
+    else {
+      const request = take(step.do === 'complete' ? pending : live, step.pick);
+      if (request === undefined) continue;
+      if (step.do === 'release') pending.push(request);
+      lines.push(`${step.do === 'free' ? 'F' : step.do === 'release' ? 'L' : 'K'} ${request}`);
+    }
+  }
+  lines.push('T');
+  return lines;
+}
+
+function linesOf(trace: Trace): Line[] {
+  const lines: Line[] = [];
+  const numberOf = new Map<number, number>();
+  let requests = 0;
+  for (let event = 0; event < trace.events.count; event++) {
+    const allocation = trace.allocationOf[event]!;
+    if (trace.events.kind[event] === EventKind.Alloc) {
+      lines.push(`M ${trace.events.size[event]!} ${trace.events.stream[event]!} ${trace.events.pool[event]!}`);
+      numberOf.set(allocation, requests++);
+    } else if (trace.events.kind[event] === EventKind.FreeCompleted) {
+      const request = numberOf.get(allocation);
+      if (request !== undefined) lines.push(`F ${request}`);
+      numberOf.delete(allocation);
+    }
+  }
+  lines.push('T');
+  return lines;
+}
+
+const reason = whyNoNative();
+describe.skipIf(reason !== undefined)(`native form against WebAssembly${reason ? ` (skipped: ${reason})` : ''}`, () => {
+  let program = '';
+  beforeAll(() => {
+    program = buildNative('program', 'none');
+  });
+
+  test.each(Object.entries(PRESETS))('random programs, %s', (_, settings) => {
+    for (let seed = 1; seed <= 8; seed++) {
+      const lines = toLines(randomProgram(seed, { steps: 500, streams: 1 + (seed % 3) }));
+      const conditions: Conditions = {
+        settings,
+        ...(seed % 2 === 0 ? { capacity: (100 + 40 * seed) * MIB } : {}),
+        ...(seed % 4 === 3 ? { fails: [60 * seed, 60 * seed + 3] as const } : {}),
+      };
+      expect(runNatively(program, lines, conditions)).toBe(runOnWasm(lines, conditions));
+    }
+  });
+
+  test.each([
+    ['weir', 'resnet50-b100.native.pickle.gz', WEIR_SETTINGS],
+    ['weir', 'vgg16-b100.native.pickle.gz', WEIR_SETTINGS],
+    ['gmlake', 'vgg16-b100.native.pickle.gz', { ...GMLAKE_SETTINGS, minStitch: 2 * MIB }],
+  ])('%s on the recorded run %s', (_, sample, settings) => {
+    const lines = linesOf(sampleTrace(sample));
+    expect(lines.length).toBeGreaterThan(1000);
+    expect(runNatively(program, lines, { settings })).toBe(runOnWasm(lines, { settings }));
+  });
+});
+
+describe.each(['address,undefined', 'thread'] as const)('sanitizer %s', (sanitizer: Sanitizer) => {
+  const missing = whyNoNative(sanitizer);
+
+  test.skipIf(missing !== undefined)(`programs${missing ? ` (skipped: ${missing})` : ''}`, () => {
+    const program = buildNative('program', sanitizer);
+    for (const settings of Object.values(PRESETS)) {
+      const lines = toLines(randomProgram(3, { steps: 300 }));
+      runNatively(program, lines, { settings, capacity: 300 * MIB, fails: [100, 104] });
+    }
+  });
+
+  test.skipIf(missing !== undefined)(`threads${missing ? ` (skipped: ${missing})` : ''}`, () => {
+    const threads = buildNative('threads', sanitizer);
+    for (const mode of ['apart', 'shared']) {
+      const result = spawnSync(threads, [mode], { encoding: 'utf8' });
+      expect(`${result.stdout}${result.stderr}`.trim()).toBe('right');
+    }
+  });
+});

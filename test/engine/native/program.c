@@ -1,0 +1,77 @@
+/* Runs a program on the native engine and prints every address and every driver call, to be compared with WebAssembly's.
+ * Lines: `S number value` a setting, `C bytes` capacity, `X from to` driver calls that fail, `M bytes stream pool` a request
+ * (numbered from 0), `F n` frees request n, `L n` lets go of it, `K n` completes it, `E` empties the cache, `T` checks. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "ledger_driver.h"
+
+typedef struct request {
+  uint64_t address;
+  uint32_t block;
+} request;
+
+int main(void) {
+  ledger books;
+  ledger_init(&books, stdout, UINT64_MAX);
+  weir_driver driver = ledger_driver(&books);
+  weir_engine *engine = weir_engine_new(&driver);
+  if (!engine) return 2;
+  request *requests = NULL;
+  size_t count = 0, room = 0;
+  char kind;
+  int wrong = 0;
+  while (scanf(" %c", &kind) == 1) {
+    uint64_t a = 0, b = 0, c = 0;
+    switch (kind) {
+      case 'S':
+        if (scanf("%" SCNu64 " %" SCNu64, &a, &b) != 2 || !weir_engine_configure(engine, (uint32_t)a, b)) return 2;
+        break;
+      case 'C':
+        if (scanf("%" SCNu64, &books.capacity) != 1) return 2;
+        break;
+      case 'X':
+        if (scanf("%" SCNu64 " %" SCNu64, &books.fail_from, &books.fail_to) != 2) return 2;
+        break;
+      case 'M':
+        if (scanf("%" SCNu64 " %" SCNu64 " %" SCNu64, &a, &b, &c) != 3) return 2;
+        if (count == room) {
+          room = room ? room * 2 : 1024;
+          requests = realloc(requests, room * sizeof *requests);
+          if (!requests) return 2;
+        }
+        requests[count].address = weir_engine_malloc(engine, a, (uint32_t)b, (uint32_t)c);
+        requests[count].block = 0;
+        printf("a %" PRIu64 "\n", requests[count].address);
+        count++;
+        break;
+      case 'F':
+        if (scanf("%" SCNu64, &a) != 1) return 2;
+        if (requests[a].address) wrong |= !weir_engine_free(engine, requests[a].address);
+        break;
+      case 'L':
+        if (scanf("%" SCNu64, &a) != 1) return 2;
+        if (requests[a].address) wrong |= (requests[a].block = weir_engine_let_go(engine, requests[a].address)) == 0;
+        break;
+      case 'K':
+        if (scanf("%" SCNu64, &a) != 1) return 2;
+        if (requests[a].address) wrong |= !weir_engine_complete(engine, requests[a].block);
+        break;
+      case 'E':
+        weir_engine_empty_cache(engine);
+        break;
+      case 'T':
+        printf("t %" PRIu32 "\n", weir_engine_check(engine, 3));
+        break;
+      default:
+        return 2;
+    }
+  }
+  for (uint32_t index = 0; index < 21; index++) printf("s %" PRIu64 "\n", weir_engine_statistic(engine, index));
+  printf("left %" PRId64 " %" PRId64 " %" PRId64 "\n", books.handles, books.reservations, books.mappings);
+  wrong |= weir_engine_is_broken(engine);
+  weir_engine_delete(engine);
+  ledger_destroy(&books);
+  free(requests);
+  return wrong;
+}
