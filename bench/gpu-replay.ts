@@ -25,10 +25,14 @@ interface Result {
 
 const date = new Date().toISOString().slice(0, 10);
 const traces = files.map((file) => {
-  const output = execFileSync(process.execPath, [main, 'replay', file, '--device', 'cuda', '--allocator', 'pytorch,expandable,gmlake[minStitch:2MiB],weir', '--json'], {
-    encoding: 'utf8',
-    maxBuffer: 2 ** 26,
-  });
+  const output = execFileSync(
+    process.execPath,
+    [main, 'replay', file, '--device', 'cuda', '--allocator', 'pytorch,expandable,gmlake[minStitch:2MiB],weir', '--json'],
+    {
+      encoding: 'utf8',
+      maxBuffer: 2 ** 26,
+    },
+  );
   const { results } = JSON.parse(output) as { results: Result[] };
   console.log(basename(file));
   for (const { allocator, peakReserved, reservedOverLive, driver, modelled, verification } of results) {
@@ -40,5 +44,8 @@ const traces = files.map((file) => {
 });
 mkdirSync('bench/results', { recursive: true });
 const path = `bench/results/gpu-replay-${date}.json`;
-writeFileSync(path, `${JSON.stringify({ date, command: `npm run bench:gpu -- ${files.map((file) => basename(file)).join(' ')}`, hardware: traces[0]!.results[0]!.deviceDescription, traces }, null, 2)}\n`);
+writeFileSync(
+  path,
+  `${JSON.stringify({ date, command: `npm run bench:gpu -- ${files.map((file) => basename(file)).join(' ')}`, hardware: traces[0]!.results[0]!.deviceDescription, traces }, null, 2)}\n`,
+);
 console.log(`written to ${path}`);

@@ -170,11 +170,16 @@ const report = [
   '',
   '| target | limit | measured | |',
   '|---|---|---|---|',
-  ...checks.map(({ name, limit, measured }) => `| ${name} | ${limit} | ${measured.toFixed(4)} | ${measured <= limit ? 'met' : '**missed**'} |`),
+  ...checks.map(
+    ({ name, limit, measured }) => `| ${name} | ${limit} | ${measured.toFixed(4)} | ${measured <= limit ? 'met' : '**missed**'} |`,
+  ),
   '',
 ].join('\n');
 mkdirSync('bench/results', { recursive: true });
-writeFileSync(`bench/results/replay-${date}.json`, `${JSON.stringify({ schema: 1, date, commit: commit(), training, small, targets: checks }, null, 1)}\n`);
+writeFileSync(
+  `bench/results/replay-${date}.json`,
+  `${JSON.stringify({ schema: 1, date, commit: commit(), training, small, targets: checks }, null, 1)}\n`,
+);
 writeFileSync(`bench/results/replay-${date}.md`, report);
 console.log(report);
 

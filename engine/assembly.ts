@@ -41,7 +41,7 @@ function planFrom(size: u64, first: Handle): i64 {
   const used = smaller(size, first.freeTail);
   const cost = planRest(size - used, first);
   // Space that is good for nothing else is used up: it counts as memory won.
-  return cost < 0 ? cost : cost - <i64>((used >> 9) * mebibytePrice >> 11);
+  return cost < 0 ? cost : cost - <i64>(((used >> 9) * mebibytePrice) >> 11);
 }
 
 function planRest(size: u64, first: Handle): i64 {

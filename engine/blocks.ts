@@ -21,12 +21,16 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
   const small = bytes <= smallLimit;
   const size = roundUp(bytes === 0 ? 1 : bytes, small ? BLOCK_UNIT : largeUnit);
   const arena = arenaOf(stream, pool, small);
-  if (arena === NO_ARENA || bytes > ABSURD) return fail(arena, bytes);
+  if (arena === NO_ARENA || bytes > ABSURD) {
+    clearFailure();
+    explain(arena, bytes);
+    return fail();
+  }
   let block = NO_RANGE;
   if (small || gmlake === 0) {
     block = bestFit(arena, size);
     if (block !== NO_RANGE) {
-      if (!ensureRanges(1)) return fail(arena, bytes);
+      if (!ensureRanges(1)) return fail();
       takeFront(block, size, State.Live);
       block.va = block.address;
       block.requested = bytes;
@@ -35,8 +39,8 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
       return block;
     }
   }
-  block = serveHard(arena, size);
-  if (block === NO_RANGE) return fail(arena, bytes);
+  block = serveHard(arena, size, bytes);
+  if (block === NO_RANGE) return fail();
   block.requested = bytes;
   if (gmlake !== 0) for (let piece = block; piece !== NO_RANGE; piece = piece.left) markBusy(piece, true);
   countUse(size, bytes);
@@ -44,10 +48,12 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
 }
 
 /** By ever harder means: as usual, after giving back what others hold, after giving back everything. */
-function serveHard(arena: Arena, size: u64): Range {
+function serveHard(arena: Arena, size: u64, bytes: u64): Range {
   clearFailure();
   let block = serve(arena, size, false);
   if (block !== NO_RANGE) return block;
+  // How things stand is told before anything is given back: that is what the program ran into.
+  explain(arena, bytes);
   countWay(Way.Retry);
   if (failedCall === Call.Create) releaseOthers(arena);
   else releaseAddresses();
@@ -72,9 +78,8 @@ function serve(arena: Arena, size: u64, pressed: bool): Range {
   return gmlake !== 0 ? serveGmlake(arena, size) : serveWeir(arena, size, pressed);
 }
 
-function fail(arena: Arena, bytes: u64): Range {
+function fail(): Range {
   countWay(Way.Oom);
-  explain(arena, bytes);
   return NO_RANGE;
 }
 
@@ -96,6 +101,7 @@ export function freeBlock(block: Range): bool {
 /** Nobody uses the block any more: its memory may be given out again. False if it was not freed. */
 export function completeBlock(block: Range): bool {
   if (block.state !== State.Pending) return false;
+  block.region.arena.churned = true;
   if (block.view === NO_VIEW) {
     countComplete(block.size);
     if (gmlake !== 0) markBusy(block, false);

@@ -1,23 +1,23 @@
 // The invariants, at graded cost: 1 sums, 2 every range, handle and view, 3 the trees and every block in a view as well.
 // Gives 0, or the number of the first rule found broken (the list is in src/allocator/engine/rules.ts).
 import { firstArena } from './arenas';
-import { allocated, blocks, handles, inUse, orphans, peakInUse, peakReserved, regions, requested, reserved, viewBytes, views } from './counters';
+import {
+  allocated,
+  blocks,
+  handles,
+  inUse,
+  orphans,
+  peakInUse,
+  peakReserved,
+  regions,
+  requested,
+  reserved,
+  viewBytes,
+  views,
+} from './counters';
 import { checkFreeSet } from './free-set';
 import { handleIndex, orphanBytes } from './growth';
-import {
-  handleAt,
-  NO_ARENA,
-  NO_HANDLE,
-  NO_RANGE,
-  NO_REGION,
-  NO_VIEW,
-  pieceHandle,
-  pieceOffset,
-  Range,
-  Region,
-  State,
-  View,
-} from './nodes';
+import { handleAt, NO_ARENA, NO_HANDLE, NO_RANGE, NO_REGION, NO_VIEW, pieceHandle, pieceOffset, Range, Region, State, View } from './nodes';
 import { smaller } from './units';
 
 // Sums of the walk in progress.

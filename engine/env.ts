@@ -17,5 +17,8 @@ export declare function unreserve(address: u64, bytes: u64): i32;
 export declare function map(address: u64, handle: u64): i32;
 /** Makes whole mappings readable and writable. */
 export declare function setAccess(address: u64, bytes: u64): i32;
-/** Undoes whole mappings, all of them or none. */
+/**
+ * Undoes whole mappings, all of them or none. Waits first for whatever work of the device may still use them: the engine
+ * unmaps only what is free, but free on a stream means that its last use is enqueued, not that it is over.
+ */
 export declare function unmap(address: u64, bytes: u64): i32;

@@ -5,7 +5,7 @@ import { countWay, Way } from './counters';
 import { bestFit, largestFree, nextSmallerFree } from './free-set';
 import { grow, handleIndex } from './growth';
 import { Arena, ensureRanges, handleAt, NO_HANDLE, NO_RANGE, NO_VIEW, pieceHandle, Range, State, View } from './nodes';
-import { clearPlan, plannedBytes, plannedCount, planHandle } from './plan';
+import { clearPlan, planHandle, plannedBytes, plannedCount } from './plan';
 import { takeFront } from './ranges';
 import { minStitch, shortfall } from './settings';
 import { place, stitch } from './views';

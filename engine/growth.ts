@@ -1,7 +1,7 @@
 // New memory at the end of an arena: handles are created, mapped at their place and made accessible, all or nothing.
 // What the driver refuses to take back on the way out is kept as an orphan or a stuck range, never forgotten.
 import { addRegion, isEmptyRegion, releaseRegion } from './arenas';
-import { countOrphan, countReleased, countReserved, reserved } from './counters';
+import { countOrphan, countReleased, countReserved } from './counters';
 import { create, map, release, setAccess, unmap } from './env';
 import { Call, noteFailure } from './failure';
 import { give, take } from './memory';
@@ -49,7 +49,7 @@ export function grow(arena: Arena, bytes: u64): Range {
     noteFailure(Call.Reserve);
     return NO_RANGE;
   }
-  const step = handleBytes(reserved);
+  const step = handleBytes(arena);
   const count = <u32>((bytes + step - 1) / step);
   if (!ensureRanges(2) || !makeRoom(region, count)) {
     noteFailure(Call.Own);
@@ -64,6 +64,7 @@ export function grow(arena: Arena, bytes: u64): Range {
   }
   const mapped = mapHandles(region, first, count);
   if (mapped === count && openAccess(region, first, count)) {
+    if (!arena.churned) arena.loaded += bytes;
     return setFree(takeTail(region.tail, bytes, State.Free));
   }
   undo(region, first, mapped);
@@ -89,6 +90,7 @@ function createHandles(region: Region, start: u64, bytes: u64, step: u64): bool 
     handle.region = region;
     store<usize>(region.handles + ((<usize>region.handleCount) << 2), changetype<usize>(handle));
     region.handleCount++;
+    region.arena.held += size;
     countReserved(size);
     done += size;
   }
@@ -138,8 +140,9 @@ function undo(region: Region, first: u32, mapped: u32): void {
 
 function releaseFrom(region: Region, first: u32): void {
   while (region.handleCount > first) {
-    region.handleCount--;
-    releaseHandle(handleAt(region, region.handleCount));
+    const handle = handleAt(region, region.handleCount - 1);
+    forgetHandle(handle);
+    releaseHandle(handle);
   }
 }
 
@@ -199,6 +202,18 @@ function makeRoom(region: Region, count: u32): bool {
   region.handles = list;
   region.handleRoom = room;
   return true;
+}
+
+/** Takes a handle off its region's list. */
+export function forgetHandle(handle: Handle): void {
+  const region = handle.region;
+  const index = handleIndex(region, handle.address);
+  const place = region.handles + ((<usize>index) << 2);
+  memory.copy(place, place + 4, (<usize>(region.handleCount - index - 1)) << 2);
+  region.handleCount--;
+  const arena = region.arena;
+  arena.held -= handle.bytes;
+  if (arena.loaded > arena.held) arena.loaded = arena.held;
 }
 
 /** Index of the handle that holds `address`, or of the first one after it. */

@@ -63,6 +63,11 @@ export class Arena {
   growing: Region = changetype<Region>(0);
   freeBytes: u64 = 0;
   freeCount: u32 = 0;
+  /** Bytes of the arena's handles, and how many of them were taken before anything was freed. */
+  held: u64 = 0;
+  loaded: u64 = 0;
+  /** Whether anything was ever freed here. What is taken before that is a model being loaded, and stays. */
+  churned: bool = false;
   /** Views by last use, most recent first. */
   newestView: View = changetype<View>(0);
   oldestView: View = changetype<View>(0);

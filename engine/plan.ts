@@ -13,21 +13,21 @@ export function clearPlan(): void {
 }
 
 export function planned(index: u32): Handle {
-  return changetype<Handle>(load<usize>(list + (<usize>index << 2)));
+  return changetype<Handle>(load<usize>(list + ((<usize>index) << 2)));
 }
 
 /** False when the engine's own memory is exhausted. */
 export function planHandle(handle: Handle): bool {
   if (plannedCount === room) {
     const larger: u32 = room === 0 ? 64 : room << 1;
-    const grown = take(<usize>larger << 2);
+    const grown = take((<usize>larger) << 2);
     if (grown === 0) return false;
-    memory.copy(grown, list, <usize>room << 2);
-    give(list, <usize>room << 2);
+    memory.copy(grown, list, (<usize>room) << 2);
+    give(list, (<usize>room) << 2);
     list = grown;
     room = larger;
   }
-  store<usize>(list + (<usize>plannedCount << 2), changetype<usize>(handle));
+  store<usize>(list + ((<usize>plannedCount) << 2), changetype<usize>(handle));
   plannedCount++;
   plannedBytes += handle.bytes;
   return true;

@@ -1,7 +1,7 @@
 // Giving memory back to the driver, handle by handle: whatever is wholly free and whatever a failure left behind.
 import { firstArena, isEmptyRegion, releaseRegion } from './arenas';
 import { unmap } from './env';
-import { handleIndex, releaseHandle, releaseOrphans } from './growth';
+import { forgetHandle, handleIndex, releaseHandle, releaseOrphans } from './growth';
 import { Arena, ensureRanges, Handle, handleAt, NO_ARENA, NO_RANGE, NO_REGION, NO_VIEW, pieceHandle, Range, Region, State } from './nodes';
 import { carve, rangeAt, setUnbacked } from './ranges';
 import { freeHeadOf, surveyArena } from './survey';
@@ -48,7 +48,7 @@ function releaseIfFree(region: Region, index: u32): void {
   if (handle.views > 0 && !punchAll(region.arena, handle)) return;
   if (unmap(handle.address, handle.bytes) < 0) return;
   setUnbacked(carve(rangeAt(handle.headRange, handle.address), handle.address, handle.bytes, State.Unbacked));
-  forget(region, index);
+  forgetHandle(handle);
   releaseHandle(handle);
 }
 
@@ -65,12 +65,6 @@ function punchAll(arena: Arena, handle: Handle): bool {
   return handle.views === 0;
 }
 
-function forget(region: Region, index: u32): void {
-  const place = region.handles + (<usize>index << 2);
-  memory.copy(place, place + 4, <usize>(region.handleCount - index - 1) << 2);
-  region.handleCount--;
-}
-
 /** Tries again to undo mappings that once could not be undone. */
 function releaseStuck(region: Region): void {
   let range: Range = region.first;
@@ -80,7 +74,7 @@ function releaseStuck(region: Region): void {
       const end = range.address + range.size;
       while (first < region.handleCount && handleAt(region, first).address < end) {
         const handle = handleAt(region, first);
-        forget(region, first);
+        forgetHandle(handle);
         releaseHandle(handle);
       }
       const resume = range.prev !== NO_RANGE && range.prev.state === State.Unbacked ? range.prev : range;
@@ -90,4 +84,3 @@ function releaseStuck(region: Region): void {
     range = range.next;
   }
 }
-

@@ -13,7 +13,7 @@ export function replayEvents(events: usize, count: u32, slots: usize, addresses:
   let failed: u32 = 0;
   for (let index: usize = 0; index < <usize>count; index++) {
     const event = events + index * EVENT;
-    const slot = slots + (<usize>load<u32>(event) << 2);
+    const slot = slots + ((<usize>load<u32>(event)) << 2);
     const bytes = load<u64>(event, 8);
     let address: u64 = 0;
     if (bytes !== 0) {

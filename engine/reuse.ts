@@ -1,59 +1,92 @@
 // Free runs inside views: memory that lies side by side already, though not in the arena's own addresses.
-import { Arena, NO_HANDLE, NO_VIEW, pieceHandle, pieceOffset, View } from './nodes';
+import { Arena, Handle, NO_HANDLE, NO_VIEW, pieceHandle, pieceOffset, View } from './nodes';
 import { freeHeadOf, freeTailOf } from './survey';
+import { pieceIndex } from './views';
 
-/** What the last search found. */
+/** What the last search for a run found. */
 export let runView: View = NO_VIEW;
 export let runStart: u64 = 0;
 export let runBytes: u64 = 0;
-/** The view whose free end is longest and can be extended to the size looked for. */
+
+/** What the last search for a view to extend found: the one with the longest free end. */
 export let openView: View = NO_VIEW;
 export let openBytes: u64 = 0;
 
-/** Finds the shortest free run of at least `size` in the arena's views, and the view best to extend. Needs the survey. */
-export function searchViews(arena: Arena, size: u64): void {
+/** Finds the shortest free run of at least `size` in the arena's views. Needs the survey. */
+export function searchRuns(arena: Arena, size: u64): void {
   runView = NO_VIEW;
   runBytes = u64.MAX_VALUE;
+  for (let view = arena.newestView; view !== NO_VIEW; view = view.older) {
+    if (view.usable && view.mapped >= size) searchView(view, size);
+  }
+}
+
+/**
+ * A run of at least `size` holds a multiple of `size`. So it is enough to look at the pieces there and at what is free
+ * around them: a view that is in use is passed over at the cost of one or two looks.
+ */
+function searchView(view: View, size: u64): void {
+  let seen: u64 = 0;
+  for (let point: u64 = 0; point < view.mapped; point += size) {
+    if (point < seen) continue;
+    const index = pieceIndex(view, point);
+    const handle = pieceHandle(view, index);
+    if (handle === NO_HANDLE) continue;
+    const offset = pieceOffset(view, index);
+    const head = freeHeadOf(handle);
+    const tail = freeTailOf(handle);
+    let start = offset;
+    let end = offset + head;
+    if (point - offset >= head) {
+      if (point - offset < handle.bytes - tail) continue;
+      start = offset + handle.bytes - tail;
+      end = offset + handle.bytes;
+    }
+    if (start === offset) start -= freeBefore(view, index);
+    if (end === offset + handle.bytes) end += freeAfter(view, index);
+    seen = end;
+    if (end - start < size || end - start >= runBytes) continue;
+    runView = view;
+    runStart = start;
+    runBytes = end - start;
+  }
+}
+
+/** Free bytes right before a piece. */
+function freeBefore(view: View, index: u32): u64 {
+  let bytes: u64 = 0;
+  for (let at = index; at > 0; at--) {
+    const handle: Handle = pieceHandle(view, at - 1);
+    if (handle === NO_HANDLE) break;
+    const tail = freeTailOf(handle);
+    bytes += tail;
+    if (tail !== handle.bytes) break;
+  }
+  return bytes;
+}
+
+/** Free bytes right after a piece. */
+function freeAfter(view: View, index: u32): u64 {
+  let bytes: u64 = 0;
+  for (let at = index + 1; at < view.count; at++) {
+    const handle: Handle = pieceHandle(view, at);
+    if (handle === NO_HANDLE) break;
+    const head = freeHeadOf(handle);
+    bytes += head;
+    if (head !== handle.bytes) break;
+  }
+  return bytes;
+}
+
+/** Finds the view with the longest free end among those with addresses enough to extend it to `size`. Needs the survey. */
+export function searchOpen(arena: Arena, size: u64): void {
   openView = NO_VIEW;
   openBytes = 0;
   for (let view = arena.newestView; view !== NO_VIEW; view = view.older) {
-    if (!view.usable) continue;
-    const open = searchView(view, size);
-    if (open > openBytes && open < size && view.mapped - open + size <= view.reserved) {
-      openView = view;
-      openBytes = open;
-    }
+    if (!view.usable || view.count === 0) continue;
+    const open = freeBefore(view, view.count);
+    if (open <= openBytes || open >= size || view.mapped - open + size > view.reserved) continue;
+    openView = view;
+    openBytes = open;
   }
-}
-
-/** Looks at the runs of one view; gives the length of the one at its end. */
-function searchView(view: View, size: u64): u64 {
-  let start: u64 = 0;
-  let length: u64 = 0;
-  for (let index: u32 = 0; index < view.count; index++) {
-    const handle = pieceHandle(view, index);
-    if (handle === NO_HANDLE) {
-      consider(view, start, length, size);
-      length = 0;
-      continue;
-    }
-    const head = freeHeadOf(handle);
-    if (length === 0) start = pieceOffset(view, index);
-    if (head === handle.bytes) {
-      length += head;
-      continue;
-    }
-    consider(view, start, length + head, size);
-    length = freeTailOf(handle);
-    start = pieceOffset(view, index) + handle.bytes - length;
-  }
-  consider(view, start, length, size);
-  return length;
-}
-
-function consider(view: View, start: u64, length: u64, size: u64): void {
-  if (length < size || length >= runBytes) return;
-  runView = view;
-  runStart = start;
-  runBytes = length;
 }

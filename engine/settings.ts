@@ -1,4 +1,5 @@
 // What a preset is: a set of numbers, given once before the first request. The order is the ABI of `configure`.
+import { Arena } from './nodes';
 import { BLOCK_UNIT, GIB, MIB } from './units';
 
 /** Requests up to this go to the arena of small requests, in slabs of one handle unit. */
@@ -43,7 +44,19 @@ export let mapCost: u64 = 24000;
 export let reserveCost: u64 = 18000;
 export let mebibytePrice: u64 = 10000;
 
-const COUNT: u32 = 22;
+/** Largest handles while a model is being loaded. */
+export let loadHandle: u64 = 64 * MIB;
+
+/** About how many handles an arena that changes is made of: their size grows with it, from 8 MiB to 64 MiB. */
+export let handleCount: u64 = 256;
+
+/** With handle units of 2 MiB: from 8 MiB to 64 MiB. */
+const SMALLEST_HANDLE_UNITS: u64 = 4;
+const LARGEST_HANDLE_UNITS: u64 = 32;
+/** What is loaded is made of about this many handles until they have reached their largest. */
+const LOADED_HANDLES: u64 = 16;
+
+const COUNT: u32 = 24;
 
 /** Sets the setting with this number; false if there is none, or the value cannot be. */
 export function setSetting(index: u32, value: u64): bool {
@@ -114,6 +127,12 @@ export function setSetting(index: u32, value: u64): bool {
     case 21:
       mebibytePrice = value;
       return true;
+    case 22:
+      loadHandle = value;
+      return value > 0 && value % handleUnit === 0;
+    case 23:
+      handleCount = value;
+      return value > 0;
   }
   return false;
 }
@@ -122,11 +141,15 @@ export function settingCount(): u32 {
   return COUNT;
 }
 
-/** The size of handles made now: few large ones where much is held, small ones where every piece counts. */
-export function handleBytes(reserved: u64): u64 {
+/**
+ * The size of handles that an arena is given now: few large ones where it holds much, small ones where every piece counts,
+ * and large ones for what is loaded and stays: the size of a handle matters only where memory becomes free piece by piece.
+ */
+export function handleBytes(arena: Arena): u64 {
   if (fixedHandle !== 0) return fixedHandle;
-  if (reserved < 2 * GIB) return 4 * handleUnit;
-  if (reserved < 16 * GIB) return 8 * handleUnit;
-  if (reserved < 48 * GIB) return 16 * handleUnit;
-  return 32 * handleUnit;
+  const share = arena.churned ? (arena.held - arena.loaded) / handleCount : arena.loaded / LOADED_HANDLES;
+  const most = arena.churned ? LARGEST_HANDLE_UNITS * handleUnit : loadHandle;
+  let bytes = SMALLEST_HANDLE_UNITS * handleUnit;
+  while (bytes * 2 <= share && bytes * 2 <= most) bytes <<= 1;
+  return bytes;
 }

@@ -24,6 +24,8 @@ let survey: u32 = 0;
 let arenaSurveyed: usize = 0;
 let versionSurveyed: u32 = 0;
 let complete: bool = false;
+/** The list of whole handles is put in order only for a stitch: finding a free run in a view does not need it. */
+let sorted: bool = false;
 
 export let wholeBytes: u64 = 0;
 
@@ -70,7 +72,7 @@ export function surveyArena(arena: Arena): bool {
       }
     }
   }
-  sort(wholeList);
+  sorted = false;
   complete = true;
   return true;
 }
@@ -86,12 +88,17 @@ export function freeTailOf(handle: Handle): u64 {
 
 /** Large handles first, since fewer are needed; among alike those from short free ranges, so that long ones stay whole. */
 function wholeKey(handle: Handle): u64 {
-  return (<u64>(63 - log2(handle.bytes)) << 56) | (handle.around >> 9);
+  return ((<u64>(63 - log2(handle.bytes))) << 56) | (handle.around >> 9);
 }
 
-/** Wholly free handles in the order in which to use them. */
 export function wholeCount(): u32 {
   return wholeList.count;
+}
+
+/** Puts the wholly free handles in the order in which to use them. */
+export function sortWholes(): void {
+  if (!sorted) sort(wholeList);
+  sorted = true;
 }
 
 export function wholeAt(index: u32): Handle {
@@ -183,7 +190,9 @@ function sort(list: HandleList): void {
       let hole = index;
       while (hole >= gap && isAfter(list, hole - gap, key, handle)) {
         const from = list.entries + <usize>(hole - gap) * ENTRY;
-        memory.copy(list.entries + <usize>hole * ENTRY, from, ENTRY);
+        const to = list.entries + <usize>hole * ENTRY;
+        store<u64>(to, load<u64>(from));
+        store<usize>(to, load<usize>(from, 8), 8);
         hole -= gap;
       }
       const entry = list.entries + <usize>hole * ENTRY;

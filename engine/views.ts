@@ -7,7 +7,6 @@ import { give, take } from './memory';
 import {
   Arena,
   dropView,
-  Handle,
   NO_HANDLE,
   NO_RANGE,
   NO_VIEW,
@@ -154,7 +153,7 @@ export function place(view: View, start: u64, size: u64, surveyed: bool): Range 
 }
 
 /** Index of the piece that holds `offset`. */
-function pieceIndex(view: View, offset: u64): u32 {
+export function pieceIndex(view: View, offset: u64): u32 {
   let low: u32 = 0;
   let high = view.count - 1;
   while (low < high) {

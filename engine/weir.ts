@@ -8,7 +8,7 @@ import { freeTail, grow, tailRoom } from './growth';
 import { Arena, ensureRanges, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
 import { plannedBytes, plannedCount } from './plan';
 import { takeFront } from './ranges';
-import { openBytes, openView, runStart, runView, searchViews } from './reuse';
+import { openBytes, openView, runStart, runView, searchOpen, searchRuns } from './reuse';
 import {
   ceiling,
   createCost,
@@ -23,14 +23,14 @@ import {
   slackBytes,
   slackShare,
 } from './settings';
-import { assemblable, surveyArena, wholeCount } from './survey';
+import { assemblable, sortWholes, surveyArena, wholeCount } from './survey';
 import { larger, MIB, roundUp, smaller } from './units';
 import { extend, place, stitch } from './views';
 
 /** A block for a request that no free range holds. `pressed`: memory has run out, so stitch whatever there is. */
 export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   if (!surveyArena(arena)) return NO_RANGE;
-  searchViews(arena, size);
+  searchRuns(arena, size);
   if (runView !== NO_VIEW) return settle(runView, runStart, size, Way.Reuse);
 
   const growth = growthFor(arena, size);
@@ -42,13 +42,12 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
 
   const free = assemblable();
   if (free < size) {
-    const missing = atLeast(size - free);
-    if (!pressed && growthIsCheaper(growth, missing)) return growAndTake(arena, size, growth);
+    const missing = atLeast(arena, size - free);
+    if (!pressed && growthIsCheaper(arena, growth, missing)) return growAndTake(arena, size, growth);
     if (grow(arena, missing) === NO_RANGE) return NO_RANGE;
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeFit(fit, size, Way.Growth);
     if (!surveyArena(arena)) return NO_RANGE;
-    searchViews(arena, size);
   }
   const block = join(arena, size);
   return block !== NO_RANGE ? block : growAndTake(arena, size, growth);
@@ -62,19 +61,19 @@ export function budgetWith(size: u64): u64 {
 
 /** How much the arena has to grow for `size` to fit at its end. */
 function growthFor(arena: Arena, size: u64): u64 {
-  const missing = atLeast(size - smaller(freeTail(arena), size));
-  return missing <= tailRoom(arena) ? missing : atLeast(size);
+  const missing = atLeast(arena, size - smaller(freeTail(arena), size));
+  return missing <= tailRoom(arena) ? missing : atLeast(arena, size);
 }
 
-function atLeast(bytes: u64): u64 {
-  const floor = smaller((reserved >> 16) * growthShare, growthLimit);
+/** A growth of `bytes` or of the least worth a driver call. While a model is loaded that is a whole handle: more will follow. */
+function atLeast(arena: Arena, bytes: u64): u64 {
+  const floor = arena.churned ? smaller((reserved >> 16) * growthShare, growthLimit) : smaller(handleBytes(arena), arena.loaded >> 6);
   return roundUp(larger(bytes, floor), handleUnit);
 }
 
 function growAndTake(arena: Arena, size: u64, growth: u64): Range {
   const grown = grow(arena, growth);
-  if (grown === NO_RANGE || grown.size < size) return NO_RANGE;
-  return takeFit(grown, size, Way.Growth);
+  return grown === NO_RANGE || grown.size < size ? NO_RANGE : takeFit(grown, size, Way.Growth);
 }
 
 function takeFit(range: Range, size: u64, way: u32): Range {
@@ -86,8 +85,8 @@ function takeFit(range: Range, size: u64, way: u32): Range {
 }
 
 /** Compares driver time and bytes of growing by the one with stitching all that is free to the other. */
-function growthIsCheaper(growth: u64, missing: u64): bool {
-  const step = handleBytes(reserved);
+function growthIsCheaper(arena: Arena, growth: u64, missing: u64): bool {
+  const step = handleBytes(arena);
   const perHandle = createCost + mapCost;
   const growing = ((growth + step - 1) / step) * perHandle + (growth / MIB) * mebibytePrice;
   const pieces = <u64>wholeCount() + 2 + (missing + step - 1) / step;
@@ -97,6 +96,8 @@ function growthIsCheaper(growth: u64, missing: u64): bool {
 
 /** Extends a view or makes a new one, whichever costs less; NO_RANGE if the driver fails. */
 function join(arena: Arena, size: u64): Range {
+  sortWholes();
+  searchOpen(arena, size);
   const candidate = openView;
   const open = openBytes;
   let extension: i64 = -1;

@@ -20,5 +20,8 @@ for (const name of ['package.json', 'dist', 'build/src', 'build/test', 'build/be
   cpSync(name, join(out, name), { recursive: true, filter: (source) => !/\.(map|d\.ts|pickle)$/.test(source) });
 }
 for (const name of ['koffi', '@koromix', 'commander', 'fzstd']) {
-  cpSync(join('node_modules', name), join(out, 'node_modules', name), { recursive: true, filter: (source) => !/\.(map|d\.ts|md)$/.test(source) });
+  cpSync(join('node_modules', name), join(out, 'node_modules', name), {
+    recursive: true,
+    filter: (source) => !/\.(map|d\.ts|md)$/.test(source),
+  });
 }

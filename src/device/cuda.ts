@@ -4,6 +4,7 @@ import { MIB, roundUp } from '../base/bytes.ts';
 import { InputError, InvariantError } from '../base/errors.ts';
 import { type Device, DriverLedger, NO_MEMORY } from './device.ts';
 import { loadKoffi } from './ffi.ts';
+import { Mappings } from './mappings.ts';
 import type { TouchableMemory } from './memory.ts';
 
 const GRANULARITY = 2 * MIB;
@@ -62,7 +63,7 @@ export class CudaDevice implements Device, TouchableMemory {
   private readonly handles: ({ readonly value: bigint; readonly bytes: number } | undefined)[] = [];
   private readonly mallocs = new Map<number, number>();
   private readonly reservations = new Map<number, number>();
-  private readonly mappings = new Map<number, number>();
+  private readonly mappings = new Mappings();
   private readonly out = new BigUint64Array(2);
   private readonly word = new Uint32Array(1);
 
@@ -102,7 +103,7 @@ export class CudaDevice implements Device, TouchableMemory {
   /** Gives all memory and addresses back and lets go of the GPU; the device cannot be used afterwards. */
   close(): void {
     this.driver.cuCtxSynchronize();
-    for (const [address, bytes] of this.mappings) this.driver.cuMemUnmap(address, bytes);
+    for (const [address, bytes] of this.mappings.ranges()) this.driver.cuMemUnmap(address, bytes);
     for (const held of this.handles) if (held) this.driver.cuMemRelease(held.value);
     for (const [address, bytes] of this.reservations) this.driver.cuMemAddressFree(address, bytes);
     for (const address of this.mallocs.keys()) this.driver.cuMemFree(address);
@@ -156,27 +157,28 @@ export class CudaDevice implements Device, TouchableMemory {
 
   map(address: number, handle: number): boolean {
     const held = this.handles[handle];
-    if (!held || this.timed('map', this.driver.cuMemMap, address, held.bytes, 0, held.value, 0) !== SUCCESS) return false;
-    this.mappings.set(address, held.bytes);
+    if (!held || this.mappings.has(address)) return false;
+    if (this.timed('map', this.driver.cuMemMap, address, held.bytes, 0, held.value, 0) !== SUCCESS) return false;
+    this.mappings.add(address, handle, held.bytes);
     return true;
   }
 
   setAccess(address: number, bytes: number): boolean {
+    if (!this.mappings.tiling(address, bytes)) return false;
     return this.timed('setAccess', this.driver.cuMemSetAccess, address, bytes, this.access, 1) === SUCCESS;
   }
 
   unmap(address: number, bytes: number): boolean {
-    if (this.timed('unmap', this.driver.cuMemUnmap, address, bytes) !== SUCCESS) return false;
-    for (let at = address; at < address + bytes; ) {
-      const size = this.mappings.get(at)!;
-      this.mappings.delete(at);
-      at += size;
-    }
+    const starts = this.mappings.tiling(address, bytes);
+    if (!starts || this.timed('unmap', this.driver.cuMemUnmap, address, bytes) !== SUCCESS) return false;
+    for (const start of starts) this.mappings.remove(start);
     return true;
   }
 
   fill(address: number, bytes: number, word: number): void {
     this.need(this.driver.cuMemsetD32(address, word >>> 0, bytes / 4), 'fill memory');
+    // Otherwise the next memory call would wait for it, and be charged for that.
+    this.need(this.driver.cuCtxSynchronize(), 'wait for the GPU');
   }
 
   readWord(address: number): number {

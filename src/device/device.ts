@@ -36,10 +36,13 @@ export type DriverCall = (typeof DRIVER_CALLS)[number];
 /** How often each driver call was made and what it cost. `reserve` counts the freeing of addresses too. */
 export class DriverLedger {
   timeUs = 0;
+  /** Time by call, microseconds. */
+  readonly times: Record<DriverCall, number> = { create: 0, release: 0, reserve: 0, map: 0, setAccess: 0, unmap: 0, malloc: 0, free: 0 };
   readonly calls: Record<DriverCall, number> = { create: 0, release: 0, reserve: 0, map: 0, setAccess: 0, unmap: 0, malloc: 0, free: 0 };
 
   charge(call: DriverCall, microseconds: number): void {
     this.calls[call]++;
+    this.times[call] += microseconds;
     this.timeUs += microseconds;
   }
 }

@@ -5,6 +5,7 @@ import { MIB, roundUp } from '../base/bytes.ts';
 import { InputError, InvariantError } from '../base/errors.ts';
 import { type Device, DriverLedger, NO_MEMORY } from './device.ts';
 import { loadKoffi } from './ffi.ts';
+import { Mappings } from './mappings.ts';
 import type { TouchableMemory } from './memory.ts';
 
 /** As on a GPU, so that allocators behave the same. */
@@ -55,8 +56,7 @@ export class HostDevice implements Device, TouchableMemory {
   private readonly handles: (Handle | undefined)[] = [];
   private readonly mallocs = new Map<number, number>();
   private readonly reservations = new Map<number, number>();
-  /** Handle by the address it is mapped at. */
-  private readonly mappings = new Map<number, number>();
+  private readonly mappings = new Mappings();
 
   constructor(options: HostDeviceOptions = {}) {
     if (process.platform !== 'linux') throw new InputError('the host device needs Linux (memfd); --device sim works everywhere');
@@ -76,7 +76,6 @@ export class HostDevice implements Device, TouchableMemory {
     this.libc.close(this.file);
     this.mallocs.clear();
     this.reservations.clear();
-    this.mappings.clear();
   }
 
   malloc(bytes: number): number {
@@ -146,7 +145,7 @@ export class HostDevice implements Device, TouchableMemory {
       const mapped = this.libc.mmap(address, held.bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, this.file, held.offset);
       if (mapped === FAILED) return false;
       held.mappings++;
-      this.mappings.set(address, handle);
+      this.mappings.add(address, handle, held.bytes);
       return true;
     });
   }
@@ -154,21 +153,20 @@ export class HostDevice implements Device, TouchableMemory {
   setAccess(address: number, bytes: number): boolean {
     return this.timed(
       'setAccess',
-      () => this.mappedIn(address, bytes) !== undefined && this.libc.mprotect(address, bytes, PROT_READ_WRITE) === 0,
+      () => this.mappings.tiling(address, bytes) !== undefined && this.libc.mprotect(address, bytes, PROT_READ_WRITE) === 0,
     );
   }
 
   unmap(address: number, bytes: number): boolean {
     return this.timed('unmap', () => {
-      const starts = this.mappedIn(address, bytes);
+      const starts = this.mappings.tiling(address, bytes);
       if (!starts) return false;
       // The addresses stay reserved: an empty mapping takes the place of the memory.
       const emptied = this.libc.mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
       if (emptied === FAILED) return false;
       for (const start of starts) {
-        const handle = this.mappings.get(start)!;
+        const handle = this.mappings.remove(start);
         const held = this.handles[handle]!;
-        this.mappings.delete(start);
         held.mappings--;
         this.giveBackIfUnused(handle, held);
       }
@@ -182,19 +180,6 @@ export class HostDevice implements Device, TouchableMemory {
 
   readWord(address: number): number {
     return new Uint32Array(loadKoffi().view(BigInt(address), 4))[0]!;
-  }
-
-  /** The starts of the mappings that make up the range exactly; undefined if they do not. */
-  private mappedIn(address: number, bytes: number): number[] | undefined {
-    const starts: number[] = [];
-    let at = address;
-    while (at < address + bytes) {
-      const handle = this.mappings.get(at);
-      if (handle === undefined) return undefined;
-      starts.push(at);
-      at += this.handles[handle]!.bytes;
-    }
-    return at === address + bytes ? starts : undefined;
   }
 
   private giveBackIfUnused(handle: number, held: Handle): void {

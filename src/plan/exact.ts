@@ -27,14 +27,15 @@ export interface ExactOptions {
   readonly rank: Int32Array;
   /** Give up after so many placements. */
   readonly nodeLimit: number;
-  /** Asked every few thousand placements. */
+  /** Asked every few milliseconds. */
   readonly shouldStop?: (() => boolean) | undefined;
 }
 
 export type ExactOutcome = 'found' | 'impossible' | 'undecided';
 
 const NONE = -1;
-const POLL_EVERY = 1 << 12;
+/** Neighbours looked at between two questions whether to stop: some milliseconds. */
+const POLL_WORK = 1 << 21;
 
 export function prepareExact(instance: Instance): ExactTables {
   const { count, sections, spanStart, spanLow, spanHigh } = instance;
@@ -122,6 +123,7 @@ export class ExactSearch {
   private keptReasons: Int32Array;
   private kept = 0;
   private stopped = false;
+  private work = 0;
 
   constructor(tables: ExactTables, capacity: number, options: ExactOptions) {
     const { count, sections, size, load, spanStart, spanLow, spanHigh, alignment } = tables.instance;
@@ -219,13 +221,17 @@ export class ExactSearch {
   }
 
   private place(buffer: number): boolean {
-    if (++this.nodes % POLL_EVERY === 0 && this.options.shouldStop?.()) this.stopped = true;
-    if (this.nodes > this.options.nodeLimit) this.stopped = true;
+    if (this.work > POLL_WORK) {
+      this.work = 0;
+      if (this.options.shouldStop?.()) this.stopped = true;
+    }
+    if (++this.nodes > this.options.nodeLimit) this.stopped = true;
     if (this.stopped) return false;
     const { placed, least, rest, size, capacity, remaining, remainingCount, crossing } = this;
     const { alignment } = this.tables.instance;
     const { start, list } = this.tables.neighbours;
     const { sectionStart, sectionsOf } = this.tables;
+    this.work += 8 * (start[buffer + 1]! - start[buffer]!);
     const top = rest[buffer]! + size[buffer]!;
     this.offsets[buffer] = rest[buffer]!;
     this.push(PLACED, buffer, 0);
@@ -289,6 +295,7 @@ export class ExactSearch {
     const { placed, least, size } = this;
     const { start, list } = this.tables.neighbours;
     let bound = Number.POSITIVE_INFINITY;
+    this.work += start[buffer + 1]! - start[buffer]!;
     for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
       const other = list[at]!;
       if (placed[other] !== 0) continue;
@@ -302,6 +309,7 @@ export class ExactSearch {
   private blameSupport(buffer: number, bound: number): void {
     const { placed, size, reason, words } = this;
     const { start, list } = this.tables.neighbours;
+    this.work += (start[buffer + 1]! - start[buffer]!) * words;
     this.keepReason(buffer);
     const row = buffer * words;
     for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {

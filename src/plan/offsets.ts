@@ -135,7 +135,7 @@ export class OffsetsPlanner {
   search(): void {
     const exact = canSearchExactly(this.instance);
     const late = () => this.remainingMs === 0 || this.isDone();
-    if (!exact || this.options.capacity === undefined) this.improve(exact ? 0.2 : 1);
+    if (!exact || this.options.capacity === undefined) this.improve(exact ? 0.03 : 1);
     if (!exact || late()) return;
     searchFootprint(this.instance, {
       seed: this.seed,

@@ -35,6 +35,8 @@ export interface ReplayResult {
     /** Spent in the last third of the events: what remains once the job has settled. */
     readonly steadyTimeUs: number;
     readonly calls: Readonly<Record<DriverCall, number>>;
+    /** Microseconds by call. */
+    readonly times: Readonly<Record<DriverCall, number>>;
   };
 }
 
@@ -154,6 +156,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
       timeUs: device.ledger.timeUs,
       steadyTimeUs: device.ledger.timeUs - steadyStartUs,
       calls: { ...device.ledger.calls },
+      times: { ...device.ledger.times },
     },
   };
 }

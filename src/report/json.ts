@@ -51,9 +51,22 @@ export function replayRowJson(row: ReplayRow): { [key: string]: Json } {
     ooms: result.ooms,
     firstOomEvent: result.firstOomEvent,
     retries: result.retries,
-    driver: { timeUs: result.driver.timeUs, steadyTimeUs: result.driver.steadyTimeUs, calls: { ...result.driver.calls } },
+    driver: {
+      timeUs: result.driver.timeUs,
+      steadyTimeUs: result.driver.steadyTimeUs,
+      calls: { ...result.driver.calls },
+      times: { ...result.driver.times },
+    },
     wallMs: row.wallMs,
-    ...(row.modelled ? { modelled: { timeUs: row.modelled.driver.timeUs, steadyTimeUs: row.modelled.driver.steadyTimeUs } } : {}),
+    ...(row.modelled
+      ? {
+          modelled: {
+            timeUs: row.modelled.driver.timeUs,
+            steadyTimeUs: row.modelled.driver.steadyTimeUs,
+            times: { ...row.modelled.driver.times },
+          },
+        }
+      : {}),
     ...(row.verification ? { verification: { ...row.verification } } : {}),
     ...(row.description ? { deviceDescription: row.description } : {}),
   };

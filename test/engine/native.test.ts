@@ -50,7 +50,11 @@ function runOnWasm(lines: readonly Line[], { settings, capacity = Number.POSITIV
     }
     printCalls();
   }
-  output.push(...Object.values(allocator.statistics).slice(0, 21).map((value) => `s ${value}`));
+  output.push(
+    ...Object.values(allocator.statistics)
+      .slice(0, 21)
+      .map((value) => `s ${value}`),
+  );
   return output.join('\n');
 }
 

@@ -69,7 +69,13 @@ describe.each(['sim', ...(onLinux ? ['host' as const] : [])] as const)('a pool o
 describe.skipIf(!onLinux).each(['weir', 'weir[fixedHandle:4MiB]', 'gmlake[minStitch:2MiB]', 'expandable'])('%s on real memory', (name) => {
   it('keeps every byte of every live block, whatever is stitched, freed and stitched again', () => {
     const [choice] = chooseAllocators(name);
-    const operation = fc.record({ free: fc.boolean(), mib: fc.integer({ min: 1, max: 24 }), odd: fc.nat(500_000), stream: fc.nat(1), pick: fc.nat() });
+    const operation = fc.record({
+      free: fc.boolean(),
+      mib: fc.integer({ min: 1, max: 24 }),
+      odd: fc.nat(500_000),
+      stream: fc.nat(1),
+      pick: fc.nat(),
+    });
     fc.assert(
       fc.property(fc.array(operation, { minLength: 20, maxLength: 80 }), (operations) => {
         const device = new HostDevice({ capacity: 96 * MIB });

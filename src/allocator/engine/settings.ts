@@ -9,7 +9,7 @@ export interface EngineSettings {
   readonly largeUnit: number;
   /** The device's granularity. */
   readonly handleUnit: number;
-  /** Size of new handles; 0 lets it grow with what is reserved: 8, 16, 32, 64 MiB. */
+  /** Size of new handles; 0 lets it grow with what is reserved, see `handleCount` and `loadHandle`. */
   readonly fixedHandle: number;
   /** Smaller requests are not stitched until memory has run out. */
   readonly minStitch: number;
@@ -44,7 +44,7 @@ export interface EngineSettings {
   readonly reserveCost: number;
   /** ... and holding one more mebibyte. */
   readonly mebibytePrice: number;
-  /** Size of handles while a model is loaded: before anything was freed, once a gigabyte is held. */
+  /** Largest handles while a model is loaded, that is before anything was freed. */
   readonly loadHandle: number;
   /** About how many handles changing memory is made of: their size grows with it, from 8 MiB to 64 MiB. */
   readonly handleCount: number;
@@ -105,7 +105,7 @@ export const WEIR_SETTINGS: EngineSettings = {
   reserveCost: 18_000,
   mebibytePrice: 10_000,
   loadHandle: 64 * MIB,
-  handleCount: 512,
+  handleCount: 256,
 };
 
 /** GMLake as its paper describes it: handles of 2 MiB, requests rounded to them, stitched from 128 MiB up. */

@@ -13,7 +13,9 @@ export function whyNoNative(sanitizer: Sanitizer = 'none'): string | undefined {
   if (spawnSync(compiler, ['--version']).status !== 0) return `no C compiler (${compiler})`;
   if (sanitizer === 'none') return undefined;
   mkdirSync(OUT, { recursive: true });
-  const probe = spawnSync(compiler, ['-x', 'c', '-', `-fsanitize=${sanitizer}`, '-o', `${OUT}/probe`], { input: 'int main(void) { return 0; }' });
+  const probe = spawnSync(compiler, ['-x', 'c', '-', `-fsanitize=${sanitizer}`, '-o', `${OUT}/probe`], {
+    input: 'int main(void) { return 0; }',
+  });
   return probe.status === 0 ? undefined : `the compiler has no -fsanitize=${sanitizer}`;
 }
 

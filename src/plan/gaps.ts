@@ -1,0 +1,136 @@
+// Gaps: the times in which a live block is neither read nor written, the load curve they could lower, and how far
+// any schedule could lower it with given bandwidths.
+import type { SwapBlock, SwapStep } from './accesses.ts';
+import type { CopyCosts } from './copy-costs.ts';
+
+export interface Gap {
+  /** Index into the step's blocks. */
+  readonly block: number;
+  readonly size: number;
+  /** Last access before is over. */
+  readonly fromUs: number;
+  /** First access after begins; beyond the period when the gap crosses the end of the step. */
+  readonly toUs: number;
+}
+
+/** Blocks below this are not worth a copy of their own. */
+export const MIN_SWAP_BYTES: number = 2 ** 20;
+
+export function findGaps(step: SwapStep, minBytes: number = MIN_SWAP_BYTES): Gap[] {
+  const gaps: Gap[] = [];
+  step.blocks.forEach((block, index) => {
+    if (block.size < minBytes) return;
+    const { accesses } = block;
+    for (let at = 1; at < accesses.length; at++) push(gaps, index, block, latestEnd(accesses, at), accesses[at]!.fromUs);
+    // What is there in every step is touched again in the next one.
+    if (block.wholeRun && accesses.length > 0) {
+      push(gaps, index, block, latestEnd(accesses, accesses.length), accesses[0]!.fromUs + step.periodUs);
+    }
+  });
+  return gaps;
+}
+
+/** The end of all accesses before `at`: operators on different streams may overlap. */
+function latestEnd(accesses: SwapBlock['accesses'], at: number): number {
+  let end = Number.NEGATIVE_INFINITY;
+  for (let before = 0; before < at; before++) end = Math.max(end, accesses[before]!.toUs);
+  return end;
+}
+
+function push(gaps: Gap[], block: number, { size }: SwapBlock, fromUs: number, toUs: number): void {
+  if (toUs > fromUs) gaps.push({ block, size, fromUs, toUs });
+}
+
+/** Bytes live over the step: `bytes[i]` from `timeUs[i]` to `timeUs[i + 1]`, the last up to the period. */
+export interface LoadCurve {
+  readonly timeUs: Float64Array;
+  readonly bytes: Float64Array;
+  readonly peak: number;
+  readonly peakUs: number;
+}
+
+export function loadCurve(step: SwapStep): LoadCurve {
+  const changes = new Map<number, number>([[0, 0]]);
+  const add = (time: number, bytes: number) => changes.set(time, (changes.get(time) ?? 0) + bytes);
+  let atStart = step.untouchedBytes;
+  for (const block of step.blocks) {
+    if (block.wholeRun) {
+      atStart += block.size;
+      continue;
+    }
+    const turns = Math.floor((block.toUs - block.fromUs) / step.periodUs);
+    atStart += turns * block.size;
+    const from = wrap(block.fromUs, step.periodUs);
+    const to = wrap(block.toUs, step.periodUs);
+    if (from > to) atStart += block.size;
+    add(from, block.size);
+    add(to, -block.size);
+  }
+  const timeUs = Float64Array.from(changes.keys()).sort();
+  const bytes = new Float64Array(timeUs.length);
+  let live = atStart;
+  let peak = 0;
+  let peakUs = 0;
+  timeUs.forEach((time, index) => {
+    live += changes.get(time)!;
+    bytes[index] = live;
+    if (live > peak) {
+      peak = live;
+      peakUs = time;
+    }
+  });
+  return { timeUs, bytes, peak, peakUs };
+}
+
+export function wrap(time: number, period: number): number {
+  const wrapped = time % period;
+  return wrapped < 0 ? wrapped + period : wrapped;
+}
+
+export interface SwapBounds {
+  /** The peak if every gap could be left at once and filled at once. */
+  readonly instant: number;
+  /** The peak that the bandwidths allow at best: no zero-stall schedule gets below it. */
+  readonly bandwidth: number;
+}
+
+/**
+ * For each moment: of the bytes in gaps that cover it, no more can be away than can be copied out since their gaps began,
+ * latest first, nor more than can be copied back before their gaps end.
+ */
+export function swapBounds(step: SwapStep, gaps: readonly Gap[], costs: CopyCosts): SwapBounds {
+  const { periodUs } = step;
+  const curve = loadCurve(step);
+  let instant = 0;
+  let bandwidth = 0;
+  const order = Array.from(curve.bytes.keys()).sort((a, b) => curve.bytes[b]! - curve.bytes[a]!);
+  for (const at of order) {
+    const load = curve.bytes[at]!;
+    if (load <= bandwidth) break;
+    const time = curve.timeUs[at]!;
+    const since: { us: number; size: number }[] = [];
+    const until: { us: number; size: number }[] = [];
+    let covered = 0;
+    for (const gap of gaps) {
+      for (const shift of [0, periodUs]) {
+        const now = time + shift;
+        if (gap.fromUs > now || gap.toUs <= now) continue;
+        covered += gap.size;
+        since.push({ us: now - gap.fromUs, size: gap.size });
+        until.push({ us: gap.toUs - now, size: gap.size });
+      }
+    }
+    const away = Math.min(mostCopied(since, costs.out.alone), mostCopied(until, costs.in.alone));
+    instant = Math.max(instant, load - covered);
+    bandwidth = Math.max(bandwidth, load - away);
+  }
+  return { instant, bandwidth };
+}
+
+/** Most bytes that fit through a link when each piece may use only the time it has. */
+function mostCopied(pieces: { us: number; size: number }[], bytesPerUs: number): number {
+  pieces.sort((a, b) => a.us - b.us);
+  let copied = 0;
+  for (const piece of pieces) copied = Math.min(copied + piece.size, piece.us * bytesPerUs);
+  return copied;
+}

@@ -1,0 +1,135 @@
+// A trace reduced to what a planner sees: allocations and frees in program order, each with its partner.
+// Time, here and in plans, is the number of such operations so far.
+import { liveSize } from '../trace/summary.ts';
+import { EventKind, type Trace } from '../trace/trace.ts';
+
+export interface MemoryOps {
+  readonly count: number;
+  readonly isAlloc: Uint8Array;
+  /** Bytes to plan for; frees carry the size of what they free. */
+  readonly size: Float64Array;
+  readonly stream: Int32Array;
+  /** For an alloc the operation after which its memory is free again, -1 for never; for a free its alloc, -1 if older than the trace. */
+  readonly partner: Int32Array;
+  /** The trace event of each operation; absent when the operations come from elsewhere. */
+  readonly event?: Int32Array | undefined;
+  /** Bytes live before the first operation. */
+  readonly liveBefore: number;
+  /** Most bytes live at once. */
+  readonly peak: number;
+  /** Operations at which the program marked a step, ascending. */
+  readonly marks: readonly number[];
+}
+
+/** Requests in the default pool and private ones alike, rounded up to 512 B as every GPU allocator does. */
+export function opsOfTrace(trace: Trace): MemoryOps {
+  const { events, allocations, allocationOf } = trace;
+  const ops = new OpsBuilder(events.count);
+  let liveBefore = 0;
+  const allocOp = new Int32Array(allocations.count).fill(-1);
+  for (let index = 0; index < allocations.liveAtStart; index++) liveBefore += liveSize(allocations.requested[index]!);
+  const marks = markNames(trace);
+  for (let event = 0; event < events.count; event++) {
+    const allocation = allocationOf[event]!;
+    const kind = events.kind[event]!;
+    if (kind === EventKind.Mark && events.detail?.[event] === marks) ops.mark();
+    if (allocation < 0) continue;
+    if (kind === EventKind.Alloc) {
+      const displaced = trace.impliedFrees.get(event);
+      if (displaced !== undefined) ops.release(allocOp[displaced]!);
+      allocOp[allocation] = ops.alloc(liveSize(events.size[event]!), events.stream[event]!, event);
+    } else if (
+      kind === EventKind.FreeRequested ||
+      (kind === EventKind.FreeCompleted && allocations.freeRequestedEvent[allocation] === -1)
+    ) {
+      ops.free(allocOp[allocation]!, liveSize(allocations.requested[allocation]!), allocations.stream[allocation]!, event);
+    } else if (kind === EventKind.FreeCompleted) {
+      // Another stream was still using it: the memory is free only now, at no operation of the program's own.
+      ops.release(allocOp[allocation]!);
+    }
+  }
+  return ops.finish(liveBefore);
+}
+
+/** The mark that the program set most often, as a string index; -1 for none. */
+function markNames(trace: Trace): number {
+  const { events } = trace;
+  if (!events.detail) return -1;
+  const counts = new Map<number, number>();
+  for (let event = 0; event < events.count; event++) {
+    if (events.kind[event] === EventKind.Mark) counts.set(events.detail[event]!, (counts.get(events.detail[event]!) ?? 0) + 1);
+  }
+  let best = -1;
+  for (const [name, count] of counts) if (count > (counts.get(best) ?? 1)) best = name;
+  return best;
+}
+
+export class OpsBuilder {
+  private count = 0;
+  private readonly isAlloc: Uint8Array;
+  private readonly size: Float64Array;
+  private readonly stream: Int32Array;
+  private readonly partner: Int32Array;
+  private readonly event: Int32Array;
+  private readonly marks: number[] = [];
+
+  constructor(capacity: number) {
+    this.isAlloc = new Uint8Array(capacity);
+    this.size = new Float64Array(capacity);
+    this.stream = new Int32Array(capacity);
+    this.partner = new Int32Array(capacity).fill(-1);
+    this.event = new Int32Array(capacity).fill(-1);
+  }
+
+  alloc(size: number, stream: number, event = -1): number {
+    this.isAlloc[this.count] = 1;
+    return this.add(size, stream, event, -1);
+  }
+
+  free(alloc: number, size: number, stream: number, event = -1): number {
+    const op = this.add(size, stream, event, alloc);
+    if (alloc >= 0) this.partner[alloc] = op;
+    return op;
+  }
+
+  /** The memory of an alloc is free after the operations so far, and not before. */
+  release(alloc: number): void {
+    if (alloc >= 0 && this.partner[alloc]! < this.count - 1) this.partner[alloc] = this.count - 1;
+  }
+
+  mark(): void {
+    if (this.marks.at(-1) !== this.count) this.marks.push(this.count);
+  }
+
+  finish(liveBefore: number): MemoryOps {
+    const { count } = this;
+    const isAlloc = this.isAlloc.slice(0, count);
+    const size = this.size.slice(0, count);
+    let live = liveBefore;
+    let peak = live;
+    for (let op = 0; op < count; op++) {
+      live += isAlloc[op] ? size[op]! : -size[op]!;
+      if (live > peak) peak = live;
+    }
+    return {
+      count,
+      isAlloc,
+      size,
+      stream: this.stream.slice(0, count),
+      partner: this.partner.slice(0, count),
+      event: this.event.slice(0, count),
+      liveBefore,
+      peak,
+      marks: this.marks,
+    };
+  }
+
+  private add(size: number, stream: number, event: number, partner: number): number {
+    const op = this.count++;
+    this.size[op] = size;
+    this.stream[op] = stream;
+    this.event[op] = event;
+    this.partner[op] = partner;
+    return op;
+  }
+}

@@ -1,0 +1,149 @@
+// Finds the step of a training run in its memory operations, in linear time: candidate periods from how far equal stretches
+// lie apart, then one comparison of the whole run with itself per candidate. Says why when there is no period.
+import type { MemoryOps } from './memory-ops.ts';
+
+export interface Period {
+  /** Operations per step. */
+  readonly length: number;
+  /** Stretches [from, to) in which each operation equals the one a period later; the last period of a stretch repeats it. */
+  readonly runs: readonly { readonly from: number; readonly to: number }[];
+  /** Share of the operations, from the first run on, that belong to a repeated step. */
+  readonly coverage: number;
+  /** How it was found. */
+  readonly by: 'marks' | 'repetition';
+}
+
+export interface NotPeriodic {
+  /** One sentence, for people. */
+  readonly reason: string;
+}
+
+/** Lengths of the stretches whose repetitions vote for a period. Layers repeat in short ones, only steps in long ones. */
+const STRETCHES: readonly number[] = [4, 16, 64, 256, 1024];
+const CANDIDATES_PER_STRETCH = 6;
+const MIN_PERIOD = 8;
+/** Less than this share of the run repeated means that something else is going on: layers repeat inside steps that differ. */
+const MIN_COVERAGE = 0.7;
+/** A window of this many operations may differ in a quarter of them and still count as a repetition. */
+const NOISE_WINDOW = 32;
+const NOISE_ALLOWED = 8;
+/** A step leaves memory as it found it, up to this share of the peak. Layers do not: they pile up activations or use them up. */
+const MAX_DRIFT = 0.02;
+
+export function findPeriod(ops: MemoryOps): Period | NotPeriodic {
+  if (ops.count < 4 * MIN_PERIOD) return { reason: `the recording has only ${ops.count} allocations and frees` };
+  const symbols = symbolsOf(ops);
+  const live = liveAfter(ops);
+  const candidates = new Set<number>();
+  const marked = medianDistance(ops.marks);
+  if (marked >= MIN_PERIOD) candidates.add(marked);
+  for (const stretch of STRETCHES) for (const distance of commonDistances(symbols, stretch)) candidates.add(distance);
+
+  let best: Period | undefined;
+  for (const length of [...candidates].sort((a, b) => a - b)) {
+    if (length < MIN_PERIOD || length * 2 > ops.count) continue;
+    const period = measurePeriod(symbols, length, live, ops.peak, length === marked);
+    // A multiple of the period covers as much: the shortest wins unless a longer one explains clearly more.
+    if (period && (!best || period.coverage > best.coverage + 0.01)) best = period;
+  }
+  if (!best) return { reason: 'no sequence of allocations and frees is ever repeated as a whole' };
+  if (best.coverage < MIN_COVERAGE) {
+    const share = Math.round(best.coverage * 100);
+    return { reason: `its steps differ: the best repetition, every ${best.length} operations, covers only ${share} % of them` };
+  }
+  return best;
+}
+
+export function isPeriodic(result: Period | NotPeriodic): result is Period {
+  return 'length' in result;
+}
+
+/** One small integer per kind of operation: alloc or free, size, stream. Addresses and times do not matter. */
+export function symbolsOf(ops: MemoryOps): Int32Array {
+  const names = new Map<string, number>();
+  const symbols = new Int32Array(ops.count);
+  for (let op = 0; op < ops.count; op++) {
+    const name = `${ops.isAlloc[op]}/${ops.size[op]}/${ops.stream[op]}`;
+    let symbol = names.get(name);
+    if (symbol === undefined) {
+      symbol = names.size;
+      names.set(name, symbol);
+    }
+    symbols[op] = symbol;
+  }
+  return symbols;
+}
+
+/** How far apart equal stretches of a length lie most often. A rolling hash makes it one pass. */
+function commonDistances(symbols: Int32Array, stretch: number): number[] {
+  if (symbols.length < 2 * stretch) return [];
+  const latest = new Map<number, number>();
+  const votes = new Map<number, number>();
+  const MULTIPLIER = 0x2c1b3c6d;
+  let leading = 1;
+  for (let at = 0; at < stretch; at++) leading = Math.imul(leading, MULTIPLIER);
+  let hash = 0;
+  for (let at = 0; at < symbols.length; at++) {
+    hash = (Math.imul(hash, MULTIPLIER) + mix(symbols[at]!)) | 0;
+    if (at >= stretch) hash = (hash - Math.imul(leading, mix(symbols[at - stretch]!))) | 0;
+    if (at < stretch - 1) continue;
+    const before = latest.get(hash);
+    if (before !== undefined) votes.set(at - before, (votes.get(at - before) ?? 0) + 1);
+    latest.set(hash, at);
+  }
+  return [...votes]
+    .sort((a, b) => b[1] * Math.min(b[0], 4 * stretch) - a[1] * Math.min(a[0], 4 * stretch) || a[0] - b[0])
+    .slice(0, CANDIDATES_PER_STRETCH)
+    .map(([distance]) => distance);
+}
+
+function mix(symbol: number): number {
+  const mixed = Math.imul(symbol + 1, 0x9e3779b1);
+  return mixed ^ (mixed >>> 15);
+}
+
+function measurePeriod(symbols: Int32Array, length: number, live: Float64Array, peak: number, marked: boolean): Period | undefined {
+  const runs: { from: number; to: number }[] = [];
+  const last = symbols.length - length;
+  let covered = 0;
+  let start = 0;
+  let mismatches = 0;
+  const differs = (at: number) => symbols[at] !== symbols[at + length];
+  const close = (end: number) => {
+    // What lies before the last mismatch of the first noisy window belongs to the way in, not to the repetition.
+    let from = start;
+    for (let at = start; at < Math.min(start + NOISE_WINDOW, end); at++) if (differs(at)) from = at + 1;
+    if (end - from < length) return;
+    const turns = Math.floor((end - from) / length) + 1;
+    if (Math.abs(live[from + turns * length - 1]! - (from > 0 ? live[from - 1]! : live[0]!)) > MAX_DRIFT * peak) return;
+    runs.push({ from, to: end });
+    covered += end - from + length;
+  };
+  for (let at = 0; at < last; at++) {
+    if (at - NOISE_WINDOW >= start && differs(at - NOISE_WINDOW)) mismatches--;
+    if (!differs(at)) continue;
+    if (++mismatches <= NOISE_ALLOWED) continue;
+    close(at - mismatches);
+    start = at + 1;
+    mismatches = 0;
+  }
+  close(last);
+  if (runs.length === 0) return undefined;
+  const span = symbols.length - runs[0]!.from;
+  return { length, runs, coverage: Math.min(1, covered / span), by: marked ? 'marks' : 'repetition' };
+}
+
+function liveAfter(ops: MemoryOps): Float64Array {
+  const live = new Float64Array(ops.count);
+  let now = ops.liveBefore;
+  for (let op = 0; op < ops.count; op++) {
+    now += ops.isAlloc[op] ? ops.size[op]! : -ops.size[op]!;
+    live[op] = now;
+  }
+  return live;
+}
+
+function medianDistance(marks: readonly number[]): number {
+  const distances = marks.slice(1).map((mark, index) => mark - marks[index]!);
+  return distances.sort((a, b) => a - b)[distances.length >> 1] ?? 0;
+}

@@ -1,0 +1,154 @@
+// When the copies of a set of gaps run, on real time and in a circle: out as soon as the block is idle, first come first
+// served; back as late as possible. Such a schedule never stalls; what it yields is a peak.
+import type { SwapStep } from './accesses.ts';
+import { type CopyCosts, plannedUs } from './copy-costs.ts';
+import { type Gap, type LoadCurve, wrap } from './gaps.ts';
+
+/** One copy out and back. Times count from the start of the step in which the gap begins and may lie beyond its end. */
+export interface Swap {
+  readonly block: number;
+  readonly size: number;
+  readonly outStartUs: number;
+  readonly outEndUs: number;
+  readonly inStartUs: number;
+  readonly inEndUs: number;
+}
+
+/** Rounds of the circle after which a queue that can keep up has settled. */
+const ROUNDS = 3;
+
+export class SwapScheduler {
+  readonly gaps: readonly Gap[];
+  private readonly periodUs: number;
+  private readonly curve: LoadCurve;
+  private readonly byStart: Int32Array;
+  private readonly byEnd: Int32Array;
+  private readonly outUs: Float64Array;
+  private readonly inUs: Float64Array;
+  private readonly outEnd: Float64Array;
+  private readonly inStart: Float64Array;
+  private readonly changeTime: Float64Array;
+  private readonly changeOrder: Int32Array;
+  private readonly changeBytes: Float64Array;
+
+  constructor(step: SwapStep, gaps: readonly Gap[], curve: LoadCurve, costs: CopyCosts) {
+    this.gaps = gaps;
+    this.periodUs = step.periodUs;
+    this.curve = curve;
+    const indices = Int32Array.from(gaps.keys());
+    this.byStart = indices.slice().sort((a, b) => this.phase(gaps[a]!.fromUs) - this.phase(gaps[b]!.fromUs) || a - b);
+    this.byEnd = indices.slice().sort((a, b) => this.phase(gaps[b]!.toUs) - this.phase(gaps[a]!.toUs) || a - b);
+    this.outUs = Float64Array.from(gaps, (gap) => plannedUs(costs.out, gap.size));
+    this.inUs = Float64Array.from(gaps, (gap) => plannedUs(costs.in, gap.size));
+    this.outEnd = new Float64Array(gaps.length);
+    this.inStart = new Float64Array(gaps.length);
+    this.changeTime = new Float64Array(2 * gaps.length);
+    this.changeBytes = new Float64Array(2 * gaps.length);
+    this.changeOrder = new Int32Array(2 * gaps.length);
+  }
+
+  private phase(time: number): number {
+    return wrap(time, this.periodUs);
+  }
+
+  /** Times of all chosen copies. A gap too short for its copies, or queues that cannot keep up, leave `inStart` before `outEnd`. */
+  private schedule(chosen: Uint8Array): void {
+    const { gaps, periodUs, outUs, inUs, outEnd, inStart } = this;
+    let free = Number.NEGATIVE_INFINITY;
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const gap of this.byStart) {
+        if (chosen[gap] === 0) continue;
+        const ready = this.phase(gaps[gap]!.fromUs) + round * periodUs;
+        free = Math.max(ready, free) + outUs[gap]!;
+        outEnd[gap] = free - ready + gaps[gap]!.fromUs;
+      }
+    }
+    free = Number.POSITIVE_INFINITY;
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const gap of this.byEnd) {
+        if (chosen[gap] === 0) continue;
+        const due = this.phase(gaps[gap]!.toUs) - round * periodUs;
+        free = Math.min(due, free) - inUs[gap]!;
+        inStart[gap] = free - due + gaps[gap]!.toUs;
+      }
+    }
+  }
+
+  /** The peak with the chosen gaps, and how far and how long the load is above `limit`: the integral of the excess over time. */
+  evaluate(chosen: Uint8Array, limit: number): { peak: number; excess: number; peakUs: number } {
+    this.schedule(chosen);
+    const { gaps, outEnd, inStart, periodUs, changeTime, changeBytes, changeOrder, curve } = this;
+    let changes = 0;
+    let away = 0;
+    for (let gap = 0; gap < gaps.length; gap++) {
+      if (chosen[gap] === 0 || inStart[gap]! <= outEnd[gap]!) continue;
+      const { size } = gaps[gap]!;
+      const from = this.phase(outEnd[gap]!);
+      const to = this.phase(inStart[gap]!);
+      away += size * Math.floor((inStart[gap]! - outEnd[gap]!) / periodUs);
+      if (from > to) away += size;
+      changeTime[changes] = from;
+      changeBytes[changes++] = size;
+      changeTime[changes] = to;
+      changeBytes[changes++] = -size;
+    }
+    for (let at = 0; at < changes; at++) changeOrder[at] = at;
+    const order = changeOrder.subarray(0, changes).sort((a, b) => changeTime[a]! - changeTime[b]! || changeBytes[a]! - changeBytes[b]!);
+    let peak = 0;
+    let peakUs = 0;
+    let excess = 0;
+    let now = 0;
+    let next = 0;
+    const { timeUs, bytes } = curve;
+    const note = (load: number, until: number) => {
+      if (load > peak) {
+        peak = load;
+        peakUs = now;
+      }
+      if (load > limit) excess += (load - limit) * (until - now);
+      now = until;
+    };
+    for (let at = 0; at < timeUs.length; at++) {
+      const end = at + 1 < timeUs.length ? timeUs[at + 1]! : periodUs;
+      now = timeUs[at]!;
+      while (next < changes && changeTime[order[next]!]! < end) {
+        const change = order[next++]!;
+        if (changeTime[change]! > now) note(bytes[at]! - away, changeTime[change]!);
+        away += changeBytes[change]!;
+      }
+      if (end > now) note(bytes[at]! - away, end);
+    }
+    return { peak, excess, peakUs };
+  }
+
+  /** Whether the chosen gap is of any use in the schedule last evaluated. */
+  isUseful(gap: number): boolean {
+    return this.inStart[gap]! > this.outEnd[gap]!;
+  }
+
+  /** The copies of the chosen gaps; gaps whose copies would not fit are left out, and the others moved up accordingly. */
+  swaps(chosen: Uint8Array): Swap[] {
+    const kept = chosen.slice();
+    for (;;) {
+      this.schedule(kept);
+      const useless = this.gaps.findIndex((_, gap) => kept[gap] === 1 && !this.isUseful(gap));
+      if (useless < 0) break;
+      kept[useless] = 0;
+    }
+    return this.gaps.flatMap((gap, index) => {
+      if (kept[index] === 0) return [];
+      const outEndUs = this.outEnd[index]!;
+      const inStartUs = this.inStart[index]!;
+      return [
+        {
+          block: gap.block,
+          size: gap.size,
+          outStartUs: outEndUs - this.outUs[index]!,
+          outEndUs,
+          inStartUs,
+          inEndUs: inStartUs + this.inUs[index]!,
+        },
+      ];
+    });
+  }
+}
