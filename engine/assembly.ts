@@ -1,7 +1,7 @@
 // Which handles to put side by side for a request, and in which order: the choice behind every stitch of preset weir.
 import { Handle, NO_HANDLE, pieceHandle, View } from './nodes';
 import { clearPlan, planHandle, plannedCount } from './plan';
-import { mapCost, mebibytePrice } from './settings';
+import { mapCost } from './settings';
 import { bestTail, fittingHead, wholeAt, wholeCount } from './survey';
 import { smaller } from './units';
 
@@ -25,7 +25,8 @@ export function planView(size: u64): i64 {
   if (first === NO_HANDLE) return planFrom(size, NO_HANDLE);
   const plain = planFrom(size, NO_HANDLE);
   const ragged = planFrom(size, first);
-  if (plain < 0 || (ragged >= 0 && ragged < plain)) return ragged;
+  // At the same cost space is used up that is good for nothing else.
+  if (plain < 0 || (ragged >= 0 && ragged <= plain)) return ragged;
   return planFrom(size, NO_HANDLE);
 }
 
@@ -39,9 +40,7 @@ function planFrom(size: u64, first: Handle): i64 {
   mark++;
   if (first === NO_HANDLE) return planRest(size, first);
   const used = smaller(size, first.freeTail);
-  const cost = planRest(size - used, first);
-  // Space that is good for nothing else is used up: it counts as memory won.
-  return cost < 0 ? cost : cost - <i64>(((used >> 9) * mebibytePrice) >> 11);
+  return planRest(size - used, first);
 }
 
 function planRest(size: u64, first: Handle): i64 {

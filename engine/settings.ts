@@ -38,11 +38,11 @@ export let growthLimit: u64 = 64 * MIB;
 export let borrow: u64 = 1;
 /** Whether access is set handle by handle, as GMLake does, instead of once for all. */
 export let accessEach: u64 = 0;
-// What decisions weigh, in nanoseconds: driver calls per handle, and what a mebibyte of reserved memory is worth.
+// What decisions weigh, in nanoseconds: driver calls per handle, and what all memory held is worth: a share of it is worth its share.
 export let createCost: u64 = 9000;
 export let mapCost: u64 = 24000;
 export let reserveCost: u64 = 18000;
-export let mebibytePrice: u64 = 10000;
+export let poolPrice: u64 = 200000000;
 
 /** Largest handles while a model is being loaded. */
 export let loadHandle: u64 = 64 * MIB;
@@ -125,7 +125,7 @@ export function setSetting(index: u32, value: u64): bool {
       reserveCost = value;
       return true;
     case 21:
-      mebibytePrice = value;
+      poolPrice = value;
       return true;
     case 22:
       loadHandle = value;

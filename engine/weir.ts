@@ -1,6 +1,7 @@
 // Preset weir: what to do when no free range of the arena holds a large request.
 // In this order: memory that a view already joins; growth, while the arena holds little more than was ever live;
 // a stitch of what is free, with only the missing bytes created. Growing and stitching are weighed by their cost.
+import { arenaOf } from './arenas';
 import { markHandles, planExtension, planStart, planView } from './assembly';
 import { countWay, inUse, peakInUse, reserved, Way } from './counters';
 import { bestFit } from './free-set';
@@ -10,6 +11,7 @@ import { plannedBytes, plannedCount } from './plan';
 import { takeFront } from './ranges';
 import { openBytes, openView, runStart, runView, searchOpen, searchRuns } from './reuse';
 import {
+  borrow,
   ceiling,
   createCost,
   growthLimit,
@@ -17,8 +19,8 @@ import {
   handleBytes,
   handleUnit,
   mapCost,
-  mebibytePrice,
   minStitch,
+  poolPrice,
   reserveCost,
   slackBytes,
   slackShare,
@@ -34,8 +36,14 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   if (runView !== NO_VIEW) return settle(runView, runStart, size, Way.Reuse);
 
   const growth = growthFor(arena, size);
+  const affordable = reserved + growth <= budgetWith(size);
+  if (!affordable && borrow !== 0) {
+    // Slabs that small requests no longer fill are as good as any other memory of the stream.
+    const spare = bestFit(arenaOf(arena.stream, arena.pool, true), size);
+    if (spare !== NO_RANGE) return takeFit(spare, size, Way.Loan);
+  }
   const wantsStitch = pressed || size >= minStitch;
-  if (!wantsStitch || (!pressed && reserved + growth <= budgetWith(size))) {
+  if (!wantsStitch || (!pressed && affordable)) {
     const block = growAndTake(arena, size, growth);
     if (block !== NO_RANGE) return block;
   }
@@ -88,6 +96,7 @@ function takeFit(range: Range, size: u64, way: u32): Range {
 function growthIsCheaper(arena: Arena, growth: u64, missing: u64): bool {
   const step = handleBytes(arena);
   const perHandle = createCost + mapCost;
+  const mebibytePrice = poolPrice / (reserved / MIB + 1);
   const growing = ((growth + step - 1) / step) * perHandle + (growth / MIB) * mebibytePrice;
   const pieces = <u64>wholeCount() + 2 + (missing + step - 1) / step;
   const stitching = ((missing + step - 1) / step) * perHandle + (missing / MIB) * mebibytePrice + pieces * mapCost + reserveCost;

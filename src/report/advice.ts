@@ -17,12 +17,15 @@ export interface Advice {
 const WORTHWHILE = 0.03;
 const MOST_SETTINGS = 2;
 
-export function advise(
-  rows: readonly WhatIfRow[],
-  summary: TraceSummary,
-  capacity: number | undefined,
-  warnings: readonly Warning[],
-): Advice[] {
+export interface AdviceContext {
+  readonly summary: TraceSummary;
+  readonly capacity: number | undefined;
+  readonly warnings: readonly Warning[];
+  /** The recording's file, for lines that name it. */
+  readonly source: string;
+}
+
+export function advise(rows: readonly WhatIfRow[], { summary, capacity, warnings, source }: AdviceContext): Advice[] {
   const recorded = rows.find((row) => row.isRecorded);
   const advice: Advice[] = [];
   if (recorded) {
@@ -39,6 +42,14 @@ export function advise(
         savedBytes: recorded.unlimited.peakReserved - row.unlimited.peakReserved,
       });
     }
+  }
+  const stitched = recorded && rows.find((row) => row.choice.kind === 'weir' && isBetter(row, recorded) && isBest(row, rows));
+  if (recorded && stitched) {
+    advice.push({
+      line: `weir replay ${source} --allocator weir,expandable`,
+      effect: `stitching free pieces together would do best: ${effectOf(stitched, recorded, capacity)} (running a job on this allocator is not part of this version)`,
+      savedBytes: recorded.unlimited.peakReserved - stitched.unlimited.peakReserved,
+    });
   }
   const codes = new Set(warnings.map((warning) => warning.code));
   if (codes.has('late-start') || codes.has('overflow') || codes.has('no-history') || codes.has('frees-skipped')) {
@@ -64,6 +75,13 @@ function isBetter(row: WhatIfRow, recorded: WhatIfRow): boolean {
   if (rank(row) > rank(recorded) || row.unlimited.peakReserved > recorded.unlimited.peakReserved) return false;
   return (
     needOf(row) < needOf(recorded) * (1 - WORTHWHILE) || row.unlimited.peakReserved < recorded.unlimited.peakReserved * (1 - WORTHWHILE)
+  );
+}
+
+/** Needs markedly less than every setting of PyTorch's. */
+function isBest(row: WhatIfRow, rows: readonly WhatIfRow[]): boolean {
+  return rows.every(
+    (other) => other.choice.conf === undefined || row.unlimited.peakReserved < other.unlimited.peakReserved * (1 - WORTHWHILE),
   );
 }
 

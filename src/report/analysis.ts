@@ -43,6 +43,8 @@ export interface AnalysisOptions {
   readonly allocators?: readonly AllocatorChoice[] | undefined;
   /** Whether to search for the smallest GPU for each; by default only on traces where that takes seconds. */
   readonly findSmallest?: boolean | undefined;
+  /** The recording's file, for advice that names it. */
+  readonly source?: string | undefined;
   readonly onProgress?: ((fraction: number, doing: string) => void) | undefined;
 }
 
@@ -84,7 +86,7 @@ export function analyzeTrace(trace: Trace, options: AnalysisOptions = {}): Analy
     capacity,
     capacityOrigin: options.capacity !== undefined ? 'given' : whole.limits.origin,
     whatIf,
-    advice: advise(whatIf, summary, capacity, trace.warnings),
+    advice: advise(whatIf, { summary, capacity, warnings: trace.warnings, source: options.source ?? 'SNAPSHOT' }),
   };
 }
 

@@ -64,7 +64,7 @@ describe('an out-of-memory failure', () => {
 describe('call sites', () => {
   it('name the user code that holds the memory', () => {
     const { sites } = analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'), LIGHT);
-    expect(sites[0]!.label).toMatch(/workloads\.py:\d+ step/);
+    expect(sites[0]!.label).toMatch(/train\.py:\d+ step/);
     expect(sites[0]!.bytes).toBeGreaterThan(GIB);
   });
 

@@ -42,8 +42,8 @@ export interface EngineSettings {
   readonly createCost: number;
   readonly mapCost: number;
   readonly reserveCost: number;
-  /** ... and holding one more mebibyte. */
-  readonly mebibytePrice: number;
+  /** ... and all the memory held: a share of it is worth its share, so that small pools are kept as tight as large ones. */
+  readonly poolPrice: number;
   /** Largest handles while a model is loaded, that is before anything was freed. */
   readonly loadHandle: number;
   /** About how many handles changing memory is made of: their size grows with it, from 8 MiB to 64 MiB. */
@@ -72,7 +72,7 @@ export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
   'createCost',
   'mapCost',
   'reserveCost',
-  'mebibytePrice',
+  'poolPrice',
   'loadHandle',
   'handleCount',
 ];
@@ -103,7 +103,7 @@ export const WEIR_SETTINGS: EngineSettings = {
   createCost: 9_000,
   mapCost: 24_000,
   reserveCost: 18_000,
-  mebibytePrice: 10_000,
+  poolPrice: 200_000_000,
   loadHandle: 64 * MIB,
   handleCount: 256,
 };

@@ -118,6 +118,7 @@ function fullAnalysis(trace: Trace, file: string, options: AnalyzeOptions, progr
     capacity: options.capacity,
     allocators: options.allocator,
     findSmallest: options.smallest,
+    source: file,
     onProgress: (done, doing) => progress.update(done, `${file}: ${doing}`),
   });
   progress.clear();
