@@ -1,5 +1,6 @@
-// AutoSwap (arXiv 1903.06631) as published, for comparison: gaps across the peak inside one step, four scores and a weighted
-// search over them, and a schedule that counts in operations. Where the authors' code departs from their text by a slip, the text is followed.
+// AutoSwap (arXiv 1903.06631) as published, for comparison: gaps across the peak, four scores and a weighted search over them,
+// and a schedule that counts in operations. Like the authors' it looks at three steps and judges the middle one, by itself:
+// copies of the step before do not get in the way. Where their code departs from their text by a slip, the text is followed.
 import type { SwapStep } from './accesses.ts';
 import type { CopyCosts } from './copy-costs.ts';
 import { loadCurve, MIN_SWAP_BYTES } from './gaps.ts';
@@ -40,21 +41,28 @@ export class AutoSwap {
   private readonly timeUs: Float64Array;
   private readonly load: Float64Array;
   private readonly peakOp: number;
+  /** The first operation of the middle step. */
+  private readonly first: number;
   private readonly scores: ReadonlyMap<AutoSwapScore, Float64Array>;
 
   constructor(step: SwapStep, costs: CopyCosts, minBytes: number = MIN_SWAP_BYTES) {
     this.step = step;
     this.costs = costs;
-    this.timeUs = step.momentsUs;
+    const ops = step.momentsUs.length;
+    this.first = ops;
+    this.timeUs = new Float64Array(3 * ops);
     const curve = loadCurve(step);
     this.peak = curve.peak;
-    this.load = new Float64Array(this.timeUs.length);
+    this.load = new Float64Array(3 * ops);
     let at = 0;
-    this.timeUs.forEach((time, op) => {
+    step.momentsUs.forEach((time, op) => {
       while (at + 1 < curve.timeUs.length && curve.timeUs[at + 1]! <= time) at++;
-      this.load[op] = curve.bytes[at]!;
+      for (let round = 0; round < 3; round++) {
+        this.timeUs[round * ops + op] = time + (round - 1) * step.periodUs;
+        this.load[round * ops + op] = curve.bytes[at]!;
+      }
     });
-    this.peakOp = this.load.indexOf(this.load.reduce((most, bytes) => Math.max(most, bytes), 0));
+    this.peakOp = ops + this.load.indexOf(this.load.reduce((most, bytes) => Math.max(most, bytes), 0));
     this.candidates = this.findCandidates(minBytes);
     this.scores = new Map(AUTOSWAP_SCORES.map((score) => [score, normalized(this.scoresOf(score))]));
   }
@@ -98,7 +106,7 @@ export class AutoSwap {
     const load = this.load.slice();
     const chosen: Candidate[] = [];
     for (const index of order) {
-      if (load.every((bytes) => bytes <= limit)) break;
+      if (this.middlePeak(load) <= limit) break;
       const candidate = this.candidates[index]!;
       for (let op = candidate.r; op < candidate.d; op++) load[op] = load[op]! - candidate.size;
       chosen.push(candidate);
@@ -111,19 +119,17 @@ export class AutoSwap {
     const load = this.load.slice();
     const last = timeUs.length;
     let overheadUs = 0;
-    let queueUs = 0;
-    const outEnd = new Map<Candidate, number>();
+    let queueUs = Number.NEGATIVE_INFINITY;
     for (const candidate of [...chosen].sort((a, b) => a.r - b.r)) {
       const endUs = Math.max(timeUs[candidate.ready]!, queueUs) + this.outUs(candidate);
       let end = Math.min(this.firstAt(endUs), peakOp);
       queueUs = endUs;
-      for (let op = candidate.ready; op < end; op++) {
+      for (let op = Math.max(this.first, candidate.ready); op < end; op++) {
         if (load[op]! <= limit) continue;
         overheadUs += Math.max(0, endUs - timeUs[op]!);
         queueUs = timeUs[op]!;
         end = op;
       }
-      outEnd.set(candidate, end);
       for (let op = end; op < last; op++) load[op] = load[op]! - candidate.size;
     }
     let nextUs = Number.POSITIVE_INFINITY;
@@ -144,22 +150,30 @@ export class AutoSwap {
     return {
       limit,
       overhead: overheadUs / this.step.periodUs,
-      peak: load.reduce((most, bytes) => Math.max(most, bytes), 0),
+      peak: this.middlePeak(load),
       swaps: chosen.length,
       bytesMoved: chosen.reduce((sum, candidate) => sum + candidate.size, 0),
     };
+  }
+
+  private middlePeak(load: Float64Array): number {
+    let peak = 0;
+    for (let op = this.first; op < 2 * this.first; op++) if (load[op]! > peak) peak = load[op]!;
+    return peak;
   }
 
   private findCandidates(minBytes: number): Candidate[] {
     const found: Candidate[] = [];
     for (const block of this.step.blocks) {
       if (block.size < minBytes) continue;
-      const accesses = block.accesses.filter((access) => access.fromUs < this.step.periodUs);
+      const { periodUs } = this.step;
+      const shifts = block.wholeRun ? [-periodUs, 0, periodUs] : [0];
+      const accesses = shifts.flatMap((shift) => block.accesses.map(({ fromUs, writes }) => ({ us: fromUs + shift, writes })));
       for (let at = 1; at < accesses.length; at++) {
-        const r = this.firstAt(accesses[at - 1]!.fromUs);
-        const d = this.firstAt(accesses[at]!.fromUs);
+        const r = this.firstAt(accesses[at - 1]!.us);
+        const d = this.firstAt(accesses[at]!.us);
         const ready = Math.min(r + (accesses[at - 1]!.writes ? WRITE_DELAY : READ_DELAY), this.timeUs.length - 1);
-        if (r < this.peakOp && this.peakOp < d && d < this.timeUs.length) found.push({ size: block.size, r, d, ready });
+        if (r < this.peakOp && this.peakOp < d) found.push({ size: block.size, r, d, ready });
       }
     }
     return found;

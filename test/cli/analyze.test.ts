@@ -58,12 +58,15 @@ describe('weir analyze', () => {
     });
   });
 
-  it('reads standard input, plain, gzip and JSON alike', async () => {
+  it('reads standard input and files, plain, gzip and zstd alike', async () => {
     const packed = await weir(['analyze', '-', '--json', '--no-smallest'], { input: readFileSync(new URL(VGG, ROOT)) });
     const plain = await weir(['analyze', '-', '--json', '--no-smallest'], { input: readSample('vgg16-b100.native.pickle.gz') });
     const figures = ({ stdout }: { stdout: string }) => JSON.parse(stdout).whatIf.map((row: { peakReserved: number }) => row.peakReserved);
     expect(packed.code).toBe(0);
     expect(figures(plain)).toEqual(figures(packed));
+    const zstd = await weir(['analyze', 'test/cli/s1.pickle.zst', '--json', '--no-smallest']);
+    const original = await weir(['analyze', 'samples/exact/s1.pickle', '--json', '--no-smallest']);
+    expect(figures(zstd)).toEqual(figures(original));
   });
 
   it('compares the ranks of a job and shows the worst in full', async () => {
