@@ -6,7 +6,7 @@ import { markHandles, planExtension, planStart, planView } from './assembly';
 import { countWay, inUse, peakInUse, reserved, Way } from './counters';
 import { bestFit } from './free-set';
 import { freeTail, grow, tailRoom } from './growth';
-import { Arena, ensureRanges, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
+import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
 import { plannedBytes, plannedCount } from './plan';
 import { takeFront } from './ranges';
 import { openBytes, openView, runStart, runView, searchOpen, searchRuns } from './reuse';
@@ -36,10 +36,9 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   if (runView !== NO_VIEW) return settle(runView, runStart, size, Way.Reuse);
 
   const growth = growthFor(arena, size);
-  const affordable = reserved + growth <= budgetWith(size);
-  if (!affordable && borrow !== 0) {
-    // Slabs that small requests no longer fill are as good as any other memory of the stream.
-    const spare = bestFit(arenaOf(arena.stream, arena.pool, true), size);
+  const affordable = reserved + atLeast(arena, growth) <= budgetWith(size);
+  if (!affordable) {
+    const spare = spareSlab(arena, size);
     if (spare !== NO_RANGE) return takeFit(spare, size, Way.Loan);
   }
   const wantsStitch = pressed || size >= minStitch;
@@ -50,15 +49,22 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
 
   const free = assemblable();
   if (free < size) {
-    const missing = atLeast(arena, size - free);
-    if (!pressed && growthIsCheaper(arena, growth, missing)) return growAndTake(arena, size, growth);
-    if (grow(arena, missing) === NO_RANGE) return NO_RANGE;
+    const missing = size - free;
+    if (!pressed && growthIsCheaper(arena, atLeast(arena, growth), atLeast(arena, missing))) return growAndTake(arena, size, growth);
+    if (expand(arena, missing) === NO_RANGE) return NO_RANGE;
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeFit(fit, size, Way.Growth);
     if (!surveyArena(arena)) return NO_RANGE;
   }
   const block = join(arena, size);
   return block !== NO_RANGE ? block : growAndTake(arena, size, growth);
+}
+
+/** Slabs that small requests no longer fill are as good as any other memory of the stream. */
+function spareSlab(arena: Arena, size: u64): Range {
+  if (borrow === 0) return NO_RANGE;
+  const small = arenaOf(arena.stream, arena.pool, true);
+  return small === NO_ARENA ? NO_RANGE : bestFit(small, size);
 }
 
 /** What may be reserved before stitching is preferred to growing. */
@@ -69,8 +75,8 @@ export function budgetWith(size: u64): u64 {
 
 /** How much the arena has to grow for `size` to fit at its end. */
 function growthFor(arena: Arena, size: u64): u64 {
-  const missing = atLeast(arena, size - smaller(freeTail(arena), size));
-  return missing <= tailRoom(arena) ? missing : atLeast(arena, size);
+  const missing = size - smaller(freeTail(arena), size);
+  return atLeast(arena, missing) <= tailRoom(arena) ? missing : size;
 }
 
 /** A growth of `bytes` or of the least worth a driver call. While a model is loaded that is a whole handle: more will follow. */
@@ -79,8 +85,16 @@ function atLeast(arena: Arena, bytes: u64): u64 {
   return roundUp(larger(bytes, floor), handleUnit);
 }
 
+/** Grows by `bytes` or a little more; by no more than needed if the device has no more. */
+function expand(arena: Arena, bytes: u64): Range {
+  const generous = atLeast(arena, bytes);
+  const exact = roundUp(bytes, handleUnit);
+  const grown = grow(arena, generous);
+  return grown !== NO_RANGE || generous === exact ? grown : grow(arena, exact);
+}
+
 function growAndTake(arena: Arena, size: u64, growth: u64): Range {
-  const grown = grow(arena, growth);
+  const grown = expand(arena, growth);
   return grown === NO_RANGE || grown.size < size ? NO_RANGE : takeFit(grown, size, Way.Growth);
 }
 
@@ -121,12 +135,10 @@ function join(arena: Arena, size: u64): Range {
     planExtension(size - open);
     const start = candidate.mapped - open;
     if (ready() && extend(candidate)) return settle(candidate, start, size, Way.Extension);
-    if (fresh < 0) return NO_RANGE;
     planView(size);
   }
-  if (fresh < 0 && planView(size) < 0) return NO_RANGE;
+  if (fresh < 0 || !ready()) return NO_RANGE;
   const start = planStart;
-  if (!ready()) return NO_RANGE;
   const view = stitch(arena);
   return view === NO_VIEW ? NO_RANGE : settle(view, start, size, Way.Stitch);
 }

@@ -6,7 +6,7 @@ import { createGunzip } from 'node:zlib';
 import { Decompress } from 'fzstd';
 import { formatBytes } from '../base/bytes.ts';
 import { InputError } from '../base/errors.ts';
-import { readRecording } from '../trace/detect.ts';
+import { detectFormat, readRecording } from '../trace/detect.ts';
 import type { Recording, Trace } from '../trace/trace.ts';
 import type { Progress } from './progress.ts';
 
@@ -87,10 +87,16 @@ async function readStdin(): Promise<Uint8Array> {
 
 async function unpack(path: string, raw: Uint8Array, chunks: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
   const buffer = new GrowingBuffer(raw.length * 8);
+  let isFirst = true;
   try {
-    for await (const chunk of chunks) buffer.add(chunk);
+    for await (const chunk of chunks) {
+      // A small file can unpack to very much: what is no recording is refused before the rest of it is unpacked.
+      if (isFirst) detectFormat(chunk);
+      isFirst = false;
+      buffer.add(chunk);
+    }
   } catch (error) {
-    if (error instanceof InputError) throw error;
+    if (error instanceof InputError) throw new InputError(`${nameOf(path)}: unpacked, ${error.message}`);
     const reason = error instanceof Error ? error.message : String(error);
     throw new InputError(`${nameOf(path)} cannot be unpacked (${reason}): it is truncated or damaged; copy it again`);
   }

@@ -1,13 +1,13 @@
 // Replays a recording through the model of the allocator that made it and compares every event: each address,
 // each segment, each failure. From where they agree follows what the recording leaves out, such as empty_cache().
-import { OUT_OF_MEMORY } from '../allocator/allocator.ts';
+import { type AllocatorContext, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import { PyTorchAllocator } from '../allocator/pytorch/allocator.ts';
 import { type PyTorchSettings, settingsFromRecording } from '../allocator/pytorch/settings.ts';
 import { SimulatedDevice } from '../device/simulated.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { findLimits, grantedBytes, type MemoryLimits } from './limits.ts';
 import { RecordedPlacement } from './recorded-placement.ts';
-import { liveAtStart, OngoingAllocations } from './replay.ts';
+import { liveAtStart, OngoingAllocations, type ReplayObserver } from './replay.ts';
 
 export interface Reconstruction {
   readonly allocator: PyTorchAllocator;
@@ -46,6 +46,7 @@ export interface ReconstructOptions {
   readonly stopBefore?: number | undefined;
   readonly checkEvery?: number | undefined;
   readonly onProgress?: ((fraction: number) => void) | undefined;
+  readonly observer?: (ReplayObserver & { segment: NonNullable<AllocatorContext['onSegment']> }) | undefined;
 }
 
 const PROGRESS_EVERY = 1 << 16;
@@ -90,7 +91,10 @@ class Reconstructor {
         deviceBytes: this.limits.capacity,
         allowedBytes: this.limits.allowedBytes,
         synchronize: () => this.completing.map((allocation) => this.detach(allocation)).filter((block) => block >= 0),
-        onSegment: (kind, address, size) => this.journal.push(kind, address, size),
+        onSegment: (kind, address, size) => {
+          this.journal.push(kind, address, size);
+          options.observer?.segment(kind, address, size);
+        },
       },
       this.settings,
     );
@@ -107,6 +111,7 @@ class Reconstructor {
         nextProgress += PROGRESS_EVERY;
       }
       event = this.step(event, stop);
+      this.options.observer?.after(event - 1, this.allocator);
     }
     this.options.onProgress?.(1);
     return {
@@ -136,10 +141,12 @@ class Reconstructor {
     blocks.forEach((block, index) => {
       this.ongoing.blocks[index] =
         block >= 0 ? block : this.allocator.malloc(live[index]!.requested, allocations.stream[index]!, allocations.pool[index]!);
+      this.options.observer?.placed(index, this.ongoing.blocks[index]!, this.allocator);
     });
     this.placement.clear();
     this.journal = [];
     this.notePeaks(-1);
+    this.options.observer?.after(-1, this.allocator);
   }
 
   /** Handles the event, or the group of events that one call of the allocator left behind; gives back the next one to handle. */
@@ -256,6 +263,7 @@ class Reconstructor {
     }
     if (!failed) {
       this.ongoing.blocks[allocationOf[event]!] = block;
+      this.options.observer?.placed(allocationOf[event]!, block, this.allocator);
     } else if (block >= 0) {
       this.allocator.free(block);
       this.allocator.complete(block);

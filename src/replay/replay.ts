@@ -19,6 +19,15 @@ export interface ReplayOptions {
   /** Run the allocator's invariant check every so many events; 0 is never. */
   readonly checkEvery?: number | undefined;
   readonly onProgress?: ((fraction: number) => void) | undefined;
+  readonly observer?: ReplayObserver | undefined;
+}
+
+/** Sees a replay as it happens, for pictures of it. */
+export interface ReplayObserver {
+  /** The allocation was given this block. */
+  placed(allocation: number, block: number, allocator: Allocator): void;
+  /** All events up to and with this one are done; -1 before the first. */
+  after(event: number, allocator: Allocator): void;
 }
 
 export interface ReplayResult {
@@ -49,7 +58,7 @@ const PROGRESS_EVERY = 1 << 16;
 
 export function replay(trace: Trace, createAllocator: (context: AllocatorContext) => Allocator, options: ReplayOptions): Replayed {
   const { events, allocations, allocationOf } = trace;
-  const { device } = options;
+  const { device, observer } = options;
   const ongoing = new OngoingAllocations(allocations.count);
   const allocator = createAllocator({
     device,
@@ -88,8 +97,10 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
     const block = restored?.[index] ?? OUT_OF_MEMORY;
     ongoing.blocks[index] =
       block >= 0 ? block : request(allocations.requested[index]!, allocations.stream[index]!, allocations.pool[index]!, -1);
+    observer?.placed(index, ongoing.blocks[index]!, allocator);
   }
   notePeaks(-1);
+  observer?.after(-1, allocator);
 
   const stop = Math.min(events.count, options.stopBefore ?? events.count);
   const steadyFrom = Math.floor((events.count * 2) / 3);
@@ -108,7 +119,9 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
       case EventKind.Alloc: {
         const displaced = trace.impliedFrees.size > 0 ? trace.impliedFrees.get(event) : undefined;
         if (displaced !== undefined) end(displaced);
-        ongoing.blocks[allocation] = request(events.size[event]!, events.stream[event]!, events.pool[event]!, event);
+        const block = request(events.size[event]!, events.stream[event]!, events.pool[event]!, event);
+        ongoing.blocks[allocation] = block;
+        observer?.placed(allocation, block, allocator);
         break;
       }
       case EventKind.FreeRequested: {
@@ -139,6 +152,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
         allocator.emptyCache();
         break;
     }
+    observer?.after(event, allocator);
     if (options.checkEvery && event % options.checkEvery === 0) allocator.check();
     if (options.stopAtOom && firstOomEvent >= 0) break;
   }

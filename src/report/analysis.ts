@@ -52,6 +52,15 @@ export interface AnalysisOptions {
 const QUICK_EVENTS = 1_000_000;
 
 export function analyzeTrace(trace: Trace, options: AnalysisOptions = {}): Analysis {
+  const steps = analysisSteps(trace, options);
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
+}
+
+/** The same piece by piece, for pages that show what is known so far: the verdict first, then one allocator more each time. */
+export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Generator<Analysis, Analysis> {
   const progress = options.onProgress ?? (() => {});
   const summary = summarizeTrace(trace);
   const whole = reconstruct(trace, { onProgress: (done) => progress(done * 0.2, 'replaying as recorded') });
@@ -67,15 +76,7 @@ export function analyzeTrace(trace: Trace, options: AnalysisOptions = {}): Analy
     ? [recorded, ...options.allocators.filter((choice) => choice.name !== recorded.name)]
     : usualChoices(recorded);
   const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
-  const whatIf = choices.map((choice, index) =>
-    tryChoice(trace, summary, choice, index === 0, {
-      emptyCacheBefore: whole.emptyCacheBefore,
-      capacity,
-      findSmallest,
-      onProgress: (done) => progress(0.3 + (0.7 * (index + done)) / choices.length, `trying ${choice.name}`),
-    }),
-  );
-  return {
+  const analysisWith = (whatIf: readonly WhatIfRow[]): Analysis => ({
     device: trace.device,
     summary,
     warnings: trace.warnings,
@@ -87,7 +88,20 @@ export function analyzeTrace(trace: Trace, options: AnalysisOptions = {}): Analy
     capacityOrigin: options.capacity !== undefined ? 'given' : whole.limits.origin,
     whatIf,
     advice: advise(whatIf, { summary, capacity, warnings: trace.warnings, source: options.source ?? 'SNAPSHOT' }),
-  };
+  });
+  const rows: WhatIfRow[] = [];
+  for (const [index, choice] of choices.entries()) {
+    yield analysisWith([...rows]);
+    rows.push(
+      tryChoice(trace, summary, choice, index === 0, {
+        emptyCacheBefore: whole.emptyCacheBefore,
+        capacity,
+        findSmallest,
+        onProgress: (done) => progress(0.3 + (0.7 * (index + done)) / choices.length, `trying ${choice.name}`),
+      }),
+    );
+  }
+  return analysisWith(rows);
 }
 
 export function replayErrorOf(whole: Reconstruction, summary: TraceSummary): ReplayError {

@@ -42,7 +42,8 @@ export function topSites(trace: Trace, event: number, count: number): CallSite[]
 /** Frames inside these are the machinery; the first frame outside says more. */
 const MACHINERY = /(^|\/)(torch|accelerate|deepspeed|lightning|pytorch_lightning)\/|^\?\?$|\.(cpp|cc|h|so)\b|^$/;
 
-function labelOf(trace: Trace, stack: number, older: boolean): string {
+/** The innermost frame of the stack that is not machinery; `older` allocations have none. */
+export function labelOf(trace: Trace, stack: number, older: boolean): string {
   if (older) return '(allocated before the recording began)';
   if (stack === NO_STACK) return '(no stack recorded)';
   let innermost = '';

@@ -31,7 +31,7 @@ export function formatAnalysis(analysis: Analysis, title: string, paint: Paint =
     .join('\n\n')}\n`;
 }
 
-function describeRecording({ summary, device }: Analysis): string {
+export function describeRecording({ summary, device }: Analysis): string {
   const parts = [`GPU ${device}`, `${count(summary.events)} events`, `${count(summary.allocs)} allocations`];
   if (summary.durationUs > 0) parts.push(`${(summary.durationUs / 1e6).toFixed(1)} s`);
   return parts.join(', ');
@@ -58,7 +58,7 @@ const LOSS_COLUMNS = [
   { title: '', align: 'left' },
 ] as const;
 
-function losses(peak: Breakdown): string[][] {
+export function losses(peak: Breakdown): string[][] {
   const parts: [number, string][] = [
     [peak.fragmented, `external fragmentation: free, in pieces of at most ${formatBytes(peak.largestFree)}`],
     [peak.otherStreams, 'free, but cached for other streams'],
@@ -86,7 +86,7 @@ const CAUSES: Record<OomFinding['cause'], string> = {
   pending: 'Frees that waited for other streams stood in the way (record_stream).',
 };
 
-function formatOom(oom: OomFinding, paint: Paint): string[] {
+export function formatOom(oom: OomFinding, paint: Paint): string[] {
   const { breakdown } = oom;
   const free = breakdown.fragmented + breakdown.smallSegments + breakdown.otherStreams + breakdown.otherPools;
   const unreserved = oom.limit === undefined ? oom.deviceFree : Math.max(0, oom.limit - breakdown.reserved);
@@ -185,7 +185,7 @@ function formatAdvice({ advice, whatIf, peak }: Analysis, paint: Paint): string[
   ];
 }
 
-function fitWord({ limited }: WhatIfRow): string {
+export function fitWord({ limited }: WhatIfRow): string {
   if (!limited) return '';
   const retries = limited.retries > 0 ? `, ${count(limited.retries)} ${limited.retries === 1 ? 'retry' : 'retries'}` : '';
   return limited.ooms > 0 ? `out of memory (${count(limited.ooms)} x)` : `fits${retries}`;

@@ -30,11 +30,18 @@ const PROTO = 0x80;
 
 /** Reads a recording of any format. The input must be decompressed already. */
 export function readRecording(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
+  const format = detectFormat(bytes);
+  if (format === 'weir') return readWeir(bytes, options);
+  return format === 'pickle' ? readSnapshotPickle(bytes, options) : readSnapshotJson(bytes, options);
+}
+
+/** The format of a recording by its first bytes, of which a few hundred are enough; an InputError if it is none. */
+export function detectFormat(bytes: Uint8Array): Recording['format'] {
   if (bytes.length === 0) throw new InputError(`the file is empty; ${EXPECTED}`);
-  if (startsWith(bytes, WEIR_MAGIC)) return readWeir(bytes, options);
-  if (bytes[0] === PROTO && (bytes.length === 1 || (bytes[1]! >= 2 && bytes[1]! <= 5))) return readSnapshotPickle(bytes, options);
+  if (startsWith(bytes, WEIR_MAGIC)) return 'weir';
+  if (bytes[0] === PROTO && (bytes.length === 1 || (bytes[1]! >= 2 && bytes[1]! <= 5))) return 'pickle';
   const first = firstVisible(bytes);
-  if (first === 0x7b || first === 0x5b) return readSnapshotJson(bytes, options);
+  if (first === 0x7b || first === 0x5b) return 'json';
   throw new InputError(`the file ${lookOf(bytes, first)}; ${EXPECTED}`);
 }
 

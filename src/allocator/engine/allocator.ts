@@ -69,10 +69,9 @@ export type EngineStatistics = Readonly<Record<(typeof STATISTICS)[number], numb
 
 export class EngineAllocator implements Allocator {
   readonly settings: EngineSettings;
-  /** Requests that were served, or failed, only after waiting for the streams. */
-  private waits = 0;
-  /** Failures that waiting turned into successes: the engine counted them, the program never saw them. */
-  private averted = 0;
+  // Requests tried again after waiting for the streams: the engine counts a retry and a failure for each attempt.
+  private repeatedRetries = 0;
+  private repeatedOoms = 0;
   private readonly engine: EngineExports;
   private readonly synchronize: () => readonly number[];
 
@@ -99,11 +98,11 @@ export class EngineAllocator implements Allocator {
   }
 
   get retries(): number {
-    return this.statistics.retries + this.waits;
+    return this.statistics.retries - this.repeatedRetries;
   }
 
   get ooms(): number {
-    return this.statistics.ooms - this.averted;
+    return this.statistics.ooms - this.repeatedOoms;
   }
 
   get statistics(): EngineStatistics {
@@ -116,9 +115,10 @@ export class EngineAllocator implements Allocator {
     const completed = this.synchronize();
     if (completed.length === 0) return OUT_OF_MEMORY;
     for (const freed of completed) this.complete(freed);
-    this.waits++;
-    this.averted++;
+    this.repeatedOoms++;
+    const before = this.statistics.retries;
     const second = this.engine.mallocBlockF64(requested, stream, pool);
+    this.repeatedRetries += this.statistics.retries - before;
     return second === 0 ? OUT_OF_MEMORY : second;
   }
 

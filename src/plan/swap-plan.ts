@@ -1,0 +1,202 @@
+// A whole swap plan: which blocks leave and when, the real footprint once the rest is laid out around the gaps, and the curve
+// of what lower limits would cost. Everything in it has been simulated and verified.
+import { InvariantError } from '../base/errors.ts';
+import type { SwapStep } from './accesses.ts';
+import { type Buffer, type Layout, normalizeSpans, type Span, spansOnCircle } from './buffers.ts';
+import type { CopyCosts } from './copy-costs.ts';
+import { type Gap, loadCurve, type SwapBounds, wrap } from './gaps.ts';
+import { type OffsetsPlan, planOffsets } from './offsets.ts';
+import type { Swap } from './swap-schedule.ts';
+import { planSwaps, type SwapChoice, usableGaps } from './swap-search.ts';
+import { type SwapSimulation, simulateSwaps } from './swap-simulator.ts';
+import { verifySwaps } from './verify-swaps.ts';
+
+export interface SwapPlanOptions {
+  readonly costs: CopyCosts;
+  /** Plan for this limit instead of the lowest that costs nothing. */
+  readonly limit?: number | undefined;
+  readonly budgetMs?: number | undefined;
+  readonly offsetsBudgetMs?: number | undefined;
+  readonly alignment?: number | undefined;
+  readonly seed?: number | undefined;
+  /** Points of the curve; 0 for none. */
+  readonly curvePoints?: number | undefined;
+}
+
+export interface CurvePoint {
+  readonly limit: number;
+  /** Waiting per step over the length of a step; 0 at and above the zero-stall limit. */
+  readonly overhead: number;
+}
+
+export interface SwapPlan {
+  readonly peak: number;
+  /** The lowest limit found that costs no waiting. */
+  readonly zeroStallLimit: number;
+  /** 1 - zeroStallLimit / peak. */
+  readonly reduction: number;
+  /** The limit planned for, and what it costs. */
+  readonly limit: number;
+  readonly overhead: number;
+  readonly bytesMoved: number;
+  readonly swaps: readonly Swap[];
+  readonly bounds: SwapBounds;
+  readonly curve: readonly CurvePoint[];
+  /** Bytes of an arena that holds all blocks with their gaps, and the offsets in it; block by block, turn by turn. */
+  readonly footprint: number;
+  readonly layout: Layout;
+  readonly turns: number;
+  readonly simulation: SwapSimulation;
+  readonly wallMs: number;
+}
+
+export function planSwapStep(step: SwapStep, options: SwapPlanOptions): SwapPlan {
+  const started = performance.now();
+  const { costs } = options;
+  const choice = planSwaps(step, { costs, budgetMs: options.budgetMs, seed: options.seed });
+  const wanted = options.limit === undefined ? choice.limit : Math.min(options.limit, choice.peak);
+  // Above the lowest limit fewer copies will do; below it the program has to wait.
+  const relaxed =
+    wanted > choice.limit ? planSwaps(step, { costs, limit: wanted, budgetMs: options.budgetMs, seed: options.seed }) : choice;
+  const swaps = wanted >= choice.limit ? relaxed.swaps : forcedSwaps(step, choice, costs, wanted);
+  const simulation = simulateSwaps(step, swaps, { costs, limit: wanted });
+  if (wanted >= choice.limit) {
+    const fault = verifySwaps(step, swaps, wanted, costs)[0];
+    if (fault) throw new InvariantError(`the swap planner made a wrong plan: ${fault.message}`);
+    if (simulation.stallUs > 0 || simulation.peak > wanted || simulation.faults > 0) {
+      throw new InvariantError(`the swap plan stalls ${simulation.stallUs} us and peaks at ${simulation.peak} in the simulator`);
+    }
+  }
+  const turns = turnsOf(step);
+  const offsets = layOut(step, swaps, turns, options);
+  return {
+    peak: choice.peak,
+    zeroStallLimit: choice.limit,
+    reduction: 1 - choice.limit / choice.peak,
+    limit: wanted,
+    overhead: simulation.overhead,
+    bytesMoved: simulation.bytesMoved,
+    swaps,
+    bounds: choice.bounds,
+    curve: curveOf(step, choice, costs, options.curvePoints ?? 8),
+    footprint: offsets.footprint + step.untouchedBytes,
+    layout: offsets,
+    turns,
+    simulation,
+    wallMs: performance.now() - started,
+  };
+}
+
+function turnsOf(step: SwapStep): number {
+  const longest = step.blocks.reduce((most, block) => Math.max(most, block.wholeRun ? 0 : block.toUs - block.fromUs), 1);
+  return Math.max(1, Math.ceil(longest / step.periodUs));
+}
+
+function layOut(step: SwapStep, swaps: readonly Swap[], turns: number, options: SwapPlanOptions): OffsetsPlan {
+  return planOffsets(gappedBuffers(step, swaps, turns, options.alignment ?? 512), {
+    budgetMs: options.offsetsBudgetMs ?? 2000,
+    seed: options.seed,
+  });
+}
+
+/** The blocks of a step on the circle of all turns, less the times in which they are away. */
+export function gappedBuffers(step: SwapStep, swaps: readonly Swap[], turns: number, alignment: number): Buffer[] {
+  const { periodUs } = step;
+  const circle = periodUs * turns;
+  const away: Swap[][] = step.blocks.map(() => []);
+  for (const swap of swaps) away[swap.block]!.push(swap);
+  return step.blocks.flatMap((block, index) => {
+    if (block.wholeRun) return [{ id: `${index}`, size: block.size, spans: presentSpans(away[index]!, step, turns), alignment }];
+    return Array.from({ length: turns }, (_, turn) => {
+      const shift = turn * periodUs;
+      const parts: Span[] = [];
+      let from = block.fromUs;
+      for (const swap of away[index]!.toSorted((a, b) => a.outEndUs - b.outEndUs)) {
+        parts.push({ from, to: swap.outEndUs });
+        from = swap.inStartUs;
+      }
+      parts.push({ from, to: block.toUs });
+      const spans = parts.flatMap((part) => (part.to > part.from ? spansOnCircle(part.from + shift, part.to + shift, circle) : []));
+      return { id: `${index}.${turn}`, size: block.size, spans: normalizeSpans(spans), alignment };
+    });
+  });
+}
+
+/** A whole-run block is there all around the circle but for its swaps, which come once in every step. */
+function presentSpans(swaps: readonly Swap[], step: SwapStep, turns: number): Span[] {
+  const circle = step.periodUs * turns;
+  if (swaps.length === 0) return [{ from: 0, to: circle }];
+  const ends = swaps
+    .flatMap((swap) =>
+      Array.from({ length: turns }, (_, turn) => ({
+        leaves: wrap(swap.outEndUs + turn * step.periodUs, circle),
+        length: swap.inStartUs - swap.outEndUs,
+      })),
+    )
+    .sort((a, b) => a.leaves - b.leaves);
+  const spans = ends.flatMap(({ leaves, length }, index) => {
+    const back = leaves + length;
+    const next = ends[index + 1]?.leaves ?? ends[0]!.leaves + circle;
+    return spansOnCircle(back, next, circle);
+  });
+  return normalizeSpans(spans);
+}
+
+/** Below the zero-stall limit: the swaps that cost nothing, and as many more gaps over the excess as instant copies would need. */
+function forcedSwaps(step: SwapStep, choice: SwapChoice, costs: CopyCosts, limit: number): Swap[] {
+  const swaps = [...choice.swaps];
+  const gaps = usableGaps(step, { costs });
+  const taken = (gap: Gap) =>
+    swaps.some((swap) => swap.block === gap.block && swap.outStartUs >= gap.fromUs - 1e-3 && swap.inEndUs <= gap.toUs + 1e-3);
+  const left = gaps.filter((gap) => !taken(gap));
+  const load = loadCurve(step);
+  const bytes = load.bytes.slice();
+  const cover = (from: number, to: number, size: number) => {
+    for (let at = 0; at < bytes.length; at++) if (wrap(load.timeUs[at]! - from, step.periodUs) < to - from) bytes[at] = bytes[at]! - size;
+  };
+  for (const swap of swaps) cover(swap.outEndUs, swap.inStartUs, swap.size);
+  for (;;) {
+    let top = 0;
+    for (let at = 1; at < bytes.length; at++) if (bytes[at]! > bytes[top]!) top = at;
+    if (bytes[top]! <= limit) break;
+    const at = load.timeUs[top]!;
+    const candidates = left.filter((gap) => wrap(at - gap.fromUs, step.periodUs) < gap.toUs - gap.fromUs);
+    if (candidates.length === 0) break;
+    const gap = candidates.reduce((best, other) =>
+      other.size * (other.toUs - other.fromUs) > best.size * (best.toUs - best.fromUs) ? other : best,
+    );
+    left.splice(left.indexOf(gap), 1);
+    const outUs = costs.out.fixedUs + gap.size / costs.out.both;
+    const inUs = costs.in.fixedUs + gap.size / costs.in.both;
+    const middle = (gap.fromUs + outUs + gap.toUs - inUs) / 2;
+    const inStartUs = Math.max(middle, gap.toUs - 2 * inUs);
+    swaps.push({
+      block: gap.block,
+      size: gap.size,
+      outStartUs: gap.fromUs,
+      outEndUs: gap.fromUs + outUs,
+      inStartUs,
+      inEndUs: inStartUs + inUs,
+    });
+    cover(gap.fromUs, gap.toUs, gap.size);
+  }
+  return swaps;
+}
+
+/** From the zero-stall limit down to what instant copies could reach, each point simulated. */
+function curveOf(step: SwapStep, choice: SwapChoice, costs: CopyCosts, points: number): CurvePoint[] {
+  const curve: CurvePoint[] = [];
+  if (points === 0) return curve;
+  if (choice.peak > choice.limit) curve.push({ limit: choice.peak, overhead: 0 });
+  curve.push({ limit: choice.limit, overhead: 0 });
+  const lowest = Math.max(choice.bounds.instant, choice.limit / 2);
+  for (let point = 1; point <= points; point++) {
+    const limit = Math.round(choice.limit - ((choice.limit - lowest) * point) / points);
+    if (limit >= choice.limit) break;
+    const simulation = simulateSwaps(step, forcedSwaps(step, choice, costs, limit), { costs, limit });
+    // Where even waiting does not help the curve ends.
+    if (simulation.overruns > 0 || simulation.faults > 0) break;
+    curve.push({ limit, overhead: simulation.overhead });
+  }
+  return curve;
+}
