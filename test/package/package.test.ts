@@ -1,6 +1,6 @@
 // The npm package as a stranger gets it: packed, installed in an empty folder, run from there.
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -43,6 +43,21 @@ describe('the package', () => {
     );
     expect(run(process.execPath, ['example.js'], folder)).toBe('pytorch 16882073600\nexpandable 11603542016\n');
     expect(readdirSync(join(folder, 'node_modules/weir/dist'))).toContain('index.d.ts');
+  });
+
+  it('does what docs/library.md shows', () => {
+    const examples = [...readFileSync(new URL('docs/library.md', ROOT), 'utf8').matchAll(/```js\n([\s\S]*?)```/g)].map(
+      (match) => match[1]!,
+    );
+    expect(examples).toHaveLength(2);
+    examples.forEach((code, index) => writeFileSync(join(folder, `shown-${index}.js`), code));
+    if (process.platform === 'linux') {
+      const pool = run(process.execPath, ['shown-0.js', 'host'], folder);
+      expect(pool).toMatch(/^stitched 60 MiB; last word feed\nout of memory: 32 MiB was asked for; .*\n128 MiB reserved\n$/);
+    }
+    const replayed = run(process.execPath, ['shown-1.js', 'node_modules/weir/samples/vgg16-b100.native.pickle.gz'], folder);
+    expect(replayed).toContain('expandable 11603542016 0\n');
+    expect(replayed).toContain('What each allocator would have needed');
   });
 
   it('leaves sources, tests and benchmarks at home', () => {
