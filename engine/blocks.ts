@@ -30,7 +30,10 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
   if (small || gmlake === 0) {
     block = bestFit(arena, size);
     if (block !== NO_RANGE) {
-      if (!ensureRanges(1)) return fail();
+      if (!ensureRanges(1)) {
+        explain(arena, bytes);
+        return fail();
+      }
       takeFront(block, size, State.Live);
       block.va = block.address;
       block.requested = bytes;

@@ -1,5 +1,6 @@
 // The engine's own linear memory: pieces by size class, recycled, never garbage.
 // Memory is only ever taken from the end of what there is, so addresses in it never move.
+import { Call, noteFailure } from './failure';
 
 const GROW_PAGES: i32 = 16;
 const PAGE: usize = 65536;
@@ -56,7 +57,10 @@ export function fresh(bytes: usize): usize {
   }
   if (bytes > end - bump) {
     const missing = <i32>((bytes - (end - bump) + PAGE - 1) / PAGE);
-    if (memory.grow(missing > GROW_PAGES ? missing : GROW_PAGES) < 0 && memory.grow(missing) < 0) return 0;
+    if (memory.grow(missing > GROW_PAGES ? missing : GROW_PAGES) < 0 && memory.grow(missing) < 0) {
+      noteFailure(Call.Own);
+      return 0;
+    }
     end = <usize>memory.size() * PAGE;
   }
   const piece = bump;

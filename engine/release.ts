@@ -4,7 +4,6 @@ import { unmap } from './env';
 import { forgetHandle, handleIndex, releaseHandle, releaseOrphans } from './growth';
 import { Arena, ensureRanges, Handle, handleAt, NO_ARENA, NO_RANGE, NO_REGION, NO_VIEW, pieceHandle, Range, Region, State } from './nodes';
 import { carve, rangeAt, setUnbacked } from './ranges';
-import { freeHeadOf, surveyArena } from './survey';
 import { dismissIdle, punch } from './views';
 
 /** Gives back all that can be. */
@@ -24,32 +23,48 @@ export function releaseAddresses(): void {
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) dismissIdle(arena);
 }
 
+/** Needs no memory of the engine's own: this must work when there is none left. */
 function releaseArena(arena: Arena): void {
   dismissIdle(arena);
   let region = arena.regions;
   while (region !== NO_REGION) {
-    releaseStuck(region);
-    region = region.next;
-  }
-  if (!surveyArena(arena)) return;
-  region = arena.regions;
-  while (region !== NO_REGION) {
     const next = region.next;
-    // From the end down: the range a handle was found in stays where it is until its lowest handle is gone.
-    for (let index = region.handleCount; index > 0; index--) releaseIfFree(region, index - 1);
+    releaseStuck(region);
+    releaseRanges(region);
     if (isEmptyRegion(region)) releaseRegion(region);
     region = next;
   }
 }
 
-function releaseIfFree(region: Region, index: u32): void {
-  const handle = handleAt(region, index);
-  if (freeHeadOf(handle) !== handle.bytes || !ensureRanges(2)) return;
-  if (handle.views > 0 && !punchAll(region.arena, handle)) return;
-  if (unmap(handle.address, handle.bytes) < 0) return;
-  setUnbacked(carve(rangeAt(handle.headRange, handle.address), handle.address, handle.bytes, State.Unbacked));
-  forgetHandle(handle);
-  releaseHandle(handle);
+function releaseRanges(region: Region): void {
+  let range: Range = region.first;
+  while (range !== NO_RANGE) {
+    const end = range.address + range.size;
+    if (range.state === State.Free) {
+      // What becomes of the range lies at or after what was before it.
+      const before = range.prev !== NO_RANGE ? range.prev : range;
+      releaseWhole(region, range);
+      range = before;
+    }
+    while (range !== NO_RANGE && range.address < end) range = range.next;
+  }
+}
+
+/** Gives back the handles that lie wholly in a free range, from its end down: so the range stays what is left of it. */
+function releaseWhole(region: Region, range: Range): void {
+  const start = range.address;
+  const end = start + range.size;
+  for (let index = handleIndex(region, end - 1) + 1; index > 0; index--) {
+    if (index > region.handleCount) continue;
+    const handle = handleAt(region, index - 1);
+    if (handle.address + handle.bytes > end) continue;
+    if (handle.address < start || !ensureRanges(2)) break;
+    if (handle.views > 0 && !punchAll(region.arena, handle)) continue;
+    if (unmap(handle.address, handle.bytes) < 0) continue;
+    setUnbacked(carve(rangeAt(range, handle.address), handle.address, handle.bytes, State.Unbacked));
+    forgetHandle(handle);
+    releaseHandle(handle);
+  }
 }
 
 /** Takes a free handle out of the views that other blocks keep alive. */

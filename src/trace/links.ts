@@ -52,8 +52,17 @@ export function linkAllocations(input: {
   };
   const addStart = (address: number, requested: number, stream: number, pool: number) =>
     allocCount + starts.push({ address, requested, stream, pool, freeRequestedEvent: -1, freeCompletedEvent: -1 }) - 1;
-  const startFromEvent = (event: number) =>
-    addStart(events.address[event]!, events.size[event]!, events.stream[event]!, Math.max(0, events.pool[event]!));
+  /** The allocation that a free is about: an open one, or one older than the trace; -1 if neither is possible. */
+  const openOrOlder = (event: number): number => {
+    const address = events.address[event]!;
+    const known = open.get(address);
+    // An address that came and went within the trace cannot be older than the trace: that free is a repeat.
+    if (known >= 0 || everAllocated.get(address) >= 0) return known;
+    const id = addStart(address, events.size[event]!, events.stream[event]!, Math.max(0, events.pool[event]!));
+    open.set(address, id);
+    everAllocated.set(address, id);
+    return id;
+  };
 
   for (let event = 0; event < events.count; event++) {
     const address = events.address[event]!;
@@ -69,41 +78,28 @@ export function linkAllocations(input: {
         break;
       }
       case EventKind.FreeRequested: {
-        let id = open.get(address);
-        if (id < 0) {
-          // An address that came and went within the trace cannot be older than the trace: that free is a repeat.
-          if (everAllocated.get(address) >= 0) {
-            contradictions++;
-            break;
-          }
-          id = startFromEvent(event);
-          everAllocated.set(address, id);
-        } else if (requestEvent(id) >= 0) {
+        const id = openOrOlder(event);
+        if (id < 0 || requestEvent(id) >= 0) {
           contradictions++;
           break;
         }
         setRequested(id, event);
         allocationOf[event] = id;
-        if (completionsRecorded) {
-          open.set(address, id);
-        } else {
+        if (!completionsRecorded) {
           setCompleted(id, event);
           open.delete(address);
         }
         break;
       }
       case EventKind.FreeCompleted: {
-        let id = open.delete(address);
+        const id = openOrOlder(event);
         if (id < 0) {
-          if (everAllocated.get(address) >= 0) {
-            contradictions++;
-            break;
-          }
-          id = startFromEvent(event);
-          everAllocated.set(address, id);
+          contradictions++;
+          break;
         }
         setCompleted(id, event);
         allocationOf[event] = id;
+        open.delete(address);
         break;
       }
       case EventKind.RecordStream:

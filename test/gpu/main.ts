@@ -11,7 +11,7 @@ const GIB = 2 ** 30;
 let passed = 0;
 let failed = 0;
 
-function test(title: string, run: () => string | void): void {
+function test(title: string, run: () => string | undefined): void {
   try {
     const said = run();
     passed++;
@@ -32,6 +32,7 @@ for (const check of DEVICE_CHECKS) {
     const device = new CudaDevice({ capacity: 64 * MIB });
     try {
       check.run(device);
+      return undefined;
     } finally {
       device.close();
     }
@@ -85,6 +86,7 @@ test('all memory went back to the GPU', () => {
   const left = free - device.memoryInfo().free;
   device.close();
   if (left > 64 * MIB) throw new Error(`${left} bytes are missing`);
+  return undefined;
 });
 
 console.log(`${passed} passed, ${failed} failed`);

@@ -50,7 +50,7 @@ describe('the package', () => {
       (match) => match[1]!,
     );
     expect(examples).toHaveLength(2);
-    examples.forEach((code, index) => writeFileSync(join(folder, `shown-${index}.js`), code));
+    for (const [index, code] of examples.entries()) writeFileSync(join(folder, `shown-${index}.js`), code);
     if (process.platform === 'linux') {
       const pool = run(process.execPath, ['shown-0.js', 'host'], folder);
       expect(pool).toMatch(/^stitched 60 MiB; last word feed\nout of memory: 32 MiB was asked for; .*\n128 MiB reserved\n$/);

@@ -1,0 +1,51 @@
+// The engine's own linear memory can run out too: requests then fail with a reason, and the engine goes on.
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
+import { EngineAllocator } from '../../src/allocator/engine/allocator.ts';
+import { compileEngine, type EngineModule } from '../../src/allocator/engine/load.ts';
+import { MIB } from '../../src/base/bytes.ts';
+import { PRESETS } from './drive.ts';
+import { StrictDevice } from './strict-device.ts';
+
+/** The engine with at most `pages` of linear memory: the limit in its memory section is overwritten in place. */
+function engineWithin(pages: number): EngineModule {
+  const bytes = new Uint8Array(readFileSync('build/engine/engine.debug.wasm'));
+  // Section 5: size 6, one memory, with a maximum, 1 page at first, 32768 (in three bytes) at most.
+  const section = [5, 6, 1, 1, 1, 0x80, 0x80, 0x02];
+  const at = bytes.findIndex((_, index) => section.every((byte, offset) => bytes[index + offset] === byte));
+  expect(at).toBeGreaterThan(0);
+  bytes[at + 5] = (pages & 0x7f) | 0x80;
+  bytes[at + 6] = (pages >> 7) | 0x80;
+  bytes[at + 7] = 0;
+  return compileEngine(bytes);
+}
+
+test.each(Object.entries(PRESETS))('%s', (_, settings) => {
+  const device = new StrictDevice();
+  const allocator = new EngineAllocator({ device, streams: [0] }, settings, engineWithin(24));
+  const blocks: number[] = [];
+  for (let round = 0; round < 3; round++) {
+    let failures = 0;
+    for (let step = 0; step < 40_000 && failures < 20; step++) {
+      const block = allocator.malloc(step % 50 === 0 ? 3 * MIB : 700, 0, 0);
+      if (block === OUT_OF_MEMORY) failures++;
+      else blocks.push(block);
+    }
+    expect(failures).toBe(20);
+    expect(allocator.explain().failedCall).toBe('own memory');
+    allocator.check(3);
+    for (const block of blocks.splice(0, Math.floor(blocks.length * 0.9))) {
+      allocator.free(block);
+      allocator.complete(block);
+    }
+    allocator.check(3);
+  }
+  for (const block of blocks) {
+    allocator.free(block);
+    allocator.complete(block);
+  }
+  allocator.emptyCache();
+  allocator.check(3);
+  expect(device.holdsNothing).toBe(true);
+});
