@@ -165,5 +165,5 @@ const date = new Date().toISOString().slice(0, 10);
 mkdirSync('bench/results', { recursive: true });
 writeFileSync(
   `bench/results/engine-${date}.json`,
-  `${JSON.stringify({ schema: 1, date, node: process.version, processor: cpus()[0]?.model, rows, scaling }, null, 1)}\n`,
+  `${JSON.stringify({ schema: 1, date, node: process.version, processor: cpus()[0]?.model, rows, scaling }, null, 2)}\n`,
 );

@@ -178,7 +178,7 @@ const report = [
 mkdirSync('bench/results', { recursive: true });
 writeFileSync(
   `bench/results/replay-${date}.json`,
-  `${JSON.stringify({ schema: 1, date, commit: commit(), training, small, targets: checks }, null, 1)}\n`,
+  `${JSON.stringify({ schema: 1, date, commit: commit(), training, small, targets: checks }, null, 2)}\n`,
 );
 writeFileSync(`bench/results/replay-${date}.md`, report);
 console.log(report);

@@ -10,9 +10,9 @@ const LAYERS = 24;
 const STACK_DEPTH = 20;
 const ACTIONS = ['alloc', 'free_requested', 'free_completed', 'segment_alloc', 'segment_free', 'segment_map', 'segment_unmap'] as const;
 
-/** Writes a snapshot of about `bytes` bytes and gives back the number of events in it. */
-export function generateSnapshot(path: string, bytes: number): number {
-  const pickle = new SnapshotPickle(path);
+/** Writes a snapshot of about `bytes` bytes and gives back the number of events in it; without stacks it has most. */
+export function generateSnapshot(path: string, bytes: number, stackDepth: number = STACK_DEPTH): number {
+  const pickle = new SnapshotPickle(path, stackDepth);
   const random = mulberry32(1);
   let time = 1_700_000_000_000_000;
   const segmentEvents: [number, number, number][] = [];
@@ -104,7 +104,10 @@ class SnapshotPickle {
   private readonly strings = new Map<string, number>();
   private readonly frames = new Map<number, number>();
 
-  constructor(path: string) {
+  private readonly stackDepth: number;
+
+  constructor(path: string, stackDepth: number) {
+    this.stackDepth = stackDepth;
     this.file = openSync(path, 'w');
     this.op(0x80, 4);
     this.emptyDict();
@@ -142,7 +145,7 @@ class SnapshotPickle {
     this.string('frames');
     this.emptyList();
     this.op(0x28);
-    for (let depth = 0; depth < STACK_DEPTH; depth++)
+    for (let depth = 0; depth < this.stackDepth; depth++)
       this.frame(depth < 4 ? site * 8 + depth : 8192 + (Math.floor(site / 40) + depth * 32));
     this.op(0x65, 0x75);
   }

@@ -30,6 +30,10 @@ let blockCount: u32 = 0;
 let heldBytes: u64 = 0;
 let heldHandles: u32 = 0;
 let viewUses: u64 = 0;
+/** Mappings that handles count, less those that views have. */
+let mappedHandles: u64 = 0;
+/** Marks the handles of a view; far from the marks of assembly.ts, which never get this high. */
+let mark: u32 = 0x80000000;
 
 export function checkEngine(level: u32): u32 {
   if (allocated > inUse || requested > allocated) return 1;
@@ -48,6 +52,7 @@ export function checkEngine(level: u32): u32 {
     freeBytes = 0;
     freeCount = 0;
     viewUses = 0;
+    mappedHandles = 0;
     for (let region = arena.regions; region !== NO_REGION; region = region.next) {
       if (region.arena !== arena) return 3;
       if (region.loan === NO_RANGE) regionCount++;
@@ -68,6 +73,7 @@ export function checkEngine(level: u32): u32 {
       mappedBytes += mappedOf(view);
     }
     if (seen !== arena.viewCount) return 7;
+    if (mappedHandles !== 0) return 54;
     if (lived !== viewUses) return 8;
     viewCount += seen;
   }
@@ -122,6 +128,7 @@ function checkHandles(region: Region): u32 {
     heldBytes += handle.bytes;
     heldHandles++;
     backed -= handle.bytes;
+    mappedHandles += handle.views;
   }
   if (backed !== 0) return 31;
   for (range = region.first; range !== NO_RANGE; range = range.next) {
@@ -178,12 +185,16 @@ function checkPlacement(block: Range, view: View, size: u64): u32 {
 
 function checkView(view: View): u32 {
   let offset: u64 = 0;
+  mark++;
   for (let index: u32 = 0; index < view.count; index++) {
     if (pieceOffset(view, index) !== offset) return 50;
     const handle = pieceHandle(view, index);
     const end = index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped;
     if (handle !== NO_HANDLE) {
       if (handle.bytes !== end - offset || handle.region.arena !== view.arena || handle.views === 0) return 51;
+      if (handle.mark === mark) return 53;
+      handle.mark = mark;
+      mappedHandles--;
     }
     offset = end;
   }

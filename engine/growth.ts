@@ -41,10 +41,20 @@ export function tailRoom(arena: Arena): u64 {
   return region === NO_REGION || region.tail === NO_RANGE ? 0 : region.tail.size;
 }
 
+/** Lets the arena grow in another of its regions, if one has the addresses. */
+function growElsewhere(arena: Arena, bytes: u64): bool {
+  for (let region = arena.regions; region !== NO_REGION; region = region.next) {
+    if (region.tail === NO_RANGE || region.tail.size < bytes) continue;
+    arena.growing = region;
+    return true;
+  }
+  return false;
+}
+
 /** Adds `bytes` (a multiple of the handle unit) of free memory at the arena's end; gives the free range it is part of. */
 export function grow(arena: Arena, bytes: u64): Range {
-  let region = arena.growing;
-  if (tailRoom(arena) < bytes) region = addRegion(arena, bytes);
+  if (tailRoom(arena) < bytes && !growElsewhere(arena, bytes)) addRegion(arena, bytes);
+  const region = tailRoom(arena) < bytes ? NO_REGION : arena.growing;
   if (region === NO_REGION) {
     noteFailure(Call.Reserve);
     return NO_RANGE;

@@ -24,8 +24,9 @@ let survey: u32 = 0;
 let arenaSurveyed: usize = 0;
 let versionSurveyed: u32 = 0;
 let complete: bool = false;
-/** The list of whole handles is put in order only for a stitch: finding a free run in a view does not need it. */
-let sorted: bool = false;
+/** Whole handles are listed only for a stitch: finding a free run in a view does not need them. */
+let listed: bool = false;
+let wholeHandles: u32 = 0;
 
 export let wholeBytes: u64 = 0;
 
@@ -37,7 +38,7 @@ export function surveyArena(arena: Arena): bool {
   versionSurveyed = arena.version;
   complete = false;
   wholeBytes = 0;
-  wholeList.count = 0;
+  wholeHandles = 0;
   headList.count = 0;
   tailList.count = 0;
   for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) {
@@ -60,7 +61,7 @@ export function surveyArena(arena: Arena): bool {
         handle.headRange = range;
         handle.tailRange = range;
         wholeBytes += handle.bytes;
-        if (!add(wholeList, handle, wholeKey(handle))) return false;
+        wholeHandles++;
       } else if (start <= handle.address) {
         handle.freeHead = end - handle.address;
         handle.headRange = range;
@@ -72,7 +73,7 @@ export function surveyArena(arena: Arena): bool {
       }
     }
   }
-  sorted = false;
+  listed = false;
   complete = true;
   return true;
 }
@@ -92,13 +93,24 @@ function wholeKey(handle: Handle): u64 {
 }
 
 export function wholeCount(): u32 {
-  return wholeList.count;
+  return wholeHandles;
 }
 
-/** Puts the wholly free handles in the order in which to use them. */
-export function sortWholes(): void {
-  if (!sorted) sort(wholeList);
-  sorted = true;
+/** Lists the wholly free handles of the arena surveyed in the order in which to use them; false without memory for the list. */
+export function listWholes(arena: Arena): bool {
+  if (listed) return true;
+  wholeList.count = 0;
+  for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) {
+    const region = range.region;
+    for (let index = handleIndex(region, range.address); index < region.handleCount; index++) {
+      const handle = handleAt(region, index);
+      if (handle.address >= range.address + range.size) break;
+      if (freeHeadOf(handle) === handle.bytes && !add(wholeList, handle, wholeKey(handle))) return false;
+    }
+  }
+  sort(wholeList);
+  listed = true;
+  return true;
 }
 
 export function wholeAt(index: u32): Handle {

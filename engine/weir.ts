@@ -25,7 +25,7 @@ import {
   slackBytes,
   slackShare,
 } from './settings';
-import { assemblable, sortWholes, surveyArena, wholeCount } from './survey';
+import { assemblable, listWholes, surveyArena, wholeCount } from './survey';
 import { larger, MIB, roundUp, smaller } from './units';
 import { extend, place, stitch } from './views';
 
@@ -119,7 +119,7 @@ function growthIsCheaper(arena: Arena, growth: u64, missing: u64): bool {
 
 /** Extends a view or makes a new one, whichever costs less; NO_RANGE if the driver fails. */
 function join(arena: Arena, size: u64): Range {
-  sortWholes();
+  if (!listWholes(arena)) return NO_RANGE;
   searchOpen(arena, size);
   const candidate = openView;
   const open = openBytes;

@@ -2,7 +2,7 @@
 // WebAssembly is always made; C and the library need a C compiler, and its absence is said in one line.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -82,8 +82,8 @@ function stampOf(paths) {
   const visit = (path) => {
     const full = join(root, path);
     if (!existsSync(full)) return;
-    if (/\.(ts|c|h|mjs|json|map)$/.test(path)) hash.update(path).update(readFileSync(full));
-    else for (const entry of readdirSync(full).sort()) visit(`${path}/${entry}`);
+    if (statSync(full).isDirectory()) for (const entry of readdirSync(full).sort()) visit(`${path}/${entry}`);
+    else if (!path.endsWith('.md')) hash.update(path).update(readFileSync(full));
   };
   for (const path of paths) visit(path);
   return hash.digest('hex');

@@ -4,6 +4,8 @@ import { analyzeCommand } from './commands/analyze.ts';
 import { convertCommand } from './commands/convert.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { replayCommand } from './commands/replay.ts';
+import { reportCommand } from './commands/report.ts';
+import { serveCommand } from './commands/serve.ts';
 import { readVersion } from './version.ts';
 
 export function createProgram(): Command {
@@ -30,7 +32,7 @@ Make a snapshot in three lines of Python:
 
 Exit codes: 0 done, 1 a --fail-if rule was broken, 2 wrong usage, 3 unusable file, 70 a defect in weir.`,
     );
-  for (const command of [analyzeCommand(), replayCommand(), convertCommand(), doctorCommand()]) {
+  for (const command of [analyzeCommand(), replayCommand(), convertCommand(), serveCommand(), reportCommand(), doctorCommand()]) {
     program.addCommand(command.exitOverride().showHelpAfterError(`(weir ${command.name()} --help shows what can be written)`));
   }
   return program;

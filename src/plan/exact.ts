@@ -34,6 +34,8 @@ export interface ExactOptions {
 export type ExactOutcome = 'found' | 'impossible' | 'undecided';
 
 const NONE = -1;
+/** Blocked buffers can raise each other by their sizes over and over; beyond this the gain is not worth it. */
+const MAX_RAISES = 50;
 /** Neighbours looked at between two questions whether to stop: some milliseconds. */
 const POLL_WORK = 1 << 21;
 
@@ -109,8 +111,8 @@ export class ExactSearch {
   /** How often a section was where a branch failed; the search turns to troublesome sections first. */
   readonly trouble: Float64Array;
   /** Changes to take back: a kind, an index and the old value in turn. */
-  private readonly trailIndex: Int32Array;
-  private readonly trailValue: Float64Array;
+  private trailIndex: Int32Array;
+  private trailValue: Float64Array;
   private trail = 0;
   private readonly dirty: Int32Array;
   private readonly isDirty: Uint8Array;
@@ -158,7 +160,7 @@ export class ExactSearch {
       this.byRank[rank] = buffer;
     });
     this.trouble = new Float64Array(sections);
-    const deepest = 64 + 8 * (count + sections) + 8 * tables.neighbours.list.length;
+    const deepest = 64 + 2 * (count + sections) + tables.neighbours.list.length;
     this.trailIndex = new Int32Array(deepest);
     this.trailValue = new Float64Array(deepest);
     this.dirty = new Int32Array(sections);
@@ -360,6 +362,7 @@ export class ExactSearch {
   private settle(): boolean {
     const { placed, least, remaining, remainingCount, witness, capacity, size } = this;
     const { memberStart, members } = this.tables;
+    let raises = 0;
     while (this.dirtyCount > 0) {
       const section = this.dirty[--this.dirtyCount]!;
       this.isDirty[section] = 0;
@@ -378,7 +381,7 @@ export class ExactSearch {
           witness[section] = lowest;
         }
         if (floor + remaining[section]! > capacity) return this.fail(section);
-        if (this.blockedAt[lowest] !== this.rest[lowest]) break;
+        if (this.blockedAt[lowest] !== this.rest[lowest] || raises++ >= MAX_RAISES) break;
         // The floor stands on a bound that may have risen since it was computed.
         const bound = this.support(lowest);
         if (bound <= floor) break;
@@ -432,8 +435,18 @@ export class ExactSearch {
   }
 
   private push(kind: number, index: number, value: number): void {
+    if (this.trail === this.trailIndex.length) this.growTrail();
     this.trailIndex[this.trail] = index * TRAIL_KINDS + kind;
     this.trailValue[this.trail++] = value;
+  }
+
+  private growTrail(): void {
+    const index = new Int32Array(this.trailIndex.length * 2);
+    const value = new Float64Array(this.trailValue.length * 2);
+    index.set(this.trailIndex);
+    value.set(this.trailValue);
+    this.trailIndex = index;
+    this.trailValue = value;
   }
 
   private undo(mark: number): void {

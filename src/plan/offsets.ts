@@ -47,11 +47,11 @@ interface Run {
   readonly place: Fit | 'skyline';
 }
 
-/** The first four won on some large input each; the others follow while there is time. */
+/** The first three won on some large input each; the others follow while there is time. */
 const PORTFOLIO: readonly Run[] = [
+  { order: ['tension', 'duration', 'volume'], place: 'first' },
   { order: ['size', '-birth'], place: 'first' },
   { order: ['volume', 'size'], place: 'skyline' },
-  { order: ['tension', 'duration', 'volume'], place: 'first' },
   { order: ['area', 'size'], place: 'first' },
   { order: ['tension', 'width', 'area'], place: 'skyline' },
   { order: ['width', 'area'], place: 'best' },

@@ -6,8 +6,8 @@ import type { StepBlock } from './step.ts';
 const CONTEXT = 6;
 
 export class PlanPosition {
-  /** The request expected next; -1 while lost. */
-  private next = -1;
+  /** The request expected next. */
+  private next = 0;
   private last = -1;
   private turn = 0;
   private matched = 0;
@@ -39,15 +39,14 @@ export class PlanPosition {
     const symbol = this.symbolOf.get(`${size}/${stream}`) ?? -1;
     this.recent.push(symbol);
     if (this.recent.length > CONTEXT) this.recent.shift();
-    if (this.next >= 0 && this.symbols[this.next] === symbol) return this.advanceTo(this.next);
+    if (this.symbols[this.next] === symbol) return this.advanceTo(this.next);
     const places = this.placesAfter.get(this.recent.join());
     if (!places) {
       // An extra request: the plan goes on where it was.
       return -1;
     }
     // The nearest place ahead: requests are left out more often than whole steps repeated.
-    const from = Math.max(0, this.next);
-    const ahead = (place: number) => (place - from + this.blocks.length) % this.blocks.length;
+    const ahead = (place: number) => (place - this.next + this.blocks.length) % this.blocks.length;
     return this.advanceTo(places.reduce((best, place) => (ahead(place) < ahead(best) ? place : best)));
   }
 

@@ -1,9 +1,10 @@
 // Serves requests that follow a plan from one arena, each at its planned offset if that range is free at that moment;
 // everything else goes to an allocator of the usual kind. Occupancy is by address range: what outlives its plan keeps its bytes.
 import { type Allocator, type AllocatorContext, type CensusGroup, OUT_OF_MEMORY } from '../allocator/allocator.ts';
+import { MIB } from '../base/bytes.ts';
 import { InvariantError } from '../base/errors.ts';
-import { NO_MEMORY } from '../device/device.ts';
 import { liveSize } from '../trace/summary.ts';
+import { Arena } from './arena.ts';
 import { PlanPosition } from './plan-position.ts';
 import type { StepPlan } from './step-plan.ts';
 
@@ -12,6 +13,7 @@ const WATCHED = 1024;
 const MAX_MISS_SHARE = 0.75;
 /** Share of a step's requests that must be as planned before the plan is used. */
 const MIN_FOLLOWED = 0.8;
+const GROWTH_PER_FLUSH: number = 128 * MIB;
 
 /** Blocks of the dynamic pool get even numbers, planned ones odd numbers. */
 const isPlanned = (block: number) => (block & 1) === 1;
@@ -43,7 +45,10 @@ export class PlannedAllocator implements Allocator {
   private readonly recycled: number[] = [];
   /** Taken ranges of the arena by ascending offset; each is a slot of `blocks`. */
   private readonly taken: number[] = [];
-  private arena = NO_MEMORY;
+  private readonly arena: Arena;
+  private active = false;
+  /** Bytes backed since the dynamic pool was last told to give back what it caches. */
+  private grown = 0;
   private plannedBytes = 0;
   private hits = 0;
   private occupied = 0;
@@ -55,6 +60,7 @@ export class PlannedAllocator implements Allocator {
   constructor(context: AllocatorContext, plan: StepPlan, createDynamic: (context: AllocatorContext) => Allocator) {
     this.plan = plan;
     this.context = context;
+    this.arena = new Arena(context.device, plan.layout.footprint);
     this.position = new PlanPosition(plan.step.blocks, plan.step.turns);
     const { allowedBytes } = context;
     this.dynamic = createDynamic({
@@ -106,7 +112,7 @@ export class PlannedAllocator implements Allocator {
   }
 
   addressOf(block: number): number {
-    return isPlanned(block) ? this.arena + this.plannedBlock(block).offset : this.dynamic.addressOf(block >> 1);
+    return isPlanned(block) ? this.arena.address + this.plannedBlock(block).offset : this.dynamic.addressOf(block >> 1);
   }
 
   sizeOf(block: number): number {
@@ -114,7 +120,7 @@ export class PlannedAllocator implements Allocator {
   }
 
   get reservedBytes(): number {
-    return this.dynamic.reservedBytes + (this.arena >= 0 ? this.plan.layout.footprint : 0);
+    return this.dynamic.reservedBytes + this.arena.reservedBytes;
   }
 
   get allocatedBytes(): number {
@@ -130,8 +136,9 @@ export class PlannedAllocator implements Allocator {
   }
 
   census(): CensusGroup[] {
-    if (this.arena < 0) return this.dynamic.census();
-    const { footprint } = this.plan.layout;
+    if (this.arena.reservedBytes === 0) return this.dynamic.census();
+    // Parts of the arena without memory count as neither reserved nor free.
+    const reserved = this.arena.reservedBytes;
     let requested = 0;
     let pending = 0;
     let held = 0;
@@ -150,18 +157,18 @@ export class PlannedAllocator implements Allocator {
       if (block.pending) pending += block.size;
       else requested += block.requested;
     }
-    noteFree(footprint - below);
+    noteFree(Math.min(reserved - held, this.plan.layout.footprint - below));
     const stream = this.plan.step.blocks[0]?.stream ?? 0;
     const rounding = held - pending - requested;
     const arena = {
       stream,
       pool: 0,
       small: false,
-      reserved: footprint,
+      reserved,
       requested,
       rounding,
       pending,
-      free: footprint - held,
+      free: reserved - held,
       freePieces,
       largestFree,
     };
@@ -196,7 +203,7 @@ export class PlannedAllocator implements Allocator {
     const { step, layout } = this.plan;
     for (let other = 0; other < step.turns; other++) {
       const offset = layout.offsets[index * step.turns + ((this.position.currentTurn + other) % step.turns)]!;
-      if (!this.isFree(offset, size)) continue;
+      if (!this.isFree(offset, size) || !this.back(offset, size)) continue;
       this.hits++;
       return this.take({ offset, size, requested, stream, pending: false });
     }
@@ -238,18 +245,26 @@ export class PlannedAllocator implements Allocator {
    * what goes, and would put it into the arena for good. What the dynamic pool has cached by then is given back first.
    */
   private activate(): boolean {
-    if (this.arena >= 0) return true;
-    if (this.position.followedShare < MIN_FOLLOWED) return false;
-    this.dynamic.emptyCache();
-    this.arena = this.context.device.malloc(this.plan.layout.footprint);
-    if (this.arena < 0) this.stoodDown = true;
-    return this.arena >= 0;
+    if (!this.active && this.position.followedShare >= MIN_FOLLOWED) this.active = true;
+    return this.active;
+  }
+
+  /** Memory for a planned range; while the arena grows the dynamic pool gives back what it no longer needs. */
+  private back(offset: number, size: number): boolean {
+    const missing = this.arena.missing(offset, size);
+    if (missing === 0) return true;
+    this.grown += missing;
+    if (this.arena.reservedBytes === 0 || this.grown >= GROWTH_PER_FLUSH) {
+      this.grown = 0;
+      this.dynamic.emptyCache();
+    }
+    if (this.arena.back(offset, size)) return true;
+    this.stoodDown = true;
+    return false;
   }
 
   private releaseArena(): void {
-    if (this.arena < 0 || this.taken.length > 0) return;
-    this.context.device.free(this.arena, this.plan.layout.footprint);
-    this.arena = NO_MEMORY;
+    if (this.taken.length === 0) this.arena.release();
   }
 
   /** A job that no longer does what was planned gets its memory back. */
@@ -257,7 +272,7 @@ export class PlannedAllocator implements Allocator {
     this.recentRequests++;
     if (missed) this.recentMisses++;
     if (this.recentRequests < WATCHED) return;
-    if (this.arena >= 0 && this.recentMisses > WATCHED * MAX_MISS_SHARE) {
+    if (this.active && this.recentMisses > WATCHED * MAX_MISS_SHARE) {
       this.stoodDown = true;
       this.releaseArena();
     }

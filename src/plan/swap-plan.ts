@@ -3,11 +3,11 @@
 import { InvariantError } from '../base/errors.ts';
 import type { SwapStep } from './accesses.ts';
 import { type Buffer, type Layout, normalizeSpans, type Span, spansOnCircle } from './buffers.ts';
-import type { CopyCosts } from './copy-costs.ts';
+import type { CopyCosts, CopyDirection } from './copy-costs.ts';
 import { type Gap, loadCurve, type SwapBounds, wrap } from './gaps.ts';
 import { type OffsetsPlan, planOffsets } from './offsets.ts';
 import type { Swap } from './swap-schedule.ts';
-import { planSwaps, type SwapChoice, usableGaps } from './swap-search.ts';
+import { DEFAULT_SWAP_BUDGET_MS, planSwaps, type SwapChoice, usableGaps } from './swap-search.ts';
 import { type SwapSimulation, simulateSwaps } from './swap-simulator.ts';
 import { verifySwaps } from './verify-swaps.ts';
 
@@ -22,6 +22,9 @@ export interface SwapPlanOptions {
   /** Points of the curve; 0 for none. */
   readonly curvePoints?: number | undefined;
 }
+
+/** How far below the zero-stall limit the curve goes. */
+const LOWEST_ON_CURVE = 0.5;
 
 export interface CurvePoint {
   readonly limit: number;
@@ -53,7 +56,7 @@ export interface SwapPlan {
 export function planSwapStep(step: SwapStep, options: SwapPlanOptions): SwapPlan {
   const started = performance.now();
   const { costs } = options;
-  const choice = planSwaps(step, { costs, budgetMs: options.budgetMs, seed: options.seed });
+  const choice = chooseSwaps(step, options);
   const wanted = options.limit === undefined ? choice.limit : Math.min(options.limit, choice.peak);
   // Above the lowest limit fewer copies will do; below it the program has to wait.
   const relaxed =
@@ -85,6 +88,40 @@ export function planSwapStep(step: SwapStep, options: SwapPlanOptions): SwapPlan
     simulation,
     wallMs: performance.now() - started,
   };
+}
+
+/** How far to reckon with the other direction being busy: 1 always, 0 never; for copies out and copies in. */
+const CAUTIONS: readonly (readonly [number, number])[] = [
+  [0, 0],
+  [0, 1],
+  [0.5, 1],
+];
+
+/**
+ * Plans as if each direction had its full rate, and takes what the simulator, where directions slow each other down, makes of it
+ * if there is no stall. Copies rarely run both ways at once: they go out before the peak and back after it.
+ */
+function chooseSwaps(step: SwapStep, options: SwapPlanOptions, limit?: number): SwapChoice {
+  const { costs, seed } = options;
+  const budgetMs = (options.budgetMs ?? DEFAULT_SWAP_BUDGET_MS) / 2;
+  let best = planSwaps(step, { costs, limit, budgetMs, seed });
+  if (costs.out.both === costs.out.alone && costs.in.both === costs.in.alone) {
+    return limit === undefined ? planSwaps(step, { costs, budgetMs: 2 * budgetMs, seed }) : best;
+  }
+  const rate = (direction: CopyDirection, caution: number) => ({
+    ...direction,
+    both: direction.alone + (direction.both - direction.alone) * caution,
+  });
+  for (const [out, back] of CAUTIONS) {
+    if (best.limit <= (limit ?? best.bounds.bandwidth)) break;
+    const bolder = { ...costs, out: rate(costs.out, out), in: rate(costs.in, back) };
+    const choice = planSwaps(step, { costs: bolder, limit, budgetMs: budgetMs / CAUTIONS.length, seed });
+    const { stallUs, peak, faults, observed } = simulateSwaps(step, choice.swaps, { costs });
+    if (stallUs > 0 || faults > 0 || peak >= best.limit) continue;
+    // From here on the copies are as long as they really were: a range must not be given out before it is empty.
+    if (verifySwaps(step, observed, peak, costs).length === 0) best = { ...choice, swaps: observed, limit: peak, bounds: best.bounds };
+  }
+  return best;
 }
 
 function turnsOf(step: SwapStep): number {
@@ -183,18 +220,16 @@ function forcedSwaps(step: SwapStep, choice: SwapChoice, costs: CopyCosts, limit
   return swaps;
 }
 
-/** From the zero-stall limit down to what instant copies could reach, each point simulated. */
+/** From the zero-stall limit down, in growing steps, each point simulated; it ends where even waiting does not help. */
 function curveOf(step: SwapStep, choice: SwapChoice, costs: CopyCosts, points: number): CurvePoint[] {
   const curve: CurvePoint[] = [];
   if (points === 0) return curve;
   if (choice.peak > choice.limit) curve.push({ limit: choice.peak, overhead: 0 });
   curve.push({ limit: choice.limit, overhead: 0 });
-  const lowest = Math.max(choice.bounds.instant, choice.limit / 2);
   for (let point = 1; point <= points; point++) {
-    const limit = Math.round(choice.limit - ((choice.limit - lowest) * point) / points);
-    if (limit >= choice.limit) break;
+    const limit = Math.round(choice.limit * (1 - (LOWEST_ON_CURVE * point * (point + 1)) / (points * (points + 1))));
+    if (limit < choice.bounds.instant) break;
     const simulation = simulateSwaps(step, forcedSwaps(step, choice, costs, limit), { costs, limit });
-    // Where even waiting does not help the curve ends.
     if (simulation.overruns > 0 || simulation.faults > 0) break;
     curve.push({ limit, overhead: simulation.overhead });
   }

@@ -18,6 +18,8 @@ export interface SwapSimulation {
   readonly overruns: number;
   /** Times a block was accessed while it was not there, and no copy was under way. */
   readonly faults: number;
+  /** The swaps as they went: earliest starts and latest ends over the measured steps. */
+  readonly observed: readonly Swap[];
 }
 
 export interface SimulationOptions {
@@ -40,6 +42,9 @@ interface Moment {
   readonly us: number;
   readonly action: Action;
   readonly tensor: Tensor;
+  /** For copies: which swap of the plan, and when its step began. */
+  readonly swap?: number | undefined;
+  readonly stepUs: number;
 }
 
 /** A block in one step; whole-run blocks are one tensor for all steps. */
@@ -50,6 +55,8 @@ interface Tensor {
 
 interface Job {
   readonly tensor: Tensor;
+  readonly swap: number;
+  readonly stepUs: number;
   fixedUs: number;
   bytes: number;
 }
@@ -63,8 +70,8 @@ class CopyQueue {
     this.direction = direction;
   }
 
-  add(tensor: Tensor): void {
-    this.waiting.push({ tensor, fixedUs: this.direction.fixedUs, bytes: tensor.size });
+  add({ tensor, swap, stepUs }: Moment): void {
+    this.waiting.push({ tensor, swap: swap ?? 0, stepUs, fixedUs: this.direction.fixedUs, bytes: tensor.size });
   }
 
   get isIdle(): boolean {
@@ -93,10 +100,13 @@ class Simulator {
   private moved = 0;
   private overruns = 0;
   private faults = 0;
+  private readonly observed: { -readonly [Field in keyof Swap]: Swap[Field] }[];
 
   constructor(step: SwapStep, swaps: readonly Swap[], options: SimulationOptions) {
     this.step = step;
     this.planned = swaps;
+    const unseen = { outStartUs: Number.NaN, outEndUs: Number.NaN, inStartUs: Number.NaN, inEndUs: Number.NaN };
+    this.observed = swaps.map(({ block, size }) => ({ block, size, ...unseen }));
     this.steps = Math.max(MIN_STEPS, options.steps ?? MIN_STEPS);
     this.finalLimit = options.limit ?? Number.POSITIVE_INFINITY;
     this.out = new CopyQueue(options.costs.out);
@@ -118,6 +128,7 @@ class Simulator {
       this.advance(moment.us + this.delayUs);
       this.perform(moment);
     }
+    this.advance(until + this.delayUs);
     return {
       steps: this.steps,
       stallUs: this.stallUs,
@@ -126,6 +137,7 @@ class Simulator {
       bytesMoved: this.moved / this.steps,
       overruns: this.overruns,
       faults: this.faults,
+      observed: this.observed,
     };
   }
 
@@ -134,30 +146,33 @@ class Simulator {
     const moments: Moment[] = [];
     const rounds = WARM_UP + this.steps + 1;
     this.used = step.untouchedBytes;
-    const swapsOf = new Map<number, Swap[]>();
-    for (const swap of this.planned) swapsOf.set(swap.block, [...(swapsOf.get(swap.block) ?? []), swap]);
+    const swapsOf = new Map<number, number[]>();
+    this.planned.forEach((swap, index) => {
+      swapsOf.set(swap.block, [...(swapsOf.get(swap.block) ?? []), index]);
+    });
     step.blocks.forEach((block, index) => {
       const permanent: Tensor = { size: block.size, state: 'resident' };
       if (block.wholeRun) this.used += block.size;
       for (let round = 0; round < rounds; round++) {
         const shift = round * step.periodUs;
         const tensor: Tensor = block.wholeRun ? permanent : { size: block.size, state: 'absent' };
-        const add = (us: number, action: Action) => moments.push({ us: us + shift, action, tensor });
+        const add = (us: number, action: Action, swap?: number) => moments.push({ us: us + shift, action, tensor, swap, stepUs: shift });
         if (!block.wholeRun) {
           add(block.fromUs, Action.Alloc);
           add(block.toUs, Action.Free);
         }
         for (const access of block.accesses) add(access.fromUs, Action.Access);
         for (const swap of swapsOf.get(index) ?? []) {
-          add(swap.outStartUs, Action.CopyOut);
-          add(swap.inStartUs, Action.CopyIn);
+          add(this.planned[swap]!.outStartUs, Action.CopyOut, swap);
+          add(this.planned[swap]!.inStartUs, Action.CopyIn, swap);
         }
       }
     });
     return moments.sort((a, b) => a.us - b.us || a.action - b.action);
   }
 
-  private perform({ action, tensor }: Moment): void {
+  private perform(moment: Moment): void {
+    const { action, tensor } = moment;
     switch (action) {
       case Action.Alloc:
         this.waitWhile(() => this.used + tensor.size > this.limit, 'room');
@@ -170,10 +185,10 @@ class Simulator {
         break;
       case Action.CopyOut:
         tensor.state = 'leaving';
-        this.out.add(tensor);
+        this.out.add(moment);
         break;
       case Action.CopyIn:
-        this.in.add(tensor);
+        this.in.add(moment);
         break;
       case Action.Access:
         if (tensor.state === 'resident') break;
@@ -211,7 +226,10 @@ class Simulator {
   /** Starts what can start: a copy in needs its copy out done and room for itself. */
   private start(): void {
     const { out } = this;
-    if (!out.active) out.active = out.waiting.shift();
+    if (!out.active) {
+      out.active = out.waiting.shift();
+      if (out.active) this.note(out.active, 'outStartUs', Math.min);
+    }
     if (this.in.active) return;
     const next = this.in.waiting[0];
     if (!next) return;
@@ -219,7 +237,15 @@ class Simulator {
     this.in.waiting.shift();
     this.in.active = next;
     next.tensor.state = 'returning';
+    this.note(next, 'inStartUs', Math.min);
     this.take(next.tensor.size);
+  }
+
+  private note(job: Job, what: 'outStartUs' | 'outEndUs' | 'inStartUs' | 'inEndUs', pick: (a: number, b: number) => number): void {
+    if (job.stepUs < WARM_UP * this.step.periodUs) return;
+    const seen = this.observed[job.swap]!;
+    const us = this.now - this.delayUs - job.stepUs;
+    seen[what] = Number.isNaN(seen[what]) ? us : pick(seen[what], us);
   }
 
   private rate(queue: CopyQueue): number {
@@ -259,6 +285,7 @@ class Simulator {
     const isDone = (job: Job | undefined): job is Job => job !== undefined && job.fixedUs <= 1e-9 && job.bytes < 1;
     if (isDone(this.out.active)) {
       const { tensor } = this.out.active;
+      this.note(this.out.active, 'outEndUs', Math.max);
       this.out.active = undefined;
       any = true;
       this.used -= tensor.size;
@@ -267,6 +294,7 @@ class Simulator {
     }
     if (isDone(this.in.active)) {
       this.in.active.tensor.state = 'resident';
+      this.note(this.in.active, 'inEndUs', Math.max);
       this.in.active = undefined;
       any = true;
     }

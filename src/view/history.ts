@@ -2,7 +2,7 @@
 // memory was held meanwhile. The recorded run, or the same requests through another allocator.
 import type { Allocator } from '../allocator/allocator.ts';
 import type { AllocatorChoice } from '../allocator/registry.ts';
-import { type ReconstructOptions, type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
+import { type Reconstruction, type ReconstructOptions, reconstruct } from '../replay/reconstruct.ts';
 import { RecordedPlacement } from '../replay/recorded-placement.ts';
 import { type ReplayObserver, replay } from '../replay/replay.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';

@@ -36,7 +36,8 @@ describe.each([
     const pending = allocator.malloc(2 * MIB, 1, 0);
     allocator.free(pending);
     const census = allocator.census();
-    const total = (field: 'reserved' | 'requested' | 'rounding' | 'pending' | 'free') => census.reduce((sum, group) => sum + group[field], 0);
+    const total = (field: 'reserved' | 'requested' | 'rounding' | 'pending' | 'free') =>
+      census.reduce((sum, group) => sum + group[field], 0);
     expect(total('reserved')).toBe(allocator.reservedBytes);
     expect(total('requested')).toBe(1000 + 5 * MIB + 1);
     expect(total('requested') + total('rounding')).toBe(allocator.allocatedBytes);

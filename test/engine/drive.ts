@@ -33,21 +33,24 @@ export interface ProgramOptions {
   /** Bytes to keep live, roughly. */
   readonly level?: number;
   readonly largest?: number;
+  /** Only large requests and no emptying of the cache: what makes for many stitches. */
+  readonly stitching?: boolean;
 }
 
 /** A program whose memory rises and falls in waves, as training does, so that free memory lies in many places. */
 export function randomProgram(seed: number, options: ProgramOptions): Step[] {
   const next = numbersFrom(seed);
-  const { steps, streams = 2, pools = 2, level = 400 * MIB, largest = 256 * MIB } = options;
+  const { steps, streams = 2, pools = 2, level = 400 * MIB, largest = 256 * MIB, stitching = false } = options;
+  const size = () => (stitching ? 1 + Math.floor(MIB * (largest / MIB) ** next()) : sizeFrom(next, largest));
   const program: Step[] = [];
   let live = 0;
   const sizes: number[] = [];
-  const common = Array.from({ length: 6 }, () => sizeFrom(next, largest));
+  const common = Array.from({ length: 6 }, size);
   for (let step = 0; step < steps; step++) {
-    const target = level * (0.3 + 0.7 * Math.abs(Math.sin((step / steps) * 25)));
-    if (next() < 0.004) program.push({ do: 'emptyCache' });
+    const target = level * (0.3 + 0.7 * Math.abs(Math.sin((step / steps) * 25 * (steps / 400))));
+    if (next() < 0.004 && !stitching) program.push({ do: 'emptyCache' });
     else if (live < target || sizes.length === 0) {
-      const bytes = next() < 0.5 ? common[Math.floor(next() * common.length)]! : sizeFrom(next, largest);
+      const bytes = next() < 0.5 ? common[Math.floor(next() * common.length)]! : size();
       program.push({ do: 'malloc', bytes, stream: Math.floor(next() ** 2 * streams), pool: next() < 0.9 ? 0 : Math.floor(next() * pools) });
       sizes.push(bytes);
       live += bytes;

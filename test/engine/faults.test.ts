@@ -6,6 +6,7 @@ import { numbersFrom, PRESETS, randomProgram, runProgram } from './drive.ts';
 import { StrictDevice } from './strict-device.ts';
 
 const PROGRAM = randomProgram(11, { steps: 170, streams: 2, level: 260 * MIB, largest: 64 * MIB });
+const STITCHING = randomProgram(4, { steps: 150, streams: 1, pools: 1, level: 260 * MIB, largest: 48 * MIB, stitching: true });
 const CASES = ['weir', 'weir, few views, handles of 4 MiB', 'weir, tight', 'gmlake'] as const;
 
 describe.each(CASES)('%s', (preset) => {
@@ -24,6 +25,17 @@ describe.each(CASES)('%s', (preset) => {
     }
     // One failure of the driver is hardly ever a failure of the program: there is another way.
     expect(served / clean.callsMade).toBeGreaterThan(0.98);
+  });
+
+  test('each call fails together with the one after it', () => {
+    const clean = new StrictDevice();
+    runProgram(STITCHING, clean, settings);
+    const step = Math.ceil(clean.callsMade / 400);
+    for (let failing = 0; failing < clean.callsMade; failing += step) {
+      const device = new StrictDevice(Number.POSITIVE_INFINITY, (call) => call === failing || call === failing + 1);
+      runProgram(STITCHING, device, settings);
+      expect(device.holdsNothing, `calls ${failing} and next: ${device.calls[failing]}; left: ${device.describe()}`).toBe(true);
+    }
   });
 
   test('each kind of call fails from some moment on, for a while', () => {

@@ -36,6 +36,25 @@ describe.each(Object.entries(PRESETS))('%s', (_, settings) => {
     expect(served).toBeGreaterThan(0);
   });
 
+  test('programs that stitch much', () => {
+    const ways = { reuses: 0, stitches: 0, extensions: 0 };
+    fc.assert(
+      fc.property(fc.integer(), fc.integer({ min: 32, max: 96 }), (seed, largestMib) => {
+        const device = new StrictDevice();
+        const program = randomProgram(seed, { steps: 700, streams: 1, pools: 1, largest: largestMib * MIB, stitching: true });
+        const { statistics } = runProgram(program, device, settings).allocator;
+        ways.reuses += statistics.reuses;
+        ways.stitches += statistics.stitches;
+        ways.extensions += statistics.extensions;
+        expect(device.holdsNothing).toBe(true);
+      }),
+      { numRuns: 12 },
+    );
+    expect(ways.stitches).toBeGreaterThan(100);
+    expect(ways.reuses).toBeGreaterThan(20);
+    if (settings.viewRoom > 1) expect(ways.extensions).toBeGreaterThan(0);
+  });
+
   test('sizes from one byte to gigabytes', () => {
     const device = new StrictDevice(40 * GIB);
     runProgram(randomProgram(7, { steps: 300, level: 30 * GIB, largest: 6 * GIB, streams: 1 }), device, settings);

@@ -34,6 +34,8 @@ const RULES: Readonly<Record<number, string>> = {
   50: 'the pieces of a view follow each other',
   51: 'the handles of a view are of its arena and know of it',
   52: 'a view maps no more than it reserved',
+  53: 'no handle is twice in one view',
+  54: 'handles count the views they are in',
 };
 
 export function describeRule(number: number): string {

@@ -1,0 +1,49 @@
+// What the planner benchmarks share: the public data beside the repository, and where results go.
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { gunzipSync } from 'node:zlib';
+
+// The compiled benchmarks lie in build/bench, one folder deeper than their sources.
+const HERE = new URL('./', import.meta.url);
+const ROOT = HERE.pathname.includes('/build/') ? new URL('../../', HERE) : new URL('../', HERE);
+
+/** A file of ../shared, decompressed; undefined, with a sentence on stderr, when the data is not there. */
+export function readShared(path: string): string | undefined {
+  const url = new URL(`../shared/${path}`, ROOT);
+  if (!existsSync(url)) {
+    console.error(
+      `${fileURLToPath(url)} is not there: this part needs the benchmark data of shared/bench and shared/traces beside the repository.`,
+    );
+    return undefined;
+  }
+  const bytes = readFileSync(url);
+  return (path.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString();
+}
+
+export interface Table {
+  readonly title: string;
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly (string | number)[])[];
+}
+
+/** Prints tables and keeps them, with the raw numbers, in bench/results. */
+export function keepResults(name: string, tables: readonly Table[], raw: object): void {
+  const markdown = tables.map(toMarkdown).join('\n\n');
+  const machine = `${cpus()[0]?.model.trim() ?? 'unknown CPU'}, ${cpus().length} cores, Node ${process.versions.node}`;
+  const command = `node build/bench/${process.argv[1]?.split('/').at(-1)} ${process.argv.slice(2).join(' ')}`.trim();
+  const head = `${new Date().toISOString().slice(0, 10)}, ${machine}, \`${command}\``;
+  console.log(`${markdown}\n\n${head}`);
+  const folder = new URL('bench/results/', ROOT);
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(
+    new URL(`${name}.json`, folder),
+    `${JSON.stringify({ machine, command, date: new Date().toISOString(), ...raw }, undefined, 1)}\n`,
+  );
+  writeFileSync(new URL(`${name}.md`, folder), `${head}\n\n${markdown}\n`);
+}
+
+function toMarkdown({ title, columns, rows }: Table): string {
+  const line = (cells: readonly (string | number)[]) => `| ${cells.join(' | ')} |`;
+  return [`### ${title}`, '', line(columns), line(columns.map(() => '---')), ...rows.map(line)].join('\n');
+}

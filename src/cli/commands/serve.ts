@@ -1,0 +1,148 @@
+// `weir serve [FILE...]`: the page about recordings, on this machine only; --live plays them back as if they were running.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { statSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { hostname, userInfo } from 'node:os';
+import { getRequestListener } from '@hono/node-server';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { InputError, UsageError } from '../../base/errors.ts';
+import { createApp } from '../../server/app.ts';
+import { readAssets } from '../../server/assets.ts';
+import { Playback, type PlayedRank } from '../../server/live-feed.ts';
+import { type Calls, RECORDED } from '../../view/protocol.ts';
+import { decodeAnswer } from '../../view/wire.ts';
+import { quietOption } from '../options.ts';
+import { ViewSource } from '../view-source.ts';
+
+interface ServeOptions {
+  readonly port: number;
+  readonly open?: boolean;
+  readonly live?: boolean;
+  readonly speed: number;
+  readonly quiet?: boolean;
+}
+
+const HOST = '127.0.0.1';
+
+export function serveCommand(): Command {
+  return new Command('serve')
+    .summary('the page: timeline, map and what-if table in a browser')
+    .description('Serves a page about recordings, on this machine only. Files dropped on the page stay in the browser.')
+    .argument('[files...]', 'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd; none shows a page to drop one on')
+    .option('-p, --port <port>', 'the port to listen on instead of a free one', parsePort, 0)
+    .option('--open', 'open the page in a browser')
+    .option('--live', 'play the recordings back as if the job were running, one rank per file')
+    .addOption(new Option('--speed <factor>', 'with --live, seconds of the run per second').argParser(parseSpeed).default(1))
+    .addOption(quietOption())
+    .addHelpText(
+      'before',
+      `Examples:
+  weir serve snapshot.pickle --open
+  weir serve rank*.pickle --live --speed 10
+`,
+    )
+    .action(serve);
+}
+
+async function serve(files: string[], options: ServeOptions): Promise<void> {
+  if (options.live && files.length === 0) throw new UsageError('--live plays recordings back; name one, or one per rank');
+  for (const file of files) checkFile(file);
+  const sources = files.map((file) => new ViewSource(file));
+  const live = options.live ? await startPlayback(sources, options) : undefined;
+  const app = createApp({ assets: readAssets(), sources, live });
+  const server = createServer(getRequestListener(app.fetch));
+  const { port } = await listen(server, options.port);
+  const url = `http://${HOST}:${port}/`;
+  process.stdout.write(`Weir is at ${url}\n`);
+  if (!options.quiet) {
+    process.stderr.write(
+      `from another machine: ssh -L ${port}:${HOST}:${port} ${userInfo().username}@${hostname()}, then the same address\n`,
+    );
+    process.stderr.write('Ctrl-C ends it\n');
+  }
+  if (options.open) openBrowser(url);
+  await interrupted();
+  live?.stop();
+  server.closeAllConnections();
+  server.close();
+  await Promise.all(sources.map((source) => source.close()));
+}
+
+function checkFile(file: string): void {
+  if (file === '-') throw new UsageError('weir serve reads files, not standard input: the page may ask for them again');
+  const stat = statSync(file, { throwIfNoEntry: false });
+  if (!stat) throw new InputError(`${file}: there is no such file`);
+  if (stat.isDirectory()) throw new InputError(`${file} is a folder; name the snapshot file in it`);
+}
+
+async function listen(server: Server, port: number): Promise<AddressInfo> {
+  server.listen(port, HOST);
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === 'EADDRINUSE') throw new UsageError(`port ${port} is taken; without -p a free one is chosen`);
+    throw new UsageError(code === 'EACCES' ? `port ${port} needs more rights; choose one above 1023` : message);
+  }
+  return server.address() as AddressInfo;
+}
+
+async function startPlayback(sources: readonly ViewSource[], { speed }: ServeOptions): Promise<Playback> {
+  const ranks = await Promise.all(sources.map(playedRanks));
+  return new Playback(ranks.flat(), speed);
+}
+
+/** Every GPU of a recording is a rank. */
+async function playedRanks(source: ViewSource): Promise<PlayedRank[]> {
+  const { gpus } = decodeAnswer((await source.ask({ method: 'describe', gpu: 0 })).buffer) as Calls['describe']['answer'];
+  return gpus
+    .filter((gpu) => gpu.durationUs > 0)
+    .map((gpu) => ({
+      name: gpus.length > 1 ? `${source.name}, GPU ${gpu.device}` : source.name,
+      durationUs: gpu.durationUs,
+      events: gpu.events,
+      oomTimesUs: gpu.ooms.map((oom) => oom.timeUs),
+      levels: async (from, to) => {
+        const question = { method: 'timeline', gpu: gpu.device, run: RECORDED, axis: 'time', from, to, columns: 1 } as const;
+        const { low, high } = decodeAnswer((await source.ask(question)).buffer) as Calls['timeline']['answer'];
+        const last = { ...question, from: to, to: to + 1 };
+        const now = decodeAnswer((await source.ask(last)).buffer) as Calls['timeline']['answer'];
+        return {
+          allocated: now.high.allocated[0]!,
+          reserved: now.high.reserved[0]!,
+          live: now.high.live[0]!,
+          highAllocated: Math.max(high.allocated[0]!, low.allocated[0]!),
+          highReserved: Math.max(high.reserved[0]!, low.reserved[0]!),
+        };
+      },
+    }));
+}
+
+/** A machine without a browser is no reason to stop: the address stands above. */
+function openBrowser(url: string): void {
+  const [command, ...parameters] =
+    process.platform === 'darwin' ? ['open', url] : process.platform === 'win32' ? ['cmd', '/c', 'start', '', url] : ['xdg-open', url];
+  const child = spawn(command!, parameters, { stdio: 'ignore', detached: true });
+  child.on('error', () => process.stderr.write(`no browser could be opened; open ${url} yourself\n`));
+  child.unref();
+}
+
+function interrupted(): Promise<void> {
+  return new Promise((resolve) => {
+    process.once('SIGINT', () => resolve()).once('SIGTERM', () => resolve());
+  });
+}
+
+function parsePort(text: string): number {
+  const port = Number(text);
+  if (!Number.isInteger(port) || port < 0 || port > 65535) throw new InvalidArgumentError('a port is a number from 0 to 65535.');
+  return port;
+}
+
+function parseSpeed(text: string): number {
+  const speed = Number(text);
+  if (!(speed > 0 && speed <= 1e6)) throw new InvalidArgumentError('it is a number above 0, like 10.');
+  return speed;
+}

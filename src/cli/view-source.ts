@@ -1,0 +1,96 @@
+// A recording on the disk that the page can ask about. Two threads read it: one answers at once while somebody zooms and
+// scrubs, the other works through the allocators meanwhile.
+import { Worker } from 'node:worker_threads';
+import { InputError } from '../base/errors.ts';
+import type { Source } from '../server/app.ts';
+import type { Told } from '../view/answering.ts';
+import type { ProgressNote, Question } from '../view/protocol.ts';
+import type { ViewTask } from './view-worker.ts';
+
+interface Waiting {
+  readonly method: string;
+  resolve(bytes: Uint8Array<ArrayBuffer>): void;
+  reject(error: Error): void;
+}
+
+export class ViewSource implements Source {
+  readonly name: string;
+  private viewer: Thread | undefined;
+  private analyst: Thread | undefined;
+
+  constructor(path: string) {
+    this.name = path;
+  }
+
+  ask(question: Question): Promise<Uint8Array<ArrayBuffer>> {
+    return this.threadFor(question.method).ask(question);
+  }
+
+  progress(method: string): ProgressNote | undefined {
+    return (method === 'analyze' ? this.analyst : this.viewer)?.progress(method);
+  }
+
+  /** Ends the threads; questions that wait are not answered any more. */
+  async close(): Promise<void> {
+    await Promise.all([this.viewer?.close(), this.analyst?.close()]);
+  }
+
+  private threadFor(method: string): Thread {
+    if (method === 'analyze') {
+      this.analyst ??= new Thread(this.name);
+      return this.analyst;
+    }
+    this.viewer ??= new Thread(this.name);
+    return this.viewer;
+  }
+}
+
+class Thread {
+  private readonly worker: Worker;
+  private readonly waiting = new Map<number, Waiting>();
+  private readonly notes = new Map<string, ProgressNote>();
+  private nextId = 0;
+
+  constructor(path: string) {
+    this.worker = new Worker(new URL('./view-worker.js', import.meta.url), { workerData: { path } satisfies ViewTask });
+    this.worker.on('message', (told: Told) => this.receive(told));
+    this.worker.on('error', (error) => this.fail(error));
+  }
+
+  ask(question: Question): Promise<Uint8Array<ArrayBuffer>> {
+    const id = this.nextId++;
+    return new Promise((resolve, reject) => {
+      this.waiting.set(id, { method: question.method, resolve, reject });
+      this.worker.postMessage({ id, question });
+    });
+  }
+
+  progress(method: string): ProgressNote | undefined {
+    return this.notes.get(method);
+  }
+
+  async close(): Promise<void> {
+    await this.worker.terminate();
+  }
+
+  private receive(told: Told): void {
+    const waiting = this.waiting.get(told.id);
+    if (!waiting) return;
+    if ('progress' in told) {
+      const partial = told.progress.partial ?? this.notes.get(waiting.method)?.partial;
+      this.notes.set(waiting.method, { ...told.progress, partial });
+      return;
+    }
+    this.waiting.delete(told.id);
+    this.notes.delete(waiting.method);
+    if ('answer' in told) waiting.resolve(told.answer as Uint8Array<ArrayBuffer>);
+    else waiting.reject(new InputError(told.problem));
+  }
+
+  /** The thread itself broke, by running out of memory as a rule. */
+  private fail(error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error);
+    for (const { reject } of this.waiting.values()) reject(new InputError(`the recording could not be worked through: ${reason}`));
+    this.waiting.clear();
+  }
+}

@@ -1,0 +1,86 @@
+// The server behind `weir serve`, without its socket: the page, and answers about the recordings it was given.
+import { Hono } from 'hono';
+import { streamSSE } from 'hono/streaming';
+import type { ProgressNote, Question } from '../view/protocol.ts';
+import type { Assets } from './assets.ts';
+import { guard } from './guard.ts';
+import type { LiveFeed } from './live-feed.ts';
+
+/** A recording somebody can ask about. */
+export interface Source {
+  readonly name: string;
+  /** Bytes as `encodeAnswer` makes them; rejects with an error whose message is for people. */
+  ask(question: Question): Promise<Uint8Array<ArrayBuffer>>;
+  /** How far the latest question of this kind is. */
+  progress(method: string): ProgressNote | undefined;
+}
+
+export interface AppOptions {
+  readonly assets: Assets;
+  readonly sources: readonly Source[];
+  /** A job that is running, or one that is played back as if it were. */
+  readonly live?: LiveFeed | undefined;
+}
+
+/** Questions are a few hundred bytes. */
+const MOST_QUESTION_BYTES = 64 * 1024;
+const PING_EVERY_MS = 15_000;
+
+export function createApp({ assets, sources, live }: AppOptions): Hono {
+  const app = new Hono();
+  app.use('*', guard);
+
+  for (const [name, { type, bytes }] of Object.entries(assets)) {
+    app.get(name === 'index.html' ? '/' : `/${name}`, (context) => context.body(bytes, 200, { 'Content-Type': type }));
+  }
+
+  app.get('/api/sources', (context) =>
+    context.json({ sources: sources.map(({ name }, id) => ({ id, name })), live: live ? { ranks: live.ranks, speed: live.speed } : null }),
+  );
+
+  app.post('/api/sources/:id/ask', async (context) => {
+    const source = sources[Number(context.req.param('id'))];
+    if (!source) return context.json({ problem: 'there is no such recording' }, 404);
+    if (!context.req.header('content-type')?.startsWith('application/json'))
+      return context.json({ problem: 'questions are asked in JSON' }, 415);
+    const question = parseQuestion(await context.req.text());
+    if (!question) return context.json({ problem: 'this is no question' }, 400);
+    try {
+      return context.body(await source.ask(question), 200, { 'Content-Type': 'application/octet-stream' });
+    } catch (error) {
+      return context.json({ problem: error instanceof Error ? error.message : String(error) }, 422);
+    }
+  });
+
+  app.get('/api/sources/:id/progress/:method', (context) => {
+    const source = sources[Number(context.req.param('id'))];
+    return context.json(source?.progress(context.req.param('method')) ?? null);
+  });
+
+  app.get('/api/live', (context) => {
+    if (!live) return context.json({ problem: 'nothing is running' }, 404);
+    return streamSSE(context, async (stream) => {
+      const stop = live.subscribe((sample) => void stream.writeSSE({ event: 'sample', data: JSON.stringify(sample) }));
+      stream.onAbort(stop);
+      while (!stream.aborted && !live.isOver) {
+        await stream.sleep(live.isOver ? 0 : Math.min(PING_EVERY_MS, 250));
+      }
+      if (!stream.aborted) await stream.writeSSE({ event: 'over', data: '{}' });
+      stop();
+    });
+  });
+
+  app.notFound((context) => context.text('weir serves only its own page\n', 404));
+  return app;
+}
+
+function parseQuestion(text: string): Question | undefined {
+  if (text.length > MOST_QUESTION_BYTES) return undefined;
+  try {
+    const value: unknown = JSON.parse(text);
+    const isQuestion = typeof value === 'object' && value !== null && 'method' in value && typeof value.method === 'string';
+    return isQuestion ? (value as Question) : undefined;
+  } catch {
+    return undefined;
+  }
+}

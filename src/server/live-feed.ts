@@ -1,0 +1,104 @@
+// Memory of a job while it runs, rank by rank, as the page shows it. `Playback` plays recordings as if they were running;
+// a supervisor of real jobs implements the same interface.
+
+/** What happened on one rank since the sample before. */
+export interface LiveSample {
+  readonly rank: number;
+  /** Microseconds since the rank's first event. */
+  readonly timeUs: number;
+  readonly event: number;
+  readonly allocated: number;
+  readonly reserved: number;
+  readonly live: number;
+  /** The most in the time since the sample before. */
+  readonly highAllocated: number;
+  readonly highReserved: number;
+  /** Requests that have failed so far. */
+  readonly ooms: number;
+  readonly isOver: boolean;
+}
+
+export interface LiveFeed {
+  readonly ranks: readonly string[];
+  /** Seconds of the run per second. */
+  readonly speed: number;
+  readonly isOver: boolean;
+  /** Sends what has happened so far at once, then each sample as it comes. Gives back how to stop. */
+  subscribe(listener: (sample: LiveSample) => void): () => void;
+}
+
+/** What a playback needs to know about a rank. */
+export interface PlayedRank {
+  readonly name: string;
+  readonly durationUs: number;
+  readonly oomTimesUs: readonly number[];
+  readonly events: number;
+  /** Levels between two moments of the run. */
+  levels(fromUs: number, toUs: number): Promise<Pick<LiveSample, 'allocated' | 'reserved' | 'live' | 'highAllocated' | 'highReserved'>>;
+}
+
+const TICK_MS = 100;
+
+export class Playback implements LiveFeed {
+  readonly ranks: readonly string[];
+  readonly speed: number;
+  isOver = false;
+  private readonly played: readonly PlayedRank[];
+  private readonly past: LiveSample[] = [];
+  private readonly listeners = new Set<(sample: LiveSample) => void>();
+  private readonly reachedUs: number[];
+  private startedAt: number | undefined;
+  private timer: NodeJS.Timeout | undefined;
+  private isTicking = false;
+
+  constructor(played: readonly PlayedRank[], speed: number) {
+    this.played = played;
+    this.ranks = played.map((rank) => rank.name);
+    this.reachedUs = played.map(() => 0);
+    this.speed = speed;
+  }
+
+  /** The run starts when the first page looks at it. */
+  subscribe(listener: (sample: LiveSample) => void): () => void {
+    for (const sample of this.past) listener(sample);
+    this.listeners.add(listener);
+    if (this.startedAt === undefined) {
+      this.startedAt = performance.now();
+      this.timer = setInterval(() => void this.tick(), TICK_MS);
+    }
+    return () => this.listeners.delete(listener);
+  }
+
+  stop(): void {
+    clearInterval(this.timer);
+    this.isOver = true;
+  }
+
+  private async tick(): Promise<void> {
+    if (this.isTicking || this.startedAt === undefined) return;
+    this.isTicking = true;
+    const nowUs = (performance.now() - this.startedAt) * 1000 * this.speed;
+    for (const [index, rank] of this.played.entries()) {
+      const from = this.reachedUs[index]!;
+      const to = Math.min(nowUs, rank.durationUs);
+      if (to <= from) continue;
+      const levels = await rank.levels(from, to);
+      this.reachedUs[index] = to;
+      this.send({
+        rank: index,
+        timeUs: to,
+        event: Math.round((rank.events * to) / rank.durationUs),
+        ...levels,
+        ooms: rank.oomTimesUs.filter((time) => time <= to).length,
+        isOver: to >= rank.durationUs,
+      });
+    }
+    this.isTicking = false;
+    if (this.played.every((rank, index) => this.reachedUs[index]! >= rank.durationUs)) this.stop();
+  }
+
+  private send(sample: LiveSample): void {
+    this.past.push(sample);
+    for (const listener of this.listeners) listener(sample);
+  }
+}

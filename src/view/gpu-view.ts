@@ -1,0 +1,296 @@
+// Everything the page can ask about one GPU of a recording. Runs are watched when they are first asked for and kept;
+// the oldest go when there are too many, since each is about forty bytes per event.
+import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../allocator/registry.ts';
+import { formatBytes } from '../base/bytes.ts';
+import { UsageError } from '../base/errors.ts';
+import type { Reconstruction } from '../replay/reconstruct.ts';
+import { labelOf } from '../report/sites.ts';
+import { usualChoices } from '../report/what-if.ts';
+import { liveSize } from '../trace/summary.ts';
+import { NO_STACK } from '../trace/symbols.ts';
+import { EventKind, type Trace } from '../trace/trace.ts';
+import { BlockClasses, type ColourMode, type LegendEntry } from './block-classes.ts';
+import { type AxisKind, Clock } from './clock.ts';
+import { flameGraph, isUnder, nodeOf } from './flame.ts';
+import { type History, watchChoice, watchRecorded } from './history.ts';
+import { Lifetimes } from './lifetimes.ts';
+import { type MapCells, mapCells } from './map-cells.ts';
+import { MinMax } from './min-max.ts';
+import {
+  type BlockInfo,
+  type Calls,
+  type GpuInfo,
+  type LiveRow,
+  type LiveState,
+  type Moment,
+  RECORDED,
+  type RunInfo,
+  type Selection,
+} from './protocol.ts';
+import { matcherOf, parseQuery, search } from './search.ts';
+import { liveBytes, type TimelineColumns, timelineColumns } from './timeline.ts';
+
+const MOST_RUNS = 4;
+const MOST_ROWS = 500;
+const MOST_MARKS = 2000;
+const MOST_FRAMES = 40;
+
+export class GpuView {
+  readonly trace: Trace;
+  private readonly clock: Clock;
+  private readonly lifetimes: Lifetimes;
+  private readonly live: Float64Array;
+  private readonly liveRange: MinMax;
+  private readonly classes: BlockClasses;
+  private readonly histories = new Map<string, History>();
+  private recorded: { choice: AllocatorChoice; emptyCacheBefore: readonly number[] } | undefined;
+
+  constructor(trace: Trace) {
+    this.trace = trace;
+    this.clock = new Clock(trace);
+    this.lifetimes = new Lifetimes(trace);
+    this.live = liveBytes(trace);
+    this.liveRange = new MinMax(this.live);
+    this.classes = new BlockClasses(trace, this.clock, this.lifetimes);
+  }
+
+  describe(): GpuInfo {
+    const { trace, clock } = this;
+    const ooms: Moment[] = [];
+    for (let event = 0; event < trace.events.count && ooms.length < MOST_MARKS; event++)
+      if (trace.events.kind[event] === EventKind.Oom) ooms.push(this.momentOf(event));
+    const marks = trace.annotations
+      .filter((annotation) => annotation.stage !== 'END' && annotation.device === trace.device)
+      .slice(0, MOST_MARKS)
+      .map(({ name, timeUs }) => {
+        const since = Math.max(0, timeUs - clock.startUs);
+        return { name, timeUs: since, event: clock.firstFrom('time', since) };
+      });
+    return {
+      device: trace.device,
+      events: clock.count,
+      allocations: this.lifetimes.count,
+      durationUs: clock.durationUs,
+      streams: trace.streams.length,
+      hasStacks: trace.symbols.stacks.count > 0,
+      ooms,
+      marks,
+    };
+  }
+
+  run(name: string, onProgress?: (fraction: number) => void): RunInfo {
+    const history = this.history(name, onProgress);
+    return {
+      run: name,
+      peakReserved: history.peakReserved,
+      peak: this.momentOf(history.peakReservedEvent),
+      height: history.layout.height,
+      choices: usualChoices(this.recorded!.choice).map((choice) => choice.name),
+    };
+  }
+
+  timeline({ run, axis, from, to, columns }: Calls['timeline']['ask']): TimelineColumns {
+    const history = this.history(run);
+    const ranges = { allocated: history.allocatedRange, reserved: history.reservedRange, live: this.liveRange };
+    return timelineColumns(this.clock, axis, from, to, columns, ranges);
+  }
+
+  map({ run, window, colour, selection }: Calls['map']['ask']): MapCells {
+    const history = this.history(run);
+    // Ages are measured on the axis that is shown; event numbers stand in for time where there is none.
+    const classify = this.classes.classifier(colour, 1, this.selector(history, selection));
+    return mapCells(this.clock, this.lifetimes, history, window, classify, colour === 'age');
+  }
+
+  legend(colour: ColourMode): readonly LegendEntry[] {
+    return this.classes.legend(colour);
+  }
+
+  moment({ run, axis, position, since, under }: Calls['moment']['ask']): LiveState {
+    const { trace, clock } = this;
+    const history = this.history(run);
+    const event = clock.lastAt(axis, position);
+    const live = this.lifetimes.liveAfter(event, since);
+    const sizeOf = (index: number) => liveSize(trace.allocations.requested[index]!);
+    const sites = new Map<string, { bytes: number; count: number }>();
+    const leaves = new Map<number, number>();
+    for (const index of live) {
+      const node = nodeOf(trace, index);
+      leaves.set(node, (leaves.get(node) ?? 0) + sizeOf(index));
+    }
+    for (const index of live) {
+      const label = this.siteOf(index);
+      const site = sites.get(label) ?? { bytes: 0, count: 0 };
+      site.bytes += sizeOf(index);
+      site.count++;
+      sites.set(label, site);
+    }
+    const largest = live.sort((a, b) => trace.allocations.requested[b]! - trace.allocations.requested[a]! || a - b).slice(0, MOST_ROWS);
+    return {
+      ...this.momentOf(event),
+      what: this.describeEvent(event),
+      allocated: event < 0 ? 0 : history.allocated[event]!,
+      reserved: event < 0 ? 0 : history.reserved[event]!,
+      live: event < 0 ? 0 : this.live[event]!,
+      liveCount: live.length,
+      rows: largest.map((index) => this.liveRow(history, index, event)),
+      sites: [...sites].map(([site, sums]) => ({ site, ...sums })).sort((a, b) => b.bytes - a.bytes),
+      flame: flameGraph(
+        trace,
+        [...leaves].map(([node, bytes]) => ({ node, bytes })),
+        under,
+      ),
+    };
+  }
+
+  blockAt({ run, axis, position, offset }: Calls['blockAt']['ask']): BlockInfo | undefined {
+    const history = this.history(run);
+    const event = this.clock.lastAt(axis, position);
+    let found = -1;
+    this.lifetimes.each(event, event + 1, (index) => {
+      if (history.offset[index]! <= offset && offset < history.offset[index]! + history.size[index]!) found = index;
+    });
+    return found < 0 ? undefined : this.block(run, found);
+  }
+
+  block(run: string, allocation: number): BlockInfo | undefined {
+    const { trace, clock, lifetimes } = this;
+    const history = this.history(run);
+    if (!(allocation >= 0 && allocation < lifetimes.count)) return undefined;
+    const node = nodeOf(trace, allocation);
+    const end = lifetimes.released[allocation]!;
+    return {
+      allocation,
+      address: this.formatAddress(history.address[allocation]!),
+      size: history.size[allocation]!,
+      requested: trace.allocations.requested[allocation]!,
+      stream: trace.allocations.stream[allocation]!,
+      offset: history.offset[allocation]!,
+      start: this.momentOf(lifetimes.start[allocation]!),
+      end: end >= clock.count ? undefined : this.momentOf(end),
+      site: this.siteOf(allocation),
+      node,
+      frames:
+        node < 0
+          ? []
+          : [...trace.symbols.framesOf(node)].slice(0, MOST_FRAMES).map((frame) => `${frame.name}  ${frame.filename}:${frame.line}`),
+    };
+  }
+
+  search({ run, text }: Calls['search']['ask']): Calls['search']['answer'] {
+    const history = this.history(run);
+    const query = parseQuery(text);
+    if (!query) return { query: 'frame', hits: [], total: 0, blocks: [] };
+    const result = search(this.trace, history, query);
+    return { ...result, blocks: result.hits.map((index) => this.liveRow(history, index, this.lifetimes.start[index]!)) };
+  }
+
+  private liveRow(history: History, index: number, event: number): LiveRow {
+    const { clock, lifetimes, trace } = this;
+    return {
+      allocation: index,
+      address: this.formatAddress(history.address[index]!),
+      requested: trace.allocations.requested[index]!,
+      size: history.size[index]!,
+      stream: trace.allocations.stream[index]!,
+      event: lifetimes.start[index]!,
+      ageUs: clock.position('time', event) - clock.position('time', lifetimes.start[index]!),
+      site: this.siteOf(index),
+    };
+  }
+
+  private selector(history: History, selection: Selection | undefined): ((allocation: number) => boolean) | undefined {
+    if (selection?.node !== undefined) {
+      const inside = isUnder(this.trace, selection.node);
+      return (allocation) => inside(nodeOf(this.trace, allocation));
+    }
+    if (selection?.site !== undefined) return (allocation) => this.siteOf(allocation) === selection.site;
+    const query = selection?.search === undefined ? undefined : parseQuery(selection.search);
+    return query ? matcherOf(this.trace, history, query) : undefined;
+  }
+
+  private readonly siteLabels = new Map<number, string>();
+
+  private siteOf(allocation: number): string {
+    const node = nodeOf(this.trace, allocation);
+    let label = this.siteLabels.get(node);
+    if (label === undefined) {
+      const isOlder = this.trace.allocations.allocEvent[allocation]! < 0;
+      label = labelOf(this.trace, node < 0 ? NO_STACK : node, isOlder);
+      this.siteLabels.set(node, label);
+    }
+    return label;
+  }
+
+  private history(name: string, onProgress?: (fraction: number) => void): History {
+    let history = this.histories.get(name);
+    if (history) {
+      this.histories.delete(name);
+    } else {
+      history = this.watch(name, onProgress);
+    }
+    this.histories.set(name, history);
+    // The recorded run stays: everything else starts from it.
+    for (const oldest of this.histories.keys()) {
+      if (this.histories.size <= MOST_RUNS) break;
+      if (oldest !== RECORDED) this.histories.delete(oldest);
+    }
+    return history;
+  }
+
+  private watch(name: string, onProgress?: (fraction: number) => void): History {
+    if (name === RECORDED) {
+      const { history, reconstruction } = watchRecorded(this.trace, onProgress);
+      this.recorded = { choice: recordedChoice(reconstruction), emptyCacheBefore: reconstruction.emptyCacheBefore };
+      return history;
+    }
+    if (!this.recorded) this.history(RECORDED);
+    const { choice: recorded, emptyCacheBefore } = this.recorded!;
+    const [choice] = name === recorded.name ? [recorded] : chooseAllocators(name);
+    if (!choice) throw new UsageError(`there is no allocator '${name}'`);
+    return watchChoice(this.trace, choice, choice === recorded, emptyCacheBefore, onProgress);
+  }
+
+  private momentOf(event: number): Moment {
+    return { event, timeUs: this.clock.position('time', event) };
+  }
+
+  private formatAddress(address: number): string {
+    return Number.isNaN(address) ? '' : this.trace.symbols.addresses.format(address);
+  }
+
+  private describeEvent(event: number): string {
+    const { events } = this.trace;
+    if (event < 0) return 'before the first event';
+    const size = formatBytes(events.size[event]!);
+    switch (events.kind[event]) {
+      case EventKind.Alloc:
+        return `alloc of ${size}`;
+      case EventKind.FreeRequested:
+      case EventKind.FreeCompleted:
+        return `free of ${size}`;
+      case EventKind.SegmentAlloc:
+      case EventKind.SegmentMap:
+        return `${size} taken from the driver`;
+      case EventKind.SegmentFree:
+      case EventKind.SegmentUnmap:
+        return `${size} given back to the driver`;
+      case EventKind.Oom:
+        return `out of memory: ${size} was asked for`;
+      case EventKind.Snapshot:
+        return 'snapshot';
+      case EventKind.EmptyCache:
+        return 'empty_cache()';
+      default:
+        return 'event';
+    }
+  }
+}
+
+function recordedChoice({ settings }: Omit<Reconstruction, 'allocator'>): AllocatorChoice {
+  return pytorchChoice(settings.expandableSegments ? 'expandable' : 'pytorch', { ...settings, memoryFraction: 1 });
+}
+
+export function axisOf(info: Pick<GpuInfo, 'durationUs'>): AxisKind {
+  return info.durationUs > 0 ? 'time' : 'event';
+}

@@ -1,0 +1,59 @@
+// What the page shows, as the part of its address after the #: a link brings back the view, the cursor and the selection.
+import { COLOUR_MODES, type ColourMode } from './block-classes.ts';
+import type { AxisKind } from './clock.ts';
+
+export interface HashState {
+  readonly axis?: AxisKind | undefined;
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+  readonly cursor?: number | undefined;
+  readonly colour?: ColourMode | undefined;
+  /** The allocator shown, and the one it is compared with. */
+  readonly run?: string | undefined;
+  readonly with?: string | undefined;
+  readonly file?: string | undefined;
+  readonly gpu?: number | undefined;
+  readonly capacity?: number | undefined;
+  /** Selected block, stack node, or range (its first event; the cursor is its end). */
+  readonly block?: number | undefined;
+  readonly node?: number | undefined;
+  readonly since?: number | undefined;
+  readonly search?: string | undefined;
+}
+
+const NUMBERS = ['from', 'to', 'cursor', 'gpu', 'capacity', 'block', 'node', 'since'] as const;
+const TEXTS = ['run', 'with', 'file', 'search'] as const;
+
+export function writeHash(state: HashState): string {
+  const fields = new URLSearchParams();
+  if (state.axis) fields.set('axis', state.axis);
+  if (state.colour) fields.set('colour', state.colour);
+  for (const name of NUMBERS) if (state[name] !== undefined) fields.set(name, String(state[name]));
+  for (const name of TEXTS) if (state[name] !== undefined && state[name] !== '') fields.set(name, state[name]);
+  const text = fields.toString();
+  return text === '' ? '' : `#${text}`;
+}
+
+/** Whatever cannot be understood is left out: links are typed, cut and mailed. */
+export function readHash(hash: string): HashState {
+  const fields = new URLSearchParams(hash.replace(/^#/, ''));
+  const state: Record<string, unknown> = {};
+  const axis = fields.get('axis');
+  if (axis === 'event' || axis === 'time') state['axis'] = axis;
+  const colour = fields.get('colour');
+  if (COLOUR_MODES.some((mode) => mode === colour)) state['colour'] = colour;
+  for (const name of NUMBERS) {
+    const text = fields.get(name);
+    const value = Number(text);
+    if (text !== null && text.trim() !== '' && Number.isFinite(value)) state[name] = value;
+  }
+  for (const name of TEXTS) {
+    const text = fields.get(name);
+    if (text !== null && text !== '') state[name] = text;
+  }
+  if (!(Number(state['from']) < Number(state['to']))) {
+    delete state['from'];
+    delete state['to'];
+  }
+  return state as HashState;
+}

@@ -1,0 +1,120 @@
+// What the page asks and what it is told, the same whether a worker of its own answers or a server does.
+import type { ColourMode, LegendEntry } from './block-classes.ts';
+import type { AxisKind } from './clock.ts';
+import type { FlameGraph } from './flame.ts';
+import type { MapCells, MapWindow } from './map-cells.ts';
+import type { SearchResult } from './search.ts';
+import type { TimelineColumns } from './timeline.ts';
+import type { AnalysisView } from './words.ts';
+
+/** The run as it was recorded; any other name is an allocator as the command line writes it. */
+export const RECORDED = 'recorded';
+
+export interface SourceInfo {
+  readonly name: string;
+  readonly format: string;
+  readonly gpus: readonly GpuInfo[];
+}
+
+export interface GpuInfo {
+  readonly device: number;
+  readonly events: number;
+  readonly allocations: number;
+  readonly durationUs: number;
+  readonly streams: number;
+  readonly hasStacks: boolean;
+  readonly ooms: readonly Moment[];
+  readonly marks: readonly { readonly timeUs: number; readonly event: number; readonly name: string }[];
+}
+
+/** A point of the run on both axes. */
+export interface Moment {
+  readonly event: number;
+  readonly timeUs: number;
+}
+
+export interface RunInfo {
+  readonly run: string;
+  readonly peakReserved: number;
+  readonly peak: Moment;
+  /** Length of the map's axis in bytes. */
+  readonly height: number;
+  /** Allocators to choose from; the recorded one comes first. */
+  readonly choices: readonly string[];
+}
+
+/** What is picked out in the map while all else fades. */
+export interface Selection {
+  readonly node?: number | undefined;
+  readonly site?: string | undefined;
+  readonly search?: string | undefined;
+}
+
+export interface BlockInfo {
+  readonly allocation: number;
+  readonly address: string;
+  readonly size: number;
+  readonly requested: number;
+  readonly stream: number;
+  readonly offset: number;
+  readonly start: Moment;
+  /** Undefined if it was never freed. */
+  readonly end: Moment | undefined;
+  readonly site: string;
+  readonly node: number;
+  /** Innermost first. */
+  readonly frames: readonly string[];
+}
+
+export interface LiveRow {
+  readonly allocation: number;
+  readonly address: string;
+  readonly requested: number;
+  readonly size: number;
+  readonly stream: number;
+  readonly event: number;
+  readonly ageUs: number;
+  readonly site: string;
+}
+
+export interface LiveState extends Moment {
+  /** What the event is. */
+  readonly what: string;
+  readonly allocated: number;
+  readonly reserved: number;
+  readonly live: number;
+  readonly liveCount: number;
+  /** The largest of them. */
+  readonly rows: readonly LiveRow[];
+  readonly sites: readonly { readonly site: string; readonly bytes: number; readonly count: number }[];
+  readonly flame: FlameGraph;
+}
+
+/** Every question with its answer; all but `describe` are about one GPU of the source. */
+export interface Calls {
+  describe: { ask: Record<never, never>; answer: SourceInfo };
+  run: { ask: { run: string }; answer: RunInfo };
+  timeline: { ask: { run: string; axis: AxisKind; from: number; to: number; columns: number }; answer: TimelineColumns };
+  map: { ask: { run: string; window: MapWindow; colour: ColourMode; selection?: Selection | undefined }; answer: MapCells };
+  legend: { ask: { colour: ColourMode }; answer: readonly LegendEntry[] };
+  moment: {
+    ask: { run: string; axis: AxisKind; position: number; since?: number | undefined; under?: number | undefined };
+    answer: LiveState;
+  };
+  blockAt: { ask: { run: string; axis: AxisKind; position: number; offset: number }; answer: BlockInfo | undefined };
+  block: { ask: { run: string; allocation: number }; answer: BlockInfo | undefined };
+  search: { ask: { run: string; text: string }; answer: SearchResult & { readonly blocks: readonly LiveRow[] } };
+  analyze: { ask: { capacity?: number | undefined }; answer: AnalysisView };
+}
+
+export type Method = keyof Calls;
+
+export type Question = { [Name in Method]: { readonly method: Name; readonly gpu: number } & Calls[Name]['ask'] }[Method];
+
+/** What is known while an answer is being worked out. */
+export interface ProgressNote {
+  readonly fraction: number;
+  readonly doing: string;
+  /** An analysis as far as it has come. */
+  readonly partial?: AnalysisView | undefined;
+}

@@ -1,0 +1,83 @@
+// One recording that is open: answers every question of the page about it. Runs in a worker of the page or of the server.
+import { UsageError } from '../base/errors.ts';
+import { analysisSteps } from '../report/analysis.ts';
+import type { Recording } from '../trace/trace.ts';
+import { GpuView } from './gpu-view.ts';
+import type { Calls, Method, ProgressNote, Question, SourceInfo } from './protocol.ts';
+import { type AnalysisView, analysisView } from './words.ts';
+
+export class Session {
+  private readonly recording: Recording;
+  private readonly name: string;
+  private readonly views = new Map<number, GpuView>();
+
+  constructor(recording: Recording, name: string) {
+    this.recording = recording;
+    this.name = name;
+  }
+
+  answer(question: Question, onProgress: (note: ProgressNote) => void): Calls[Method]['answer'] {
+    if (question.method === 'describe') return this.describe();
+    if (question.method === 'analyze') return this.analyze(question.gpu, question.capacity, onProgress);
+    const view = this.view(question.gpu);
+    switch (question.method) {
+      case 'run':
+        return view.run(question.run, (fraction) => onProgress({ fraction, doing: `replaying ${question.run}` }));
+      case 'timeline':
+        return view.timeline(question);
+      case 'map':
+        return view.map(question);
+      case 'legend':
+        return view.legend(question.colour);
+      case 'moment':
+        return view.moment(question);
+      case 'blockAt':
+        return view.blockAt(question);
+      case 'block':
+        return view.block(question.run, question.allocation);
+      case 'search':
+        return view.search(question);
+      default:
+        throw new UsageError(`there is no question '${(question as { method: string }).method}'`);
+    }
+  }
+
+  private describe(): SourceInfo {
+    return {
+      name: this.name,
+      format: this.recording.format,
+      gpus: this.recording.traces.map((trace) => this.view(trace.device).describe()),
+    };
+  }
+
+  /** The verdict is sent ahead, then each allocator as it is done. */
+  private analyze(gpu: number, capacity: number | undefined, onProgress: (note: ProgressNote) => void): AnalysisView {
+    let latest: AnalysisView | undefined;
+    const steps = analysisSteps(this.trace(gpu), {
+      capacity,
+      source: this.name,
+      onProgress: (fraction, doing) => onProgress({ fraction, doing, partial: latest }),
+    });
+    for (;;) {
+      const step = steps.next();
+      latest = analysisView(step.value, this.name, step.done === true);
+      if (step.done) return latest;
+      onProgress({ fraction: 0, doing: 'comparing allocators', partial: latest });
+    }
+  }
+
+  private view(gpu: number): GpuView {
+    let view = this.views.get(gpu);
+    if (!view) {
+      view = new GpuView(this.trace(gpu));
+      this.views.set(gpu, view);
+    }
+    return view;
+  }
+
+  private trace(gpu: number): Recording['traces'][number] {
+    const trace = this.recording.traces.find((candidate) => candidate.device === gpu);
+    if (!trace) throw new UsageError(`the recording has nothing about GPU ${gpu}`);
+    return trace;
+  }
+}

@@ -1,0 +1,145 @@
+// The bar on top: what is open, search, theme and help.
+import { useRef, useState } from 'preact/hooks';
+import { pickFile } from './files.ts';
+import {
+  isHelpOpen,
+  loading,
+  main,
+  openSource,
+  problem,
+  runSearch,
+  searchResult,
+  selectBlock,
+  selection,
+  showSource,
+  sources,
+} from './state.ts';
+import { isDark, toggleTheme } from './theme.ts';
+
+export function Header() {
+  const lane = main.value;
+  const gpus = lane?.source.info?.gpus ?? [];
+  return (
+    <header class="top">
+      <span class="brand">
+        <svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
+          <rect width="32" height="32" rx="7" fill="#0072b2" />
+          <path d="M6 12h9v8h11" fill="none" stroke="#fff" stroke-width="3" stroke-linejoin="round" stroke-linecap="round" />
+          <path d="M6 17h5v8h15" fill="none" stroke="#9fd3f5" stroke-width="3" stroke-linejoin="round" stroke-linecap="round" />
+        </svg>
+        Weir
+      </span>
+      {sources.value.length > 1 ? (
+        <select aria-label="Recording" value={lane?.source.name} onChange={(event) => void showSource(event.currentTarget.value)}>
+          {sources.value.map((source) => (
+            <option key={source.name} value={source.name}>
+              {source.name}
+            </option>
+          ))}
+        </select>
+      ) : (
+        lane && (
+          <span class="file" title={lane.source.name}>
+            {lane.source.name}
+          </span>
+        )
+      )}
+      {lane && gpus.length > 1 && (
+        <select
+          aria-label="GPU"
+          value={lane.gpu.device}
+          onChange={(event) => void openSource(lane.source, { gpu: Number(event.currentTarget.value) })}
+        >
+          {gpus.map((gpu) => (
+            <option key={gpu.device} value={gpu.device}>
+              GPU {gpu.device}
+            </option>
+          ))}
+        </select>
+      )}
+      {lane && (
+        <span class="faint counts">
+          {lane.gpu.events.toLocaleString('en-US')} events
+          {lane.gpu.durationUs > 0 && `, ${(lane.gpu.durationUs / 1e6).toFixed(1)} s`}
+        </span>
+      )}
+      {lane && loading.value && <span class="faint">{loading.value.doing} …</span>}
+      <span class="space" />
+      {lane && <Search />}
+      <button type="button" onClick={() => void pickFile()}>
+        Open…
+      </button>
+      <button type="button" onClick={toggleTheme} aria-label={isDark.value ? 'Light theme' : 'Dark theme'} title="light or dark">
+        {isDark.value ? '☀' : '☾'}
+      </button>
+      <button
+        type="button"
+        aria-label="Help"
+        title="keys and gestures (?)"
+        onClick={() => {
+          isHelpOpen.value = true;
+        }}
+      >
+        ?
+      </button>
+    </header>
+  );
+}
+
+function Search() {
+  const input = useRef<HTMLInputElement>(null);
+  const [at, setAt] = useState(-1);
+  const found = searchResult.value;
+  const next = (by: number) => {
+    if (!found || found.hits.length === 0) return;
+    const index = (at + by + found.hits.length) % found.hits.length;
+    setAt(index);
+    void selectBlock(found.hits[index]!, true);
+  };
+  return (
+    <form
+      class="search"
+      role="search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        next(1);
+      }}
+    >
+      <input
+        id="search"
+        ref={input}
+        type="search"
+        aria-label="Search for a frame, a size, an address or an event"
+        placeholder="frame, 20MiB, >1GiB, 0x7f…, #event"
+        value={selection.value.search ?? ''}
+        onInput={(event) => {
+          setAt(-1);
+          runSearch(event.currentTarget.value);
+        }}
+      />
+      {found && (
+        <span class="hits" data-testid="hits">
+          {found.total === 0 ? 'nothing found' : `${at >= 0 ? `${at + 1} / ` : ''}${found.total.toLocaleString('en-US')}`}
+        </span>
+      )}
+    </form>
+  );
+}
+
+export function ProblemBar() {
+  if (!problem.value) return null;
+  return (
+    <div class="problem" role="alert">
+      <span>{problem.value}</span>
+      <button
+        type="button"
+        class="small"
+        onClick={() => {
+          problem.value = undefined;
+        }}
+      >
+        Close
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,21 @@
+// Asks at most one question at a time and forgets all that came meanwhile but the last: what a person who drags wants.
+
+export function latest<Ask>(ask: (what: Ask) => Promise<void>): (what: Ask) => void {
+  let isAsking = false;
+  let next: { what: Ask } | undefined;
+  const run = async (what: Ask): Promise<void> => {
+    isAsking = true;
+    try {
+      await ask(what);
+    } finally {
+      isAsking = false;
+      const waiting = next;
+      next = undefined;
+      if (waiting) void run(waiting.what);
+    }
+  };
+  return (what) => {
+    if (isAsking) next = { what };
+    else void run(what);
+  };
+}
