@@ -7,6 +7,7 @@ import { instantiateEngine } from '../src/allocator/engine/load.ts';
 import { KIB, MIB } from '../src/base/bytes.ts';
 import { SimulatedDevice } from '../src/device/simulated.ts';
 import { EventKind, type Trace } from '../src/trace/trace.ts';
+import { plotLogarithmic } from './plot.ts';
 import { trainingTraces } from './traces.ts';
 
 /** Requests and frees: bytes 0 is a free of the slot. */
@@ -21,6 +22,8 @@ interface Workload {
 
 const EVENT = 16;
 const BUILD = 'build/native/bench';
+/** Operations over which instructions are counted. */
+const COUNTED = 50_000;
 
 /** Fills every slot and then replaces the block of a random slot, sizes log-uniform. */
 function randomWorkload(name: string, slots: number, operations: number, smallest: number, largest: number): Workload {
@@ -109,8 +112,8 @@ function buildYardstick(): { path: string } | { reason: string } {
   return result.status === 0 ? { path } : { reason: result.stderr };
 }
 
-function nativeNs(path: string, workload: Workload, rounds: number): { setNs: number; engineNs: number } {
-  const count = workload.slot.length;
+/** The operations in the form the yardstick reads; gives back the file. */
+function writeOperations(workload: Workload, count: number): string {
   const bytes = new DataView(new ArrayBuffer(8 + count * EVENT));
   bytes.setUint32(0, count, true);
   bytes.setUint32(4, workload.slots, true);
@@ -120,9 +123,30 @@ function nativeNs(path: string, workload: Workload, rounds: number): { setNs: nu
   }
   const file = `${BUILD}/operations`;
   writeFileSync(file, new Uint8Array(bytes.buffer));
+  return file;
+}
+
+function nativeNs(path: string, workload: Workload, rounds: number): { setNs: number; engineNs: number } {
+  const file = writeOperations(workload, workload.slot.length);
   const result = spawnSync(path, [file, String(rounds), String(workload.warm)], { encoding: 'utf8' });
   if (result.status !== 0) throw new Error(`the yardstick failed: ${result.stderr}`);
   return JSON.parse(result.stdout) as { setNs: number; engineNs: number };
+}
+
+/**
+ * Instructions per operation of the native engine, counted by valgrind: free of cache misses and of what else the machine
+ * does. The same program with twice the operations, less the program itself.
+ */
+function instructionsPerOperation(path: string, workload: Workload): number | null {
+  const counted = (operations: number): number | null => {
+    const file = writeOperations(workload, workload.warm + operations);
+    const tool = ['--tool=callgrind', '--callgrind-out-file=/dev/null', path, file, '1', String(workload.warm), 'alone'];
+    const match = /Collected : (\d+)/.exec(spawnSync('valgrind', tool, { encoding: 'utf8' }).stderr ?? '');
+    return match ? Number(match[1]) : null;
+  };
+  const few = counted(COUNTED);
+  const many = counted(2 * COUNTED);
+  return few === null || many === null ? null : (many - few) / COUNTED;
 }
 
 const yardstick = buildYardstick();
@@ -157,12 +181,29 @@ const rows: SpeedRow[] = [];
 rows.push(measure(randomWorkload('random 512 B..32 MiB, 4096 blocks', 4096, 1e6, 512, 32 * MIB), 5));
 rows.push(measure(randomWorkload('random 512 B..1 MiB, 4096 blocks', 4096, 1e6, 512, MIB), 5));
 for (const { name, trace } of trainingTraces()) rows.push(measure(recordedWorkload(name, trace), 5));
-const scaling: SpeedRow[] = [];
+const scaling: (SpeedRow & { readonly instructions: number | null })[] = [];
 for (const blocks of [1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6]) {
-  scaling.push(measure(randomWorkload(`512 B..128 KiB, ${blocks} blocks`, blocks, 1e6, 512, 128 * KIB), 3));
+  const workload = randomWorkload(`512 B..128 KiB, ${blocks} blocks`, blocks, 1e6, 512, 128 * KIB);
+  const instructions = 'path' in yardstick ? instructionsPerOperation(yardstick.path, workload) : null;
+  if (instructions !== null) console.log(`${' '.repeat(35)}${instructions.toFixed(0)} instructions per operation`);
+  scaling.push({ ...measure(workload, 3), instructions });
 }
 const date = new Date().toISOString().slice(0, 10);
 mkdirSync('bench/results', { recursive: true });
+const points = (pick: (row: (typeof scaling)[number]) => number | null) =>
+  scaling.flatMap((row): [number, number][] => {
+    const value = pick(row);
+    return value === null ? [] : [[row.blocks, value]];
+  });
+writeFileSync(
+  `bench/results/engine-scaling-${date}.svg`,
+  plotLogarithmic('Cost per operation by live blocks', 'live blocks', [
+    { name: 'native engine, instructions', points: points((row) => row.instructions) },
+    { name: 'native engine, ns', points: points((row) => row.engineNs) },
+    { name: 'WebAssembly engine, ns', points: points((row) => row.wasmNs) },
+    { name: 'C++ std::set best fit, ns', points: points((row) => row.setNs) },
+  ]),
+);
 writeFileSync(
   `bench/results/engine-${date}.json`,
   `${JSON.stringify({ schema: 1, date, node: process.version, processor: cpus()[0]?.model, rows, scaling }, null, 2)}\n`,

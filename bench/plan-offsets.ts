@@ -3,6 +3,7 @@
 import { planOffsetsInWorkers } from '../src/cli/plan-workers.ts';
 import { readBufferCsv } from '../src/plan/buffer-csv.ts';
 import { readMallocText } from '../src/plan/malloc-text.ts';
+import { type MemoryOps, OpsBuilder } from '../src/plan/memory-ops.ts';
 import { buffersOfStep } from '../src/plan/step.ts';
 import { findStep, verifyStepPlan } from '../src/plan/step-plan.ts';
 import { keepResults, readShared, type Table } from './plan-support.ts';
@@ -41,6 +42,7 @@ const raw: Record<string, object[]> = {};
 if (!only || only === 'minimalloc') await minimalloc();
 if (!only || only === 'idealloc') await idealloc();
 if (!only || only === 'smartpool') await smartpool();
+if (!only || only === 'steps') steps();
 keepResults(only ? `plan-offsets-${only}` : 'plan-offsets', tables, raw);
 
 async function minimalloc(): Promise<void> {
@@ -151,4 +153,50 @@ async function smartpool(): Promise<void> {
     rows,
   });
   raw['smartpool'] = results;
+}
+
+/** The traces of AutoSwap's later rewrite: two that repeat, and a dynamic network that must not be planned. */
+function steps(): void {
+  const rows: (string | number)[][] = [];
+  const results: object[] = [];
+  for (const [name, expected] of [
+    ['vggswap', '640'],
+    ['unetswap', '522'],
+    ['resnetswap', 'none'],
+  ] as const) {
+    const text = readShared(`bench/autoswap/${name}.gz`);
+    if (!text) return;
+    const started = performance.now();
+    const ops = opsOfEvents(text);
+    const found = findStep(ops);
+    const ms = performance.now() - started;
+    rows.push([
+      name,
+      ops.count,
+      expected,
+      found.periodic ? found.period.length : 'none',
+      found.periodic ? '' : found.reason,
+      Math.round(ms),
+    ]);
+    results.push({ name, expected, found: found.periodic ? found.period.length : undefined, ms });
+  }
+  tables.push({ title: 'Steps found', columns: ['trace', 'operations', 'period, known', 'period, found', 'why none', 'ms'], rows });
+  raw['steps'] = results;
+}
+
+/** `op,ptr,size,ns` with 1 for malloc and -1 for free; reads and writes are left out. */
+function opsOfEvents(text: string): MemoryOps {
+  const lines = text.trim().split('\n');
+  const ops = new OpsBuilder(lines.length);
+  const open = new Map<string, { op: number; size: number }>();
+  for (const line of lines) {
+    const [kind, pointer, bytes] = line.split(',') as [string, string, string];
+    const size = Number(bytes);
+    if (kind === '1') open.set(pointer, { op: ops.alloc(size, 0), size });
+    const block = kind === '-1' ? open.get(pointer) : undefined;
+    if (!block) continue;
+    ops.free(block.op, block.size, 0);
+    open.delete(pointer);
+  }
+  return ops.finish(0);
 }

@@ -99,7 +99,6 @@ function Search() {
   return (
     <form
       class="search"
-      role="search"
       onSubmit={(event) => {
         event.preventDefault();
         next(1);

@@ -1,5 +1,5 @@
 // What is live at the cursor: figures, a table by call site or by block, and the flame graph; with two lanes, the difference.
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { formatBytes } from '../src/base/bytes.ts';
 import type { LiveRow, LiveState } from '../src/view/protocol.ts';
 import { formatTime } from '../src/view/ticks.ts';
@@ -151,17 +151,9 @@ type Tab = 'sites' | 'blocks' | 'found';
 function LiveTable({ state }: { state: LiveState }) {
   const found = searchResult.value;
   const hasStacks = main.value?.gpu.hasStacks ?? false;
-  const [wanted, setTab] = useState<Tab>('sites');
-  const tab: Tab = found
-    ? wanted === 'sites' && !hasStacks
-      ? 'found'
-      : wanted === 'sites' || wanted === 'blocks'
-        ? wanted
-        : 'found'
-    : wanted === 'found'
-      ? 'sites'
-      : wanted;
-  const shown = found && wanted !== 'blocks' && wanted !== 'sites' ? 'found' : tab;
+  const [chosen, setTab] = useState<Tab | undefined>(undefined);
+  useEffect(() => setTab(undefined), [found]);
+  const shown: Tab = chosen ?? (found ? 'found' : hasStacks ? 'sites' : 'blocks');
   const pick = (row: LiveRow) => void selectBlock(row.allocation, shown === 'found');
   return (
     <div class="live-table">
@@ -229,7 +221,6 @@ function BlockCard() {
       {info.frames.length > 0 && (
         <ol class="frames">
           {info.frames.map((frame, depth) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: frames repeat in a stack, and their order never changes
             <li key={depth}>{frame}</li>
           ))}
         </ol>

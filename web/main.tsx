@@ -1,4 +1,59 @@
-// The page's entry.
+// The page's entry: finds out where it runs (behind a server, as one file, alone) and opens what is there to open.
 import { render } from 'preact';
+import type { AnalysisView } from '../src/view/words.ts';
+import { App, isDropping } from './app.tsx';
+import { ServerBackend, WorkerBackend } from './backend.ts';
+import { listenToDrops } from './files.ts';
+import { listenToKeys } from './keyboard.ts';
+import { followFeed } from './live-ranks.tsx';
+import { type OpenSource, openSource, sources, wantedByAddress } from './state.ts';
+import './style.css';
+import './theme.ts';
 
-render(<p>Weir</p>, document.getElementById('app')!);
+interface Served {
+  readonly sources: readonly { readonly id: number; readonly name: string }[];
+  readonly live: { readonly ranks: readonly string[]; readonly speed: number } | null;
+}
+
+async function start(): Promise<void> {
+  render(<App />, document.getElementById('app')!);
+  listenToKeys();
+  listenToDrops((isOver) => {
+    isDropping.value = isOver;
+  });
+  const wanted = wantedByAddress();
+  const inside = document.getElementById('weir-recording');
+  if (inside) {
+    const report = JSON.parse(document.getElementById('weir-report')!.textContent!) as {
+      name: string;
+      analyses: { gpu: number; analysis: AnalysisView }[];
+    };
+    const backend = new WorkerBackend({ name: report.name, content: inside.textContent ?? '' });
+    const analyses = new Map(report.analyses.map(({ gpu, analysis }) => [gpu, analysis]));
+    await openSource({ name: report.name, backend, analyses }, wanted);
+    return;
+  }
+  const served = await askServer();
+  if (!served) return;
+  const known: OpenSource[] = served.sources.map(({ id, name }) => ({ name, backend: new ServerBackend(id) }));
+  sources.value = known;
+  if (served.live) {
+    followFeed(served.live.ranks);
+    return;
+  }
+  const first = known.find(({ name }) => name === wanted.file) ?? known[0];
+  if (first) await openSource(first, wanted);
+}
+
+/** What the server has; undefined where there is none, as on a plain web host. */
+async function askServer(): Promise<Served | undefined> {
+  if (!location.protocol.startsWith('http')) return undefined;
+  try {
+    const response = await fetch('api/sources');
+    return response.ok ? ((await response.json()) as Served) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+void start();

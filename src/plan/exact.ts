@@ -6,21 +6,8 @@
 //
 // Every bound keeps its *reason*, the placed buffers it follows from. When a branch fails, the search goes back to the last
 // placement that had a part in the failure and skips those between: most have nothing to do with it, being far away in time.
-import { alignUp, findNeighbours, type Instance, type Neighbours } from './instance.ts';
-
-/** What can be computed once and shared by all searches of an instance. */
-export interface ExactTables {
-  readonly instance: Instance;
-  readonly neighbours: Neighbours;
-  /** Buffers of each section: `members[memberStart[s]..memberStart[s + 1])`. */
-  readonly memberStart: Int32Array;
-  readonly members: Int32Array;
-  /** Sections of each buffer, as a list. */
-  readonly sectionStart: Int32Array;
-  readonly sectionsOf: Int32Array;
-  /** The next buffer of the same size, alignment and lifetime; -1 for none. */
-  readonly nextTwin: Int32Array;
-}
+import type { ExactTables } from './exact-tables.ts';
+import { alignUp } from './instance.ts';
 
 export interface ExactOptions {
   /** Which buffer is asked first among equals: rank by buffer, lowest first. */
@@ -38,51 +25,6 @@ const NONE = -1;
 const MAX_RAISES = 50;
 /** Neighbours looked at between two questions whether to stop: some milliseconds. */
 const POLL_WORK = 1 << 21;
-
-export function prepareExact(instance: Instance): ExactTables {
-  const { count, sections, spanStart, spanLow, spanHigh } = instance;
-  const sectionStart = new Int32Array(count + 1);
-  const memberStart = new Int32Array(sections + 1);
-  const eachSection = (buffer: number, visit: (section: number) => void) => {
-    for (let span = spanStart[buffer]!; span < spanStart[buffer + 1]!; span++) {
-      for (let section = spanLow[span]!; section < spanHigh[span]!; section++) visit(section);
-    }
-  };
-  for (let buffer = 0; buffer < count; buffer++) {
-    let held = 0;
-    eachSection(buffer, (section) => {
-      held++;
-      memberStart[section + 1] = memberStart[section + 1]! + 1;
-    });
-    sectionStart[buffer + 1] = sectionStart[buffer]! + held;
-  }
-  for (let section = 0; section < sections; section++) memberStart[section + 1] = memberStart[section + 1]! + memberStart[section]!;
-  const members = new Int32Array(memberStart[sections]!);
-  const sectionsOf = new Int32Array(sectionStart[count]!);
-  const filled = memberStart.slice();
-  let at = 0;
-  for (let buffer = 0; buffer < count; buffer++) {
-    eachSection(buffer, (section) => {
-      sectionsOf[at++] = section;
-      members[filled[section]!] = buffer;
-      filled[section] = filled[section]! + 1;
-    });
-  }
-  return { instance, neighbours: findNeighbours(instance), memberStart, members, sectionStart, sectionsOf, nextTwin: findTwins(instance) };
-}
-
-function findTwins(instance: Instance): Int32Array {
-  const { count, size, alignment, spanStart, spanLow, spanHigh } = instance;
-  const nextTwin = new Int32Array(count).fill(NONE);
-  const latest = new Map<string, number>();
-  for (let buffer = count - 1; buffer >= 0; buffer--) {
-    let key = `${size[buffer]}/${alignment[buffer]}`;
-    for (let span = spanStart[buffer]!; span < spanStart[buffer + 1]!; span++) key += `/${spanLow[span]}-${spanHigh[span]}`;
-    nextTwin[buffer] = latest.get(key) ?? NONE;
-    latest.set(key, buffer);
-  }
-  return nextTwin;
-}
 
 export class ExactSearch {
   /** Valid after `run` has said 'found'. */

@@ -1,7 +1,7 @@
 // Looks for ever smaller layouts with the exact search: the lower bound first, since it is often reached, then by halving.
 // Runs in one thread or in several that share what is known; any of them may stop it.
 import type { Layout } from './buffers.ts';
-import { type ExactTables, prepareExact } from './exact.ts';
+import { type ExactTables, prepareExact } from './exact-tables.ts';
 import type { Instance } from './instance.ts';
 import { Restarts } from './restarts.ts';
 

@@ -1,6 +1,7 @@
 // Runs the exact search again and again, each time in another order and for a limited time: its running times are heavy-tailed,
 // so a few short runs beat one long one. Sections in which earlier runs failed come first in later ones.
-import { type ExactOutcome, ExactSearch, type ExactTables } from './exact.ts';
+import { type ExactOutcome, ExactSearch } from './exact.ts';
+import type { ExactTables } from './exact-tables.ts';
 import { type Measures, measure, type OrderName, orderBy } from './orders.ts';
 import { randomFrom } from './random.ts';
 

@@ -6,6 +6,7 @@ import { type Buffer, type Layout, normalizeSpans, type Span, spansOnCircle } fr
 import type { CopyCosts, CopyDirection } from './copy-costs.ts';
 import { type Gap, loadCurve, type SwapBounds, wrap } from './gaps.ts';
 import { type OffsetsPlan, planOffsets } from './offsets.ts';
+import type { SwapPlanFile } from './plan-file.ts';
 import type { Swap } from './swap-schedule.ts';
 import { DEFAULT_SWAP_BUDGET_MS, planSwaps, type SwapChoice, usableGaps } from './swap-search.ts';
 import { type SwapSimulation, simulateSwaps } from './swap-simulator.ts';
@@ -88,6 +89,12 @@ export function planSwapStep(step: SwapStep, options: SwapPlanOptions): SwapPlan
     simulation,
     wallMs: performance.now() - started,
   };
+}
+
+/** The plan as a file has it. */
+export function swapPlanFile(step: SwapStep, plan: SwapPlan, costs: CopyCosts): SwapPlanFile {
+  const { peak, limit, swaps, footprint, turns } = plan;
+  return { kind: 'swaps', periodUs: step.periodUs, peak, limit, costs, swaps, footprint, turns, offsets: Array.from(plan.layout.offsets) };
 }
 
 /** How far to reckon with the other direction being busy: 1 always, 0 never; for copies out and copies in. */

@@ -66,6 +66,16 @@ describe('period', () => {
     expect(isPeriodic(found) && found.length).toBe(48);
   });
 
+  test('an evaluation between training steps does not hide them', () => {
+    const found = findPeriod(toyRun(40, (step, layer) => 512 * ((step % 10 === 9 ? 300 : 100) + layer)));
+    expect(isPeriodic(found) && found.length).toBe(48);
+  });
+
+  test('a first step that differs is left out of the plan', () => {
+    const found = findStep(toyRun(10, (step, layer) => 512 * ((step === 0 ? 900 : 100) + layer)));
+    expect(found.periodic && found.step.start).toBeGreaterThanOrEqual(58);
+  });
+
   test('sizes that change from step to step are not periodic', () => {
     const found = findPeriod(toyRun(20, (step, layer) => 512 * (100 + layer + ((step * 7919) % 1000))));
     expect(isPeriodic(found)).toBe(false);

@@ -1,0 +1,53 @@
+// The page as a whole: what comes in which order, and what is shown only where there is something to show.
+import { signal } from '@preact/signals';
+import { Advice } from './advice.tsx';
+import { Empty } from './empty.tsx';
+import { Header, ProblemBar } from './header.tsx';
+import { Help } from './help.tsx';
+import { LivePanel } from './live-panel.tsx';
+import { feedState, LiveRanks } from './live-ranks.tsx';
+import { Progress } from './progress.tsx';
+import { loading, main, type OpenSource, openSource, sources } from './state.ts';
+import { Toolbar } from './toolbar.tsx';
+import { Tracks } from './tracks.tsx';
+import { Verdict } from './verdict.tsx';
+import { WhatIf } from './what-if.tsx';
+
+export const isDropping = signal(false);
+
+export function App() {
+  return (
+    <>
+      <Header />
+      <ProblemBar />
+      {feedState.value !== 'off' && (
+        <div class="page">
+          <LiveRanks onOpen={() => void openSource(sources.value[0] as OpenSource)} />
+        </div>
+      )}
+      {main.value ? <Page /> : feedState.value === 'off' || loading.value ? <Empty /> : null}
+      <Help />
+      {isDropping.value && <div class="dropping">Drop it: nothing leaves your computer</div>}
+    </>
+  );
+}
+
+// A plan's view (layout of a step, swap lanes, limit against overhead) has its place between the map and what is live, as
+// one more section that renders nothing while no plan is known.
+function Page() {
+  return (
+    <main class="page">
+      <div class="first">
+        <Verdict />
+        <WhatIf />
+      </div>
+      <section id="tracks" class="card" tabIndex={-1} aria-label="Timeline and fragmentation map">
+        <Toolbar />
+        <Tracks />
+        {loading.value && <Progress note={loading.value} />}
+      </section>
+      <LivePanel />
+      <Advice />
+    </main>
+  );
+}
