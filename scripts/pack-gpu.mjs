@@ -1,7 +1,7 @@
 // Packs what a GPU machine without Node, npm or a network needs: `node scripts/pack-gpu.mjs OUT_FOLDER`.
 // There: OUT_FOLDER/node OUT_FOLDER/build/test/gpu/main.js, or OUT_FOLDER/node OUT_FOLDER/dist/cli/main.js replay ...
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, cpSync, mkdirSync, rmSync } from 'node:fs';
+import { copyFileSync, cpSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from './setup.mjs';
 
@@ -19,7 +19,9 @@ spawnSync('strip', [join(out, 'node')]);
 for (const name of ['package.json', 'dist', 'build/src', 'build/test', 'build/bench', 'samples']) {
   cpSync(name, join(out, name), { recursive: true, filter: (source) => !/\.(map|d\.ts|pickle)$/.test(source) });
 }
-for (const name of ['koffi', '@koromix', 'commander', 'fzstd']) {
+// koffi's binaries lie in packages of their own, named by platform.
+const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8'));
+for (const name of [...Object.keys(dependencies), '@koromix']) {
   cpSync(join('node_modules', name), join(out, 'node_modules', name), {
     recursive: true,
     filter: (source) => !/\.(map|d\.ts|md)$/.test(source),

@@ -18,6 +18,7 @@ export interface TrackColours {
   readonly live: string;
   readonly cursor: string;
   readonly bad: string;
+  readonly other: string;
   readonly accent: string;
   readonly font: string;
 }
@@ -34,7 +35,8 @@ export interface Picture {
   readonly hover: number | undefined;
   readonly mark: number | undefined;
   readonly range: Viewport | undefined;
-  readonly block: { readonly info: BlockInfo; readonly from: number; readonly to: number } | undefined;
+  /** The selected block as each lane has it. */
+  readonly blocks: readonly ({ readonly info: BlockInfo; readonly from: number; readonly to: number } | undefined)[];
   readonly ooms: readonly number[];
   readonly marks: readonly { readonly at: number; readonly name: string }[];
 }
@@ -104,7 +106,7 @@ function drawTimeline(context: Context, box: Box, picture: Picture): void {
         area(context, box, wanted.view, columns, 'allocated', mostBytes, colours.allocated, 0.45);
         stroke(context, box, wanted.view, columns, 'reserved', mostBytes, colours.reserved, []);
         stroke(context, box, wanted.view, columns, 'live', mostBytes, colours.live, []);
-      } else stroke(context, box, wanted.view, columns, 'reserved', mostBytes, colours.bad, [5, 3]);
+      } else stroke(context, box, wanted.view, columns, 'reserved', mostBytes, colours.other, [5, 3]);
     });
     const { capacity } = picture;
     if (capacity !== undefined && capacity <= mostBytes) {
@@ -112,7 +114,7 @@ function drawTimeline(context: Context, box: Box, picture: Picture): void {
       context.setLineDash([2, 3]);
       line(context, colours.text, box.left, y, box.left + box.width, y);
       context.setLineDash([]);
-      label(context, 'limit', box.left + box.width - 4, y + 3, colours.text, 'right', 'top');
+      label(context, 'limit', box.left + 4, y - 3, colours.text, 'left', 'bottom');
     }
   });
 }
@@ -289,26 +291,33 @@ function drawOver(context: Context, layout: TrackLayout, picture: Picture): void
     }
     if (picture.cursor !== undefined) upright(picture.cursor, colours.cursor, [], 1.5);
   });
-  drawBlock(context, maps[0], picture);
+  maps.forEach((box, index) => {
+    drawBlock(context, box, picture, index);
+  });
 }
 
-function drawBlock(context: Context, box: Box | undefined, picture: Picture): void {
-  const { block, wanted, colours } = picture;
-  if (!box || !block || !Number.isFinite(block.info.offset)) return;
+function drawBlock(context: Context, box: Box, picture: Picture, index: number): void {
+  const { wanted, colours } = picture;
+  const block = picture.blocks[index];
+  if (!block) return;
   const { vertical } = wanted;
   const perByte = box.height / (vertical.to - vertical.from);
   const x = scaleX(box, wanted.view);
   clipped(context, box, () => {
     const left = x(block.from);
     const width = Math.max(3, x(block.to) - left);
-    const top = box.top + box.height - (block.info.offset + block.info.size - vertical.from) * perByte;
-    const height = Math.max(3, block.info.size * perByte);
-    context.strokeStyle = colours.surface;
-    context.lineWidth = 4;
-    context.strokeRect(left, top, width, height);
-    context.strokeStyle = colours.bad;
-    context.lineWidth = 2;
-    context.strokeRect(left, top, width, height);
+    const { parts } = block.info;
+    for (const [colour, thick] of [
+      [colours.surface, 4],
+      [colours.bad, 2],
+    ] as const) {
+      context.strokeStyle = colour;
+      context.lineWidth = thick;
+      for (let part = 0; part < parts.length; part += 2) {
+        const top = box.top + box.height - (parts[part]! + parts[part + 1]! - vertical.from) * perByte;
+        context.strokeRect(left, top, width, Math.max(3, parts[part + 1]! * perByte));
+      }
+    }
     context.lineWidth = 1;
   });
 }

@@ -1,7 +1,21 @@
 // Mouse, pen and wheel on the tracks: scrubbing, panning, zooming, brushing, selecting a range or a block.
 import { batch } from '@preact/signals';
 import { pan, within, zoom } from '../src/view/viewport.ts';
-import { askBlockAt, axis, block, cursor, main, moveTo, selectRange, spanOf, vertical, view, wholeX, wholeY } from './state.ts';
+import {
+  askBlockAt,
+  axis,
+  cursor,
+  lanes,
+  main,
+  moveTo,
+  selectBlock,
+  selectRange,
+  spanOf,
+  vertical,
+  view,
+  wholeX,
+  wholeY,
+} from './state.ts';
 import { type Box, isInside, type TrackLayout } from './track-layout.ts';
 
 /** A press that moves less than this is a click. */
@@ -55,8 +69,8 @@ export function attachGestures(canvas: HTMLCanvasElement, gestures: GestureView)
 
   const dragFor = (layout: TrackLayout, x: number, y: number): { move: Drag; end?: Drag } | undefined => {
     if (isInside(layout.minimap, x, y)) return brush(layout.minimap, x);
-    const map = layout.maps.find((box) => isInside(box, x, y));
-    if (map) return panMap(map, x, y);
+    const index = layout.maps.findIndex((box) => isInside(box, x, y));
+    if (index >= 0) return panMap(layout.maps[index]!, index, x, y);
     if (x >= layout.timeline.left && y >= layout.timeline.top && y <= layout.ticks.top + layout.ticks.height) return scrub();
     return undefined;
   };
@@ -81,7 +95,7 @@ export function attachGestures(canvas: HTMLCanvasElement, gestures: GestureView)
     };
   };
 
-  const panMap = (box: Box, startX: number, startY: number): { move: Drag; end: Drag } => {
+  const panMap = (box: Box, index: number, startX: number, startY: number): { move: Drag; end: Drag } => {
     const startView = view.value;
     const startVertical = vertical.value;
     let isMoved = false;
@@ -101,13 +115,11 @@ export function attachGestures(canvas: HTMLCanvasElement, gestures: GestureView)
         const position = toPosition(x);
         const offset = offsetAt(box, y);
         moveTo(axis.value, position);
-        askBlockAt({
-          position,
-          offset,
-          onFound: (found) => {
-            block.value = found;
-          },
-        });
+        const lane = lanes.value[index];
+        if (!lane) return;
+        // An allocation has the same number in every run of its recording.
+        const isSame = lane.source === main.value?.source;
+        askBlockAt({ lane, position, offset, onFound: (found) => void (isSame && selectBlock(found?.allocation ?? -1)) });
       },
     };
   };

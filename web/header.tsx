@@ -109,7 +109,7 @@ function Search() {
         ref={input}
         type="search"
         aria-label="Search for a frame, a size, an address or an event"
-        placeholder="frame, 20MiB, >1GiB, 0x7f…, #event"
+        placeholder="frame, 20MiB, 0x7f…, #event"
         value={selection.value.search ?? ''}
         onInput={(event) => {
           setAt(-1);

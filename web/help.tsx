@@ -52,7 +52,7 @@ export function Help() {
           </table>
           <p class="faint">
             The map shows every address that was held, side by side, over time. Grey is held from the driver and free: that is where memory
-            is lost. Allocators that stitch show a block at its stitched addresses, so one piece of memory may appear more than once.
+            is lost. A block that is stitched together from several pieces is drawn at each of them.
           </p>
         </div>
       </div>

@@ -61,6 +61,8 @@ export const mark = signal<LiveState | undefined>(undefined);
 export const since = signal<Moment | undefined>(undefined);
 export const selection = signal<Selection>({});
 export const block = signal<BlockInfo | undefined>(undefined);
+/** The same in the other lane, where it shows the same recording. */
+export const otherBlock = signal<BlockInfo | undefined>(undefined);
 export const flameRoot = signal<number | undefined>(undefined);
 export const searchResult = signal<Calls['search']['answer'] | undefined>(undefined);
 export const isHelpOpen = signal(false);
@@ -118,7 +120,7 @@ function show(lane: Lane, wanted: HashState): void {
     main.value = lane;
     other.value = undefined;
     selection.value = wanted.node !== undefined ? { node: wanted.node } : wanted.search ? { search: wanted.search } : {};
-    for (const target of [block, mark, since, flameRoot, searchResult, mainState, otherState]) target.value = undefined;
+    for (const target of [block, otherBlock, mark, since, flameRoot, searchResult, mainState, otherState]) target.value = undefined;
     axis.value = lane.gpu.durationUs > 0 ? (wanted.axis ?? 'time') : 'event';
     if (wanted.colour) colour.value = wanted.colour;
     else if (lane.gpu.hasStacks) colour.value = 'stack';
@@ -198,6 +200,7 @@ export async function compareWith(what: string): Promise<void> {
     batch(() => {
       other.value = undefined;
       otherState.value = undefined;
+      otherBlock.value = undefined;
       vertical.value = { from: 0, to: wholeY.value };
       view.value = within(view.value, wholeX.value);
     });
@@ -219,6 +222,7 @@ export async function compareWith(what: string): Promise<void> {
       if (wasFitted) view.value = { from: 0, to: wholeX.value };
     });
     refreshMoment();
+    if (block.value) void selectBlock(block.value.allocation);
   });
 }
 
@@ -310,22 +314,27 @@ export function selectRange(from: number, to: number): void {
   });
 }
 
+/** Selects an allocation; one that does not exist clears the selection. */
 export async function selectBlock(allocation: number, isFocused = false): Promise<void> {
   const lane = main.value;
+  const beside = other.value?.source === lane?.source ? other.value : undefined;
   if (!lane) return;
   await guarded(async () => {
-    const found = await lane.source.backend.ask('block', lane.gpu.device, { run: lane.run.run, allocation });
+    const [found, second] = await Promise.all(
+      [lane, beside].map((each) => each?.source.backend.ask('block', each.gpu.device, { run: each.run.run, allocation })),
+    );
     batch(() => {
       block.value = found;
+      otherBlock.value = second;
       if (found && isFocused) focusBlock();
     });
+    if (found && isFocused) moveTo('event', Math.max(0, found.start.event));
   });
 }
 
 export const askBlockAt = latest(
-  async ({ position, offset, onFound }: { position: number; offset: number; onFound: (found: BlockInfo | undefined) => void }) => {
-    const lane = main.value;
-    if (!lane) return;
+  async (ask: { lane: Lane; position: number; offset: number; onFound: (found: BlockInfo | undefined) => void }) => {
+    const { lane, position, offset, onFound } = ask;
     await guarded(async () => {
       onFound(await lane.source.backend.ask('blockAt', lane.gpu.device, { run: lane.run.run, axis: axis.value, position, offset }));
     });
@@ -347,7 +356,7 @@ export function focusBlock(): void {
 
 export function clearSelection(): void {
   batch(() => {
-    for (const target of [block, since, flameRoot, searchResult, mark]) target.value = undefined;
+    for (const target of [block, otherBlock, since, flameRoot, searchResult, mark]) target.value = undefined;
     selection.value = {};
   });
   refreshMoment();

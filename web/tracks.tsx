@@ -21,6 +21,7 @@ import {
   legend,
   main,
   mark,
+  otherBlock,
   runLabel,
   selection,
   since,
@@ -159,7 +160,6 @@ class TrackCanvas {
     const capacity = typeof limit === 'number' ? limit : undefined;
     const peak = Math.max(1, ...lanes.value.map(({ run }) => run.peakReserved));
     const position = cursorX.value;
-    const selected = block.value;
     return {
       wanted,
       isDark: isDark.value,
@@ -170,7 +170,7 @@ class TrackCanvas {
         label: each.source === lane.source ? runLabel(each) : `${each.source.name}, ${runLabel(each)}`,
         note: `peak ${formatBytes(each.run.peakReserved)} reserved`,
       })),
-      mostBytes: (capacity !== undefined && capacity > peak && capacity < peak * 1.4 ? capacity : peak) * 1.06,
+      mostBytes: (capacity !== undefined && capacity > peak && capacity < peak * 1.4 ? capacity : peak) * 1.17,
       capacity,
       cursor: this.draggedCursor ?? position,
       hover: this.hoverPosition,
@@ -178,11 +178,14 @@ class TrackCanvas {
       range:
         this.draggedRange ??
         (since.value && position !== undefined ? { from: momentPosition(since.value, axis.value), to: position } : undefined),
-      block: selected && {
-        info: selected,
-        from: momentPosition(selected.start, axis.value),
-        to: selected.end ? momentPosition(selected.end, axis.value) : spanOf(lane),
-      },
+      blocks: [block.value, otherBlock.value].map(
+        (selected) =>
+          selected && {
+            info: selected,
+            from: momentPosition(selected.start, axis.value),
+            to: selected.end ? momentPosition(selected.end, axis.value) : spanOf(lane),
+          },
+      ),
       ooms: lane.gpu.ooms.map((oom) => momentPosition(oom, axis.value)),
       marks: lane.gpu.marks.map((each) => ({ at: axis.value === 'event' ? each.event : each.timeUs, name: each.name })),
     };
@@ -209,12 +212,15 @@ class TrackCanvas {
     const position = view.value.from + ((x - timeline.left) / timeline.width) * (view.value.to - view.value.from);
     this.hoverPosition = position;
     this.redraw();
-    const map = maps[0];
-    if (!map || !isInside(map, x, y)) {
+    const index = maps.findIndex((box) => isInside(box, x, y));
+    const map = maps[index];
+    const lane = lanes.value[index];
+    if (!map || !lane) {
       this.setHover(undefined);
       return;
     }
     askBlockAt({
+      lane,
       position,
       offset: offsetAt(map, y),
       onFound: (found) => {
@@ -242,6 +248,7 @@ function readColours(dark: boolean): TrackColours {
     live: themeColour('live'),
     cursor: themeColour('text'),
     bad: themeColour('bad'),
+    other: themeColour('other'),
     accent: themeColour('accent'),
     font: `11px ${getComputedStyle(document.body).fontFamily || (dark ? 'sans-serif' : 'sans-serif')}`,
   };
@@ -259,7 +266,7 @@ function BlockTip({ hover, block: info }: { hover: Hover; block: BlockInfo }) {
       <strong>{formatBytes(info.requested)}</strong> {info.site}
       <div class="faint">
         {info.address} · stream {info.stream} · lived {life}
-        {info.size !== info.requested && ` · ${formatBytes(info.size)} given out`}
+        {formatBytes(info.size) !== formatBytes(info.requested) && ` · ${formatBytes(info.size)} given out`}
       </div>
     </div>
   );
@@ -287,7 +294,7 @@ function Legend() {
         {swatch('var(--allocated)', 'allocated')}
         {swatch('var(--live)', 'live', 'swatch line')}
         {main.value && main.value.gpu.ooms.length > 0 && swatch('var(--bad)', 'out of memory', 'swatch line')}
-        {lanes.value.length > 1 && swatch('var(--bad)', 'reserved by B', 'swatch line')}
+        {lanes.value.length > 1 && swatch('var(--other)', 'reserved by B', 'swatch line')}
       </span>
       <span class="legend-group">
         <span class="faint">map:</span>

@@ -112,9 +112,9 @@ export function swapBounds(step: SwapStep, gaps: readonly Gap[], costs: CopyCost
     const until: { us: number; size: number }[] = [];
     let covered = 0;
     for (const gap of gaps) {
-      for (const shift of [0, periodUs]) {
-        const now = time + shift;
-        if (gap.fromUs > now || gap.toUs <= now) continue;
+      // The same moment in this step and in all later ones that the gap reaches into.
+      for (let now = time; now < gap.toUs; now += periodUs) {
+        if (now < gap.fromUs) continue;
         covered += gap.size;
         since.push({ us: now - gap.fromUs, size: gap.size });
         until.push({ us: gap.toUs - now, size: gap.size });

@@ -28,7 +28,7 @@ export function opsOfTrace(trace: Trace): MemoryOps {
   let liveBefore = 0;
   const allocOp = new Int32Array(allocations.count).fill(-1);
   for (let index = 0; index < allocations.liveAtStart; index++) liveBefore += liveSize(allocations.requested[index]!);
-  const marks = markNames(trace);
+  const marks = commonestMark(trace);
   for (let event = 0; event < events.count; event++) {
     const allocation = allocationOf[event]!;
     const kind = events.kind[event]!;
@@ -48,11 +48,12 @@ export function opsOfTrace(trace: Trace): MemoryOps {
       ops.release(allocOp[allocation]!);
     }
   }
-  return ops.finish(liveBefore);
+  const result = ops.finish(liveBefore);
+  return result.marks.length > 0 ? result : { ...result, marks: recordedMarks(trace, result.event!) };
 }
 
 /** The mark that the program set most often, as a string index; -1 for none. */
-function markNames(trace: Trace): number {
+function commonestMark(trace: Trace): number {
   const { events } = trace;
   if (!events.detail) return -1;
   const counts = new Map<number, number>();
@@ -62,6 +63,32 @@ function markNames(trace: Trace): number {
   let best = -1;
   for (const [name, count] of counts) if (count > (counts.get(best) ?? 1)) best = name;
   return best;
+}
+
+/** Steps as snapshots have them: the annotation that begins most often, or user metadata that counts steps. */
+function recordedMarks(trace: Trace, event: Int32Array): number[] {
+  const starts = new Map<string, number[]>();
+  for (const { name, stage, timeUs } of trace.annotations) {
+    if (stage !== 'END') starts.set(name, [...(starts.get(name) ?? []), timeUs]);
+  }
+  const times = [...starts.values()].reduce((most, some) => (some.length > most.length ? some : most), []);
+  if (times.length > 1) {
+    const marks: number[] = [];
+    let op = 0;
+    for (const time of times.sort((a, b) => a - b)) {
+      while (op < event.length && trace.events.timeUs[event[op]!]! < time) op++;
+      if (op < event.length) marks.push(op);
+    }
+    return marks;
+  }
+  const marks: number[] = [];
+  let last = 0;
+  event.forEach((at, op) => {
+    const metadata = trace.events.metadata[at]!;
+    if (metadata !== last && /\b(step|iter|iteration|batch)\b/i.test(trace.symbols.strings[metadata] ?? '')) marks.push(op);
+    last = metadata;
+  });
+  return marks;
 }
 
 export class OpsBuilder {

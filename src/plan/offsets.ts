@@ -42,6 +42,14 @@ export const DEFAULT_BUDGET_MS = 3000;
 /** Inputs up to this size go through the whole portfolio whatever the time: it takes milliseconds. */
 const SMALL = 2000;
 
+/** The core is what lives where the load is at least this share of the largest. */
+const CORE_SHARES: readonly number[] = [0.95, 0.9, 0.98, 0.8];
+const MAX_CORE = 3000;
+const CORE_ORDERS: readonly (readonly OrderName[])[] = [
+  ['size', '-birth'],
+  ['tension', 'duration', 'volume'],
+];
+
 interface Run {
   readonly order: readonly OrderName[];
   readonly place: Fit | 'skyline';
@@ -117,9 +125,11 @@ export class OffsetsPlanner {
 
   runPortfolio(): void {
     const late = () => this.remainingMs === 0;
+    // Large inputs leave half of the time for building on a core.
+    const halfway = this.remainingMs / 2;
     for (const { order: names, place } of PORTFOLIO) {
       const first = this.best.footprint === Number.POSITIVE_INFINITY;
-      if (this.isDone() || (!first && this.instance.count > SMALL && late())) return;
+      if (this.isDone() || (!first && this.instance.count > SMALL && this.remainingMs < halfway)) return;
       if (place === 'skyline' && this.instance.hasFixed) continue;
       const order = orderBy(this.measures, names);
       const layout =
@@ -135,6 +145,7 @@ export class OffsetsPlanner {
   search(): void {
     const exact = canSearchExactly(this.instance);
     const late = () => this.remainingMs === 0 || this.isDone();
+    if (!exact) this.buildOnCore();
     if (!exact || this.options.capacity === undefined) this.improve(exact ? 0.03 : 1);
     if (!exact || late()) return;
     searchFootprint(this.instance, {
@@ -145,6 +156,40 @@ export class OffsetsPlanner {
       onProven: (capacity) => this.prove(capacity),
       shouldStop: late,
     });
+  }
+
+  /**
+   * For inputs too large for the exact search: lays out what lives where the load is high, which is little and tight, by all means,
+   * and the rest, which is much and loose, around it.
+   */
+  private buildOnCore(): void {
+    if (this.instance.hasFixed) return;
+    for (const share of CORE_SHARES) {
+      if (this.isDone() || this.remainingMs === 0) return;
+      const least = this.instance.lowerBound * share;
+      const core: number[] = [];
+      this.measures.tension.forEach((tension, buffer) => {
+        if (tension >= least) core.push(buffer);
+      });
+      if (core.length > MAX_CORE) continue;
+      const part = planOffsets(
+        core.map((buffer) => this.buffers[buffer]!),
+        { budgetMs: this.remainingMs / 4, seed: this.seed },
+      );
+      if (part.footprint >= this.best.footprint) continue;
+      const fixed = this.instance.fixed.slice();
+      core.forEach((buffer, at) => {
+        fixed[buffer] = part.offsets[at]!;
+      });
+      const around = { ...this.instance, fixed, hasFixed: true };
+      for (const names of CORE_ORDERS) {
+        this.offer(
+          fitInOrder(around, orderBy(this.measures, names), 'first', this.best.footprint),
+          `first fit around a core by ${part.by}`,
+        );
+        if (this.isDone() || this.remainingMs === 0) return;
+      }
+    }
   }
 
   /** Squeaky-wheel improvement for a share of the time left. */

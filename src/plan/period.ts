@@ -29,6 +29,7 @@ const NOISE_WINDOW = 32;
 const NOISE_ALLOWED = 8;
 /** A step leaves memory as it found it, up to this share of the peak. Layers do not: they pile up activations or use them up. */
 const MAX_DRIFT = 0.02;
+const MIN_REPEATS = 4;
 
 export function findPeriod(ops: MemoryOps): Period | NotPeriodic {
   if (ops.count < 4 * MIN_PERIOD) return { reason: `the recording has only ${ops.count} allocations and frees` };
@@ -43,8 +44,7 @@ export function findPeriod(ops: MemoryOps): Period | NotPeriodic {
   for (const length of [...candidates].sort((a, b) => a - b)) {
     if (length < MIN_PERIOD || length * 2 > ops.count) continue;
     const period = measurePeriod(symbols, length, live, ops.peak, length === marked);
-    // A multiple of the period covers as much: the shortest wins unless a longer one explains clearly more.
-    if (period && (!best || period.coverage > best.coverage + 0.01)) best = period;
+    if (period && (!best || isBetter(period, best))) best = period;
   }
   if (!best) return { reason: 'no sequence of allocations and frees is ever repeated as a whole' };
   if (best.coverage < MIN_COVERAGE) {
@@ -52,6 +52,16 @@ export function findPeriod(ops: MemoryOps): Period | NotPeriodic {
     return { reason: `its steps differ: the best repetition, every ${best.length} operations, covers only ${share} % of them` };
   }
   return best;
+}
+
+/**
+ * Multiples of the period cover as much, so the shortest wins unless a longer one explains clearly more. Where the shorter would do,
+ * the longer must have been seen several times: some multiple always happens to fit two interruptions.
+ */
+function isBetter(longer: Period, shorter: Period): boolean {
+  if (longer.coverage <= shorter.coverage + 0.01) return false;
+  const repeats = longer.runs.reduce((sum, run) => sum + (run.to - run.from) / longer.length + 1, 0);
+  return shorter.coverage < MIN_COVERAGE || repeats >= MIN_REPEATS;
 }
 
 export function isPeriodic(result: Period | NotPeriodic): result is Period {

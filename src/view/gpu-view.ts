@@ -148,7 +148,10 @@ export class GpuView {
     const event = this.clock.lastAt(axis, position);
     let found = -1;
     this.lifetimes.each(event, event + 1, (index) => {
-      if (history.offset[index]! <= offset && offset < history.offset[index]! + history.size[index]!) found = index;
+      const parts = partsOf(history, index);
+      for (let part = 0; part < parts.length; part += 2) {
+        if (parts[part]! <= offset && offset < parts[part]! + parts[part + 1]!) found = index;
+      }
     });
     return found < 0 ? undefined : this.block(run, found);
   }
@@ -165,7 +168,7 @@ export class GpuView {
       size: history.size[allocation]!,
       requested: trace.allocations.requested[allocation]!,
       stream: trace.allocations.stream[allocation]!,
-      offset: history.offset[allocation]!,
+      parts: partsOf(history, allocation),
       start: this.momentOf(lifetimes.start[allocation]!),
       end: end >= clock.count ? undefined : this.momentOf(end),
       site: this.siteOf(allocation),
@@ -285,6 +288,14 @@ export class GpuView {
         return 'event';
     }
   }
+}
+
+/** A request that failed has none. */
+function partsOf(history: History, allocation: number): readonly number[] {
+  const stitched = history.parts.get(allocation);
+  if (stitched) return [...stitched];
+  const offset = history.offset[allocation]!;
+  return Number.isNaN(offset) ? [] : [offset, history.size[allocation]!];
 }
 
 function recordedChoice({ settings }: Omit<Reconstruction, 'allocator'>): AllocatorChoice {

@@ -19,8 +19,10 @@ export interface History {
   /** By allocation: address and bytes given out; NaN where the request failed. */
   readonly address: Float64Array;
   readonly size: Float64Array;
-  /** By allocation: where it lies on the map's axis. */
+  /** By allocation: where it lies on the map's axis, or where its first part does. */
   readonly offset: Float64Array;
+  /** Offset and size of each part, for allocations that are stitched together from several. */
+  readonly parts: ReadonlyMap<number, Float64Array>;
   readonly pieces: PieceLog;
   /** By piece: where it lies on the map's axis. */
   readonly pieceOffset: Float64Array;
@@ -54,7 +56,7 @@ export function watchChoice(
   onProgress?: (fraction: number) => void,
 ): History {
   const device = new WatchedDevice({ placement: isRecorded ? RecordedPlacement.of(trace) : undefined });
-  const observer = new Observer(trace, device.pieces);
+  const observer = new Observer(trace, device.pieces, (address, size) => device.homesOf(address, size));
   const { ooms } = replay(trace, choice.create, { device, emptyCacheBefore, restoreStart: isRecorded, onProgress, observer });
   return observer.finish(ooms);
 }
@@ -65,11 +67,15 @@ class Observer implements ReplayObserver {
   private readonly address: Float64Array;
   private readonly size: Float64Array;
   private readonly pieces: PieceLog;
+  private readonly homesOf: (address: number, size: number) => number[] | undefined;
+  /** Start and size of each run of homes, where they are not the addresses themselves. */
+  private readonly homes = new Map<number, number[]>();
   private next = 0;
   private peakReserved = 0;
   private peakReservedEvent = -1;
 
-  constructor(trace: Trace, pieces: PieceLog) {
+  constructor(trace: Trace, pieces: PieceLog, homesOf: (address: number, size: number) => number[] | undefined = () => undefined) {
+    this.homesOf = homesOf;
     this.allocated = new Float64Array(trace.events.count);
     this.reserved = new Float64Array(trace.events.count);
     this.address = new Float64Array(trace.allocations.count).fill(Number.NaN);
@@ -81,6 +87,8 @@ class Observer implements ReplayObserver {
     if (block < 0) return;
     this.address[allocation] = allocator.addressOf(block);
     this.size[allocation] = allocator.sizeOf(block);
+    const homes = this.homesOf(this.address[allocation]!, this.size[allocation]!);
+    if (homes) this.homes.set(allocation, homes);
   }
 
   after(event: number, allocator: Allocator): void {
@@ -100,6 +108,13 @@ class Observer implements ReplayObserver {
     const { pieces } = this;
     pieces.finish(this.allocated.length);
     const layout = new AddressLayout(pieces);
+    const offset = this.address.map((address) => layout.offsetOf(address));
+    const parts = new Map<number, Float64Array>();
+    for (const [allocation, homes] of this.homes) {
+      const placed = Float64Array.from(homes, (value, index) => (index % 2 === 0 ? layout.offsetOf(value) : value));
+      offset[allocation] = placed[0]!;
+      if (placed.length > 2) parts.set(allocation, placed);
+    }
     return {
       allocated: this.allocated,
       reserved: this.reserved,
@@ -107,7 +122,8 @@ class Observer implements ReplayObserver {
       reservedRange: new MinMax(this.reserved),
       address: this.address,
       size: this.size,
-      offset: this.address.map((address) => layout.offsetOf(address)),
+      offset,
+      parts,
       pieces,
       pieceOffset: Float64Array.from(pieces.address, (address) => layout.offsetOf(address)),
       layout,

@@ -38,7 +38,7 @@ export function mapCells(
 ): MapCells {
   const grid = new Grid(window);
   const { axis } = window;
-  const { pieces, pieceOffset, offset, size } = history;
+  const { pieces, pieceOffset, offset, size, parts } = history;
   const held = new Float32Array(window.columns * window.rows);
   const used = new Float32Array(held.length);
   const most = new Float32Array(held.length);
@@ -54,20 +54,23 @@ export function mapCells(
   const firstEvent = clock.lastAt(axis, window.from);
   const lastEvent = clock.firstFrom(axis, window.to) + 1;
   lifetimes.each(firstEvent - 1, lastEvent, (allocation) => {
+    const stitched = parts.size > 0 ? parts.get(allocation) : undefined;
     const low = offset[allocation]!;
     // Comparisons with NaN are false: a request that failed covers nothing.
-    if (!(low < window.high && low + size[allocation]! > window.low)) return;
+    if (!stitched && !(low < window.high && low + size[allocation]! > window.low)) return;
     const start = clock.position(axis, lifetimes.start[allocation]!);
     const end = clock.position(axis, lifetimes.end[allocation]!);
     let which = classify(allocation, 0);
-    grid.cover(start, end, low, size[allocation]!, (cell, share, column) => {
+    const mark = (cell: number, share: number, column: number) => {
       used[cell]! += share;
       if (share > most[cell]!) {
         most[cell] = share;
         if (changesWithAge) which = classify(allocation, Math.max(0, grid.positionOf(column) - start));
         kind[cell] = which;
       }
-    });
+    };
+    if (!stitched) grid.cover(start, end, low, size[allocation]!, mark);
+    else for (let part = 0; part < stitched.length; part += 2) grid.cover(start, end, stitched[part]!, stitched[part + 1]!, mark);
   });
   return { ...window, kind, used: quantize(used), held: quantize(held) };
 }

@@ -1,5 +1,5 @@
 // The memory an allocator held from the driver over a run: one row per piece, from when to when, at which addresses.
-import { SimulatedDevice } from '../device/simulated.ts';
+import { GRANULARITY, SimulatedDevice } from '../device/simulated.ts';
 
 const OPEN = -1;
 
@@ -66,10 +66,22 @@ export class PieceLog {
   }
 }
 
-/** A simulated GPU that writes down what is taken from it and where it is mapped. */
+/** Granule of the table of pages: physical memory is mapped in multiples of it. */
+const PAGE: number = GRANULARITY;
+/** Far above any address: homes for memory whose first place has been taken over by other memory. */
+const SPARE_HOMES = 2 ** 50;
+
+/**
+ * A simulated GPU that writes down what is taken from it. Memory that is mapped at several addresses is one piece: its
+ * home is where it was mapped first, and `homesOf` says where the memory behind any range of addresses has its homes.
+ */
 export class WatchedDevice extends SimulatedDevice {
   readonly pieces: PieceLog = new PieceLog();
-  private readonly handleBytes: number[] = [];
+  private readonly known: { readonly bytes: number; home: number | undefined }[] = [];
+  private readonly taken = new Set<number>();
+  /** Home by page of addresses. What is unmapped stays until it is mapped again: nobody asks about it meanwhile. */
+  private readonly pages = new Map<number, number>();
+  private spare = SPARE_HOMES;
 
   override malloc(bytes: number): number {
     const address = super.malloc(bytes);
@@ -84,19 +96,54 @@ export class WatchedDevice extends SimulatedDevice {
 
   override create(bytes: number): number {
     const handle = super.create(bytes);
-    if (handle >= 0) this.handleBytes[handle] = bytes;
+    if (handle >= 0) this.known[handle] = { bytes, home: undefined };
     return handle;
+  }
+
+  override release(handle: number): boolean {
+    const released = super.release(handle);
+    const { bytes, home } = this.known[handle]!;
+    if (released && home !== undefined) {
+      this.pieces.giveBack(home, bytes);
+      this.taken.delete(home);
+    }
+    return released;
   }
 
   override map(address: number, handle: number): boolean {
     const mapped = super.map(address, handle);
-    if (mapped) this.pieces.take(address, this.handleBytes[handle]!, true);
-    return mapped;
+    if (!mapped) return false;
+    const entry = this.known[handle]!;
+    entry.home ??= this.newHome(address, entry.bytes);
+    for (let offset = 0; offset < entry.bytes; offset += PAGE) this.pages.set((address + offset) / PAGE, entry.home + offset);
+    return true;
   }
 
-  override unmap(address: number, bytes: number): boolean {
-    const unmapped = super.unmap(address, bytes);
-    if (unmapped) this.pieces.giveBack(address, bytes);
-    return unmapped;
+  /** Start and size of each run of homes behind a range, in order of addresses; undefined if it is its own home. */
+  homesOf(address: number, size: number): number[] | undefined {
+    const runs: number[] = [];
+    for (let at = address; at < address + size; ) {
+      const page = Math.floor(at / PAGE);
+      const base = this.pages.get(page);
+      if (base === undefined) return undefined;
+      const start = base + (at - page * PAGE);
+      const length = Math.min((page + 1) * PAGE, address + size) - at;
+      const last = runs.length - 2;
+      if (last >= 0 && runs[last]! + runs[last + 1]! === start) runs[last + 1]! += length;
+      else runs.push(start, length);
+      at += length;
+    }
+    return runs.length === 2 && runs[0] === address ? undefined : runs;
+  }
+
+  private newHome(address: number, bytes: number): number {
+    let home = address;
+    if (this.taken.has(address)) {
+      home = this.spare;
+      this.spare += bytes;
+    }
+    this.taken.add(home);
+    this.pieces.take(home, bytes, true);
+    return home;
   }
 }

@@ -56,7 +56,8 @@ export interface BlockInfo {
   readonly size: number;
   readonly requested: number;
   readonly stream: number;
-  readonly offset: number;
+  /** Offset and size on the map's axis of each part; several where it is stitched together. */
+  readonly parts: readonly number[];
   readonly start: Moment;
   /** Undefined if it was never freed. */
   readonly end: Moment | undefined;

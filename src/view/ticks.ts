@@ -42,8 +42,9 @@ function roundStep(wanted: number): number {
 }
 
 /** Microseconds for reading, at the precision that tells values `step` apart. */
-export function formatTime(us: number, step: number = us): string {
-  const [unit, name] = Math.abs(us) >= 1e6 || step >= 1e5 ? [1e6, 's'] : Math.abs(us) >= 1e3 || step >= 100 ? [1e3, 'ms'] : [1, 'µs'];
-  const digits = Math.max(0, Math.min(6, Math.ceil(-Math.log10(Math.max(step, 1e-6) / unit) - 1e-9)));
-  return `${(us / unit).toFixed(step === us ? Math.min(digits + 2, 3) : digits)} ${name}`;
+export function formatTime(us: number, step?: number): string {
+  const finest = step ?? Math.abs(us) / 1000;
+  const [unit, name] = Math.abs(us) >= 1e6 || finest >= 1e5 ? [1e6, 's'] : Math.abs(us) >= 1e3 || finest >= 100 ? [1e3, 'ms'] : [1, 'µs'];
+  const digits = Math.max(0, Math.min(6, Math.ceil(-Math.log10(Math.max(finest, 1e-6) / unit) - 1e-9)));
+  return `${(us / unit).toFixed(unit === 1 ? Math.min(1, digits) : digits)} ${name}`;
 }
