@@ -38,7 +38,7 @@ export function keepResults(name: string, tables: readonly Table[], raw: object)
   mkdirSync(folder, { recursive: true });
   writeFileSync(
     new URL(`${name}.json`, folder),
-    `${JSON.stringify({ machine, command, date: new Date().toISOString(), ...raw }, undefined, 1)}\n`,
+    `${JSON.stringify({ machine, command, date: new Date().toISOString(), ...raw }, undefined, 2)}\n`,
   );
   writeFileSync(new URL(`${name}.md`, folder), `${head}\n\n${markdown}\n`);
 }

@@ -8,6 +8,8 @@ export type OnProgress = (note: ProgressNote) => void;
 
 export interface Backend {
   ask<Name extends Method>(method: Name, gpu: number, ask: Calls[Name]['ask'], onProgress?: OnProgress): Promise<Calls[Name]['answer']>;
+  /** An analysis will be asked for soon. */
+  prepare(): void;
   close(): void;
 }
 
@@ -46,6 +48,9 @@ export class ServerBackend implements Backend {
     }
   }
 
+  /** The server does so by itself. */
+  prepare(): void {}
+
   close(): void {}
 
   private async poll(method: string, onProgress: OnProgress): Promise<void> {
@@ -78,6 +83,12 @@ export class WorkerBackend implements Backend {
 
   ask<Name extends Method>(method: Name, gpu: number, ask: Calls[Name]['ask'], onProgress?: OnProgress): Promise<Calls[Name]['answer']> {
     return this.lineFor(method).ask({ method, gpu, ...ask }, onProgress) as Promise<Calls[Name]['answer']>;
+  }
+
+  prepare(): void {
+    this.lineFor('analyze')
+      .ask({ method: 'describe', gpu: 0 })
+      .catch(() => {});
   }
 
   close(): void {

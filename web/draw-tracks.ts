@@ -104,8 +104,8 @@ function drawTimeline(context: Context, box: Box, picture: Picture): void {
       if (index === 0) {
         area(context, box, wanted.view, columns, 'reserved', mostBytes, colours.reserved, 0.3);
         area(context, box, wanted.view, columns, 'allocated', mostBytes, colours.allocated, 0.45);
-        stroke(context, box, wanted.view, columns, 'reserved', mostBytes, colours.reserved, []);
-        stroke(context, box, wanted.view, columns, 'live', mostBytes, colours.live, []);
+        stroke(context, box, wanted.view, columns, 'reserved', mostBytes, colours.reserved, undefined);
+        stroke(context, box, wanted.view, columns, 'live', mostBytes, colours.live, undefined);
       } else stroke(context, box, wanted.view, columns, 'reserved', mostBytes, colours.other, [5, 3]);
     });
     const { capacity } = picture;
@@ -119,7 +119,7 @@ function drawTimeline(context: Context, box: Box, picture: Picture): void {
   });
 }
 
-/** The polygon under the highest value of each column; finer columns come first and coarser ones fill the rest. */
+/** Fills from the highest value of each pixel column down. Upright bars: a path of thousands of corners takes far longer. */
 function area(
   context: Context,
   box: Box,
@@ -130,25 +130,25 @@ function area(
   colour: string,
   alpha: number,
 ): void {
-  context.fillStyle = colour;
-  context.globalAlpha = alpha;
-  eachRun(layers, view, (columns, first, last) => {
-    const width = (columns.to - columns.from) / columns.columns;
-    const x = scaleX(box, view);
-    const values = columns.high[series];
-    context.beginPath();
-    context.moveTo(x(columns.from + first * width), box.top + box.height);
-    for (let column = first; column < last; column++) {
-      const y = box.top + box.height * (1 - values[column]! / most);
-      context.lineTo(x(columns.from + column * width), y);
-      context.lineTo(x(columns.from + (column + 1) * width), y);
-    }
-    context.lineTo(x(columns.from + last * width), box.top + box.height);
-    context.fill();
+  inPixels(context, colour, alpha, (ratio) => {
+    const bottom = Math.round((box.top + box.height) * ratio);
+    let from = 0;
+    let top = bottom;
+    let to = 0;
+    eachPixel(box, view, layers, series, ratio, (x, _, high) => {
+      const y = Math.round((box.top + box.height * (1 - high / most)) * ratio);
+      if (y !== top || x !== to) {
+        context.fillRect(from, top, to - from, bottom - top);
+        from = x;
+        top = y;
+      }
+      to = x + 1;
+    });
+    context.fillRect(from, top, to - from, bottom - top);
   });
-  context.globalAlpha = 1;
 }
 
+/** A line through the values, as tall in each pixel column as they vary there. */
 function stroke(
   context: Context,
   box: Box,
@@ -157,54 +157,60 @@ function stroke(
   series: Series,
   most: number,
   colour: string,
-  dash: number[],
+  dash: readonly [on: number, off: number] | undefined,
 ): void {
-  context.strokeStyle = colour;
-  context.lineWidth = 1.5;
-  context.setLineDash(dash);
-  eachRun(layers, view, (columns, first, last) => {
-    const width = (columns.to - columns.from) / columns.columns;
-    const x = scaleX(box, view);
-    const y = (bytes: number) => box.top + box.height * (1 - bytes / most);
-    const high = columns.high[series];
-    const low = columns.low[series];
-    context.beginPath();
-    for (let column = first; column < last; column++) {
-      const left = x(columns.from + column * width);
-      if (column === first) context.moveTo(left, y(high[column]!));
-      else context.lineTo(left, y(high[column]!));
-      // A column may hold a whole saw tooth.
-      if (low[column] !== high[column]) {
-        context.lineTo(left, y(low[column]!));
-        context.lineTo(left, y(high[column]!));
-      }
-      context.lineTo(x(columns.from + (column + 1) * width), y(high[column]!));
-    }
-    context.stroke();
+  inPixels(context, colour, 1, (ratio) => {
+    const thick = Math.max(1, Math.round(1.5 * ratio));
+    const y = (bytes: number) => Math.round((box.top + box.height * (1 - bytes / most)) * ratio);
+    let before = Number.NaN;
+    eachPixel(box, view, layers, series, ratio, (x, low, high) => {
+      const top = Math.min(y(high), Number.isNaN(before) ? y(high) : before);
+      const bottom = Math.max(y(low), Number.isNaN(before) ? y(low) : before);
+      before = y(high);
+      if (dash && Math.floor(x / ratio) % (dash[0] + dash[1]) >= dash[0] && bottom - top < thick) return;
+      context.fillRect(x, top, bottom - top > thick ? thick : 1, bottom - top + thick);
+    });
   });
-  context.setLineDash([]);
-  context.lineWidth = 1;
 }
 
-/** The columns in view of the finest layer, and those of the coarsest where the finest has none. */
-function eachRun(
-  layers: readonly TimelineColumns[],
+/** Draws in whole pixels of the device, whatever the page's scale. */
+function inPixels(context: Context, colour: string, alpha: number, draw: (ratio: number) => void): void {
+  const ratio = context.getTransform().a;
+  context.save();
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.fillStyle = colour;
+  context.globalAlpha = alpha;
+  draw(ratio);
+  context.restore();
+}
+
+/** Least and most of each pixel column in view, from the finest layer that covers it. */
+function eachPixel(
+  box: Box,
   view: Viewport,
-  visit: (columns: TimelineColumns, first: number, last: number) => void,
+  layers: readonly TimelineColumns[],
+  series: Series,
+  ratio: number,
+  visit: (x: number, low: number, high: number) => void,
 ): void {
-  const fine = layers[0];
-  if (!fine) return;
-  const within = (columns: TimelineColumns, from: number, to: number) => {
+  const first = Math.round(box.left * ratio);
+  const count = Math.round(box.width * ratio);
+  const perPixel = (view.to - view.from) / count;
+  for (let pixel = 0; pixel < count; pixel++) {
+    const from = view.from + pixel * perPixel;
+    const columns = layers.find((layer) => from >= layer.from && from < layer.to);
+    if (!columns) continue;
     const width = (columns.to - columns.from) / columns.columns;
-    const first = Math.max(0, Math.floor((Math.max(from, columns.from) - columns.from) / width));
-    const last = Math.min(columns.columns, Math.ceil((Math.min(to, columns.to) - columns.from) / width));
-    if (last > first) visit(columns, first, last);
-  };
-  within(fine, view.from, view.to);
-  const coarse = layers[1];
-  if (!coarse || coarse === fine) return;
-  if (view.from < fine.from) within(coarse, view.from, Math.min(view.to, fine.from));
-  if (view.to > fine.to) within(coarse, Math.max(view.from, fine.to), view.to);
+    const begin = Math.min(columns.columns - 1, Math.floor((from - columns.from) / width));
+    const end = Math.min(columns.columns, Math.max(begin + 1, Math.ceil((from + perPixel - columns.from) / width)));
+    let low = Number.POSITIVE_INFINITY;
+    let high = Number.NEGATIVE_INFINITY;
+    for (let column = begin; column < end; column++) {
+      low = Math.min(low, columns.low[series][column]!);
+      high = Math.max(high, columns.high[series][column]!);
+    }
+    visit(first + pixel, low, high);
+  }
 }
 
 function drawTicks(context: Context, box: Box, axis: AxisKind, view: Viewport, colours: TrackColours): void {

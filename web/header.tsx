@@ -29,7 +29,7 @@ export function Header() {
         </svg>
         Weir
       </span>
-      {sources.value.length > 1 ? (
+      {sources.value.length > 1 && (lane || loading.value) ? (
         <select aria-label="Recording" value={lane?.source.name} onChange={(event) => void showSource(event.currentTarget.value)}>
           {sources.value.map((source) => (
             <option key={source.name} value={source.name}>

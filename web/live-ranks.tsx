@@ -66,6 +66,7 @@ export function LiveRanks({ onOpen }: { onOpen: () => void }) {
   if (feedState.value === 'off') return null;
   void turn.value;
   const most = Math.max(1, ...ranks.value.map((rank) => rank.peakReserved));
+  const longest = Math.max(1, ...ranks.value.map((rank) => rank.samples.at(-1)?.timeUs ?? 0));
   const words = { running: 'running', over: 'finished', lost: 'the server no longer answers', off: '' }[feedState.value];
   return (
     <section id="ranks" class="card" tabIndex={-1} aria-labelledby="ranks-title">
@@ -81,18 +82,18 @@ export function LiveRanks({ onOpen }: { onOpen: () => void }) {
       </div>
       <div class="rank-grid">
         {ranks.value.map((rank, index) => (
-          <RankCard key={rank.name} rank={rank} index={index} most={most} />
+          <RankCard key={rank.name} rank={rank} index={index} most={most} longest={longest} />
         ))}
       </div>
     </section>
   );
 }
 
-function RankCard({ rank, index, most }: { rank: Rank; index: number; most: number }) {
+function RankCard({ rank, index, most, longest }: { rank: Rank; index: number; most: number; longest: number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const last = rank.samples.at(-1);
   useEffect(() => {
-    if (canvas.current) draw(canvas.current, rank, most, isDark.value);
+    if (canvas.current) draw(canvas.current, rank, most, longest, isDark.value);
   });
   return (
     <div class="rank" data-testid={`rank-${index}`}>
@@ -122,7 +123,8 @@ function RankCard({ rank, index, most }: { rank: Rank; index: number; most: numb
   );
 }
 
-function draw(canvas: HTMLCanvasElement, rank: Rank, most: number, _isDark: boolean): void {
+/** All ranks share both scales, so that they can be compared. */
+function draw(canvas: HTMLCanvasElement, rank: Rank, most: number, longest: number, _isDark: boolean): void {
   const width = canvas.clientWidth;
   const height = canvas.clientHeight;
   const ratio = window.devicePixelRatio || 1;
@@ -130,7 +132,6 @@ function draw(canvas: HTMLCanvasElement, rank: Rank, most: number, _isDark: bool
   canvas.height = Math.round(height * ratio);
   const context = canvas.getContext('2d')!;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  const end = Math.max(1, rank.samples.at(-1)?.timeUs ?? 1);
   const fill = (colour: string, alpha: number, pick: (sample: Sample) => number) => {
     context.fillStyle = colour;
     context.globalAlpha = alpha;
@@ -139,7 +140,7 @@ function draw(canvas: HTMLCanvasElement, rank: Rank, most: number, _isDark: bool
     let left = 0;
     for (const sample of rank.samples) {
       const y = height * (1 - pick(sample) / (most * 1.05));
-      const x = (sample.timeUs / end) * width;
+      const x = (sample.timeUs / longest) * width;
       context.lineTo(left, y);
       context.lineTo(x, y);
       left = x;

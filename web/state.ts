@@ -91,6 +91,7 @@ export async function openSource(source: OpenSource, wanted: HashState = {}): Pr
     problem.value = undefined;
     loading.value = { doing: `opening ${source.name}`, fraction: 0 };
   });
+  if (!source.info && !source.analyses) source.backend.prepare();
   try {
     source.info ??= await source.backend.ask('describe', 0, {}, ({ doing, fraction }) => {
       loading.value = { doing, fraction: fraction * 0.7 };

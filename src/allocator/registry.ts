@@ -53,6 +53,18 @@ const KINDS: readonly AllocatorKind[] = [
       'our engine: stitches what is free, creates only what is missing; setting: ceiling:SIZE, memory it may hold without a second thought',
     choose: (settings) => engineChoice('weir', settings, createWeir),
   },
+  {
+    name: 'planned',
+    summary: 'the step that the run repeats laid out ahead (weir plan), over expandable; for replay only',
+    choose: () => ({
+      name: 'planned',
+      kind: 'planned',
+      settings: '',
+      create: () => {
+        throw new UsageError('planned works only in replay, where it can see the whole run first');
+      },
+    }),
+  },
 ];
 
 export const ALLOCATOR_NAMES: readonly string[] = KINDS.map((kind) => kind.name);

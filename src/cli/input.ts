@@ -16,9 +16,25 @@ const MOST_BYTES = Math.min(constants.MAX_LENGTH, Math.floor(totalmem() * 0.5));
 
 /** Reads `path` (`-` is stdin) and understands it; errors name the file. */
 export async function loadRecording(path: string, progress: Progress): Promise<Recording> {
-  const bytes = await readBytes(path, progress);
+  const bytes = await readBytes(path, progress, detectFormat);
+  return naming(path, () => readRecording(bytes, { onProgress: (done) => progress.update(done, `reading ${path}`) }));
+}
+
+/**
+ * The content of `path`, unpacked if it is packed. A small file can unpack to very much: `examine` sees the beginning and
+ * may refuse it before the rest is unpacked.
+ */
+export async function readBytes(path: string, progress: Progress, examine: (start: Uint8Array) => void = () => {}): Promise<Uint8Array> {
+  const raw = path === '-' ? await readStdin() : readWhole(path, progress);
+  if (raw[0] === 0x1f && raw[1] === 0x8b) return unpack(path, raw, gunzipChunks(raw), examine);
+  if (raw[0] === 0x28 && raw[1] === 0xb5 && raw[2] === 0x2f && raw[3] === 0xfd) return unpack(path, raw, unzstdChunks(raw), examine);
+  return raw;
+}
+
+/** Runs something that may not like the content of `path`, and has its error name the file. */
+export function naming<Result>(path: string, act: () => Result): Result {
   try {
-    return readRecording(bytes, { onProgress: (done) => progress.update(done, `reading ${path}`) });
+    return act();
   } catch (error) {
     if (error instanceof InputError) throw new InputError(`${nameOf(path)}: ${error.message}`);
     throw error;
@@ -32,13 +48,6 @@ export function pickGpus(recording: Recording, gpu: number | undefined, path: st
   if (trace) return [trace];
   const known = recording.traces.map((candidate) => candidate.device).join(', ');
   throw new InputError(`${nameOf(path)} has nothing about GPU ${gpu}; it has GPU ${known}`);
-}
-
-async function readBytes(path: string, progress: Progress): Promise<Uint8Array> {
-  const raw = path === '-' ? await readStdin() : readWhole(path, progress);
-  if (raw[0] === 0x1f && raw[1] === 0x8b) return unpack(path, raw, gunzipChunks(raw));
-  if (raw[0] === 0x28 && raw[1] === 0xb5 && raw[2] === 0x2f && raw[3] === 0xfd) return unpack(path, raw, unzstdChunks(raw));
-  return raw;
 }
 
 function readWhole(path: string, progress: Progress): Uint8Array {
@@ -85,13 +94,17 @@ async function readStdin(): Promise<Uint8Array> {
   return buffer.bytes();
 }
 
-async function unpack(path: string, raw: Uint8Array, chunks: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
+async function unpack(
+  path: string,
+  raw: Uint8Array,
+  chunks: AsyncIterable<Uint8Array>,
+  examine: (start: Uint8Array) => void,
+): Promise<Uint8Array> {
   const buffer = new GrowingBuffer(raw.length * 8);
   let isFirst = true;
   try {
     for await (const chunk of chunks) {
-      // A small file can unpack to very much: what is no recording is refused before the rest of it is unpacked.
-      if (isFirst) detectFormat(chunk);
+      if (isFirst) examine(chunk);
       isFirst = false;
       buffer.add(chunk);
     }

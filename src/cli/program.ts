@@ -3,9 +3,11 @@ import { Command } from 'commander';
 import { analyzeCommand } from './commands/analyze.ts';
 import { convertCommand } from './commands/convert.ts';
 import { doctorCommand } from './commands/doctor.ts';
+import { planCommand } from './commands/plan.ts';
 import { replayCommand } from './commands/replay.ts';
 import { reportCommand } from './commands/report.ts';
 import { serveCommand } from './commands/serve.ts';
+import { verifyCommand } from './commands/verify.ts';
 import { readVersion } from './version.ts';
 
 export function createProgram(): Command {
@@ -32,7 +34,16 @@ Make a snapshot in three lines of Python:
 
 Exit codes: 0 done, 1 a --fail-if rule was broken, 2 wrong usage, 3 unusable file, 70 a defect in weir.`,
     );
-  for (const command of [analyzeCommand(), replayCommand(), convertCommand(), serveCommand(), reportCommand(), doctorCommand()]) {
+  for (const command of [
+    analyzeCommand(),
+    replayCommand(),
+    planCommand(),
+    verifyCommand(),
+    convertCommand(),
+    serveCommand(),
+    reportCommand(),
+    doctorCommand(),
+  ]) {
     program.addCommand(command.exitOverride().showHelpAfterError(`(weir ${command.name()} --help shows what can be written)`));
   }
   return program;

@@ -26,6 +26,15 @@ export class ViewSource implements Source {
     return this.threadFor(question.method).ask(question);
   }
 
+  /** The second thread reads the file while the first one does. */
+  prepare(): void {
+    if (this.analyst) return;
+    // What is wrong with the file is said to whoever asks.
+    this.threadFor('analyze')
+      .ask({ method: 'describe', gpu: 0 })
+      .catch(() => {});
+  }
+
   progress(method: string): ProgressNote | undefined {
     return (method === 'analyze' ? this.analyst : this.viewer)?.progress(method);
   }

@@ -56,7 +56,9 @@ export function verifyPlanOn(
   if (plan.kind === 'step' && input.kind === 'operations') {
     const followed = verifyStepPlanOn(input.ops, plan.plan);
     const faults = [...verifyStepPlan(plan.plan), ...followed.faults];
-    if (followed.followed * 2 < followed.planned) {
+    if (followed.planned === 0) {
+      faults.push({ message: 'the recording ends before the plan begins: it is another run' });
+    } else if (followed.followed * 2 < followed.planned) {
       faults.push({
         message: `the recording does not follow the plan: ${followed.followed} of ${followed.planned} requests are as planned`,
       });

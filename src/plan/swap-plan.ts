@@ -1,6 +1,6 @@
 // A whole swap plan: which blocks leave and when, the real footprint once the rest is laid out around the gaps, and the curve
 // of what lower limits would cost. Everything in it has been simulated and verified.
-import { InvariantError } from '../base/errors.ts';
+import { InvariantError, UsageError } from '../base/errors.ts';
 import type { SwapStep } from './accesses.ts';
 import { type Buffer, type Layout, normalizeSpans, type Span, spansOnCircle } from './buffers.ts';
 import type { CopyCosts, CopyDirection } from './copy-costs.ts';
@@ -51,6 +51,8 @@ export interface SwapPlan {
   readonly layout: Layout;
   readonly turns: number;
   readonly simulation: SwapSimulation;
+  /** False below the zero-stall limit: what waiting would cost is simulated there, but there is no plan to follow. */
+  readonly verified: boolean;
   readonly wallMs: number;
 }
 
@@ -72,7 +74,9 @@ export function planSwapStep(step: SwapStep, options: SwapPlanOptions): SwapPlan
     }
   }
   const turns = turnsOf(step);
-  const offsets = layOut(step, swaps, turns, options);
+  const verified = wanted >= choice.limit;
+  // Copies that make the program wait have no fixed times, so the layout is that of the lowest limit without waiting.
+  const offsets = layOut(step, verified ? swaps : choice.swaps, turns, options);
   return {
     peak: choice.peak,
     zeroStallLimit: choice.limit,
@@ -87,12 +91,16 @@ export function planSwapStep(step: SwapStep, options: SwapPlanOptions): SwapPlan
     layout: offsets,
     turns,
     simulation,
+    verified,
     wallMs: performance.now() - started,
   };
 }
 
 /** The plan as a file has it. */
 export function swapPlanFile(step: SwapStep, plan: SwapPlan, costs: CopyCosts): SwapPlanFile {
+  if (!plan.verified) {
+    throw new UsageError(`a limit of ${plan.limit} bytes cannot be kept without waiting; the lowest that can is ${plan.zeroStallLimit}`);
+  }
   const { peak, limit, swaps, footprint, turns } = plan;
   return { kind: 'swaps', periodUs: step.periodUs, peak, limit, costs, swaps, footprint, turns, offsets: Array.from(plan.layout.offsets) };
 }
@@ -206,14 +214,18 @@ function forcedSwaps(step: SwapStep, choice: SwapChoice, costs: CopyCosts, limit
     const at = load.timeUs[top]!;
     const candidates = left.filter((gap) => wrap(at - gap.fromUs, step.periodUs) < gap.toUs - gap.fromUs);
     if (candidates.length === 0) break;
-    const gap = candidates.reduce((best, other) =>
-      other.size * (other.toUs - other.fromUs) > best.size * (best.toUs - best.fromUs) ? other : best,
-    );
+    // Every byte copied may have to be waited for: the smallest block that is large enough, else the largest.
+    const needed = bytes[top]! - limit;
+    const enough = candidates.filter((gap) => gap.size >= needed);
+    const gap =
+      enough.length > 0
+        ? enough.reduce((best, other) => (other.size < best.size ? other : best))
+        : candidates.reduce((best, other) => (other.size > best.size ? other : best));
     left.splice(left.indexOf(gap), 1);
     const outUs = costs.out.fixedUs + gap.size / costs.out.both;
     const inUs = costs.in.fixedUs + gap.size / costs.in.both;
     const middle = (gap.fromUs + outUs + gap.toUs - inUs) / 2;
-    const inStartUs = Math.max(middle, gap.toUs - 2 * inUs);
+    const inStartUs = Math.max(middle, gap.toUs - inUs);
     swaps.push({
       block: gap.block,
       size: gap.size,
@@ -222,7 +234,7 @@ function forcedSwaps(step: SwapStep, choice: SwapChoice, costs: CopyCosts, limit
       inStartUs,
       inEndUs: inStartUs + inUs,
     });
-    cover(gap.fromUs, gap.toUs, gap.size);
+    cover(gap.fromUs, inStartUs, gap.size);
   }
   return swaps;
 }

@@ -1,6 +1,7 @@
 // The whole answer about one recording: what it shows, what was lost to what, what other allocators would have
 // needed, and what to do. Pure data; text.ts and json.ts write it down.
 import { type AllocatorChoice, pytorchChoice } from '../allocator/registry.ts';
+import { plannedChoice, withPlan } from '../plan/planned-choice.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import type { Trace, Warning } from '../trace/trace.ts';
@@ -73,8 +74,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const capacity = options.capacity ?? inferred;
   const recorded = pytorchChoice(whole.settings.expandableSegments ? 'expandable' : 'pytorch', { ...whole.settings, memoryFraction: 1 });
   const choices = options.allocators
-    ? [recorded, ...options.allocators.filter((choice) => choice.name !== recorded.name)]
-    : usualChoices(recorded);
+    ? [recorded, ...options.allocators.filter((choice) => choice.name !== recorded.name).map((choice) => withPlan(choice, trace))]
+    : [...usualChoices(recorded), ...planFor(trace)];
   const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
   const analysisWith = (whatIf: readonly WhatIfRow[]): Analysis => ({
     device: trace.device,
@@ -102,6 +103,12 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     );
   }
   return analysisWith(rows);
+}
+
+/** The plan for the run, where it repeats itself. */
+function planFor(trace: Trace): AllocatorChoice[] {
+  const planned = plannedChoice(trace);
+  return 'periodic' in planned ? [] : [planned];
 }
 
 export function replayErrorOf(whole: Reconstruction, summary: TraceSummary): ReplayError {

@@ -51,7 +51,7 @@ export function swapPlanText(step: SwapStep, plan: SwapPlan): string {
     const missed = plan.simulation.overruns > 0 ? `; the limit cannot be kept, the peak is ${formatBytes(plan.simulation.peak)}` : '';
     text.push(`limit      ${formatBytes(plan.limit)}: ${(plan.overhead * 100).toFixed(2)} % slower${missed}`);
   }
-  text.push(`moves      ${moved}`, `footprint  ${formatBytes(plan.footprint)} as one arena, at fixed offsets`);
+  text.push(`moves      ${moved}`, `footprint  ${formatBytes(plan.footprint)} as one arena, at fixed offsets; verified`);
   if (plan.curve.length > 1) {
     text.push('', 'limit        slower by');
     for (const { limit, overhead } of plan.curve) text.push(`${formatBytes(limit).padEnd(12)} ${(overhead * 100).toFixed(2)} %`);
@@ -82,8 +82,8 @@ export function notPeriodicJson({ reason }: NoStep): object {
 
 /** `--json` of a swap plan. */
 export function swapPlanJson(plan: SwapPlan): object {
-  const { peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, curve, wallMs, footprint, bounds } = plan;
-  return { schema: 1, peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, curve, verified: true, wallMs, footprint, bounds };
+  const { peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, curve, verified, wallMs, footprint, bounds } = plan;
+  return { schema: 1, peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, curve, verified, wallMs, footprint, bounds };
 }
 
 function offsetsLines(buffers: number, plan: OffsetsPlan): string[] {

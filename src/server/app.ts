@@ -11,6 +11,8 @@ export interface Source {
   readonly name: string;
   /** Bytes as `encodeAnswer` makes them; rejects with an error whose message is for people. */
   ask(question: Question): Promise<Uint8Array<ArrayBuffer>>;
+  /** Somebody looks at the recording: an analysis will be asked for soon. */
+  prepare?(): void;
   /** How far the latest question of this kind is. */
   progress(method: string): ProgressNote | undefined;
 }
@@ -45,6 +47,7 @@ export function createApp({ assets, sources, live }: AppOptions): Hono {
       return context.json({ problem: 'questions are asked in JSON' }, 415);
     const question = parseQuestion(await context.req.text());
     if (!question) return context.json({ problem: 'this is no question' }, 400);
+    if (question.method === 'describe') source.prepare?.();
     try {
       return context.body(await source.ask(question), 200, { 'Content-Type': 'application/octet-stream' });
     } catch (error) {

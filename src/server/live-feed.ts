@@ -27,17 +27,21 @@ export interface LiveFeed {
   subscribe(listener: (sample: LiveSample) => void): () => void;
 }
 
+export type Levels = Pick<LiveSample, 'allocated' | 'reserved' | 'live' | 'highAllocated' | 'highReserved'>;
+
 /** What a playback needs to know about a rank. */
 export interface PlayedRank {
   readonly name: string;
   readonly durationUs: number;
   readonly oomTimesUs: readonly number[];
   readonly events: number;
-  /** Levels between two moments of the run. */
-  levels(fromUs: number, toUs: number): Promise<Pick<LiveSample, 'allocated' | 'reserved' | 'live' | 'highAllocated' | 'highReserved'>>;
+  /** Levels in each of so many equal parts of a time of the run. */
+  levels(fromUs: number, toUs: number, parts: number): Promise<readonly Levels[]>;
 }
 
 const TICK_MS = 100;
+/** Samples of a tick: charts should not look like stairs. */
+const PARTS = 5;
 
 export class Playback implements LiveFeed {
   readonly ranks: readonly string[];
@@ -82,16 +86,19 @@ export class Playback implements LiveFeed {
       const from = this.reachedUs[index]!;
       const to = Math.min(nowUs, rank.durationUs);
       if (to <= from) continue;
-      const levels = await rank.levels(from, to);
+      const parts = await rank.levels(from, to, PARTS);
       this.reachedUs[index] = to;
-      this.send({
-        rank: index,
-        timeUs: to,
-        event: Math.round((rank.events * to) / rank.durationUs),
-        ...levels,
-        ooms: rank.oomTimesUs.filter((time) => time <= to).length,
-        isOver: to >= rank.durationUs,
-      });
+      for (const [part, levels] of parts.entries()) {
+        const timeUs = from + ((to - from) * (part + 1)) / parts.length;
+        this.send({
+          rank: index,
+          timeUs,
+          event: Math.round((rank.events * timeUs) / rank.durationUs),
+          ...levels,
+          ooms: rank.oomTimesUs.filter((time) => time <= timeUs).length,
+          isOver: part === parts.length - 1 && to >= rank.durationUs,
+        });
+      }
     }
     this.isTicking = false;
     if (this.played.every((rank, index) => this.reachedUs[index]! >= rank.durationUs)) this.stop();

@@ -1,12 +1,13 @@
 // Swap plans: what the planner says, the simulator sees and the verifier accepts must be the same thing.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { UsageError } from '../../src/base/errors.ts';
 import { readAccessJson } from '../../src/plan/access-inputs.ts';
 import { type SwapStep, swapStepOf } from '../../src/plan/accesses.ts';
 import { AutoSwap } from '../../src/plan/autoswap.ts';
 import { AUTOSWAP_COPIES, copyCosts, plannedUs } from '../../src/plan/copy-costs.ts';
 import { findGaps, loadCurve, swapBounds } from '../../src/plan/gaps.ts';
-import { gappedBuffers, planSwapStep } from '../../src/plan/swap-plan.ts';
+import { gappedBuffers, planSwapStep, swapPlanFile } from '../../src/plan/swap-plan.ts';
 import { planSwaps } from '../../src/plan/swap-search.ts';
 import { simulateSwaps } from '../../src/plan/swap-simulator.ts';
 import { verifyOffsets } from '../../src/plan/verify-offsets.ts';
@@ -119,6 +120,10 @@ describe('swap plans', () => {
     });
     expect(relaxed.bytesMoved).toBeLessThan(lowest.bytesMoved);
     expect(relaxed.overhead).toBe(0);
+    const tight = planSwapStep(step, { costs: COSTS, budgetMs: 300, offsetsBudgetMs: 50, limit: Math.round(lowest.zeroStallLimit * 0.9) });
+    expect(tight.verified).toBe(false);
+    expect(tight.overhead + tight.simulation.overruns).toBeGreaterThan(0);
+    expect(() => swapPlanFile(step, tight, COSTS)).toThrow(UsageError);
     for (let point = 1; point < lowest.curve.length; point++)
       expect(lowest.curve[point]!.limit).toBeLessThan(lowest.curve[point - 1]!.limit);
   });

@@ -7,6 +7,7 @@ import { formatBytes, MIB, parseBytes } from '../../base/bytes.ts';
 import { UsageError } from '../../base/errors.ts';
 import { isTouchable } from '../../device/memory.ts';
 import { SimulatedDevice } from '../../device/simulated.ts';
+import { withPlan } from '../../plan/planned-choice.ts';
 import { DEVICE_NAMES, type DeviceName, openDevice } from '../../pool/open-device.ts';
 import { reconstruct } from '../../replay/reconstruct.ts';
 import { RecordedPlacement } from '../../replay/recorded-placement.ts';
@@ -95,7 +96,7 @@ async function replayFile(file: string, options: ReplayOptions): Promise<void> {
   const outputs = traces.map((trace) => {
     const summary = summarizeTrace(trace);
     const recorded = settingsFromRecording(trace.settings);
-    const choices = (options.allocator ?? defaultChoices(recorded)).map((choice) => withConf(choice, conf));
+    const choices = (options.allocator ?? defaultChoices(recorded)).map((choice) => withConf(withPlan(choice, trace), conf));
     return { trace, summary, rows: replayAll(trace, summary, choices, formatConf({ ...recorded, memoryFraction: 1 }), options, progress) };
   });
   progress.clear();

@@ -104,18 +104,24 @@ async function playedRanks(source: ViewSource): Promise<PlayedRank[]> {
       durationUs: gpu.durationUs,
       events: gpu.events,
       oomTimesUs: gpu.ooms.map((oom) => oom.timeUs),
-      levels: async (from, to) => {
-        const question = { method: 'timeline', gpu: gpu.device, run: RECORDED, axis: 'time', from, to, columns: 1 } as const;
-        const { low, high } = decodeAnswer((await source.ask(question)).buffer) as Calls['timeline']['answer'];
-        const last = { ...question, from: to, to: to + 1 };
-        const now = decodeAnswer((await source.ask(last)).buffer) as Calls['timeline']['answer'];
-        return {
-          allocated: now.high.allocated[0]!,
-          reserved: now.high.reserved[0]!,
-          live: now.high.live[0]!,
-          highAllocated: Math.max(high.allocated[0]!, low.allocated[0]!),
-          highReserved: Math.max(high.reserved[0]!, low.reserved[0]!),
-        };
+      levels: async (from, to, parts) => {
+        const ask = async (columns: number, start: number, end: number) =>
+          decodeAnswer(
+            (await source.ask({ method: 'timeline', gpu: gpu.device, run: RECORDED, axis: 'time', from: start, to: end, columns })).buffer,
+          ) as Calls['timeline']['answer'];
+        const width = (to - from) / parts;
+        const { high } = await ask(parts, from, to);
+        // One microsecond from the end of each part: what it ends with.
+        const ends = await Promise.all(
+          Array.from({ length: parts }, (_, part) => ask(1, from + (part + 1) * width, from + (part + 1) * width + 1)),
+        );
+        return ends.map((end, part) => ({
+          allocated: end.low.allocated[0]!,
+          reserved: end.low.reserved[0]!,
+          live: end.low.live[0]!,
+          highAllocated: high.allocated[part]!,
+          highReserved: high.reserved[part]!,
+        }));
       },
     }));
 }

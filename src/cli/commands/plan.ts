@@ -1,0 +1,187 @@
+// `weir plan FILE`: offsets for a step, or swaps to host memory, worked out ahead; written to a plan file on demand.
+import { writeFileSync } from 'node:fs';
+import { Command, Option } from 'commander';
+import { InputError, InvariantError, UsageError } from '../../base/errors.ts';
+import { type CopyCosts, copyCosts, H200_COPIES } from '../../plan/copy-costs.ts';
+import { type PlanFile, writePlan } from '../../plan/plan-file.ts';
+import { type PlanInput, swapStepFrom } from '../../plan/plan-input.ts';
+import { buffersOfStep } from '../../plan/step.ts';
+import { findStep, verifyStepPlan } from '../../plan/step-plan.ts';
+import { planSwapStep, swapPlanFile } from '../../plan/swap-plan.ts';
+import {
+  notPeriodicJson,
+  notPeriodicText,
+  offsetsPlanJson,
+  offsetsPlanText,
+  stepPlanText,
+  swapPlanJson,
+  swapPlanText,
+} from '../../report/plan-text.ts';
+import { LIVE_UNIT } from '../../trace/summary.ts';
+import { asArgument, capacityOption, gpuOption, jsonOption, parsePositive, quietOption } from '../options.ts';
+import { loadPlanInput } from '../plan-files.ts';
+import { planOffsetsInWorkers } from '../plan-workers.ts';
+import { createProgress, type Progress } from '../progress.ts';
+
+interface PlanOptions {
+  readonly swap?: boolean;
+  readonly limit?: number;
+  readonly bandwidth?: number;
+  readonly bandwidthBoth?: number;
+  readonly capacity?: number;
+  readonly budget: number;
+  readonly threads?: number;
+  readonly gpu?: number;
+  readonly output?: string;
+  readonly force?: boolean;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+/** What a command prints, and the plan file if one was asked for. */
+interface Answer {
+  readonly text: string;
+  readonly json: object;
+  readonly plan: PlanFile | undefined;
+}
+
+export function planCommand(): Command {
+  return new Command('plan')
+    .summary('offsets for a step, or swaps to host memory, worked out ahead')
+    .description(
+      'Finds the step that a recorded run repeats and plans it: an offset for every block with no holes between them, or, with --swap, which blocks wait in host memory and when. Every plan has been verified.',
+    )
+    .argument('<file>', 'a recording (snapshot or .weir), buffers as CSV (id,lower,upper,size), or recorded accesses; plain, gzip or zstd')
+    .option('--swap', 'plan swaps; needs a recording that says what each operator reads and writes')
+    .addOption(
+      new Option('--limit <size>', 'with --swap: memory to get by with, instead of the least that costs nothing').argParser(
+        asArgument(parsePositive),
+      ),
+    )
+    .addOption(
+      new Option('--bandwidth <size>', 'with --swap: copies per second in one direction, like 25GB (default: an H200, 55GB)').argParser(
+        asArgument(parsePositive),
+      ),
+    )
+    .addOption(
+      new Option('--bandwidth-both <size>', 'with --swap: the same while both directions are busy').argParser(asArgument(parsePositive)),
+    )
+    .addOption(capacityOption())
+    .addOption(new Option('--budget <seconds>', 'time to search').argParser(asArgument(parseSeconds)).default(3))
+    .addOption(new Option('--threads <n>', 'threads to search in (default: all cores)').argParser(asArgument(parseThreads)))
+    .addOption(gpuOption())
+    .option('-o, --output <plan>', 'write the plan to this file')
+    .option('-f, --force', 'overwrite it if it is there')
+    .addOption(jsonOption())
+    .addOption(quietOption())
+    .addHelpText(
+      'before',
+      `Examples:
+  weir plan snapshot.pickle -o step.plan
+  weir plan run.access.json.gz --swap --limit 24GiB
+`,
+    )
+    .action(plan);
+}
+
+async function plan(file: string, options: PlanOptions): Promise<void> {
+  for (const flag of ['limit', 'bandwidth', 'bandwidthBoth'] as const) {
+    if (options[flag] !== undefined && !options.swap)
+      throw new UsageError(`--${flag.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} needs --swap`);
+  }
+  const progress = createProgress(options.quiet ?? false);
+  const input = await loadPlanInput(file, options.swap ?? false, options.gpu, progress);
+  const answer = options.swap ? planSwapsOf(input, options, progress) : await planOffsetsOf(input, options, progress);
+  progress.clear();
+  if (options.output !== undefined && answer.plan) writePlanFile(options.output, answer.plan, options.force ?? false);
+  process.stdout.write(options.json ? `${JSON.stringify(answer.json)}\n` : answer.text);
+  if (options.output !== undefined && answer.plan)
+    process.stderr.write(`wrote ${options.output}; weir verify ${options.output} ${file} checks it\n`);
+}
+
+async function planOffsetsOf(input: PlanInput, options: PlanOptions, progress: Progress): Promise<Answer> {
+  const search = {
+    capacity: options.capacity,
+    budgetMs: options.budget * 1000,
+    threads: options.threads,
+    onProgress: ({ footprint, lowerBound, elapsedMs, by }: { footprint: number; lowerBound: number; elapsedMs: number; by: string }) =>
+      progress.update(
+        Math.min(1, elapsedMs / (options.budget * 1000)),
+        `${(footprint / lowerBound).toFixed(4)} of the lower bound, by ${by}`,
+      ),
+  };
+  if (input.kind === 'buffers') {
+    const found = await planOffsetsInWorkers(input.buffers, search);
+    return {
+      text: offsetsPlanText(input.buffers, found),
+      json: offsetsPlanJson(input.buffers.length, found, false),
+      plan: { kind: 'offsets', buffers: input.buffers, layout: { offsets: found.offsets, footprint: found.footprint } },
+    };
+  }
+  if (input.kind === 'accesses') throw new InputError('recorded accesses are for planning swaps; add --swap');
+  const found = findStep(input.ops);
+  if (!found.periodic) return { text: notPeriodicText(found), json: notPeriodicJson(found), plan: undefined };
+  const buffers = buffersOfStep(found.step, LIVE_UNIT);
+  const offsets = await planOffsetsInWorkers(buffers, search);
+  const { footprint, lowerBound } = offsets;
+  const stepPlan = { step: found.step, layout: { offsets: offsets.offsets, footprint }, lowerBound };
+  // The offsets were verified as buffers; here they are as what they are for, step after step.
+  const [fault] = verifyStepPlan(stepPlan);
+  if (fault) throw new InvariantError(`the planner made a wrong plan: ${fault.message}`);
+  return {
+    text: stepPlanText(found, offsets),
+    json: {
+      ...offsetsPlanJson(buffers.length, offsets, true),
+      peak: found.peak,
+      total: footprint + found.step.wholeRunBytes,
+      smartPoolTotal: found.smartPoolTotal,
+    },
+    plan: { kind: 'step', plan: stepPlan },
+  };
+}
+
+function planSwapsOf(input: PlanInput, options: PlanOptions, progress: Progress): Answer {
+  if (input.kind !== 'accesses')
+    throw new InputError('planning swaps needs to know what each operator reads and writes, which this file does not say');
+  progress.update(0, 'planning swaps');
+  const costs = costsFrom(options);
+  const step = swapStepFrom(input.recording);
+  const found = planSwapStep(step, {
+    costs,
+    limit: options.limit,
+    budgetMs: options.budget * 1000,
+    offsetsBudgetMs: options.budget * 1000,
+  });
+  return {
+    text: swapPlanText(step, found),
+    json: swapPlanJson(found),
+    plan: options.output === undefined ? undefined : swapPlanFile(step, found, costs),
+  };
+}
+
+function costsFrom({ bandwidth, bandwidthBoth }: PlanOptions): CopyCosts {
+  if (bandwidth === undefined && bandwidthBoth === undefined) return H200_COPIES;
+  const alone = bandwidth ?? bandwidthBoth!;
+  return copyCosts('given', alone, bandwidthBoth ?? alone, H200_COPIES.out.fixedUs);
+}
+
+function writePlanFile(path: string, file: PlanFile, force: boolean): void {
+  try {
+    writeFileSync(path, writePlan(file), { flag: force ? 'w' : 'wx' });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw new UsageError(`${path} is already there; -f overwrites it`);
+    throw error;
+  }
+}
+
+function parseSeconds(text: string): number {
+  const seconds = Number(text);
+  if (text.trim() === '' || !(seconds >= 0) || seconds > 86_400) throw new UsageError(`'${text}' is not a number of seconds`);
+  return seconds;
+}
+
+function parseThreads(text: string): number {
+  const threads = Number(text);
+  if (!Number.isInteger(threads) || threads < 1 || threads > 256) throw new UsageError(`'${text}' is not a number of threads`);
+  return threads;
+}

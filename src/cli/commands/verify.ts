@@ -1,0 +1,50 @@
+// `weir verify PLAN FILE`: checks a plan against what it is for, with code that shares nothing with the planners.
+import { Command } from 'commander';
+import { readPlan } from '../../plan/plan-file.ts';
+import { verifyPlanOn } from '../../plan/plan-input.ts';
+import { SCHEMA } from '../../report/json.ts';
+import { verificationText } from '../../report/plan-text.ts';
+import { ExitCode } from '../exit-code.ts';
+import { naming, readBytes } from '../input.ts';
+import { gpuOption, jsonOption, quietOption } from '../options.ts';
+import { loadPlanInput } from '../plan-files.ts';
+import { createProgress } from '../progress.ts';
+
+interface VerifyOptions {
+  readonly gpu?: number;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+export function verifyCommand(): Command {
+  return new Command('verify')
+    .summary('check a plan independently')
+    .description(
+      'Checks a plan against the file it is for: that no two blocks ever share a byte, that everything is back before it is touched, and that the recording follows it. Exit code 1 if the plan is wrong.',
+    )
+    .argument('<plan>', 'a plan made by weir plan -o')
+    .argument('<file>', 'what it is for: the recording, buffers or accesses')
+    .addOption(gpuOption())
+    .addOption(jsonOption())
+    .addOption(quietOption())
+    .addHelpText('before', 'Examples:\n  weir verify step.plan snapshot.pickle\n  weir verify swaps.plan run.access.json.gz --json\n')
+    .action(verify);
+}
+
+async function verify(planPath: string, file: string, options: VerifyOptions): Promise<void> {
+  const progress = createProgress(options.quiet ?? false);
+  const text = new TextDecoder().decode(await readBytes(planPath, progress));
+  const plan = naming(planPath, () => readPlan(text));
+  const input = await loadPlanInput(file, plan.kind === 'swaps', options.gpu, progress);
+  const { faults, followed } = naming(planPath, () => verifyPlanOn(plan, input));
+  progress.clear();
+  if (options.json) {
+    const share = followed ? { planned: followed.planned, followed: followed.followed } : {};
+    process.stdout.write(
+      `${JSON.stringify({ schema: SCHEMA, kind: plan.kind, verified: faults.length === 0, faults: faults.map((fault) => fault.message), ...share })}\n`,
+    );
+  } else {
+    process.stdout.write(verificationText(`${planPath} on ${file}`, faults, followed));
+  }
+  if (faults.length > 0) process.exitCode = ExitCode.RuleBroken;
+}

@@ -1,0 +1,125 @@
+// `weir plan` and `weir verify` as a user runs them.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { weir } from '../support/command.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'weir-plan-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const RESNET = 'samples/resnet50-b100.native.pickle.gz';
+const VGG = 'samples/vgg16-b100.native.pickle.gz';
+
+function file(name: string, content: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, content);
+  return path;
+}
+
+const BUFFERS = file('buffers.csv', 'id,lower,upper,size\na,0,4,4\nb,0,2,8\nc,2,4,8\nd,1,3,4\n');
+
+/** Two steps in which b lies idle while the peak passes. */
+const ACCESSES = file(
+  'accesses.json',
+  JSON.stringify({
+    steps: [0, 1, 2].map((step) => [step * 1000, step * 1000 + 1000]),
+    ops: [0, 1, 2].flatMap((step) => [
+      [step * 1000 + 10, step * 1000 + 20, 'write', [], [4096 + step * 65536]],
+      [step * 1000 + 900, step * 1000 + 950, 'read', [4096 + step * 65536], []],
+    ]),
+    trace: [0, 1, 2].flatMap((step) => [
+      [step * 1000 + 5, 'alloc', 4096 + step * 65536, 8 * 2 ** 20, 0],
+      [step * 1000 + 400, 'alloc', 2 ** 30 + step * 65536, 16 * 2 ** 20, 0],
+      [step * 1000 + 500, 'free_completed', 2 ** 30 + step * 65536, 16 * 2 ** 20, 0],
+      [step * 1000 + 960, 'free_completed', 4096 + step * 65536, 8 * 2 ** 20, 0],
+    ]),
+  }),
+);
+
+describe('weir plan', () => {
+  it('lays out buffers and writes a plan that verifies', async () => {
+    const plan = join(folder, 'buffers.plan');
+    const made = await weir(['plan', BUFFERS, '-o', plan, '--json']);
+    expect(made.code).toBe(0);
+    expect(JSON.parse(made.stdout)).toMatchObject({
+      schema: 1,
+      buffers: 4,
+      lowerBound: 16,
+      footprint: 16,
+      ratio: 1,
+      periodic: false,
+      verified: true,
+    });
+    expect(await weir(['verify', plan, BUFFERS])).toMatchObject({ code: 0, stdout: expect.stringMatching(/^correct:/) });
+  });
+
+  it('finds the step of a training run and plans it with no holes', async () => {
+    const plan = join(folder, 'resnet.plan');
+    const { code, stdout, stderr } = await weir(['plan', RESNET, '-o', plan]);
+    expect(code).toBe(0);
+    expect(stderr).toContain(`weir verify ${plan} ${RESNET} checks it`);
+    expect(stdout).toContain('exactly the lower bound');
+    expect(stdout).toContain('exactly the peak of 8.34 GiB live');
+    expect(stdout).toContain('└──');
+    expect(await weir(['verify', plan, RESNET])).toMatchObject({ code: 0 });
+    const other = await weir(['verify', plan, VGG]);
+    expect(other).toMatchObject({ code: 1, stdout: expect.stringMatching(/^wrong:.*\n {2}the recording ends before the plan begins/) });
+    const refused = await weir(['plan', RESNET, '-o', plan]);
+    expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('-f overwrites it') });
+  });
+
+  it('says when a run does not repeat itself', async () => {
+    const { code, stdout } = await weir(['plan', 'samples/gpt2xl-oom.pickle.gz', '--json']);
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ periodic: false, verified: false, reason: expect.stringContaining('repeated') });
+  });
+
+  it('plans swaps from accesses', async () => {
+    const plan = join(folder, 'swaps.plan');
+    const { code, stdout } = await weir(['plan', ACCESSES, '--swap', '--json', '--budget', '1', '-o', plan]);
+    expect(code).toBe(0);
+    const answer = JSON.parse(stdout);
+    expect(answer).toMatchObject({ schema: 1, peak: 24 * 2 ** 20, zeroStallLimit: 16 * 2 ** 20, overhead: 0, verified: true });
+    expect(answer.bytesMoved).toBeGreaterThan(0);
+    expect(await weir(['verify', plan, ACCESSES])).toMatchObject({ code: 0 });
+    // A slow link cannot carry it out and back in time.
+    const slow = await weir(['plan', ACCESSES, '--swap', '--json', '--budget', '1', '--bandwidth', '1GB']);
+    expect(JSON.parse(slow.stdout).zeroStallLimit).toBe(24 * 2 ** 20);
+  });
+
+  it('finds a plan that was tampered with', async () => {
+    const plan = join(folder, 'tampered.plan');
+    await weir(['plan', BUFFERS, '-o', plan]);
+    const content = JSON.parse(readFileSync(plan, 'utf8'));
+    for (const buffer of content.buffers) buffer.offset = 0;
+    writeFileSync(plan, JSON.stringify(content));
+    const { code, stderr } = await weir(['verify', plan, BUFFERS]);
+    expect(code).toBe(3);
+    expect(stderr).toMatch(/^weir: .*tampered\.plan: .*\n$/);
+  });
+
+  it.each([
+    [['plan', VGG, '--swap'], 3, /does not say which operators read and write what/],
+    [['plan', ACCESSES], 3, /add --swap/],
+    [['plan', VGG, '--limit', '4GiB'], 2, /--limit needs --swap/],
+    [['plan', BUFFERS, '--threads', '0'], 2, /not a number of threads/],
+    [['plan', BUFFERS, '--budget', 'long'], 2, /not a number of seconds/],
+    [['verify', BUFFERS, BUFFERS], 3, /the plan is no JSON/],
+    [['plan', join(folder, 'nowhere.csv')], 3, /there is no such file/],
+  ])('%j is refused', async (parameters, expected, message) => {
+    const { code, stderr } = await weir(parameters);
+    expect(code).toBe(expected);
+    expect(stderr).toMatch(message);
+  });
+});
+
+describe('planned, in replay', () => {
+  it('follows the plan on a run that repeats itself', async () => {
+    const { stdout } = await weir(['replay', VGG, '--allocator', 'planned,expandable', '--json']);
+    const [planned, expandable] = JSON.parse(stdout).results;
+    expect(planned.allocator).toBe('planned');
+    expect(planned.reservedOverLive).toBeLessThan(1.02);
+    expect(planned.peakReserved).toBeLessThan(expandable.peakReserved);
+  });
+});

@@ -1,0 +1,161 @@
+// The server without a socket: whom it answers, what it serves, and what it says when it does not.
+import { describe, expect, it } from 'vitest';
+import { createApp, type Source } from '../../src/server/app.ts';
+import type { Assets } from '../../src/server/assets.ts';
+import { type LiveSample, Playback } from '../../src/server/live-feed.ts';
+import { decodeAnswer, encodeAnswer } from '../../src/view/wire.ts';
+
+const asset = (type: string, text: string) => ({ type, bytes: new TextEncoder().encode(text) });
+const assets: Assets = {
+  'index.html': asset('text/html; charset=utf-8', '<!doctype html>page'),
+  'app.js': asset('text/javascript; charset=utf-8', 'script'),
+  'app.css': asset('text/css; charset=utf-8', 'style'),
+  'worker.js': asset('text/javascript; charset=utf-8', 'worker'),
+  'icon.svg': asset('image/svg+xml', '<svg/>'),
+  'example.pickle.gz': asset('application/octet-stream', 'example'),
+};
+
+const source: Source = {
+  name: 'run.pickle',
+  ask: async (question) => {
+    if (question.method === 'describe') return encodeAnswer({ name: 'run.pickle', values: Float64Array.of(1, 2) });
+    throw new Error('the file is empty');
+  },
+  progress: () => ({ fraction: 0.5, doing: 'reading' }),
+};
+
+const app = createApp({ assets, sources: [source] });
+const HOST = '127.0.0.1:4000';
+
+function get(path: string, headers: Record<string, string> = {}): Promise<Response> {
+  return Promise.resolve(app.request(path, { headers: { host: HOST, ...headers } }));
+}
+
+function post(path: string, body: string, headers: Record<string, string> = {}): Promise<Response> {
+  return Promise.resolve(
+    app.request(path, { method: 'POST', body, headers: { host: HOST, 'content-type': 'application/json', ...headers } }),
+  );
+}
+
+describe('whom the server answers', () => {
+  it.each(['127.0.0.1:4000', 'localhost:1234', 'localhost', '[::1]:9'])('its own page, as %s', async (host) => {
+    expect((await get('/', { host })).status).toBe(200);
+  });
+
+  it.each(['evil.example', 'evil.example:4000', '127.0.0.1.evil.example', '10.0.0.5:4000', '', 'localhost.evil.example:4000'])(
+    "not a name that merely points here ('%s')",
+    async (host) => {
+      const response = await get('/', { host });
+      expect(response.status).toBe(403);
+      expect(await response.text()).toContain('weir answers only as 127.0.0.1 or localhost');
+    },
+  );
+
+  it.each(['http://evil.example', 'http://localhost:3000', 'https://127.0.0.1:4000', 'null'])('not a page from %s', async (origin) => {
+    expect((await get('/api/sources', { origin })).status).toBe(403);
+    expect((await post('/api/sources/0/ask', '{"method":"describe","gpu":0}', { origin })).status).toBe(403);
+  });
+
+  it('not a request that the browser calls cross-site', async () => {
+    expect((await get('/api/sources', { 'sec-fetch-site': 'cross-site' })).status).toBe(403);
+    expect((await get('/api/sources', { 'sec-fetch-site': 'same-site' })).status).toBe(403);
+    expect((await get('/api/sources', { 'sec-fetch-site': 'same-origin', origin: `http://${HOST}` })).status).toBe(200);
+  });
+});
+
+describe('what the server serves', () => {
+  it('its page, with a policy that lets nothing in from elsewhere', async () => {
+    const response = await get('/');
+    expect(await response.text()).toContain('page');
+    const policy = response.headers.get('content-security-policy')!;
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).not.toContain('unsafe-inline');
+    expect(policy).not.toMatch(/https?:/);
+    expect(response.headers.get('x-content-type-options')).toBe('nosniff');
+  });
+
+  it.each(['/app.js', '/app.css', '/worker.js', '/icon.svg', '/example.pickle.gz'])('%s', async (path) => {
+    expect((await get(path)).status).toBe(200);
+  });
+
+  it.each([
+    '/package.json',
+    '/../package.json',
+    '/..%2f..%2fetc/passwd',
+    '/etc/passwd',
+    '/api',
+    '/api/sources/0',
+    '/run.pickle',
+    '/index.html/../app.js.map',
+  ])('not %s', async (path) => {
+    expect((await get(path)).status).toBe(404);
+  });
+
+  it('the names of its recordings', async () => {
+    expect(await (await get('/api/sources')).json()).toEqual({ sources: [{ id: 0, name: 'run.pickle' }], live: null });
+  });
+});
+
+describe('questions', () => {
+  it('are answered in bytes', async () => {
+    const response = await post('/api/sources/0/ask', '{"method":"describe","gpu":0}');
+    expect(response.status).toBe(200);
+    expect(decodeAnswer(await response.arrayBuffer())).toEqual({ name: 'run.pickle', values: Float64Array.of(1, 2) });
+  });
+
+  it('that fail are answered in words', async () => {
+    const response = await post('/api/sources/0/ask', '{"method":"run","gpu":0,"run":"recorded"}');
+    expect(response.status).toBe(422);
+    expect(await response.json()).toEqual({ problem: 'the file is empty' });
+  });
+
+  it.each([
+    ['nonsense', 400],
+    ['[]', 400],
+    ['{"gpu":0}', 400],
+    [`{"method":"${'x'.repeat(70_000)}"}`, 400],
+  ])('that are none are refused', async (body, status) => {
+    expect((await post('/api/sources/0/ask', body)).status).toBe(status);
+  });
+
+  it('in a form that another page could send are refused', async () => {
+    expect((await post('/api/sources/0/ask', '{"method":"describe"}', { 'content-type': 'text/plain' })).status).toBe(415);
+  });
+
+  it.each(['1', '-1', 'x', '0.5', '__proto__'])('about recording %s are refused', async (id) => {
+    expect((await post(`/api/sources/${id}/ask`, '{"method":"describe","gpu":0}')).status).toBe(404);
+  });
+
+  it('tell how far they are', async () => {
+    expect(await (await get('/api/sources/0/progress/describe')).json()).toEqual({ fraction: 0.5, doing: 'reading' });
+    expect(await (await get('/api/sources/9/progress/describe')).json()).toBeNull();
+  });
+});
+
+describe('live playback', () => {
+  it('is not there unless asked for', async () => {
+    expect((await get('/api/live')).status).toBe(404);
+  });
+
+  it('sends every rank from beginning to end', async () => {
+    const rank = (name: string, durationUs: number) => ({
+      name,
+      durationUs,
+      events: 100,
+      oomTimesUs: [durationUs],
+      levels: async (_from: number, to: number, parts: number) =>
+        Array.from({ length: parts }, () => ({ allocated: to, reserved: to, live: to, highAllocated: to, highReserved: to })),
+    });
+    const live = new Playback([rank('a', 300_000), rank('b', 200_000)], 2);
+    const response = await createApp({ assets, sources: [], live }).request('/api/live', { headers: { host: HOST } });
+    expect(response.headers.get('content-type')).toContain('text/event-stream');
+    const text = await response.text();
+    const samples = [...text.matchAll(/event: sample\ndata: (.*)/g)].map((match) => JSON.parse(match[1]!) as LiveSample);
+    for (const [index, durationUs] of [300_000, 200_000].entries()) {
+      const own = samples.filter((sample) => sample.rank === index);
+      expect(own.at(-1)).toMatchObject({ timeUs: durationUs, event: 100, ooms: 1, isOver: true });
+      expect(own.map((sample) => sample.timeUs)).toEqual([...own.map((sample) => sample.timeUs)].sort((a, b) => a - b));
+    }
+    expect(text.trimEnd().endsWith('data: {}')).toBe(true);
+  });
+});
