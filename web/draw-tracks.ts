@@ -160,7 +160,7 @@ function stroke(
   dash: readonly [on: number, off: number] | undefined,
 ): void {
   inPixels(context, colour, 1, (ratio) => {
-    const thick = Math.max(1, Math.round(1.5 * ratio));
+    const thick = Math.max(1, Math.round(1.25 * ratio));
     const y = (bytes: number) => Math.round((box.top + box.height * (1 - bytes / most)) * ratio);
     let before = Number.NaN;
     eachPixel(box, view, layers, series, ratio, (x, low, high) => {

@@ -126,7 +126,7 @@ function draw(canvas: HTMLCanvasElement): void {
     }
     if (wide > NARROWEST_TEXT) {
       context.fillStyle = text;
-      context.fillText(shorten(context, flame.name[index]!, wide - 8), left + 4, top + ROW / 2 + 0.5);
+      context.fillText(shorten(context, flame.name[index]!, wide - 10), left + 4, top + ROW / 2 + 0.5);
     }
   }
 }

@@ -73,10 +73,6 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const inferred = whole.limits.allowedBytes ?? whole.limits.capacity;
   const capacity = options.capacity ?? inferred;
   const recorded = pytorchChoice(whole.settings.expandableSegments ? 'expandable' : 'pytorch', { ...whole.settings, memoryFraction: 1 });
-  const choices = options.allocators
-    ? [recorded, ...options.allocators.filter((choice) => choice.name !== recorded.name).map((choice) => withPlan(choice, trace))]
-    : [...usualChoices(recorded), ...planFor(trace)];
-  const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
   const analysisWith = (whatIf: readonly WhatIfRow[]): Analysis => ({
     device: trace.device,
     summary,
@@ -90,9 +86,13 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     whatIf,
     advice: advise(whatIf, { summary, capacity, warnings: trace.warnings, source: options.source ?? 'SNAPSHOT' }),
   });
+  yield analysisWith([]);
+  const choices = options.allocators
+    ? [recorded, ...options.allocators.filter((choice) => choice.name !== recorded.name).map((choice) => withPlan(choice, trace))]
+    : [...usualChoices(recorded), ...planFor(trace)];
+  const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
   const rows: WhatIfRow[] = [];
   for (const [index, choice] of choices.entries()) {
-    yield analysisWith([...rows]);
     rows.push(
       tryChoice(trace, summary, choice, index === 0, {
         emptyCacheBefore: whole.emptyCacheBefore,
@@ -101,6 +101,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
         onProgress: (done) => progress(0.3 + (0.7 * (index + done)) / choices.length, `trying ${choice.name}`),
       }),
     );
+    yield analysisWith([...rows]);
   }
   return analysisWith(rows);
 }

@@ -3,6 +3,7 @@
 import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../allocator/registry.ts';
 import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
+import { withPlan } from '../plan/planned-choice.ts';
 import type { Reconstruction } from '../replay/reconstruct.ts';
 import { labelOf } from '../report/sites.ts';
 import { usualChoices } from '../report/what-if.ts';
@@ -251,7 +252,7 @@ export class GpuView {
     const { choice: recorded, emptyCacheBefore } = this.recorded!;
     const [choice] = name === recorded.name ? [recorded] : chooseAllocators(name);
     if (!choice) throw new UsageError(`there is no allocator '${name}'`);
-    return watchChoice(this.trace, choice, choice === recorded, emptyCacheBefore, onProgress);
+    return watchChoice(this.trace, withPlan(choice, this.trace), choice === recorded, emptyCacheBefore, onProgress);
   }
 
   private momentOf(event: number): Moment {

@@ -27,13 +27,16 @@ describe('the linter', () => {
     ['allocator', '../replay/replay.ts'],
     ['replay', '../report/text.ts'],
     ['report', '../cli/input.ts'],
+    ['report', '../view/session.ts'],
+    ['view', '../server/app.ts'],
+    ['server', '../cli/input.ts'],
   ])('refuses src/%s importing %s', (layer, module) => {
     expect(lint(layer, `import * as other from '${module}';\nexport const probe = other;\n`)).toContain(
       `src/${layer} may import only from`,
     );
   });
 
-  it.each(['base', 'trace', 'allocator', 'replay', 'report'])('keeps src/%s free of the file system', (layer) => {
+  it.each(['base', 'trace', 'allocator', 'replay', 'report', 'view'])('keeps src/%s free of the file system', (layer) => {
     expect(lint(layer, `import * as fs from 'node:fs';\nexport const probe = fs;\n`)).toContain(`src/${layer} is pure`);
   });
 
