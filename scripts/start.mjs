@@ -1,4 +1,5 @@
-// `npm start`: installs, builds and shows the main job on a recording that is in the repository.
+// `npm start`: installs, builds and does the main job on a recording that is in the repository, in words and, at a
+// terminal, as a page.
 import { build, run } from './setup.mjs';
 
 const SAMPLE = 'samples/gpt2xl-oom.pickle.gz';
@@ -9,5 +10,12 @@ run(process.execPath, 'dist/cli/main.js', 'analyze', SAMPLE);
 console.log(`
 That was GPT-2 XL training on a GPU cut down to 21 GiB, as PyTorch recorded it until it ran out of memory. Next:
   npx weir analyze YOUR_SNAPSHOT.pickle      your own run (weir --help says how to make a snapshot in three lines)
-  npx weir replay ${SAMPLE} --allocator pytorch,expandable --capacity 24GiB
-  npx weir --help`);
+  npx weir serve YOUR_SNAPSHOT.pickle --open the same as a page
+  npx weir replay ${SAMPLE} --allocator pytorch,weir --capacity 24GiB
+  npx weir --help
+`);
+// The page runs until Ctrl-C, which only somebody at a terminal can press.
+if (process.stdout.isTTY && !process.env.CI) {
+  console.log(`$ npx weir serve ${SAMPLE} --open\n`);
+  run(process.execPath, 'dist/cli/main.js', 'serve', SAMPLE, '--open');
+}

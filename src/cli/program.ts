@@ -22,6 +22,7 @@ export function createProgram(): Command {
       `Examples:
   weir analyze snapshot.pickle                 what was lost, to what, and which setting gets it back
   weir analyze rank*.pickle --capacity 80GiB   the ranks of one job, and whether they fit an 80 GiB GPU
+  weir serve snapshot.pickle --open            the same as a page
 `,
     )
     .addHelpText(
