@@ -36,7 +36,7 @@ export class ViewSource implements Source {
   }
 
   progress(method: string): ProgressNote | undefined {
-    return (method === 'analyze' ? this.analyst : this.viewer)?.progress(method);
+    return (isSlow(method) ? this.analyst : this.viewer)?.progress(method);
   }
 
   /** Ends the threads; questions that wait are not answered any more. */
@@ -45,13 +45,18 @@ export class ViewSource implements Source {
   }
 
   private threadFor(method: string): Thread {
-    if (method === 'analyze') {
+    if (isSlow(method)) {
       this.analyst ??= new Thread(this.name);
       return this.analyst;
     }
     this.viewer ??= new Thread(this.name);
     return this.viewer;
   }
+}
+
+/** Comparing and planning take seconds; looking must not wait for them. */
+function isSlow(method: string): boolean {
+  return method === 'analyze' || method === 'plan';
 }
 
 class Thread {

@@ -102,6 +102,79 @@ export function readAutoSwapCsv(text: string, stepEvents: number): AccessRecordi
   return autoSwapRecording('autoswap', rows, { '1': 1, '-1': -1, '2': 2, '3': 3, '4': 4 }, stepEvents);
 }
 
+/** Whether the text is a trace of the AutoSwap study, in either of its forms. */
+export function looksLikeAutoSwap(text: string): boolean {
+  const start = text.slice(0, 4096);
+  return (
+    /^-?[1-4],0x[0-9a-f]+,\d+,\d+\s/.test(start) ||
+    (/^(\d+\s+)?Malloc\s+0x[0-9a-f]+\s+\d+\s+\d+\s/.test(start) && /^(\d+\s+)?(Read|Mutable|Layer)\s/m.test(start))
+  );
+}
+
+/** Reads either form; its step is found by itself. */
+export function readAutoSwap(text: string): AccessRecording {
+  const isCsv = /^-?\d,/.test(text);
+  const tokens = text
+    .trim()
+    .split('\n')
+    .map((line) => {
+      const fields = isCsv
+        ? line.split(',')
+        : line
+            .trim()
+            .replace(/^\d+\s+/, '')
+            .split(/\s+/);
+      return `${fields[0]} ${fields[2]}`;
+    });
+  const { step, end } = findRepetition(tokens);
+  if (step === 0) throw new InputError('no sequence of events in the trace comes twice in a row, so it has no step to plan');
+  // Whole steps counted back from the end of the repetition: what lies outside belongs to none.
+  const kept = text
+    .trim()
+    .split('\n')
+    .slice(end % step, end)
+    .join('\n');
+  return isCsv ? readAutoSwapCsv(kept, step) : readAutoSwapText(kept, step);
+}
+
+/** Places to look for the end of the repetition: a run ends with frees of what stayed, which no step has. */
+const ENDS = 200;
+
+function findRepetition(items: readonly string[]): { step: number; end: number } {
+  for (let cut = 0; cut < ENDS; cut++) {
+    const end = Math.floor(items.length * (1 - cut / (2 * ENDS)));
+    const step = lastRepetition(items.slice(0, end));
+    if (step > 0) return { step, end };
+  }
+  return { step: 0, end: 0 };
+}
+
+/** A step shorter than this is a loop inside one. */
+const LEAST_STEP = 64;
+const LEAST_SHARE = 0.4;
+
+/** The least length such that the last so many items equal those right before them; 0 if there is none. Linear time. */
+function lastRepetition(items: readonly string[]): number {
+  const count = items.length;
+  const at = (index: number) => items[count - 1 - index];
+  // How far the sequence read backwards agrees with itself from each place on (the Z function).
+  const agrees = new Int32Array(count);
+  let left = 0;
+  let right = 0;
+  for (let place = 1; place < count; place++) {
+    let length = place < right ? Math.min(right - place, agrees[place - left]!) : 0;
+    while (place + length < count && at(length) === at(place + length)) length++;
+    agrees[place] = length;
+    if (place + length > right) {
+      left = place;
+      right = place + length;
+    }
+    // A loop inside a step repeats itself too, but not through most of the run.
+    if (place >= LEAST_STEP && length >= place && length + place >= count * LEAST_SHARE) return place;
+  }
+  return 0;
+}
+
 function autoSwapRecording(
   name: string,
   rows: readonly (readonly string[])[],

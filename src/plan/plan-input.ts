@@ -2,7 +2,7 @@
 // a recording of accesses, or a recording as read by src/trace. One function checks any plan against any of them.
 import { InputError } from '../base/errors.ts';
 import type { Trace } from '../trace/trace.ts';
-import { accessesOfTrace, hasAccesses, looksLikeAccessJson, readAccessJson } from './access-inputs.ts';
+import { accessesOfTrace, hasAccesses, looksLikeAccessJson, looksLikeAutoSwap, readAccessJson, readAutoSwap } from './access-inputs.ts';
 import { type AccessRecording, type SwapStep, swapStepOf } from './accesses.ts';
 import { looksLikeBufferCsv, readBufferCsv } from './buffer-csv.ts';
 import type { Buffer } from './buffers.ts';
@@ -22,6 +22,7 @@ export type PlanInput =
 /** Reads the text formats; undefined when the text is none of them and may be a recording for `readRecording`. */
 export function readPlanText(text: string): PlanInput | undefined {
   if (looksLikeBufferCsv(text)) return { kind: 'buffers', buffers: readBufferCsv(text) };
+  if (looksLikeAutoSwap(text)) return { kind: 'accesses', recording: readAutoSwap(text) };
   if (looksLikeMallocText(text)) return { kind: 'operations', ops: readMallocText(text) };
   if (looksLikeAccessJson(text)) return { kind: 'accesses', recording: readAccessJson(text) };
   return undefined;

@@ -51,12 +51,14 @@ export function planSwaps(step: SwapStep, options: SwapSearchOptions): SwapChoic
   };
 }
 
-/** Gaps long enough for both copies if these ran at once. */
+/** Gaps long enough for both copies if these ran at once; a copy that takes a whole step would meet itself in the next one. */
 export function usableGaps(step: SwapStep, options: { readonly costs: CopyCosts; readonly minBytes?: number | undefined }): Gap[] {
-  const { costs } = options;
-  return findGaps(step, options.minBytes ?? MIN_SWAP_BYTES).filter(
-    (gap) => gap.toUs - gap.fromUs > costs.out.fixedUs + costs.in.fixedUs + gap.size / costs.out.both + gap.size / costs.in.both,
-  );
+  const { out, in: back } = options.costs;
+  return findGaps(step, options.minBytes ?? MIN_SWAP_BYTES).filter((gap) => {
+    const outUs = out.fixedUs + gap.size / out.both;
+    const backUs = back.fixedUs + gap.size / back.both;
+    return gap.toUs - gap.fromUs > outUs + backUs && Math.max(outUs, backUs) < step.periodUs;
+  });
 }
 
 function search(

@@ -88,6 +88,43 @@ describe('weir plan', () => {
     expect(JSON.parse(slow.stdout).zeroStallLimit).toBe(24 * 2 ** 20);
   });
 
+  it('finds the step of a trace of the AutoSwap study by itself', async () => {
+    // Four steps of 80 events, in which a block lies idle while another makes the peak; then what is left is freed.
+    const rows: string[] = [];
+    let time = 0n;
+    const add = (operation: string, pointer: number, mib: number, us: number) => {
+      rows.push(`${operation} 0x${pointer.toString(16)} ${mib * 2 ** 20} ${1_500_000_000_000_000_000n + time * 1000n}`);
+      time += BigInt(us);
+    };
+    for (let step = 0; step < 4; step++) {
+      add('Malloc', 16, 64, 100);
+      add('Mutable', 16, 64, 100);
+      for (let index = 0; index < 38; index++) {
+        const mib = 2 + Math.min(index, 37 - index);
+        add('Malloc', 32 + index, mib, 2000);
+        add('Free', 32 + index, mib, 100);
+      }
+      add('Read', 16, 64, 100);
+      add('Free', 16, 64, 100);
+    }
+    add('Read', 99, 1, 1);
+    const { code, stdout } = await weir([
+      'plan',
+      file('autoswap.txt', rows.join('\n')),
+      '--swap',
+      '--link',
+      'autoswap',
+      '--json',
+      '--budget',
+      '1',
+    ]);
+    expect(code).toBe(0);
+    const answer = JSON.parse(stdout);
+    expect(answer).toMatchObject({ peak: 84 * 2 ** 20, overhead: 0, verified: true });
+    expect(answer.zeroStallLimit).toBeLessThan(answer.peak);
+    expect(answer.bytesMoved).toBeGreaterThan(0);
+  });
+
   it('finds a plan that was tampered with', async () => {
     const plan = join(folder, 'tampered.plan');
     await weir(['plan', BUFFERS, '-o', plan]);

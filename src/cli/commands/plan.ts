@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { Command, Option } from 'commander';
 import { InputError, InvariantError, UsageError } from '../../base/errors.ts';
-import { type CopyCosts, copyCosts, H200_COPIES } from '../../plan/copy-costs.ts';
+import { AUTOSWAP_COPIES, type CopyCosts, copyCosts, H200_COPIES } from '../../plan/copy-costs.ts';
 import { type PlanFile, writePlan } from '../../plan/plan-file.ts';
 import { type PlanInput, swapStepFrom } from '../../plan/plan-input.ts';
 import { buffersOfStep } from '../../plan/step.ts';
@@ -26,6 +26,7 @@ import { createProgress, type Progress } from '../progress.ts';
 interface PlanOptions {
   readonly swap?: boolean;
   readonly limit?: number;
+  readonly link: 'h200' | 'autoswap';
   readonly bandwidth?: number;
   readonly bandwidthBoth?: number;
   readonly capacity?: number;
@@ -58,6 +59,7 @@ export function planCommand(): Command {
         asArgument(parsePositive),
       ),
     )
+    .addOption(new Option('--link <name>', 'with --swap: the link copies go over').choices(['h200', 'autoswap']).default('h200'))
     .addOption(
       new Option('--bandwidth <size>', 'with --swap: copies per second in one direction, like 25GB (default: an H200, 55GB)').argParser(
         asArgument(parsePositive),
@@ -159,8 +161,8 @@ function planSwapsOf(input: PlanInput, options: PlanOptions, progress: Progress)
   };
 }
 
-function costsFrom({ bandwidth, bandwidthBoth }: PlanOptions): CopyCosts {
-  if (bandwidth === undefined && bandwidthBoth === undefined) return H200_COPIES;
+function costsFrom({ link, bandwidth, bandwidthBoth }: PlanOptions): CopyCosts {
+  if (bandwidth === undefined && bandwidthBoth === undefined) return link === 'autoswap' ? AUTOSWAP_COPIES : H200_COPIES;
   const alone = bandwidth ?? bandwidthBoth!;
   return copyCosts('given', alone, bandwidthBoth ?? alone, H200_COPIES.out.fixedUs);
 }
