@@ -6,8 +6,10 @@ import { Header, ProblemBar } from './header.tsx';
 import { Help } from './help.tsx';
 import { LivePanel } from './live-panel.tsx';
 import { feedState, LiveRanks } from './live-ranks.tsx';
+import { openSource } from './opening.ts';
+import { Plan } from './plan.tsx';
 import { Progress } from './progress.tsx';
-import { loading, main, type OpenSource, openSource, sources } from './state.ts';
+import { loading, main, type OpenSource, sources } from './state.ts';
 import { Toolbar } from './toolbar.tsx';
 import { Tracks } from './tracks.tsx';
 import { Verdict } from './verdict.tsx';
@@ -32,8 +34,6 @@ export function App() {
   );
 }
 
-// A plan's view (layout of a step, swap lanes, limit against overhead) has its place between the map and what is live, as
-// one more section that renders nothing while no plan is known.
 function Page() {
   return (
     <main class="page">
@@ -48,6 +48,7 @@ function Page() {
       </section>
       <LivePanel />
       <Advice />
+      <Plan />
     </main>
   );
 }

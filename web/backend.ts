@@ -97,7 +97,7 @@ export class WorkerBackend implements Backend {
   }
 
   private lineFor(method: Method): WorkerLine {
-    if (method === 'analyze') {
+    if (method === 'analyze' || method === 'plan') {
       this.analyst ??= new WorkerLine(this.opened);
       return this.analyst;
     }

@@ -148,7 +148,10 @@ function area(
   });
 }
 
-/** A line through the values, as tall in each pixel column as they vary there. */
+/** Opacity of the range that values cover within a pixel column. */
+const VEIL = 0.4;
+
+/** A line through the highest values, with a veil over the range they cover in each pixel column. */
 function stroke(
   context: Context,
   box: Box,
@@ -167,8 +170,14 @@ function stroke(
       const top = Math.min(y(high), Number.isNaN(before) ? y(high) : before);
       const bottom = Math.max(y(low), Number.isNaN(before) ? y(low) : before);
       before = y(high);
-      if (dash && Math.floor(x / ratio) % (dash[0] + dash[1]) >= dash[0] && bottom - top < thick) return;
-      context.fillRect(x, top, bottom - top > thick ? thick : 1, bottom - top + thick);
+      if (bottom - top > thick) {
+        // How far it swings here is a veil, so that what lies behind stays visible.
+        context.globalAlpha = VEIL;
+        context.fillRect(x, top, 1, bottom - top);
+        context.globalAlpha = 1;
+      }
+      if (dash && Math.floor(x / ratio) % (dash[0] + dash[1]) >= dash[0]) return;
+      context.fillRect(x, y(high), 1, thick);
     });
   });
 }

@@ -1,6 +1,7 @@
 // Opening files that stay in the browser: by dropping, by choosing, or the example that comes with the page.
 import { WorkerBackend } from './backend.ts';
-import { openSource, problem, sources } from './state.ts';
+import { openSource } from './opening.ts';
+import { problem, sources } from './state.ts';
 
 export async function openFiles(files: Iterable<File>): Promise<void> {
   for (const file of files) await openFile(file, file.name);

@@ -4,7 +4,8 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatBytes } from '../src/base/bytes.ts';
 import { CATEGORY_COLOURS, type Rgb } from '../src/view/colours.ts';
 import type { FlameGraph } from '../src/view/flame.ts';
-import { flameRoot, mainState, refreshMoment, selection } from './state.ts';
+import { refreshMoment } from './selecting.ts';
+import { flameRoot, mainState, selection } from './state.ts';
 import { isDark, themeColour } from './theme.ts';
 
 const ROW = 18;

@@ -1,21 +1,8 @@
 // Mouse, pen and wheel on the tracks: scrubbing, panning, zooming, brushing, selecting a range or a block.
 import { batch } from '@preact/signals';
 import { pan, within, zoom } from '../src/view/viewport.ts';
-import {
-  askBlockAt,
-  axis,
-  cursor,
-  lanes,
-  main,
-  moveTo,
-  selectBlock,
-  selectRange,
-  spanOf,
-  vertical,
-  view,
-  wholeX,
-  wholeY,
-} from './state.ts';
+import { moveTo, selectBlockAt, selectRange } from './selecting.ts';
+import { axis, cursor, lanes, main, spanOf, vertical, view, wholeX, wholeY } from './state.ts';
 import { type Box, isInside, type TrackLayout } from './track-layout.ts';
 
 /** A press that moves less than this is a click. */
@@ -117,9 +104,7 @@ export function attachGestures(canvas: HTMLCanvasElement, gestures: GestureView)
         moveTo(axis.value, position);
         const lane = lanes.value[index];
         if (!lane) return;
-        // An allocation has the same number in every run of its recording.
-        const isSame = lane.source === main.value?.source;
-        askBlockAt({ lane, position, offset, onFound: (found) => void (isSame && selectBlock(found?.allocation ?? -1)) });
+        void selectBlockAt(lane, position, offset);
       },
     };
   };

@@ -1,19 +1,9 @@
 // The bar on top: what is open, search, theme and help.
-import { useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { pickFile } from './files.ts';
-import {
-  isHelpOpen,
-  loading,
-  main,
-  openSource,
-  problem,
-  runSearch,
-  searchResult,
-  selectBlock,
-  selection,
-  showSource,
-  sources,
-} from './state.ts';
+import { openSource, showSource } from './opening.ts';
+import { runSearch, selectBlock } from './selecting.ts';
+import { isHelpOpen, loading, main, problem, searchResult, selection, sources } from './state.ts';
 import { isDark, toggleTheme } from './theme.ts';
 
 export function Header() {
@@ -87,8 +77,13 @@ export function Header() {
 }
 
 function Search() {
-  const input = useRef<HTMLInputElement>(null);
   const [at, setAt] = useState(-1);
+  const [text, setText] = useState(selection.value.search ?? '');
+  const searched = selection.value.search;
+  // While somebody types, what they type counts; answers to what they typed before come late.
+  useEffect(() => {
+    if (document.activeElement?.id !== 'search') setText(searched ?? '');
+  }, [searched]);
   const found = searchResult.value;
   const next = (by: number) => {
     if (!found || found.hits.length === 0) return;
@@ -106,12 +101,12 @@ function Search() {
     >
       <input
         id="search"
-        ref={input}
         type="search"
         aria-label="Search for a frame, a size, an address or an event"
         placeholder="frame, 20MiB, 0x7f…, #event"
-        value={selection.value.search ?? ''}
+        value={text}
         onInput={(event) => {
+          setText(event.currentTarget.value);
           setAt(-1);
           runSearch(event.currentTarget.value);
         }}

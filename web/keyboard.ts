@@ -1,21 +1,8 @@
 // The keyboard, as style.md lists it: one table of keys that the help overlay shows too.
 import { pan, zoom } from '../src/view/viewport.ts';
 import { zoomAnchor } from './gestures.ts';
-import {
-  clearSelection,
-  cursor,
-  fitWhole,
-  focusBlock,
-  isHelpOpen,
-  main,
-  mainState,
-  mark,
-  moveToMoment,
-  problem,
-  stepCursor,
-  view,
-  wholeX,
-} from './state.ts';
+import { clearSelection, focusBlock, moveToMoment, stepCursor } from './selecting.ts';
+import { cursor, fitWhole, isHelpOpen, main, mainState, mark, problem, view, wholeX } from './state.ts';
 
 export interface KeyAction {
   readonly keys: readonly string[];

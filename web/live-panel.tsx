@@ -4,21 +4,8 @@ import { formatBytes } from '../src/base/bytes.ts';
 import type { LiveRow, LiveState } from '../src/view/protocol.ts';
 import { formatTime } from '../src/view/ticks.ts';
 import { Flame } from './flame.tsx';
-import {
-  block,
-  clearSelection,
-  lanes,
-  main,
-  mainState,
-  mark,
-  other,
-  otherState,
-  runLabel,
-  searchResult,
-  selectBlock,
-  selection,
-  since,
-} from './state.ts';
+import { clearSelection, selectBlock } from './selecting.ts';
+import { block, lanes, main, mainState, mark, other, otherState, runLabel, searchResult, selection, since } from './state.ts';
 import { type Column, Table } from './table.tsx';
 
 /** More rows than anybody reads; drawing them would make scrubbing slow. */

@@ -1,13 +1,18 @@
 // The page's entry: finds out where it runs (behind a server, as one file, alone) and opens what is there to open.
 import { render } from 'preact';
 import type { AnalysisView } from '../src/view/words.ts';
+import { wantedByAddress } from './address.ts';
 import { App, isDropping } from './app.tsx';
 import { ServerBackend, WorkerBackend } from './backend.ts';
 import { listenToDrops } from './files.ts';
 import { listenToKeys } from './keyboard.ts';
 import { followFeed } from './live-ranks.tsx';
-import { type OpenSource, openSource, sources, wantedByAddress } from './state.ts';
-import './style.css';
+import { openSource } from './opening.ts';
+import { type OpenSource, sources } from './state.ts';
+import './style/base.css';
+import './style/page.css';
+import './style/panels.css';
+import './style/narrow.css';
 import './theme.ts';
 
 interface Served {

@@ -52,7 +52,18 @@ export function Table<Row>({ label, columns, rows, keyOf, rowClass, onPick }: Pr
       </thead>
       <tbody>
         {sorted.map((row) => (
-          <tr key={keyOf(row)} class={`${rowClass?.(row) ?? ''}${onPick ? ' pick' : ''}`} onClick={onPick ? () => onPick(row) : undefined}>
+          <tr
+            key={keyOf(row)}
+            class={`${rowClass?.(row) ?? ''}${onPick ? ' pick' : ''}`}
+            tabIndex={onPick ? 0 : undefined}
+            onClick={onPick ? () => onPick(row) : undefined}
+            onKeyDown={(event) => {
+              if (event.key === 'Enter' || event.key === ' ') {
+                event.preventDefault();
+                onPick?.(row);
+              }
+            }}
+          >
             {columns.map((column) => (
               <td key={column.title} class={column.align}>
                 {column.cell(row)}

@@ -3,7 +3,9 @@ import { COLOUR_MODES, type ColourMode } from '../src/view/block-classes.ts';
 import type { AxisKind } from '../src/view/clock.ts';
 import { RECORDED } from '../src/view/protocol.ts';
 import { KEY_ACTIONS } from './keyboard.ts';
-import { axis, chooseAxis, chooseRun, colour, compareWith, comparison, main, sources } from './state.ts';
+import { chooseRun, compareWith, comparison } from './opening.ts';
+import { chooseAxis } from './selecting.ts';
+import { axis, colour, main, sources } from './state.ts';
 
 const COLOUR_NAMES: Record<ColourMode, string> = {
   stream: 'stream',

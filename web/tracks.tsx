@@ -8,9 +8,9 @@ import { formatTime } from '../src/view/ticks.ts';
 import { drawTracks, momentPosition, type Picture, type TrackColours } from './draw-tracks.ts';
 import { attachGestures, offsetAt } from './gestures.ts';
 import { LaneData, type Wanted } from './lane-data.ts';
+import { askBlockAt } from './selecting.ts';
 import {
   analysis,
-  askBlockAt,
   axis,
   block,
   colour,

@@ -3,8 +3,9 @@ import { useState } from 'preact/hooks';
 import { formatBytes, parseBytes } from '../src/base/bytes.ts';
 import { RECORDED } from '../src/view/protocol.ts';
 import type { WhatIfView } from '../src/view/words.ts';
+import { compareWith, comparison, tryCapacity } from './opening.ts';
 import { Progress } from './progress.tsx';
-import { analysing, analysis, capacity, compareWith, comparison, tryCapacity } from './state.ts';
+import { analysing, analysis, capacity } from './state.ts';
 import { type Column, Table } from './table.tsx';
 
 const SIZES = ['16 GiB', '24 GiB', '32 GiB', '40 GiB', '48 GiB', '80 GiB', '141 GiB'];

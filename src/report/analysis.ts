@@ -87,18 +87,17 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     advice: advise(whatIf, { summary, capacity, warnings: trace.warnings, source: options.source ?? 'SNAPSHOT' }),
   });
   yield analysisWith([]);
-  const choices = options.allocators
-    ? [recorded, ...options.allocators.filter((choice) => choice.name !== recorded.name).map((choice) => withPlan(choice, trace))]
-    : [...usualChoices(recorded), ...planFor(trace)];
   const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
+  const expected = (options.allocators ?? usualChoices(recorded)).length + 1;
   const rows: WhatIfRow[] = [];
-  for (const [index, choice] of choices.entries()) {
+  for (const choice of choicesFor(trace, recorded, options.allocators)) {
+    const index = rows.length;
     rows.push(
       tryChoice(trace, summary, choice, index === 0, {
         emptyCacheBefore: whole.emptyCacheBefore,
         capacity,
         findSmallest,
-        onProgress: (done) => progress(0.3 + (0.7 * (index + done)) / choices.length, `trying ${choice.name}`),
+        onProgress: (done) => progress(0.3 + (0.7 * (index + done)) / Math.max(expected, index + 1), `trying ${choice.name}`),
       }),
     );
     yield analysisWith([...rows]);
@@ -106,10 +105,20 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   return analysisWith(rows);
 }
 
-/** The plan for the run, where it repeats itself. */
-function planFor(trace: Trace): AllocatorChoice[] {
+/** The recorded allocator first, and last a plan: finding the step of a long run takes a while, which nothing else need wait for. */
+function* choicesFor(
+  trace: Trace,
+  recorded: AllocatorChoice,
+  allocators: readonly AllocatorChoice[] | undefined,
+): Generator<AllocatorChoice> {
+  if (allocators) {
+    yield recorded;
+    for (const choice of allocators) if (choice.name !== recorded.name) yield withPlan(choice, trace);
+    return;
+  }
+  yield* usualChoices(recorded);
   const planned = plannedChoice(trace);
-  return 'periodic' in planned ? [] : [planned];
+  if (!('periodic' in planned)) yield planned;
 }
 
 export function replayErrorOf(whole: Reconstruction, summary: TraceSummary): ReplayError {

@@ -26,7 +26,7 @@ export interface AppOptions {
 
 /** Questions are a few hundred bytes. */
 const MOST_QUESTION_BYTES = 64 * 1024;
-const PING_EVERY_MS = 15_000;
+const LOOK_EVERY_MS = 100;
 
 export function createApp({ assets, sources, live }: AppOptions): Hono {
   const app = new Hono();
@@ -65,9 +65,7 @@ export function createApp({ assets, sources, live }: AppOptions): Hono {
     return streamSSE(context, async (stream) => {
       const stop = live.subscribe((sample) => void stream.writeSSE({ event: 'sample', data: JSON.stringify(sample) }));
       stream.onAbort(stop);
-      while (!stream.aborted && !live.isOver) {
-        await stream.sleep(live.isOver ? 0 : Math.min(PING_EVERY_MS, 250));
-      }
+      while (!stream.aborted && !live.isOver) await stream.sleep(LOOK_EVERY_MS);
       if (!stream.aborted) await stream.writeSSE({ event: 'over', data: '{}' });
       stop();
     });

@@ -3,6 +3,7 @@ import type { ColourMode, LegendEntry } from './block-classes.ts';
 import type { AxisKind } from './clock.ts';
 import type { FlameGraph } from './flame.ts';
 import type { MapCells, MapWindow } from './map-cells.ts';
+import type { PlanView } from './plan-view.ts';
 import type { SearchResult } from './search.ts';
 import type { TimelineColumns } from './timeline.ts';
 import type { AnalysisView } from './words.ts';
@@ -105,6 +106,7 @@ export interface Calls {
   blockAt: { ask: { run: string; axis: AxisKind; position: number; offset: number }; answer: BlockInfo | undefined };
   block: { ask: { run: string; allocation: number }; answer: BlockInfo | undefined };
   search: { ask: { run: string; text: string }; answer: SearchResult & { readonly blocks: readonly LiveRow[] } };
+  plan: { ask: Record<never, never>; answer: PlanView | undefined };
   analyze: { ask: { capacity?: number | undefined }; answer: AnalysisView };
 }
 

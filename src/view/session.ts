@@ -3,6 +3,7 @@ import { UsageError } from '../base/errors.ts';
 import { analysisSteps } from '../report/analysis.ts';
 import type { Recording } from '../trace/trace.ts';
 import { GpuView } from './gpu-view.ts';
+import { planView } from './plan-view.ts';
 import type { Calls, Method, ProgressNote, Question, SourceInfo } from './protocol.ts';
 import { type AnalysisView, analysisView } from './words.ts';
 
@@ -19,6 +20,7 @@ export class Session {
   answer(question: Question, onProgress: (note: ProgressNote) => void): Calls[Method]['answer'] {
     if (question.method === 'describe') return this.describe();
     if (question.method === 'analyze') return this.analyze(question.gpu, question.capacity, onProgress);
+    if (question.method === 'plan') return planView(this.trace(question.gpu));
     const view = this.view(question.gpu);
     switch (question.method) {
       case 'run':

@@ -60,6 +60,20 @@ describe('the package', () => {
     expect(replayed).toContain('What each allocator would have needed');
   });
 
+  it('brings the page', () => {
+    expect(readdirSync(join(folder, 'node_modules/weir/dist/web')).sort()).toEqual([
+      'app.css',
+      'app.js',
+      'example.pickle.gz',
+      'icon.svg',
+      'index.html',
+      'worker.js',
+    ]);
+    const sample = 'node_modules/weir/samples/vgg16-b100.native.pickle.gz';
+    run(join(folder, 'node_modules/.bin/weir'), ['report', sample, '-o', 'page.html'], folder);
+    expect(readdirSync(folder)).toContain('page.html');
+  });
+
   it('leaves sources, tests and benchmarks at home', () => {
     expect(readdirSync(join(folder, 'node_modules/weir')).sort()).toEqual([
       'CHANGELOG.md',

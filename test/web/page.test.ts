@@ -68,6 +68,8 @@ describe.skipIf(!CHROMIUM)('the page', () => {
     const text = await page.getByTestId('cursor').innerText();
     return Number(/event ([\d,]+)/.exec(text)![1]!.replaceAll(',', ''));
   };
+  const whatIfBytes = () =>
+    page.locator('#what-if [data-bytes]').evaluateAll((cells) => cells.map((cell) => Number(cell.getAttribute('data-bytes'))));
   const column = (table: string, index: number) => page.locator(`${table} tbody tr td:nth-child(${index})`).allInnerTexts();
 
   it('shows the numbers of `weir analyze --json` to the byte, and asks nobody else for anything', async () => {
@@ -75,8 +77,7 @@ describe.skipIf(!CHROMIUM)('the page', () => {
     const { stdout } = await weir(['analyze', SAMPLE, '--json', '-q']);
     const expected = JSON.parse(stdout) as AnalyzeJson;
     await untilAnalysed(page);
-    const shown = await page.locator('#what-if [data-bytes]').evaluateAll((cells) => cells.map((cell) => cell.getAttribute('data-bytes')));
-    expect(shown.map(Number)).toEqual(expected.whatIf.map((row) => row.peakReserved));
+    expect(await whatIfBytes()).toEqual(expected.whatIf.map((row) => row.peakReserved));
     expect(await column('#what-if', 5)).toEqual(expected.whatIf.map((row) => formatBytes(row.smallestGpu!)));
     const parts = await page.locator('#verdict .bar-part').evaluateAll((bars) => bars.map((bar) => Number(bar.getAttribute('data-bytes'))));
     expect(parts.reduce((sum, part) => sum + part, 0)).toBe(expected.peak['reserved']);
@@ -93,6 +94,10 @@ describe.skipIf(!CHROMIUM)('the page', () => {
     expect(await page.getByTestId('headline').innerText()).toBe('Out of memory at event 54,894: 2.76 GiB was asked for.');
     expect(await cursorEvent()).toBe(54_894);
     expect(seen.requests.some((url) => url.includes('/ask'))).toBe(false);
+    // All of it was worked out in the browser, to the byte.
+    const { stdout } = await weir(['analyze', OOM_SAMPLE, '--json', '--no-smallest', '-q']);
+    const peaks = (JSON.parse(stdout) as AnalyzeJson).whatIf.map((row) => row.peakReserved);
+    expect(await whatIfBytes()).toEqual(peaks);
     await page.reload();
     await page.getByRole('button', { name: 'Show the example' }).click();
     await untilAnalysed(page);
@@ -123,13 +128,11 @@ describe.skipIf(!CHROMIUM)('the page', () => {
     await open(served.url);
     await untilAnalysed(page);
     const head = page.locator('#what-if').getByRole('button', { name: 'peak reserved' });
-    const bytes = () =>
-      page.locator('#what-if [data-bytes]').evaluateAll((cells) => cells.map((cell) => Number(cell.getAttribute('data-bytes'))));
     await head.click();
-    expect(await bytes()).toEqual([...(await bytes())].sort((a, b) => b - a));
+    expect(await whatIfBytes()).toEqual([...(await whatIfBytes())].sort((a, b) => b - a));
     expect(await page.locator('#what-if th[aria-sort=descending]').count()).toBe(1);
     await head.click();
-    expect(await bytes()).toEqual([...(await bytes())].sort((a, b) => a - b));
+    expect(await whatIfBytes()).toEqual([...(await whatIfBytes())].sort((a, b) => a - b));
   });
 
   it('zooms and pans by keys and wheel, and fits again', async () => {
@@ -264,6 +267,16 @@ describe.skipIf(!CHROMIUM)('the page', () => {
     await page.reload();
     await page.getByTestId('headline').waitFor();
     expect(await background()).toBe('rgb(244, 245, 247)');
+  });
+
+  it('shows a plan where the run repeats, and nothing where it does not', async () => {
+    await open(served.url);
+    await page.getByRole('heading', { name: 'A plan for the step this run repeats' }).waitFor({ timeout: 20_000 });
+    expect(await page.locator('#plan').innerText()).toContain('exactly the lower bound');
+    await page.getByLabel('Recording').selectOption(OOM_SAMPLE);
+    await page.getByTestId('headline').filter({ hasText: 'Out of memory' }).waitFor({ timeout: 20_000 });
+    await untilAnalysed(page);
+    expect(await page.locator('#plan').count()).toBe(0);
   });
 
   it('lists its keys', async () => {
