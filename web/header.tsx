@@ -1,5 +1,5 @@
 // The bar on top: what is open, search, theme and help.
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { pickFile } from './files.ts';
 import { openSource, showSource } from './opening.ts';
 import { runSearch, selectBlock } from './selecting.ts';
@@ -78,6 +78,7 @@ export function Header() {
 
 function Search() {
   const [at, setAt] = useState(-1);
+  const isNextWanted = useRef(false);
   const [text, setText] = useState(selection.value.search ?? '');
   const searched = selection.value.search;
   // While somebody types, what they type counts; answers to what they typed before come late.
@@ -91,12 +92,20 @@ function Search() {
     setAt(index);
     void selectBlock(found.hits[index]!, true);
   };
+  // Somebody who types and presses Enter at once means what they typed, which may not have been searched for yet.
+  const goOn = () => {
+    if (!isNextWanted.current || searched !== text) return;
+    isNextWanted.current = false;
+    next(1);
+  };
+  useEffect(goOn);
   return (
     <form
       class="search"
       onSubmit={(event) => {
         event.preventDefault();
-        next(1);
+        isNextWanted.current = true;
+        goOn();
       }}
     >
       <input

@@ -69,6 +69,12 @@ function Words() {
   );
 }
 
+/** As much as there is room for; the table below says it all. */
+function labelFor({ what, bytes }: Part, share: number): string {
+  if (share > 0.34) return `${what} ${formatBytes(bytes)}`;
+  return share > 0.2 ? what : '';
+}
+
 function Bar({ parts, whole }: { parts: readonly Part[]; whole: number }) {
   return (
     <div class="bar" role="img" aria-label={parts.map((part) => `${part.what} ${formatBytes(part.bytes)}`).join(', ')}>
@@ -80,7 +86,7 @@ function Bar({ parts, whole }: { parts: readonly Part[]; whole: number }) {
           title={`${part.what}: ${formatBytes(part.bytes)}`}
           style={{ flexGrow: part.bytes / whole }}
         >
-          {part.bytes / whole > 0.12 && `${part.what} ${formatBytes(part.bytes)}`}
+          {labelFor(part, part.bytes / whole)}
         </span>
       ))}
     </div>

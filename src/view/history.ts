@@ -39,12 +39,33 @@ export function watchRecorded(
 ): { history: History; reconstruction: Omit<Reconstruction, 'allocator'> } {
   const pieces = new PieceLog();
   const observer = new Observer(trace, pieces);
+  let latest = 0;
   const segment: NonNullable<ReconstructOptions['observer']>['segment'] = (kind, address, size) => {
+    const group = pieces.now;
+    latest = findSegmentEvent(trace, kind, address, Math.max(latest, group));
+    pieces.now = latest < 0 ? group : latest;
     if (kind === EventKind.SegmentAlloc || kind === EventKind.SegmentMap) pieces.take(address, size, kind === EventKind.SegmentMap);
     else pieces.giveBack(address, size);
+    pieces.now = group;
   };
   const { allocator, ...reconstruction } = reconstruct(trace, { onProgress, observer: Object.assign(observer, { segment }) });
   return { history: observer.finish(allocator.ooms), reconstruction };
+}
+
+/** A group of events is replayed at once, yet time passes in it: which of them takes or gives back this piece? -1 for none. */
+function findSegmentEvent({ events }: Trace, kind: number, address: number, from: number): number {
+  for (let event = Math.max(0, from); event < events.count; event++) {
+    const found = events.kind[event]!;
+    if (found === kind && events.address[event] === address) return event;
+    if (segmentSign(found) === 0 && found !== EventKind.FreeCompleted) return -1;
+  }
+  return -1;
+}
+
+/** 1 for memory that is taken from the driver, -1 for what is given back, 0 for other events. */
+function segmentSign(kind: number): number {
+  if (kind === EventKind.SegmentAlloc || kind === EventKind.SegmentMap) return 1;
+  return kind === EventKind.SegmentFree || kind === EventKind.SegmentUnmap ? -1 : 0;
 }
 
 /** The same requests through another allocator, where memory is no limit: the run behind `peakReserved` of the what-if table. */
@@ -62,6 +83,7 @@ export function watchChoice(
 }
 
 class Observer implements ReplayObserver {
+  private readonly trace: Trace;
   private readonly allocated: Float64Array;
   private readonly reserved: Float64Array;
   private readonly address: Float64Array;
@@ -71,11 +93,15 @@ class Observer implements ReplayObserver {
   /** Start and size of each run of homes, where they are not the addresses themselves. */
   private readonly homes = new Map<number, number[]>();
   private next = 0;
+  /** What there was before the first event. */
+  private startAllocated = 0;
+  private startReserved = 0;
   private peakReserved = 0;
   private peakReservedEvent = -1;
 
   constructor(trace: Trace, pieces: PieceLog, homesOf: (address: number, size: number) => number[] | undefined = () => undefined) {
     this.homesOf = homesOf;
+    this.trace = trace;
     this.allocated = new Float64Array(trace.events.count);
     this.reserved = new Float64Array(trace.events.count);
     this.address = new Float64Array(trace.allocations.count).fill(Number.NaN);
@@ -93,15 +119,32 @@ class Observer implements ReplayObserver {
 
   after(event: number, allocator: Allocator): void {
     const { allocatedBytes, reservedBytes } = allocator;
-    for (; this.next <= event; this.next++) {
-      this.allocated[this.next] = allocatedBytes;
-      this.reserved[this.next] = reservedBytes;
+    this.fillGroup(event, allocatedBytes);
+    if (event >= 0) {
+      this.allocated[event] = allocatedBytes;
+      this.reserved[event] = reservedBytes;
+    } else {
+      this.startAllocated = allocatedBytes;
+      this.startReserved = reservedBytes;
     }
+    this.next = event + 1;
     if (reservedBytes > this.peakReserved) {
       this.peakReserved = reservedBytes;
       this.peakReservedEvent = event;
     }
     this.pieces.now = this.next;
+  }
+
+  /** Events that were replayed together with the one they led to: memory was given back and taken first, then given out. */
+  private fillGroup(last: number, allocatedBytes: number): void {
+    const { events } = this.trace;
+    let reserved = this.next > 0 ? this.reserved[this.next - 1]! : this.startReserved;
+    const before = this.next > 0 ? this.allocated[this.next - 1]! : this.startAllocated;
+    for (let event = this.next; event < last; event++) {
+      reserved += segmentSign(events.kind[event]!) * events.size[event]!;
+      this.reserved[event] = reserved;
+      this.allocated[event] = events.kind[event] === EventKind.FreeRequested ? allocatedBytes : before;
+    }
   }
 
   finish(ooms: number): History {

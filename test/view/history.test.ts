@@ -6,7 +6,7 @@ import { reconstruct } from '../../src/replay/reconstruct.ts';
 import { replay } from '../../src/replay/replay.ts';
 import { readRecording } from '../../src/trace/detect.ts';
 import { summarizeTrace } from '../../src/trace/summary.ts';
-import type { Trace } from '../../src/trace/trace.ts';
+import { EventKind, type Trace } from '../../src/trace/trace.ts';
 import { Clock } from '../../src/view/clock.ts';
 import { type History, watchChoice, watchRecorded } from '../../src/view/history.ts';
 import { Lifetimes } from '../../src/view/lifetimes.ts';
@@ -14,7 +14,7 @@ import { mapCells } from '../../src/view/map-cells.ts';
 import { liveBytes } from '../../src/view/timeline.ts';
 import { readSample } from '../support/samples.ts';
 
-const SAMPLES = ['vgg16-b100.native.pickle.gz', 'exact/late-exp.pkl.gz', 'exact/full.pkl.gz'];
+const SAMPLES = ['vgg16-b100.native.pickle.gz', 'gpt2xl-oom.pickle.gz', 'exact/late-exp.pkl.gz', 'exact/full.pkl.gz'];
 const CHOICES = ['pytorch', 'expandable', 'cnmem', 'gmlake', 'weir'];
 
 describe.each(SAMPLES)('%s, watched', (name) => {
@@ -37,6 +37,27 @@ describe.each(SAMPLES)('%s, watched', (name) => {
   it('puts recorded allocations where they were', () => {
     for (let index = trace.allocations.liveAtStart; index < trace.allocations.count; index++) {
       expect(recorded.address[index]).toBe(trace.allocations.address[index]);
+    }
+  });
+
+  it('holds after every event what the recording says', () => {
+    const { events } = trace;
+    const sign: Record<number, number> = {
+      [EventKind.SegmentAlloc]: 1,
+      [EventKind.SegmentMap]: 1,
+      [EventKind.SegmentFree]: -1,
+      [EventKind.SegmentUnmap]: -1,
+    };
+    let held = trace.startSegments.reduce((sum, segment) => sum + segment.size, 0);
+    const expected = Float64Array.from({ length: events.count }, (_, event) => {
+      held += (sign[events.kind[event]!] ?? 0) * events.size[event]!;
+      return held;
+    });
+    expect(recorded.reserved).toEqual(expected);
+    const { pieces } = recorded;
+    for (const event of [0, Math.floor(events.count / 2), events.count - 1]) {
+      const drawn = pieces.size.filter((_, row) => pieces.from[row]! <= event && pieces.to[row]! > event);
+      expect(drawn.reduce((sum, size) => sum + size, 0)).toBe(expected[event]);
     }
   });
 

@@ -195,6 +195,33 @@ describe.skipIf(!CHROMIUM)('the page', () => {
     expect(Number(reserved)).toBe((JSON.parse(stdout) as AnalyzeJson).peak['reserved']);
   });
 
+  it('selects a range and a block with the mouse', async () => {
+    await open(served.url);
+    await untilAnalysed(page);
+    await page.keyboard.press('3');
+    const box = (await page.locator('.track-canvas').boundingBox())!;
+    const drag = async (from: number, to: number) => {
+      await page.mouse.move(box.x + box.width * from, box.y + 100);
+      await page.mouse.down();
+      await page.mouse.move(box.x + box.width * to, box.y + 100, { steps: 4 });
+      await page.mouse.up();
+    };
+    await page.keyboard.down('Shift');
+    await drag(0.3, 0.5);
+    await page.keyboard.up('Shift');
+    await page.getByRole('heading', { name: 'Allocated in the range and still live at its end' }).waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('heading', { name: 'Live at the cursor' }).waitFor();
+    // The oldest memory lies at the bottom of the map.
+    const bottom = box.y + box.height - 14;
+    await page.mouse.move(box.x + box.width * 0.45, bottom);
+    await page.locator('.tip').waitFor();
+    await page.mouse.click(box.x + box.width * 0.45, bottom);
+    await page.getByTestId('block').waitFor();
+    expect(await page.getByTestId('block').innerText()).toContain('allocated at event');
+    await expect.poll(() => hash().get('block')).toMatch(/^\d+$/);
+  });
+
   it('searches, selects and clears', async () => {
     await open(`${served.url}#file=${encodeURIComponent(OOM_SAMPLE)}`);
     await untilAnalysed(page);

@@ -49,7 +49,7 @@ export function serveCommand(): Command {
 async function serve(files: string[], options: ServeOptions): Promise<void> {
   if (options.live && files.length === 0) throw new UsageError('--live plays recordings back; name one, or one per rank');
   for (const file of files) checkFile(file);
-  const sources = files.map((file) => new ViewSource(file));
+  const sources = [...new Set(files)].map((file) => new ViewSource(file));
   const live = options.live ? await startPlayback(sources, options) : undefined;
   const app = createApp({ assets: readAssets(), sources, live });
   const server = createServer(getRequestListener(app.fetch));
