@@ -2,7 +2,7 @@
 // long a frame takes while somebody zooms, pans and scrubs. Headless Chromium, software rendering.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
-import { cpus } from 'node:os';
+import { cpus, loadavg } from 'node:os';
 import { chromium, type Page } from 'playwright-core';
 import { formatTable } from '../src/report/table.ts';
 import { generateSnapshot } from './snapshot-generator.ts';
@@ -32,6 +32,8 @@ interface Frames {
   readonly longTasks: number;
 }
 
+/** Other work on the machine shows in every figure. */
+const [loadBefore] = loadavg();
 const browser = await chromium.launch({ executablePath: BROWSER, args: ['--no-sandbox'] });
 const started = performance.now();
 const server = spawn(process.execPath, ['dist/cli/main.js', 'serve', FILE, '-q'], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -78,11 +80,14 @@ const result = {
   date: new Date().toISOString().slice(0, 10),
   command: 'npm run bench:page',
   machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores, Node ${process.version}, ${BROWSER} (software rendering), ${WIDTH}x${HEIGHT}`,
+  loadBefore,
   file: { bytes: statSync(FILE).size, events },
   seconds: { map: mapSeconds, verdict: verdictSeconds, wholeTable: tableSeconds },
   gestures,
 };
-console.log(`\n${result.machine}\nsnapshot of ${(result.file.bytes / 1e6).toFixed(0)} MB, ${events.toLocaleString('en-US')} events\n`);
+console.log(
+  `\n${result.machine}; load before: ${loadBefore!.toFixed(1)}\nsnapshot of ${(result.file.bytes / 1e6).toFixed(0)} MB, ${events.toLocaleString('en-US')} events\n`,
+);
 print(
   ['from `weir serve` to', 'seconds'],
   [
