@@ -6,6 +6,10 @@ import { Arena, ensureRanges, Handle, handleAt, NO_ARENA, NO_RANGE, NO_REGION, N
 import { carve, rangeAt, setUnbacked } from './ranges';
 import { dismissIdle, punch } from './views';
 
+const NOBODY: i32 = -1;
+/** The number of an arena whose free memory stays, wherever it lies. */
+let spared: i32 = NOBODY;
+
 /** Gives back all that can be. */
 export function releaseAll(): void {
   releaseOrphans();
@@ -15,7 +19,9 @@ export function releaseAll(): void {
 /** Gives back the free memory of every arena but one. */
 export function releaseOthers(kept: Arena): void {
   releaseOrphans();
+  spared = <i32>kept.index;
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) if (arena !== kept) releaseArena(arena);
+  spared = NOBODY;
 }
 
 /** Drops the idle views of all arenas: addresses and mappings come free, memory does not. */
@@ -40,7 +46,7 @@ function releaseRanges(region: Region): void {
   let range: Range = region.first;
   while (range !== NO_RANGE) {
     const end = range.address + range.size;
-    if (range.state === State.Free) {
+    if (range.state === State.Free && <i32>range.owner !== spared) {
       // What becomes of the range lies at or after what was before it.
       const before = range.prev !== NO_RANGE ? range.prev : range;
       releaseWhole(region, range);
@@ -59,7 +65,7 @@ function releaseWhole(region: Region, range: Range): void {
     const handle = handleAt(region, index - 1);
     if (handle.address + handle.bytes > end) continue;
     if (handle.address < start || !ensureRanges(2)) break;
-    if (handle.views > 0 && !punchAll(region.arena, handle)) continue;
+    if (handle.views > 0 && !punchAll(handle)) continue;
     if (unmap(handle.address, handle.bytes) < 0) continue;
     setUnbacked(carve(rangeAt(range, handle.address), handle.address, handle.bytes, State.Unbacked));
     forgetHandle(handle);
@@ -67,15 +73,17 @@ function releaseWhole(region: Region, range: Range): void {
   }
 }
 
-/** Takes a free handle out of the views that other blocks keep alive. */
-function punchAll(arena: Arena, handle: Handle): bool {
-  let view = arena.newestView;
-  while (view !== NO_VIEW && handle.views > 0) {
-    const older = view.older;
-    for (let index: u32 = 0; index < view.count; index++) {
-      if (pieceHandle(view, index) === handle && !punch(view, index)) return false;
+/** Takes a free handle out of the views that other blocks keep alive: of any arena, since it may have been lent. */
+function punchAll(handle: Handle): bool {
+  for (let arena = firstArena(); arena !== NO_ARENA && handle.views > 0; arena = arena.next) {
+    let view = arena.newestView;
+    while (view !== NO_VIEW && handle.views > 0) {
+      const older = view.older;
+      for (let index: u32 = 0; index < view.count; index++) {
+        if (pieceHandle(view, index) === handle && !punch(view, index)) return false;
+      }
+      view = older;
     }
-    view = older;
   }
   return handle.views === 0;
 }

@@ -3,9 +3,11 @@
 // a stitch of what is free, with only the missing bytes created. Growing and stitching are weighed by their cost.
 import { arenaOf } from './arenas';
 import { markHandles, planExtension, planStart, planView } from './assembly';
+import { awaitParked } from './completion';
 import { countWay, inUse, peakInUse, reserved, Way } from './counters';
 import { bestFit } from './free-set';
 import { freeTail, grow, tailRoom } from './growth';
+import { borrowBlock, gather, pollLenders, reunite } from './lending';
 import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
 import { plannedBytes, plannedCount } from './plan';
 import { takeFront } from './ranges';
@@ -24,6 +26,8 @@ import {
   reserveCost,
   slackBytes,
   slackShare,
+  stitchBorrowed,
+  waitAllowed,
 } from './settings';
 import { assemblable, listWholes, surveyArena, wholeCount } from './survey';
 import { larger, MIB, roundUp, smaller } from './units';
@@ -35,11 +39,22 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   searchRuns(arena, size);
   if (runView !== NO_VIEW) return settle(runView, runStart, size, Way.Reuse);
 
+  // Another stream's memory costs nothing once its release is over.
+  const haveLenders = pollLenders(arena);
+  if (haveLenders) {
+    const block = borrowBlock(arena, size, false);
+    if (block !== NO_RANGE) return block;
+  }
   const growth = growthFor(arena, size);
   const affordable = reserved + atLeast(arena, growth) <= budgetWith(size);
   if (!affordable) {
     const spare = spareSlab(arena, size);
     if (spare !== NO_RANGE) return takeFit(spare, size, Way.Loan);
+  }
+  if (haveLenders && (!affordable || pressed)) {
+    const block = borrowLate(arena, size, pressed);
+    if (block !== NO_RANGE) return block;
+    if (!surveyArena(arena)) return NO_RANGE;
   }
   const wantsStitch = pressed || size >= minStitch;
   if (!wantsStitch || (!pressed && affordable)) {
@@ -58,6 +73,25 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   }
   const block = join(arena, size);
   return block !== NO_RANGE ? block : growAndTake(arena, size, growth);
+}
+
+/** Before memory is created beyond the budget: what has grown apart is joined, and waits are made. */
+function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
+  if (reunite(arena)) {
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
+  }
+  while (waitAllowed !== 0 && awaitParked(arena)) {
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
+  }
+  const block = borrowBlock(arena, size, true);
+  if (block !== NO_RANGE) return block;
+  if (stitchBorrowed === 0 || (size < minStitch && !pressed) || !surveyArena(arena)) return NO_RANGE;
+  const free = assemblable();
+  if (free >= size || gather(arena, size - free, true) === 0) return NO_RANGE;
+  const fit = bestFit(arena, size);
+  return fit === NO_RANGE ? NO_RANGE : takeFit(fit, size, Way.Borrow);
 }
 
 /** Slabs that small requests no longer fill are as good as any other memory of the stream. */
