@@ -19,7 +19,7 @@ export function mayBorrow(arena: Arena): bool {
   return lend !== 0 && gmlake === 0 && !isCapturing() && !arena.small;
 }
 
-function lends(lender: Arena, borrower: Arena): bool {
+export function lends(lender: Arena, borrower: Arena): bool {
   if (lender === borrower || lender.small || lender.pool !== borrower.pool || lender.freeCount === 0) return false;
   return mainLendsOnly === 0 || lender.stream === 0;
 }
@@ -36,7 +36,7 @@ export function pollLenders(borrower: Arena): bool {
   return any;
 }
 
-function isReady(range: Range, lender: Arena, borrower: Arena): bool {
+export function isReady(range: Range, lender: Arena, borrower: Arena): bool {
   return isOrdered(borrower.lane, lender.lane, range.requested);
 }
 
@@ -124,7 +124,7 @@ function adopt(range: Range, lender: Arena, borrower: Arena): Range {
 }
 
 /** Gives a range that is in no set to the borrower as free memory. */
-function hand(range: Range, lender: Arena, borrower: Arena): Range {
+export function hand(range: Range, lender: Arena, borrower: Arena): Range {
   countBorrow(range.size);
   // What is over is over for everyone; else it is the borrower's progress that tells from now on.
   const point = range.requested <= lender.lane.done ? 0 : stamp(borrower.lane, 0);

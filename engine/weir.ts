@@ -8,6 +8,7 @@ import { countWay, inUse, peakInUse, reserved, Way } from './counters';
 import { bestFit } from './free-set';
 import { freeTail, grow, tailRoom } from './growth';
 import { borrowBlock, gather, pollLenders, reunite } from './lending';
+import { borrowRun } from './lent-runs';
 import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
 import { plannedBytes, plannedCount } from './plan';
 import { takeFront } from './ranges';
@@ -35,12 +36,12 @@ import { extend, place, stitch } from './views';
 
 /** A block for a request that no free range holds. `pressed`: memory has run out, so stitch whatever there is. */
 export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
+  const haveLenders = pollLenders(arena);
   if (!surveyArena(arena)) return NO_RANGE;
   searchRuns(arena, size);
   if (runView !== NO_VIEW) return settle(runView, runStart, size, Way.Reuse);
 
   // Another stream's memory costs nothing once its release is over.
-  const haveLenders = pollLenders(arena);
   if (haveLenders) {
     const block = borrowBlock(arena, size, false);
     if (block !== NO_RANGE) return block;
@@ -75,8 +76,10 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   return block !== NO_RANGE ? block : growAndTake(arena, size, growth);
 }
 
-/** Before memory is created beyond the budget: what has grown apart is joined, and waits are made. */
+/** Before memory is created beyond the budget: by ever more costly means, those that need a wait last. */
 function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
+  const stitches = stitchBorrowed !== 0 && (size >= minStitch || pressed);
+  if (stitches && borrowRun(arena, size, false)) return settleLent(arena, size);
   if (reunite(arena)) {
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
@@ -87,11 +90,17 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   }
   const block = borrowBlock(arena, size, true);
   if (block !== NO_RANGE) return block;
-  if (stitchBorrowed === 0 || (size < minStitch && !pressed) || !surveyArena(arena)) return NO_RANGE;
+  if (!stitches) return NO_RANGE;
+  if (waitAllowed !== 0 && borrowRun(arena, size, true)) return settleLent(arena, size);
+  if (!surveyArena(arena)) return NO_RANGE;
   const free = assemblable();
   if (free >= size || gather(arena, size - free, true) === 0) return NO_RANGE;
   const fit = bestFit(arena, size);
   return fit === NO_RANGE ? NO_RANGE : takeFit(fit, size, Way.Borrow);
+}
+
+function settleLent(arena: Arena, size: u64): Range {
+  return surveyArena(arena) ? settle(runView, runStart, size, Way.Reuse) : NO_RANGE;
 }
 
 /** Slabs that small requests no longer fill are as good as any other memory of the stream. */

@@ -1,10 +1,15 @@
 /* Runs a program on the native engine and prints every address and every driver call, to be compared with WebAssembly's.
  * Lines: `S number value` a setting, `C bytes` capacity, `X from to` driver calls that fail, `M bytes stream pool` a request
- * (numbered from 0), `F n` frees request n, `L n` lets go of it, `K n` completes it, `E` empties the cache, `T` checks. */
+ * (numbered from 0), `F n` frees request n, `L n` lets go of it, `K n` completes it, `R n stream` records a
+ * stream on it, `E` empties the cache, `T` checks. */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "ledger_driver.h"
+
+/* All but the engine's own memory, which the two forms may lay out differently. */
+#define STATISTICS 28
+#define OWN_MEMORY 21
 
 typedef struct request {
   uint64_t address;
@@ -57,6 +62,10 @@ int main(void) {
         if (scanf("%" SCNu64, &a) != 1) return 2;
         if (requests[a].address) wrong |= !weir_engine_complete(engine, requests[a].block);
         break;
+      case 'R':
+        if (scanf("%" SCNu64 " %" SCNu64, &a, &b) != 2) return 2;
+        if (requests[a].address) wrong |= !weir_engine_record_stream(engine, requests[a].address, (uint32_t)b);
+        break;
       case 'E':
         weir_engine_empty_cache(engine);
         break;
@@ -67,7 +76,7 @@ int main(void) {
         return 2;
     }
   }
-  for (uint32_t index = 0; index < 21; index++) printf("s %" PRIu64 "\n", weir_engine_statistic(engine, index));
+  for (uint32_t index = 0; index < STATISTICS; index++) if (index != OWN_MEMORY) printf("s %" PRIu64 "\n", weir_engine_statistic(engine, index));
   printf("left %" PRId64 " %" PRId64 " %" PRId64 "\n", books.handles, books.reservations, books.mappings);
   wrong |= weir_engine_is_broken(engine);
   weir_engine_delete(engine);
