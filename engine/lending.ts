@@ -90,17 +90,20 @@ function take(range: Range, lender: Arena, borrower: Arena, size: u64): Range {
 }
 
 /**
- * Makes free ranges of other streams ours that touch free ranges of ours and need no wait: what was lent and split grows
- * together again. True if there were any.
+ * Makes free ranges of other streams ours that touch free ranges of ours: what was lent and split grows together again.
+ * `waiting`: even those that need a wait. True if there were any.
  */
-export function reunite(borrower: Arena): bool {
+export function reunite(borrower: Arena, waiting: bool): bool {
+  const mayWait = waiting && waitAllowed !== 0;
   let any = false;
   for (let lender = firstArena(); lender !== NO_ARENA; lender = lender.next) {
     if (!lends(lender, borrower)) continue;
     let range = firstFree(lender);
     while (range !== NO_RANGE) {
       const next = nextFree(lender, range);
-      if (touches(range, borrower) && isReady(range, lender, borrower)) {
+      const ready =
+        touches(range, borrower) && (isReady(range, lender, borrower) || (mayWait && order(borrower.lane, lender.lane, range.requested)));
+      if (ready) {
         adopt(range, lender, borrower);
         any = true;
       }

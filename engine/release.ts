@@ -85,7 +85,7 @@ function releaseShared(region: Region): void {
     const index = parted ? handleIndex(region, next.address) : region.handleCount;
     // What is before the handle stays what it is: from there the walk goes on.
     const before = index < region.handleCount ? rangeBefore(range, handleAt(region, index)) : NO_RANGE;
-    if (index < region.handleCount && releaseParts(region, handleAt(region, index), range)) {
+    if (index < region.handleCount && releaseParts(handleAt(region, index), range)) {
       range = before === NO_RANGE ? region.first : before;
     } else {
       range = next;
@@ -101,7 +101,7 @@ function rangeBefore(range: Range, handle: Handle): Range {
 }
 
 /** Gives back a handle if all ranges in it are free; `range` is one of them. */
-function releaseParts(region: Region, handle: Handle, range: Range): bool {
+function releaseParts(handle: Handle, range: Range): bool {
   const end = handle.address + handle.bytes;
   let first = range;
   while (first.address > handle.address && first.prev !== NO_RANGE) first = first.prev;

@@ -68,7 +68,11 @@ export let stitchBorrowed: u64 = 1;
 /** Whether only stream 0 lends. */
 export let mainLendsOnly: u64 = 0;
 /** A stream's progress is marked by an event each time this much was released on it. */
-export let eventBytes: u64 = 32 * MIB;
+export let eventBytes: u64 = 256 * MIB;
+
+/** What slackShare and growthShare are where streams lend: memory that wanders needs a little room to settle. */
+export let sharedSlackShare: u64 = 300;
+export let sharedGrowthShare: u64 = 192;
 
 /** With handle units of 2 MiB: from 8 MiB to 64 MiB. */
 const SMALLEST_HANDLE_UNITS: u64 = 4;
@@ -76,7 +80,7 @@ const LARGEST_HANDLE_UNITS: u64 = 32;
 /** What is loaded is made of about this many handles until they have reached their largest. */
 const LOADED_HANDLES: u64 = 16;
 
-const COUNT: u32 = 33;
+const COUNT: u32 = 35;
 
 /** Sets the setting with this number; false if there is none, or the value cannot be. */
 export function setSetting(index: u32, value: u64): bool {
@@ -180,6 +184,12 @@ export function setSetting(index: u32, value: u64): bool {
     case 32:
       eventBytes = value;
       return value > 0;
+    case 33:
+      sharedSlackShare = value;
+      return true;
+    case 34:
+      sharedGrowthShare = value;
+      return true;
   }
   return false;
 }

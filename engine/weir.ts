@@ -25,6 +25,8 @@ import {
   minStitch,
   poolPrice,
   reserveCost,
+  sharedGrowthShare,
+  sharedSlackShare,
   slackBytes,
   slackShare,
   stitchBorrowed,
@@ -34,9 +36,16 @@ import { assemblable, listWholes, surveyArena, wholeCount } from './survey';
 import { larger, MIB, roundUp, smaller } from './units';
 import { extend, place, stitch } from './views';
 
+/** Whether the request in hand is of a stream that others lend to. */
+let shared: bool = false;
+
 /** A block for a request that no free range holds. `pressed`: memory has run out, so stitch whatever there is. */
 export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
+  // Not on the first attempt, but waits and what was given back may have changed that.
+  const fit = bestFit(arena, size);
+  if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
   const haveLenders = pollLenders(arena);
+  shared = haveLenders;
   if (!surveyArena(arena)) return NO_RANGE;
   searchRuns(arena, size);
   if (runView !== NO_VIEW) return settle(runView, runStart, size, Way.Reuse);
@@ -68,8 +77,8 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
     const missing = size - free;
     if (!pressed && growthIsCheaper(arena, atLeast(arena, growth), atLeast(arena, missing))) return growAndTake(arena, size, growth);
     if (expand(arena, missing) === NO_RANGE) return NO_RANGE;
-    const fit = bestFit(arena, size);
-    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Growth);
+    const grown = bestFit(arena, size);
+    if (grown !== NO_RANGE) return takeFit(grown, size, Way.Growth);
     if (!surveyArena(arena)) return NO_RANGE;
   }
   const block = join(arena, size);
@@ -80,7 +89,7 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
 function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   const stitches = stitchBorrowed !== 0 && (size >= minStitch || pressed);
   if (stitches && borrowRun(arena, size, false)) return settleLent(arena, size);
-  if (reunite(arena)) {
+  if (reunite(arena, false)) {
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
   }
@@ -93,7 +102,13 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   if (!stitches) return NO_RANGE;
   if (waitAllowed !== 0 && borrowRun(arena, size, true)) return settleLent(arena, size);
   if (!surveyArena(arena)) return NO_RANGE;
-  const free = assemblable();
+  let free = assemblable();
+  if (free < size && reunite(arena, true)) {
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
+    if (!surveyArena(arena)) return NO_RANGE;
+    free = assemblable();
+  }
   if (free >= size || gather(arena, size - free, true) === 0) return NO_RANGE;
   const fit = bestFit(arena, size);
   return fit === NO_RANGE ? NO_RANGE : takeFit(fit, size, Way.Borrow);
@@ -113,7 +128,7 @@ function spareSlab(arena: Arena, size: u64): Range {
 /** What may be reserved before stitching is preferred to growing. */
 export function budgetWith(size: u64): u64 {
   const peak = larger(peakInUse, inUse + size);
-  return larger(ceiling, peak + larger(slackBytes, (peak >> 16) * slackShare));
+  return larger(ceiling, peak + larger(slackBytes, (peak >> 16) * (shared ? sharedSlackShare : slackShare)));
 }
 
 /** How much the arena has to grow for `size` to fit at its end. */
@@ -124,7 +139,9 @@ function growthFor(arena: Arena, size: u64): u64 {
 
 /** A growth of `bytes` or of the least worth a driver call. While a model is loaded that is a whole handle: more will follow. */
 function atLeast(arena: Arena, bytes: u64): u64 {
-  const floor = arena.churned ? smaller((reserved >> 16) * growthShare, growthLimit) : smaller(handleBytes(arena), arena.loaded >> 6);
+  const floor = arena.churned
+    ? smaller((reserved >> 16) * (shared ? sharedGrowthShare : growthShare), growthLimit)
+    : smaller(handleBytes(arena), arena.loaded >> 6);
   return roundUp(larger(bytes, floor), handleUnit);
 }
 

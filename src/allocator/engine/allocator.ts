@@ -262,6 +262,20 @@ export class EngineAllocator implements Allocator {
     return true;
   }
 
+  /** A number for all that the engine has written to its memory: equal ones mean, as good as surely, equal states. */
+  fingerprint(): string {
+    const words = new Uint32Array(this.engine.memory.buffer, 0, this.statistics.ownMemory >>> 2);
+    let low = 0x811c9dc5;
+    let high = 0x01000193;
+    for (let index = 0; index < words.length; index++) {
+      const word = words[index]!;
+      low = Math.imul(low ^ word, 0x01000193);
+      high = Math.imul(high ^ (word + index), 0x85ebca6b);
+      high ^= high >>> 15;
+    }
+    return `${low >>> 0}-${high >>> 0}`;
+  }
+
   private eachRow(visit: (row: Float64Array) => void): void {
     const count = this.engine.snapshot();
     const rows = new Float64Array(this.engine.memory.buffer, this.engine.snapshotAddress(), count * ROW);

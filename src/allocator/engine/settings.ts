@@ -66,6 +66,9 @@ export interface EngineSettings {
   readonly mainLendsOnly: 0 | 1;
   /** An event marks a stream's progress each time this much was released on it. */
   readonly eventBytes: number;
+  /** What `slackShare` and `growthShare` are for streams that others lend to: memory that wanders needs room to settle. */
+  readonly sharedSlackShare: number;
+  readonly sharedGrowthShare: number;
 }
 
 export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
@@ -102,6 +105,8 @@ export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
   'stitchBorrowed',
   'mainLendsOnly',
   'eventBytes',
+  'sharedSlackShare',
+  'sharedGrowthShare',
 ];
 
 /** Addresses for an arena when the GPU's size is unknown: more than any GPU has. */
@@ -118,6 +123,8 @@ type LendingSettings = Pick<
   | 'stitchBorrowed'
   | 'mainLendsOnly'
   | 'eventBytes'
+  | 'sharedSlackShare'
+  | 'sharedGrowthShare'
 >;
 
 /** Rules of lending between streams: none, those of the GLake talk, and ours. */
@@ -131,7 +138,9 @@ export const LENDING: Readonly<Record<'off' | 'glake' | 'weir', LendingSettings>
     splitBorrowed: 1,
     stitchBorrowed: 1,
     mainLendsOnly: 0,
-    eventBytes: 32 * MIB,
+    eventBytes: 256 * MIB,
+    sharedSlackShare: 300,
+    sharedGrowthShare: 192,
   };
   return {
     off: { ...weir, lend: 0 },

@@ -7,6 +7,7 @@
 #define UNIT (2ull << 20)
 /* What streams were given is over when so many further calls were made. */
 #define EVENT_CALLS 40
+#define OVER UINT64_MAX
 
 static void misuse(const char *what) {
   fprintf(stderr, "misuse of the driver: %s\n", what);
@@ -110,7 +111,13 @@ static int32_t event_query(void *context, uint32_t slot) {
   ledger *books = context;
   expect_slot(books, slot);
   if (failing(books, "eventQuery %" PRIu32, slot)) return -1;
-  return books->calls - books->recorded[slot] > EVENT_CALLS;
+  return books->recorded[slot] == OVER || books->calls - books->recorded[slot] > EVENT_CALLS;
+}
+
+void ledger_synchronize(ledger *books) {
+  for (size_t slot = 0; slot < sizeof books->recorded / sizeof *books->recorded; slot++) {
+    if (books->recorded[slot]) books->recorded[slot] = OVER;
+  }
 }
 
 static int32_t stream_wait(void *context, uint32_t stream, uint32_t slot) {

@@ -24,5 +24,7 @@ typedef struct ledger {
 void ledger_init(ledger *books, FILE *log, uint64_t capacity);
 void ledger_destroy(ledger *books);
 weir_driver ledger_driver(ledger *books);
+/* What streams were given so far is over. */
+void ledger_synchronize(ledger *books);
 
 #endif
