@@ -13,7 +13,7 @@ import { gmlake, largeUnit, smallLimit } from './settings';
 import { addSlab } from './small';
 import { setCapture } from './streams';
 import { BLOCK_UNIT, roundUp } from './units';
-import { addUse, hasParked, park } from './uses';
+import { addUse, hasParked, hasUses, park } from './uses';
 import { serveWeir } from './weir';
 
 /** No device has this much; beyond it sums could overflow. */
@@ -120,6 +120,7 @@ export function setCapturing(stream: u32, capturing: bool): bool {
 /** The program is done with the block, and so is its stream: free again, once other streams recorded on it have passed. */
 export function completeBlock(block: Range): bool {
   if (block.state !== State.Pending) return false;
-  if (!park(block, blockSize(block))) finish(block);
+  if (hasUses(block)) park(block, blockSize(block));
+  else finish(block);
   return true;
 }

@@ -52,11 +52,12 @@ export function mark(stream: Stream): bool {
   if (capturingCount !== 0) return false;
   // The oldest event makes way: what it covered is covered by the next.
   if (stream.newest - stream.oldest === RING) stream.oldest++;
+  // A driver that fails is not asked again at every release.
+  stream.since = 0;
   if (eventRecord(stream.id, slotOf(stream, stream.newest)) < 0) return false;
   countEvent();
   store<u64>(coverOf(stream, stream.newest), clock);
   stream.newest++;
-  stream.since = 0;
   return true;
 }
 

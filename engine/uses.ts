@@ -30,9 +30,12 @@ export function addUse(block: Range, id: u32): bool {
   return true;
 }
 
-/** Parks a block that other streams use; false if none does, or all have already passed. */
-export function park(block: Range, bytes: u64): bool {
-  if (firstUse(block) === NO_USE) return false;
+export function hasUses(block: Range): bool {
+  return firstUse(block) !== NO_USE;
+}
+
+/** Parks a block that other streams use, and marks where each of them stands. */
+export function park(block: Range, bytes: u64): void {
   for (let use = firstUse(block); use !== NO_USE; use = use.next) {
     use.point = stamp(use.lane, bytes);
     cover(use.lane, use.point);
@@ -43,7 +46,6 @@ export function park(block: Range, bytes: u64): bool {
   else setNext(newest, block);
   newest = block;
   countParked(1);
-  return true;
 }
 
 export function hasParked(): bool {

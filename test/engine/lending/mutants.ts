@@ -56,7 +56,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'recorded streams are forgotten',
     file: 'engine/blocks.ts',
-    from: 'if (!park(block, blockSize(block))) finish(block);',
+    from: 'if (hasUses(block)) park(block, blockSize(block));\n  else finish(block);',
     to: 'finish(block);',
   },
   {
