@@ -9,6 +9,7 @@ import {
   NO_ARENA,
   NO_RANGE,
   NO_REGION,
+  NO_STREAM,
   newArena,
   newRange,
   newRegion,
@@ -17,6 +18,7 @@ import {
   State,
 } from './nodes';
 import { handleUnit, longRegions, regionBytes } from './settings';
+import { streamOf } from './streams';
 import { larger, roundUp } from './units';
 
 let arenas: Arena = NO_ARENA;
@@ -40,12 +42,14 @@ export function arenaOf(stream: u32, pool: u32, small: bool): Arena {
     }
     previous = arena;
   }
+  if (streamOf(stream) === NO_STREAM) return NO_ARENA;
   const made = newArena();
   if (made === NO_ARENA) return NO_ARENA;
   made.stream = stream;
   made.pool = pool;
   made.small = small;
   made.version = 1;
+  made.lane = streamOf(stream);
   made.next = arenas;
   arenas = made;
   return made;

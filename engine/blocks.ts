@@ -1,16 +1,19 @@
 // Requests and frees. A block is known by the pointer of its first range, from malloc until it is complete.
 import { arenaOf } from './arenas';
-import { countComplete, countFree, countUse, countWay, Way } from './counters';
+import { awaitParked, blockSize, completeParked, finish } from './completion';
+import { countFree, countUse, countWay, Way } from './counters';
 import { Call, clearFailure, failedCall } from './failure';
 import { bestFit } from './free-set';
 import { markBusy, serveGmlake } from './gmlake';
 import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, Range, State } from './nodes';
-import { setFree, takeFront } from './ranges';
+import { takeFront } from './ranges';
 import { releaseAddresses, releaseAll, releaseOthers } from './release';
 import { explain } from './report';
 import { gmlake, largeUnit, smallLimit } from './settings';
-import { addSlab, returnSlab } from './small';
+import { addSlab } from './small';
+import { setCapture } from './streams';
 import { BLOCK_UNIT, roundUp } from './units';
+import { addUse, hasParked, hasUses, park } from './uses';
 import { serveWeir } from './weir';
 
 /** No device has this much; beyond it sums could overflow. */
@@ -26,6 +29,7 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
     explain(arena, bytes);
     return fail();
   }
+  if (hasParked()) completeParked();
   let block = NO_RANGE;
   if (small || gmlake === 0) {
     block = bestFit(arena, size);
@@ -37,6 +41,7 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
       takeFront(block, size, State.Live);
       block.va = block.address;
       block.requested = bytes;
+      block.right = NO_RANGE;
       countUse(size, bytes);
       countWay(Way.Fit);
       return block;
@@ -45,8 +50,10 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
   block = serveHard(arena, size, bytes);
   if (block === NO_RANGE) return fail();
   block.requested = bytes;
+  block.right = NO_RANGE;
   if (gmlake !== 0) for (let piece = block; piece !== NO_RANGE; piece = piece.left) markBusy(piece, true);
-  countUse(size, bytes);
+  // A borrowed block may be larger than what was asked for.
+  countUse(blockSize(block), bytes);
   return block;
 }
 
@@ -55,6 +62,12 @@ function serveHard(arena: Arena, size: u64, bytes: u64): Range {
   clearFailure();
   let block = serve(arena, size, false);
   if (block !== NO_RANGE) return block;
+  // What other streams still use of ours is worth a wait on the GPU before anything is given back.
+  while (awaitParked(arena)) {
+    clearFailure();
+    block = serve(arena, size, false);
+    if (block !== NO_RANGE) return block;
+  }
   // How things stand is told before anything is given back: that is what the program ran into.
   explain(arena, bytes);
   countWay(Way.Retry);
@@ -86,13 +99,6 @@ function fail(): Range {
   return NO_RANGE;
 }
 
-/** Bytes given out for a block. */
-export function blockSize(block: Range): u64 {
-  let size: u64 = 0;
-  for (let piece = block; piece !== NO_RANGE; piece = piece.left) size += piece.size;
-  return size;
-}
-
 /** The program lets go of a block. False if it is not live. */
 export function freeBlock(block: Range): bool {
   if (block.state !== State.Live) return false;
@@ -101,26 +107,20 @@ export function freeBlock(block: Range): bool {
   return true;
 }
 
-/** Nobody uses the block any more: its memory may be given out again. False if it was not freed. */
+/** Work of another stream uses the block: its memory is free only after that. False if the block is not live. */
+export function recordUse(block: Range, stream: u32): bool {
+  return block.state === State.Live && addUse(block, stream);
+}
+
+/** While a stream is captured into a graph, nothing is lent and nobody is asked how far they have come. */
+export function setCapturing(stream: u32, capturing: bool): bool {
+  return setCapture(stream, capturing);
+}
+
+/** The program is done with the block, and so is its stream: free again, once other streams recorded on it have passed. */
 export function completeBlock(block: Range): bool {
   if (block.state !== State.Pending) return false;
-  block.region.arena.churned = true;
-  if (block.view === NO_VIEW) {
-    countComplete(block.size);
-    if (gmlake !== 0) markBusy(block, false);
-    const whole = setFree(block);
-    if (whole.region.loan !== NO_RANGE) returnSlab(whole);
-    return true;
-  }
-  countComplete(blockSize(block));
-  block.view.live--;
-  let piece = block;
-  while (piece !== NO_RANGE) {
-    const next = piece.left;
-    piece.view = NO_VIEW;
-    if (gmlake !== 0) markBusy(piece, false);
-    setFree(piece);
-    piece = next;
-  }
+  if (hasUses(block)) park(block, blockSize(block));
+  else finish(block);
   return true;
 }

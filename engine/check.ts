@@ -17,12 +17,24 @@ import {
 } from './counters';
 import { checkFreeSet } from './free-set';
 import { handleIndex, orphanBytes } from './growth';
-import { handleAt, NO_ARENA, NO_HANDLE, NO_RANGE, NO_REGION, NO_VIEW, pieceHandle, pieceOffset, Range, Region, State, View } from './nodes';
+import {
+  handleAt,
+  NO_ARENA,
+  NO_HANDLE,
+  NO_RANGE,
+  NO_REGION,
+  NO_VIEW,
+  ownerOf,
+  pieceHandle,
+  pieceOffset,
+  Range,
+  Region,
+  State,
+  View,
+} from './nodes';
 import { smaller } from './units';
 
 // Sums of the walk in progress.
-let freeBytes: u64 = 0;
-let freeCount: u32 = 0;
 let liveBytes: u64 = 0;
 let usedBytes: u64 = 0;
 let askedBytes: u64 = 0;
@@ -48,21 +60,26 @@ export function checkEngine(level: u32): u32 {
   let regionCount: u32 = 0;
   let viewCount: u32 = 0;
   let mappedBytes: u64 = 0;
+  let lived: u64 = 0;
+  viewUses = 0;
+  mappedHandles = 0;
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {
-    freeBytes = 0;
-    freeCount = 0;
-    viewUses = 0;
-    mappedHandles = 0;
+    arena.seenBytes = 0;
+    arena.seenCount = 0;
+  }
+  for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {
     for (let region = arena.regions; region !== NO_REGION; region = region.next) {
       if (region.arena !== arena) return 3;
       if (region.loan === NO_RANGE) regionCount++;
       const broken = checkRegion(region, level);
       if (broken !== 0) return broken;
     }
-    if (freeBytes !== arena.freeBytes || freeCount !== arena.freeCount) return 4;
+  }
+  // Only now: an arena may own ranges in any region of its pool.
+  for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {
+    if (arena.seenBytes !== arena.freeBytes || arena.seenCount !== arena.freeCount) return 4;
     if (level >= 3 && !checkFreeSet(arena)) return 5;
     let seen: u32 = 0;
-    let lived: u64 = 0;
     for (let view = arena.newestView; view !== NO_VIEW; view = view.older) {
       seen++;
       lived += view.live;
@@ -73,10 +90,10 @@ export function checkEngine(level: u32): u32 {
       mappedBytes += mappedOf(view);
     }
     if (seen !== arena.viewCount) return 7;
-    if (mappedHandles !== 0) return 54;
-    if (lived !== viewUses) return 8;
     viewCount += seen;
   }
+  if (mappedHandles !== 0) return 54;
+  if (lived !== viewUses) return 8;
   if (liveBytes !== allocated || usedBytes !== inUse || askedBytes !== requested || blockCount !== blocks) return 9;
   if (heldBytes !== reserved || heldHandles !== handles) return 10;
   if (regionCount !== regions || viewCount !== views || mappedBytes !== viewBytes) return 11;
@@ -90,17 +107,20 @@ function checkRegion(region: Region, level: u32): u32 {
     if (range.region !== region || range.prev !== previous) return 20;
     if (range.address !== expected || range.size === 0) return 21;
     expected += range.size;
-    const joins = range.state === State.Free || range.state === State.Unbacked;
+    const joins = range.state === State.Unbacked || (range.state === State.Free && previous !== NO_RANGE && previous.owner === range.owner);
     if (joins && previous !== NO_RANGE && previous.state === range.state) return 22;
+    if (range.state !== State.Unbacked && !mayOwn(range, region)) return 29;
     if (range.state === State.Free) {
-      freeBytes += range.size;
-      freeCount++;
-    } else if (range.state === State.Live || range.state === State.Pending) {
+      const owner = ownerOf(range);
+      owner.seenBytes += range.size;
+      owner.seenCount++;
+    } else if (range.state === State.Live || range.state === State.Pending || range.state === State.Parked) {
       const broken = checkBlock(range, level);
       if (broken !== 0) return broken;
     } else if (range.state === State.Piece) {
-      if (range.parent.state !== State.Live && range.parent.state !== State.Pending) return 23;
-    } else if (range.state < State.Free || range.state > State.Stuck) {
+      const state = range.parent.state;
+      if (state !== State.Live && state !== State.Pending && state !== State.Parked) return 23;
+    } else if (range.state < State.Free || range.state > State.Parked) {
       return 24;
     }
     previous = range;
@@ -113,6 +133,13 @@ function checkRegion(region: Region, level: u32): u32 {
     return region.handleCount === 0 ? 0 : 28;
   }
   return checkHandles(region);
+}
+
+/** Memory crosses arenas of large requests in one pool, nothing else. */
+function mayOwn(range: Range, region: Region): bool {
+  const owner = ownerOf(range);
+  if (owner === region.arena) return true;
+  return owner.pool === region.arena.pool && !owner.small && !region.arena.small;
 }
 
 /** Handles lie exactly under the ranges that are backed. */
@@ -144,7 +171,7 @@ function checkBlock(block: Range, level: u32): u32 {
   for (let piece = block; piece !== NO_RANGE; piece = piece.left) {
     size += piece.size;
     if (piece !== block && (piece.state !== State.Piece || piece.parent !== block)) return 40;
-    if (piece.view !== block.view) return 41;
+    if (piece.view !== block.view || piece.owner !== block.owner) return 41;
   }
   blockCount++;
   usedBytes += size;
@@ -152,7 +179,7 @@ function checkBlock(block: Range, level: u32): u32 {
     liveBytes += size;
     askedBytes += block.requested;
   }
-  if (block.requested > size) return 42;
+  if (block.state !== State.Parked && block.requested > size) return 42;
   if (block.view === NO_VIEW) return block.va === block.address && block.left === NO_RANGE ? 0 : 43;
   viewUses++;
   return level >= 3 ? checkPlacement(block, block.view, size) : 0;
@@ -191,7 +218,7 @@ function checkView(view: View): u32 {
     const handle = pieceHandle(view, index);
     const end = index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped;
     if (handle !== NO_HANDLE) {
-      if (handle.bytes !== end - offset || handle.region.arena !== view.arena || handle.views === 0) return 51;
+      if (handle.bytes !== end - offset || handle.region.arena.pool !== view.arena.pool || handle.views === 0) return 51;
       if (handle.mark === mark) return 53;
       handle.mark = mark;
       mappedHandles--;

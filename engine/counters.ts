@@ -30,6 +30,14 @@ export let evictions: u64 = 0;
 /** Requests that needed memory given back first, or failed after it. */
 export let retries: u64 = 0;
 export let ooms: u64 = 0;
+// What streams lent each other, and what it took.
+export let borrows: u64 = 0;
+export let borrowedBytes: u64 = 0;
+export let waits: u64 = 0;
+export let events: u64 = 0;
+export let queries: u64 = 0;
+/** Blocks let go of that other streams have not passed yet. */
+export let parked: u32 = 0;
 
 export function countReserved(bytes: u64): void {
   reserved += bytes;
@@ -86,6 +94,27 @@ export function countOrphan(change: i32): void {
   orphans += change;
 }
 
+export function countBorrow(bytes: u64): void {
+  borrows++;
+  borrowedBytes += bytes;
+}
+
+export function countWait(): void {
+  waits++;
+}
+
+export function countEvent(): void {
+  events++;
+}
+
+export function countQuery(): void {
+  queries++;
+}
+
+export function countParked(change: i32): void {
+  parked += change;
+}
+
 /** How a request was served, for the statistics. */
 export namespace Way {
   export const Fit: u32 = 0;
@@ -96,6 +125,7 @@ export namespace Way {
   export const Loan: u32 = 5;
   export const Retry: u32 = 6;
   export const Oom: u32 = 7;
+  export const Borrow: u32 = 8;
 }
 
 export function countWay(way: u32): void {

@@ -1,7 +1,5 @@
 // The driver: what the engine asks of the device it runs on. Implemented by whoever instantiates the engine.
 // Every call says by its result whether it worked (0 or more) or not (a negative code); none may throw or trap.
-//
-// Events (record, query, wait) will join here when streams lend memory to each other; nothing else has to change.
 
 /** Takes `bytes` of physical memory; gives its handle, or a negative code. */
 export declare function create(bytes: u64): i64;
@@ -22,3 +20,12 @@ export declare function setAccess(address: u64, bytes: u64): i32;
  * unmaps only what is free, but free on a stream means that its last use is enqueued, not that it is over.
  */
 export declare function unmap(address: u64, bytes: u64): i32;
+
+// Events: a slot is one of a small ring of each stream, made by the driver when first recorded, and recorded again and again.
+
+/** Marks, in slot `slot`, everything that `stream` has been given to do so far. */
+export declare function eventRecord(stream: u32, slot: u32): i32;
+/** 1 if what the slot marks is over, 0 if not yet. */
+export declare function eventQuery(slot: u32): i32;
+/** Work given to `stream` from now on begins only after what the slot marks now; the host does not wait. */
+export declare function streamWait(stream: u32, slot: u32): i32;

@@ -32,7 +32,7 @@ export function freeTail(arena: Arena): u64 {
   const region = arena.growing;
   if (region === NO_REGION || region.tail === NO_RANGE) return 0;
   const last = region.tail.prev;
-  return last !== NO_RANGE && last.state === State.Free ? last.size : 0;
+  return last !== NO_RANGE && last.state === State.Free && last.owner === arena.index ? last.size : 0;
 }
 
 /** Bytes by which the arena can grow without new addresses. */
@@ -75,7 +75,7 @@ export function grow(arena: Arena, bytes: u64): Range {
   const mapped = mapHandles(region, first, count);
   if (mapped === count && openAccess(region, first, count)) {
     if (!arena.churned) arena.loaded += bytes;
-    return setFree(takeTail(region.tail, bytes, State.Free));
+    return setFree(takeTail(region.tail, bytes, State.Free), 0);
   }
   undo(region, first, mapped);
   return NO_RANGE;

@@ -1,8 +1,9 @@
 // The engine's exports. Those with u64 are for C, their twins in f64 for JavaScript (exact below 2^53);
 // a block is the number that mallocBlock gives, valid until it is complete. Results of 0 mean failure.
 import { forgetAddress, recall, remember } from './address-table';
-import { blockSize, completeBlock as complete_, freeBlock as free_, mallocBlock as malloc_ } from './blocks';
+import { completeBlock as complete_, freeBlock as free_, mallocBlock as malloc_, recordUse, setCapturing as setCapturing_ } from './blocks';
 import { checkEngine } from './check';
+import { blockSize, completeParked } from './completion';
 import { resetPeaks as resetCounters } from './counters';
 import { take } from './memory';
 import { NO_RANGE, Range } from './nodes';
@@ -10,10 +11,11 @@ import { releaseAll } from './release';
 import { replayEvents } from './replay';
 import { explanationOf, snapshotAddress as rowsAddress, statisticOf, takeSnapshot } from './report';
 import { setSetting, settingCount } from './settings';
+import { settleStreams } from './streams';
 
 /** Bumped whenever an export, a setting or a statistic changes its meaning. */
 export function abiVersion(): u32 {
-  return 1;
+  return 2;
 }
 
 /** Sets a setting by number, before the first request; 1 if it was accepted. */
@@ -76,6 +78,22 @@ export function completeBlock(block: u32): u32 {
   return complete_(changetype<Range>(<usize>block)) ? 1 : 0;
 }
 
+/** Work of another stream uses the live block: its memory is free only after that, wherever it is freed. */
+export function recordStreamBlock(block: u32, stream: u32): u32 {
+  return recordUse(changetype<Range>(<usize>block), stream) ? 1 : 0;
+}
+
+/** The same for what `malloc` gave; 0 if nothing is live at the address. */
+export function recordStream(address: u64, stream: u32): u32 {
+  const block = recall(address);
+  return block !== NO_RANGE && recordUse(block, stream) ? 1 : 0;
+}
+
+/** A stream begins or ends being captured into a graph. Until it ends nothing is lent and no event is touched. */
+export function setCapturing(stream: u32, on: u32): u32 {
+  return setCapturing_(stream, on !== 0) ? 1 : 0;
+}
+
 export function addressOf(block: u32): u64 {
   return changetype<Range>(<usize>block).va;
 }
@@ -90,6 +108,12 @@ export function sizeOf(block: u32): u64 {
 
 export function sizeOfF64(block: u32): f64 {
   return <f64>(<i64>sizeOf(block));
+}
+
+/** The host has waited for all streams: whatever they were given is over. */
+export function streamsIdle(): void {
+  settleStreams();
+  completeParked();
 }
 
 /** Gives back to the driver all that can be. */

@@ -1,11 +1,11 @@
 // What the engine keeps: the five kinds of record, all in linear memory, all linked by plain pointers.
 //
-//   arena    the memory of one stream in one pool, small or large requests; nothing crosses arenas but by a loan
+//   arena    the memory of one stream in one pool, small or large requests: ranges it owns, wherever they lie
 //   region   addresses reserved in one piece for an arena; tiled by ranges, partly backed by handles
 //   range    a run of a region's addresses in one state; physical bytes are named by the address they have here
 //   handle   one piece of physical memory, mapped at its place in a region and perhaps in views
 //   view     a stitch: other addresses for handles of an arena, side by side in an order of its own
-import { fresh, give, takeClear } from './memory';
+import { fresh, give, take, takeClear } from './memory';
 
 /** What a range is. Written to snapshots: never renumber. */
 export namespace State {
@@ -22,6 +22,8 @@ export namespace State {
   export const Loan: u8 = 6;
   /** Mapped, but access could not be set nor the mapping undone; given back when the driver allows it. */
   export const Stuck: u8 = 7;
+  /** Let go for good, but streams that were recorded on it have not passed its release yet: the engine completes it. */
+  export const Parked: u8 = 8;
 }
 
 /** 64 bytes: one cache line. Links of the free tree serve other ends while the range is in use. */
@@ -29,7 +31,7 @@ export namespace State {
 export class Range {
   address: u64 = 0;
   size: u64 = 0;
-  /** In use: bytes asked for. */
+  /** In use: bytes asked for. Free: the point of its release (see streams.ts), 0 for memory never used. */
   requested: u64 = 0;
   /** In use: the address given out, which lies in a view if the block has one. */
   va: u64 = 0;
@@ -38,7 +40,7 @@ export class Range {
   next: Range = changetype<Range>(0);
   /** In use: the next range of the same block. */
   left: Range = changetype<Range>(0);
-  /** In use: with `parent`, room for a release point (stream, sequence number) once streams lend to each other. */
+  /** Of a block: its first Use, if other streams were recorded on it. */
   right: Range = changetype<Range>(0);
   /** Of a Piece: the first range of its block. */
   parent: Range = changetype<Range>(0);
@@ -46,6 +48,8 @@ export class Range {
   view: View = changetype<View>(0);
   state: u8 = 0;
   red: u8 = 0;
+  /** The arena that may use it, by number: not always the one whose region it lies in. */
+  owner: u16 = 0;
 }
 
 /** Size classes of the free set: eight to each power of two of 512 B units, up to 2^43 units. */
@@ -55,9 +59,11 @@ export const BIN_WORDS: usize = 6;
 @unmanaged
 export class Arena {
   next: Arena = changetype<Arena>(0);
+  lane: Stream = changetype<Stream>(0);
   stream: u32 = 0;
   pool: u32 = 0;
   small: bool = false;
+  index: u16 = 0;
   regions: Region = changetype<Region>(0);
   /** The region that grows. */
   growing: Region = changetype<Region>(0);
@@ -74,7 +80,9 @@ export class Arena {
   viewCount: u32 = 0;
   /** Bumped by every change of a free range: tells whether a survey still holds. */
   version: u32 = 0;
-  surveyed: u32 = 0;
+  // Sums of the check in progress.
+  seenBytes: u64 = 0;
+  seenCount: u32 = 0;
   // The free set follows: BIN_WORDS words of 64 bits that say which bins hold something, then BINS tree roots.
 }
 
@@ -142,6 +150,48 @@ export class View {
   usable: bool = true;
 }
 
+/** What is known of a stream's progress; see streams.ts. */
+@unmanaged
+export class Stream {
+  next: Stream = changetype<Stream>(0);
+  id: u32 = 0;
+  index: u32 = 0;
+  capturing: bool = false;
+  /** The round of questions it was last asked in. */
+  asked: u32 = 0;
+  /** Releases up to this point are over: a query has said so. */
+  done: u64 = 0;
+  /** Bytes released since the newest event. */
+  since: u64 = 0;
+  /** Events in flight: those numbered from `oldest` to before `newest`, each in slot (number modulo the ring). */
+  oldest: u32 = 0;
+  newest: u32 = 0;
+  /** What this stream waits for anyway. */
+  waits: Wait = changetype<Wait>(0);
+  // The ring follows: a u64 per slot, the last point its event covers.
+}
+
+/** Events a stream may have in flight. */
+export const RING: u32 = 32;
+export const STREAM_RING: usize = offsetof<Stream>() + ((8 - (offsetof<Stream>() & 7)) & 7);
+const STREAM_SIZE: usize = STREAM_RING + <usize>RING * 8;
+
+/** A stream comes after another's releases up to a point, by a wait made earlier. */
+@unmanaged
+export class Wait {
+  next: Wait = changetype<Wait>(0);
+  lender: Stream = changetype<Stream>(0);
+  point: u64 = 0;
+}
+
+/** A stream that was recorded on a block, and from the block's release on the point that it must pass. */
+@unmanaged
+export class Use {
+  next: Use = changetype<Use>(0);
+  lane: Stream = changetype<Stream>(0);
+  point: u64 = 0;
+}
+
 /** A handle that has no address: the driver would not take it back. Tried again at the next occasion. */
 @unmanaged
 export class Orphan {
@@ -156,6 +206,9 @@ export const NO_REGION: Region = changetype<Region>(0);
 export const NO_HANDLE: Handle = changetype<Handle>(0);
 export const NO_VIEW: View = changetype<View>(0);
 export const NO_ORPHAN: Orphan = changetype<Orphan>(0);
+export const NO_STREAM: Stream = changetype<Stream>(0);
+export const NO_WAIT: Wait = changetype<Wait>(0);
+export const NO_USE: Use = changetype<Use>(0);
 
 let spareRanges: usize = 0;
 let spareCount: u32 = 0;
@@ -189,6 +242,8 @@ export function newRange(region: Region, address: u64, size: u64, state: u8): Ra
   range.left = NO_RANGE;
   range.view = NO_VIEW;
   range.region = region;
+  range.owner = region.arena.index;
+  range.requested = 0;
   range.state = state;
   return range;
 }
@@ -200,8 +255,50 @@ export function dropRange(range: Range): void {
   spareCount++;
 }
 
+/** Arenas by number. They are never given up, so a number stands for one arena for good. */
+let arenaTable: usize = 0;
+let arenaRoom: u32 = 0;
+let arenaCount: u32 = 0;
+const MOST_ARENAS: u32 = 65535;
+
 export function newArena(): Arena {
-  return changetype<Arena>(takeClear(ARENA_SIZE));
+  if (arenaCount === arenaRoom) {
+    const room: u32 = arenaRoom === 0 ? 16 : arenaRoom << 1;
+    const grown = take((<usize>room) << 2);
+    if (grown === 0) return NO_ARENA;
+    memory.copy(grown, arenaTable, (<usize>arenaRoom) << 2);
+    give(arenaTable, (<usize>arenaRoom) << 2);
+    arenaTable = grown;
+    arenaRoom = room;
+  }
+  if (arenaCount === MOST_ARENAS) return NO_ARENA;
+  const arena = changetype<Arena>(takeClear(ARENA_SIZE));
+  if (arena === NO_ARENA) return NO_ARENA;
+  store<usize>(arenaTable + ((<usize>arenaCount) << 2), changetype<usize>(arena));
+  arena.index = <u16>arenaCount;
+  arenaCount++;
+  return arena;
+}
+
+/** The arena that may use the range. */
+export function ownerOf(range: Range): Arena {
+  return changetype<Arena>(load<usize>(arenaTable + ((<usize>range.owner) << 2)));
+}
+
+export function newStream(): Stream {
+  return changetype<Stream>(takeClear(STREAM_SIZE));
+}
+
+export function newWait(): Wait {
+  return changetype<Wait>(takeClear(offsetof<Wait>()));
+}
+
+export function newUse(): Use {
+  return changetype<Use>(takeClear(offsetof<Use>()));
+}
+
+export function dropUse(use: Use): void {
+  give(changetype<usize>(use), offsetof<Use>());
 }
 
 export function newRegion(): Region {

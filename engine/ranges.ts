@@ -1,7 +1,8 @@
 // Splitting and joining ranges. Of two that join, the lower stays: whoever holds a pointer into a region
 // finds what has become of its range at or after that pointer.
 import { addFree, takeFree } from './free-set';
-import { dropRange, NO_RANGE, newRange, Range, State } from './nodes';
+import { dropRange, NO_RANGE, newRange, ownerOf, Range, State } from './nodes';
+import { larger } from './units';
 
 function linkAfter(range: Range, after: Range): void {
   const next = after.next;
@@ -19,12 +20,19 @@ function absorbNext(range: Range): void {
   dropRange(next);
 }
 
+/** A part of a range has its owner and its release. */
+function inherit(part: Range, range: Range): void {
+  part.owner = range.owner;
+  part.requested = range.requested;
+}
+
 /** Cuts a free range to its first `size` bytes, which leave the free set in the given state. Needs one spare range. */
 export function takeFront(range: Range, size: u64, state: u8): void {
-  const arena = range.region.arena;
+  const arena = ownerOf(range);
   takeFree(arena, range);
   if (range.size > size) {
     const rest = newRange(range.region, range.address + size, range.size - size, State.Free);
+    inherit(rest, range);
     range.size = size;
     linkAfter(rest, range);
     addFree(arena, rest);
@@ -39,33 +47,41 @@ export function carve(range: Range, from: u64, size: u64, state: u8): Range {
     takeFront(range, size, state);
     return range;
   }
-  const arena = range.region.arena;
+  const arena = ownerOf(range);
   takeFree(arena, range);
   const end = range.address + range.size;
   range.size = from - range.address;
   const middle = newRange(range.region, from, size, state);
+  inherit(middle, range);
   linkAfter(middle, range);
   addFree(arena, range);
   if (end > from + size) {
     const rest = newRange(range.region, from + size, end - from - size, State.Free);
+    inherit(rest, range);
     linkAfter(rest, middle);
     addFree(arena, rest);
   }
   return middle;
 }
 
-/** Makes a range that is in no set free and joins it with its neighbours; gives the whole. */
-export function setFree(range: Range): Range {
-  const arena = range.region.arena;
+/**
+ * Makes a range that is in no set free and joins it with the neighbours of its owner; gives the whole. `point` is its
+ * release; the whole has the latest release of its parts.
+ */
+export function setFree(range: Range, point: u64): Range {
+  const arena = ownerOf(range);
   range.state = State.Free;
+  range.requested = point;
   const next = range.next;
-  if (next !== NO_RANGE && next.state === State.Free) {
+  if (next !== NO_RANGE && next.state === State.Free && next.owner === range.owner) {
     takeFree(arena, next);
+    range.requested = larger(range.requested, next.requested);
     absorbNext(range);
   }
   const prev = range.prev;
-  if (prev !== NO_RANGE && prev.state === State.Free) {
+  if (prev !== NO_RANGE && prev.state === State.Free && prev.owner === range.owner) {
     takeFree(arena, prev);
+    prev.requested = larger(prev.requested, range.requested);
     absorbNext(prev);
     range = prev;
   }
@@ -91,6 +107,7 @@ export function setUnbacked(range: Range): void {
 export function takeTail(tail: Range, size: u64, state: u8): Range {
   const region = tail.region;
   tail.state = state;
+  tail.owner = region.arena.index;
   if (tail.size === size) {
     region.tail = NO_RANGE;
   } else {

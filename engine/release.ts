@@ -4,7 +4,12 @@ import { unmap } from './env';
 import { forgetHandle, handleIndex, releaseHandle, releaseOrphans } from './growth';
 import { Arena, ensureRanges, Handle, handleAt, NO_ARENA, NO_RANGE, NO_REGION, NO_VIEW, pieceHandle, Range, Region, State } from './nodes';
 import { carve, rangeAt, setUnbacked } from './ranges';
+import { larger } from './units';
 import { dismissIdle, punch } from './views';
+
+const NOBODY: i32 = -1;
+/** The number of an arena whose free memory stays, wherever it lies. */
+let spared: i32 = NOBODY;
 
 /** Gives back all that can be. */
 export function releaseAll(): void {
@@ -15,7 +20,9 @@ export function releaseAll(): void {
 /** Gives back the free memory of every arena but one. */
 export function releaseOthers(kept: Arena): void {
   releaseOrphans();
+  spared = <i32>kept.index;
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) if (arena !== kept) releaseArena(arena);
+  spared = NOBODY;
 }
 
 /** Drops the idle views of all arenas: addresses and mappings come free, memory does not. */
@@ -31,6 +38,7 @@ function releaseArena(arena: Arena): void {
     const next = region.next;
     releaseStuck(region);
     releaseRanges(region);
+    releaseShared(region);
     if (isEmptyRegion(region)) releaseRegion(region);
     region = next;
   }
@@ -40,7 +48,7 @@ function releaseRanges(region: Region): void {
   let range: Range = region.first;
   while (range !== NO_RANGE) {
     const end = range.address + range.size;
-    if (range.state === State.Free) {
+    if (range.state === State.Free && <i32>range.owner !== spared) {
       // What becomes of the range lies at or after what was before it.
       const before = range.prev !== NO_RANGE ? range.prev : range;
       releaseWhole(region, range);
@@ -59,7 +67,7 @@ function releaseWhole(region: Region, range: Range): void {
     const handle = handleAt(region, index - 1);
     if (handle.address + handle.bytes > end) continue;
     if (handle.address < start || !ensureRanges(2)) break;
-    if (handle.views > 0 && !punchAll(region.arena, handle)) continue;
+    if (handle.views > 0 && !punchAll(handle)) continue;
     if (unmap(handle.address, handle.bytes) < 0) continue;
     setUnbacked(carve(rangeAt(range, handle.address), handle.address, handle.bytes, State.Unbacked));
     forgetHandle(handle);
@@ -67,15 +75,66 @@ function releaseWhole(region: Region, range: Range): void {
   }
 }
 
-/** Takes a free handle out of the views that other blocks keep alive. */
-function punchAll(arena: Arena, handle: Handle): bool {
-  let view = arena.newestView;
-  while (view !== NO_VIEW && handle.views > 0) {
-    const older = view.older;
-    for (let index: u32 = 0; index < view.count; index++) {
-      if (pieceHandle(view, index) === handle && !punch(view, index)) return false;
+/** Gives back the handles that are wholly free, but in parts of different owners. */
+function releaseShared(region: Region): void {
+  let range: Range = region.first;
+  while (range !== NO_RANGE) {
+    const next = range.next;
+    if (next === NO_RANGE) return;
+    const parted = range.state === State.Free && next.state === State.Free;
+    const index = parted ? handleIndex(region, next.address) : region.handleCount;
+    // What is before the handle stays what it is: from there the walk goes on.
+    const before = index < region.handleCount ? rangeBefore(range, handleAt(region, index)) : NO_RANGE;
+    if (index < region.handleCount && releaseParts(handleAt(region, index), range)) {
+      range = before === NO_RANGE ? region.first : before;
+    } else {
+      range = next;
     }
-    view = older;
+  }
+}
+
+/** The last range that ends before a handle, from one that begins before its end. */
+function rangeBefore(range: Range, handle: Handle): Range {
+  let before = range;
+  while (before !== NO_RANGE && before.address + before.size > handle.address) before = before.prev;
+  return before;
+}
+
+/** Gives back a handle if all ranges in it are free; `range` is one of them. */
+function releaseParts(handle: Handle, range: Range): bool {
+  const end = handle.address + handle.bytes;
+  let first = range;
+  while (first.address > handle.address && first.prev !== NO_RANGE) first = first.prev;
+  let parts: u32 = 0;
+  for (let part = first; part !== NO_RANGE && part.address < end; part = part.next) {
+    if (part.state !== State.Free || <i32>part.owner === spared) return false;
+    parts++;
+  }
+  if (!ensureRanges(2 * parts) || (handle.views > 0 && !punchAll(handle)) || unmap(handle.address, handle.bytes) < 0) return false;
+  // From the end down: what joins is then always behind what is still to come.
+  for (let at = end; at > handle.address; ) {
+    const part = rangeAt(first, at - 1);
+    const start = larger(part.address, handle.address);
+    const size = at - start;
+    setUnbacked(carve(part, start, size, State.Unbacked));
+    at = start;
+  }
+  forgetHandle(handle);
+  releaseHandle(handle);
+  return true;
+}
+
+/** Takes a free handle out of the views that other blocks keep alive: of any arena, since it may have been lent. */
+function punchAll(handle: Handle): bool {
+  for (let arena = firstArena(); arena !== NO_ARENA && handle.views > 0; arena = arena.next) {
+    let view = arena.newestView;
+    while (view !== NO_VIEW && handle.views > 0) {
+      const older = view.older;
+      for (let index: u32 = 0; index < view.count; index++) {
+        if (pieceHandle(view, index) === handle && !punch(view, index)) return false;
+      }
+      view = older;
+    }
   }
   return handle.views === 0;
 }

@@ -3,6 +3,8 @@ import { firstArena } from './arenas';
 import {
   allocated,
   blocks,
+  borrowedBytes,
+  borrows,
   evictions,
   extensions,
   fits,
@@ -12,8 +14,11 @@ import {
   loans,
   ooms,
   orphans,
+  parked,
   peakInUse,
   peakReserved,
+  queries,
+  events as recordedEvents,
   regions,
   requested,
   reserved,
@@ -22,11 +27,12 @@ import {
   stitches,
   viewBytes,
   views,
+  waits,
 } from './counters';
 import { failedCall } from './failure';
 import { largestFree } from './free-set';
 import { give, take, usedMemory } from './memory';
-import { Arena, NO_ARENA, NO_RANGE, NO_REGION, Range, State } from './nodes';
+import { Arena, NO_ARENA, NO_RANGE, NO_REGION, ownerOf, Range, State } from './nodes';
 import { assemblable, surveyArena } from './survey';
 import { larger } from './units';
 
@@ -37,6 +43,7 @@ let assemblableThen: u64 = 0;
 let reservedThen: u64 = 0;
 let allocatedThen: u64 = 0;
 let callThen: u32 = 0;
+let elsewhereThen: u64 = 0;
 
 /** Keeps how things stood when a request failed. */
 export function explain(arena: Arena, bytes: u64): void {
@@ -47,15 +54,19 @@ export function explain(arena: Arena, bytes: u64): void {
   freeThen = 0;
   largestThen = 0;
   assemblableThen = 0;
+  elsewhereThen = 0;
   if (arena === NO_ARENA) return;
   freeThen = arena.freeBytes;
+  for (let other = firstArena(); other !== NO_ARENA; other = other.next) {
+    if (other.pool === arena.pool && other.stream !== arena.stream) elsewhereThen += other.freeBytes;
+  }
   const largest = largestFree(arena);
   if (largest !== NO_RANGE) largestThen = largest.size;
   assemblableThen = largestThen;
   if (!arena.small && surveyArena(arena)) assemblableThen = larger(largestThen, assemblable());
 }
 
-/** The last failure: asked, allocated, reserved, free in the arena, largest free piece, largest that could be assembled, driver call. */
+/** The last failure: asked, allocated, reserved, free in the arena, largest free piece, largest that could be assembled, driver call, free on other streams of the pool. */
 export function explanationOf(index: u32): u64 {
   switch (index) {
     case 0:
@@ -72,6 +83,8 @@ export function explanationOf(index: u32): u64 {
       return assemblableThen;
     case 6:
       return callThen;
+    case 7:
+      return elsewhereThen;
   }
   return 0;
 }
@@ -123,6 +136,18 @@ export function statisticOf(index: u32): u64 {
       return ooms;
     case 21:
       return usedMemory();
+    case 22:
+      return borrows;
+    case 23:
+      return borrowedBytes;
+    case 24:
+      return waits;
+    case 25:
+      return recordedEvents;
+    case 26:
+      return queries;
+    case 27:
+      return parked;
   }
   return 0;
 }
@@ -152,7 +177,7 @@ export function takeSnapshot(): u32 {
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {
     for (let region = arena.regions; region !== NO_REGION; region = region.next) {
       for (let range = region.first; range !== NO_RANGE; range = range.next) {
-        writeRow(row, arena, range);
+        writeRow(row, ownerOf(range), range);
         row += ROW;
       }
     }
@@ -165,12 +190,12 @@ export function snapshotAddress(): usize {
 }
 
 function writeRow(row: usize, arena: Arena, range: Range): void {
-  const isBlock = range.state === State.Live || range.state === State.Pending;
+  const isBlock = range.state === State.Live || range.state === State.Pending || range.state === State.Parked;
   // A further piece shows the state of its block: what matters is whether its memory is live.
   const state = range.state === State.Piece ? range.parent.state : range.state;
   store<f64>(row, <f64>(<i64>range.address));
   store<f64>(row, <f64>(<i64>range.size), 8);
-  store<f64>(row, isBlock ? <f64>(<i64>range.requested) : 0, 16);
+  store<f64>(row, isBlock && range.state !== State.Parked ? <f64>(<i64>range.requested) : 0, 16);
   store<f64>(row, isBlock ? <f64>(<i64>range.va) : 0, 24);
   store<f64>(row, <f64>state, 32);
   store<f64>(row, <f64>arena.stream, 40);

@@ -16,6 +16,11 @@ export let openBytes: u64 = 0;
 export function searchRuns(arena: Arena, size: u64): void {
   runView = NO_VIEW;
   runBytes = u64.MAX_VALUE;
+  searchMoreRuns(arena, size);
+}
+
+/** The same, in the views of a further arena. */
+export function searchMoreRuns(arena: Arena, size: u64): void {
   for (let view = arena.newestView; view !== NO_VIEW; view = view.older) {
     if (view.usable && view.mapped >= size) searchView(view, size);
   }

@@ -50,13 +50,37 @@ export let loadHandle: u64 = 64 * MIB;
 /** About how many handles an arena that changes is made of: their size grows with it, from 8 MiB to 64 MiB. */
 export let handleCount: u64 = 256;
 
+// What streams lend each other; see lending.ts.
+/** Whether they do. */
+export let lend: u64 = 1;
+/** Whether memory whose release is over is preferred to what needs a wait, wherever the better fit is. */
+export let preferDone: u64 = 1;
+/** Whether memory may be borrowed before its release is over, by a wait on the GPU. */
+export let waitAllowed: u64 = 1;
+/** Whether among what needs a wait the earliest release counts, else the best fit. */
+export let earliestFirst: u64 = 1;
+/** How much larger than the request a borrowed range may be, in 1/65536 of the request; 0 is no limit. */
+export let sizeDifferenceLimit: u64 = 0;
+/** Whether a borrower takes only what it needs of a range; else it is given the whole. */
+export let splitBorrowed: u64 = 1;
+/** Whether borrowed handles may be stitched. */
+export let stitchBorrowed: u64 = 1;
+/** Whether only stream 0 lends. */
+export let mainLendsOnly: u64 = 0;
+/** A stream's progress is marked by an event each time this much was released on it. */
+export let eventBytes: u64 = 256 * MIB;
+
+/** What slackShare and growthShare are where streams lend: memory that wanders needs a little room to settle. */
+export let sharedSlackShare: u64 = 300;
+export let sharedGrowthShare: u64 = 192;
+
 /** With handle units of 2 MiB: from 8 MiB to 64 MiB. */
 const SMALLEST_HANDLE_UNITS: u64 = 4;
 const LARGEST_HANDLE_UNITS: u64 = 32;
 /** What is loaded is made of about this many handles until they have reached their largest. */
 const LOADED_HANDLES: u64 = 16;
 
-const COUNT: u32 = 24;
+const COUNT: u32 = 35;
 
 /** Sets the setting with this number; false if there is none, or the value cannot be. */
 export function setSetting(index: u32, value: u64): bool {
@@ -133,6 +157,39 @@ export function setSetting(index: u32, value: u64): bool {
     case 23:
       handleCount = value;
       return value > 0;
+    case 24:
+      lend = value;
+      return value <= 1;
+    case 25:
+      preferDone = value;
+      return value <= 1;
+    case 26:
+      waitAllowed = value;
+      return value <= 1;
+    case 27:
+      earliestFirst = value;
+      return value <= 1;
+    case 28:
+      sizeDifferenceLimit = value;
+      return value <= (<u64>1) << 20;
+    case 29:
+      splitBorrowed = value;
+      return value <= 1;
+    case 30:
+      stitchBorrowed = value;
+      return value <= 1;
+    case 31:
+      mainLendsOnly = value;
+      return value <= 1;
+    case 32:
+      eventBytes = value;
+      return value > 0;
+    case 33:
+      sharedSlackShare = value;
+      return true;
+    case 34:
+      sharedGrowthShare = value;
+      return true;
   }
   return false;
 }

@@ -4,6 +4,7 @@ import { addLoan, arenaOf, removeRegion } from './arenas';
 import { countWay, reserved, Way } from './counters';
 import { bestFit, takeFree } from './free-set';
 import { grow } from './growth';
+import { borrowBlock, pollLenders } from './lending';
 import { Arena, ensureRanges, NO_ARENA, NO_RANGE, Range, State } from './nodes';
 import { setFree, takeFront } from './ranges';
 import { borrow, handleUnit } from './settings';
@@ -27,16 +28,21 @@ export function addSlab(arena: Arena, size: u64): Range {
 function borrowSlab(arena: Arena): Range {
   const lender = arenaOf(arena.stream, arena.pool, false);
   if (lender === NO_ARENA || !ensureRanges(2)) return NO_RANGE;
-  const fit = bestFit(lender, handleUnit);
-  if (fit === NO_RANGE) return NO_RANGE;
-  takeFront(fit, handleUnit, State.Loan);
+  let fit = bestFit(lender, handleUnit);
+  if (fit !== NO_RANGE) {
+    takeFront(fit, handleUnit, State.Loan);
+  } else {
+    fit = pollLenders(lender) ? borrowBlock(lender, handleUnit, true) : NO_RANGE;
+    if (fit === NO_RANGE) return NO_RANGE;
+    fit.state = State.Loan;
+  }
   const slab = addLoan(arena, fit);
   if (slab === NO_RANGE) {
-    setFree(fit);
+    setFree(fit, fit.requested);
     return NO_RANGE;
   }
   countWay(Way.Loan);
-  return setFree(slab);
+  return setFree(slab, fit.requested);
 }
 
 /** Returns the slab that `range` is the whole of, if it is borrowed. */
@@ -44,7 +50,8 @@ export function returnSlab(range: Range): void {
   const region = range.region;
   const loan = region.loan;
   if (loan === NO_RANGE || range.size !== region.bytes) return;
+  const point = range.requested;
   takeFree(region.arena, range);
   removeRegion(region);
-  setFree(loan);
+  setFree(loan, point);
 }

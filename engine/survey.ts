@@ -3,7 +3,7 @@
 import { firstFree, nextFree } from './free-set';
 import { handleIndex } from './growth';
 import { give, take } from './memory';
-import { Arena, Handle, handleAt, NO_HANDLE, NO_RANGE } from './nodes';
+import { Arena, Handle, handleAt, NO_HANDLE, NO_RANGE, Range } from './nodes';
 import { larger, log2 } from './units';
 
 /** A growing list of handles with a sort key each: 16 bytes an entry. */
@@ -33,48 +33,62 @@ export let wholeBytes: u64 = 0;
 /** Brings the survey of the arena up to date; false when the engine's own memory is exhausted. */
 export function surveyArena(arena: Arena): bool {
   if (complete && arenaSurveyed === changetype<usize>(arena) && versionSurveyed === arena.version) return true;
-  survey++;
+  beginSurvey();
+  if (!surveyMore(arena)) return false;
   arenaSurveyed = changetype<usize>(arena);
   versionSurveyed = arena.version;
+  complete = true;
+  return true;
+}
+
+/** A survey of nothing yet, which holds for no arena. */
+export function beginSurvey(): void {
+  survey++;
   complete = false;
+  listed = false;
   wholeBytes = 0;
   wholeHandles = 0;
   headList.count = 0;
   tailList.count = 0;
-  for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) {
-    const region = range.region;
-    const start = range.address;
-    const end = start + range.size;
-    for (let index = handleIndex(region, start); index < region.handleCount; index++) {
-      const handle = handleAt(region, index);
-      if (handle.address >= end) break;
-      if (handle.survey !== survey) {
-        handle.survey = survey;
-        handle.freeHead = 0;
-        handle.freeTail = 0;
-      }
-      const handleEnd = handle.address + handle.bytes;
-      if (start <= handle.address && end >= handleEnd) {
-        handle.freeHead = handle.bytes;
-        handle.freeTail = handle.bytes;
-        handle.around = range.size;
-        handle.headRange = range;
-        handle.tailRange = range;
-        wholeBytes += handle.bytes;
-        wholeHandles++;
-      } else if (start <= handle.address) {
-        handle.freeHead = end - handle.address;
-        handle.headRange = range;
-        if (!add(headList, handle, handle.freeHead)) return false;
-      } else if (end >= handleEnd) {
-        handle.freeTail = handleEnd - start;
-        handle.tailRange = range;
-        if (!add(tailList, handle, handle.freeTail)) return false;
-      }
+}
+
+function surveyMore(arena: Arena): bool {
+  for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) if (!surveyRange(range)) return false;
+  return true;
+}
+
+/** Adds a free range to the survey; false when the engine's own memory is exhausted. */
+export function surveyRange(range: Range): bool {
+  const region = range.region;
+  const start = range.address;
+  const end = start + range.size;
+  for (let index = handleIndex(region, start); index < region.handleCount; index++) {
+    const handle = handleAt(region, index);
+    if (handle.address >= end) break;
+    if (handle.survey !== survey) {
+      handle.survey = survey;
+      handle.freeHead = 0;
+      handle.freeTail = 0;
+    }
+    const handleEnd = handle.address + handle.bytes;
+    if (start <= handle.address && end >= handleEnd) {
+      handle.freeHead = handle.bytes;
+      handle.freeTail = handle.bytes;
+      handle.around = range.size;
+      handle.headRange = range;
+      handle.tailRange = range;
+      wholeBytes += handle.bytes;
+      wholeHandles++;
+    } else if (start <= handle.address) {
+      handle.freeHead = end - handle.address;
+      handle.headRange = range;
+      if (!add(headList, handle, handle.freeHead)) return false;
+    } else if (end >= handleEnd) {
+      handle.freeTail = handleEnd - start;
+      handle.tailRange = range;
+      if (!add(tailList, handle, handle.freeTail)) return false;
     }
   }
-  listed = false;
-  complete = true;
   return true;
 }
 

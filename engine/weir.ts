@@ -3,9 +3,12 @@
 // a stitch of what is free, with only the missing bytes created. Growing and stitching are weighed by their cost.
 import { arenaOf } from './arenas';
 import { markHandles, planExtension, planStart, planView } from './assembly';
+import { awaitParked } from './completion';
 import { countWay, inUse, peakInUse, reserved, Way } from './counters';
 import { bestFit } from './free-set';
 import { freeTail, grow, tailRoom } from './growth';
+import { borrowBlock, gather, pollLenders, reunite } from './lending';
+import { borrowRun } from './lent-runs';
 import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
 import { plannedBytes, plannedCount } from './plan';
 import { takeFront } from './ranges';
@@ -22,24 +25,46 @@ import {
   minStitch,
   poolPrice,
   reserveCost,
+  sharedGrowthShare,
+  sharedSlackShare,
   slackBytes,
   slackShare,
+  stitchBorrowed,
+  waitAllowed,
 } from './settings';
 import { assemblable, listWholes, surveyArena, wholeCount } from './survey';
 import { larger, MIB, roundUp, smaller } from './units';
 import { extend, place, stitch } from './views';
 
+/** Whether the request in hand is of a stream that others lend to. */
+let shared: bool = false;
+
 /** A block for a request that no free range holds. `pressed`: memory has run out, so stitch whatever there is. */
 export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
+  // Not on the first attempt, but waits and what was given back may have changed that.
+  const fit = bestFit(arena, size);
+  if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
+  const haveLenders = pollLenders(arena);
+  shared = haveLenders;
   if (!surveyArena(arena)) return NO_RANGE;
   searchRuns(arena, size);
   if (runView !== NO_VIEW) return settle(runView, runStart, size, Way.Reuse);
 
+  // Another stream's memory costs nothing once its release is over.
+  if (haveLenders) {
+    const block = borrowBlock(arena, size, false);
+    if (block !== NO_RANGE) return block;
+  }
   const growth = growthFor(arena, size);
   const affordable = reserved + atLeast(arena, growth) <= budgetWith(size);
   if (!affordable) {
     const spare = spareSlab(arena, size);
     if (spare !== NO_RANGE) return takeFit(spare, size, Way.Loan);
+  }
+  if (haveLenders && (!affordable || pressed)) {
+    const block = borrowLate(arena, size, pressed);
+    if (block !== NO_RANGE) return block;
+    if (!surveyArena(arena)) return NO_RANGE;
   }
   const wantsStitch = pressed || size >= minStitch;
   if (!wantsStitch || (!pressed && affordable)) {
@@ -52,12 +77,45 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
     const missing = size - free;
     if (!pressed && growthIsCheaper(arena, atLeast(arena, growth), atLeast(arena, missing))) return growAndTake(arena, size, growth);
     if (expand(arena, missing) === NO_RANGE) return NO_RANGE;
-    const fit = bestFit(arena, size);
-    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Growth);
+    const grown = bestFit(arena, size);
+    if (grown !== NO_RANGE) return takeFit(grown, size, Way.Growth);
     if (!surveyArena(arena)) return NO_RANGE;
   }
   const block = join(arena, size);
   return block !== NO_RANGE ? block : growAndTake(arena, size, growth);
+}
+
+/** Before memory is created beyond the budget: by ever more costly means, those that need a wait last. */
+function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
+  const stitches = stitchBorrowed !== 0 && (size >= minStitch || pressed);
+  if (stitches && borrowRun(arena, size, false)) return settleLent(arena, size);
+  if (reunite(arena, false)) {
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
+  }
+  while (waitAllowed !== 0 && awaitParked(arena)) {
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
+  }
+  const block = borrowBlock(arena, size, true);
+  if (block !== NO_RANGE) return block;
+  if (!stitches) return NO_RANGE;
+  if (waitAllowed !== 0 && borrowRun(arena, size, true)) return settleLent(arena, size);
+  if (!surveyArena(arena)) return NO_RANGE;
+  let free = assemblable();
+  if (free < size && reunite(arena, true)) {
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
+    if (!surveyArena(arena)) return NO_RANGE;
+    free = assemblable();
+  }
+  if (free >= size || gather(arena, size - free, true) === 0) return NO_RANGE;
+  const fit = bestFit(arena, size);
+  return fit === NO_RANGE ? NO_RANGE : takeFit(fit, size, Way.Borrow);
+}
+
+function settleLent(arena: Arena, size: u64): Range {
+  return surveyArena(arena) ? settle(runView, runStart, size, Way.Reuse) : NO_RANGE;
 }
 
 /** Slabs that small requests no longer fill are as good as any other memory of the stream. */
@@ -70,7 +128,7 @@ function spareSlab(arena: Arena, size: u64): Range {
 /** What may be reserved before stitching is preferred to growing. */
 export function budgetWith(size: u64): u64 {
   const peak = larger(peakInUse, inUse + size);
-  return larger(ceiling, peak + larger(slackBytes, (peak >> 16) * slackShare));
+  return larger(ceiling, peak + larger(slackBytes, (peak >> 16) * (shared ? sharedSlackShare : slackShare)));
 }
 
 /** How much the arena has to grow for `size` to fit at its end. */
@@ -81,7 +139,9 @@ function growthFor(arena: Arena, size: u64): u64 {
 
 /** A growth of `bytes` or of the least worth a driver call. While a model is loaded that is a whole handle: more will follow. */
 function atLeast(arena: Arena, bytes: u64): u64 {
-  const floor = arena.churned ? smaller((reserved >> 16) * growthShare, growthLimit) : smaller(handleBytes(arena), arena.loaded >> 6);
+  const floor = arena.churned
+    ? smaller((reserved >> 16) * (shared ? sharedGrowthShare : growthShare), growthLimit)
+    : smaller(handleBytes(arena), arena.loaded >> 6);
   return roundUp(larger(bytes, floor), handleUnit);
 }
 

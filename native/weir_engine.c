@@ -32,6 +32,17 @@ u32 w2c_env_setAccess(struct w2c_env *env, u64 address, u64 bytes) {
 }
 u32 w2c_env_unmap(struct w2c_env *env, u64 address, u64 bytes) { return (u32)env->driver.unmap(env->driver.context, address, bytes); }
 
+/* A driver without events says that nothing is ever over. */
+u32 w2c_env_eventRecord(struct w2c_env *env, u32 stream, u32 slot) {
+  return (u32)(env->driver.event_record ? env->driver.event_record(env->driver.context, stream, slot) : -1);
+}
+u32 w2c_env_eventQuery(struct w2c_env *env, u32 slot) {
+  return (u32)(env->driver.event_query ? env->driver.event_query(env->driver.context, slot) : 0);
+}
+u32 w2c_env_streamWait(struct w2c_env *env, u32 stream, u32 slot) {
+  return (u32)(env->driver.stream_wait ? env->driver.stream_wait(env->driver.context, stream, slot) : -1);
+}
+
 /* Runs `call` inside the mutex with `result` as it was if the engine is broken, or breaks here. */
 #define GUARDED(engine, call)                                   \
   do {                                                          \
@@ -105,6 +116,21 @@ int weir_engine_complete(weir_engine *engine, uint32_t block) {
   GUARDED(engine, result = (int)w2c_engine_completeBlock(&engine->wasm, block));
   return result;
 }
+
+int weir_engine_record_stream(weir_engine *engine, uint64_t address, uint32_t stream) {
+  volatile int result = 0;
+  if (!engine->env.driver.event_record) return 0;
+  GUARDED(engine, result = (int)w2c_engine_recordStream(&engine->wasm, address, stream));
+  return result;
+}
+
+int weir_engine_set_capturing(weir_engine *engine, uint32_t stream, int on) {
+  volatile int result = 0;
+  GUARDED(engine, result = (int)w2c_engine_setCapturing(&engine->wasm, stream, (u32)(on != 0)));
+  return result;
+}
+
+void weir_engine_streams_idle(weir_engine *engine) { GUARDED(engine, w2c_engine_streamsIdle(&engine->wasm)); }
 
 void weir_engine_empty_cache(weir_engine *engine) { GUARDED(engine, w2c_engine_emptyCache(&engine->wasm)); }
 

@@ -27,6 +27,12 @@ typedef struct weir_driver {
   int32_t (*set_access)(void *context, uint64_t address, uint64_t bytes);
   /* Whole mappings, all of those in the range or none. */
   int32_t (*unmap)(void *context, uint64_t address, uint64_t bytes);
+  /* Events of streams, in numbered slots; NULL where there are none, and then no stream lends to another.
+   * Record marks what the stream has been given so far; query gives 1 when that is over, 0 before; after wait, work
+   * given to the stream comes after what the slot marks now. The host never waits. */
+  int32_t (*event_record)(void *context, uint32_t stream, uint32_t slot);
+  int32_t (*event_query)(void *context, uint32_t slot);
+  int32_t (*stream_wait)(void *context, uint32_t stream, uint32_t slot);
 } weir_driver;
 
 /* An engine on a copy of the driver table, with preset weir; NULL if there is no memory for it. */
@@ -44,6 +50,15 @@ int weir_engine_free(weir_engine *engine, uint64_t address);
 /* The two halves of free: the program lets go, and later nobody uses the memory any more. */
 uint32_t weir_engine_let_go(weir_engine *engine, uint64_t address);
 int weir_engine_complete(weir_engine *engine, uint32_t block);
+
+/* Work of another stream uses what malloc gave: once freed, its memory is free only after that work, and the engine finds
+ * out by itself. 0 if nothing is live at the address, or the driver has no events: then use let_go and complete. */
+int weir_engine_record_stream(weir_engine *engine, uint64_t address, uint32_t stream);
+/* A stream begins (1) or ends (0) being captured into a graph: until then nothing is lent and no event is touched. */
+int weir_engine_set_capturing(weir_engine *engine, uint32_t stream, int on);
+
+/* The host has waited for all streams: whatever they were given is over. */
+void weir_engine_streams_idle(weir_engine *engine);
 
 /* Gives back to the driver all that can be. */
 void weir_engine_empty_cache(weir_engine *engine);

@@ -1,6 +1,6 @@
 // Who places memory: the one interface every allocator implements, and what each can tell about itself.
 // Blocks are small integers, valid from malloc until complete; replay keeps them in a typed array.
-import type { Device } from '../device/device.ts';
+import type { Device, StreamEvents } from '../device/device.ts';
 import type { EventKind, Segment } from '../trace/trace.ts';
 
 /** What malloc gives back when the request cannot be served. */
@@ -13,6 +13,11 @@ export interface Allocator {
   free(block: number): void;
   /** The block, freed before, may be given out again. The number is void from here on. */
   complete(block: number): void;
+  /**
+   * Work of another stream uses the live block: once freed and completed, its memory is free only after that work. Only
+   * allocators that find out by themselves when it is have this; others are told by `complete`.
+   */
+  recordStream?(block: number, stream: number): void;
   /** Gives back to the device all that can be. */
   emptyCache(): void;
 
@@ -68,6 +73,8 @@ export interface AllocatorContext {
   readonly device: Device;
   /** Stream handles: PyTorch orders streams by their value. */
   readonly streams: readonly number[];
+  /** How far streams have come; without it no stream lends memory to another. */
+  readonly events?: StreamEvents | undefined;
   /** Total memory of the GPU, as far as it is known. */
   readonly deviceBytes?: number | undefined;
   /** Reserved bytes this process may take (PyTorch's memory fraction), where that is less than the GPU has. */

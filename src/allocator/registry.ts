@@ -50,7 +50,7 @@ const KINDS: readonly AllocatorKind[] = [
   {
     name: 'weir',
     summary:
-      'our engine: stitches what is free, creates only what is missing; setting: ceiling:SIZE, memory it may hold without a second thought',
+      'our engine: stitches what is free, creates only what is missing, lends between streams; settings: ceiling:SIZE, memory it may hold without a second thought, lend:0 to keep streams apart',
     choose: (settings) => engineChoice('weir', settings, createWeir),
   },
   {

@@ -30,6 +30,18 @@ export interface Device {
   unmap(address: number, bytes: number): boolean;
 }
 
+/** Events of streams: a slot marks what a stream had been given to do when it was recorded last. */
+export interface StreamEvents {
+  /** cuEventRecord: false if it cannot be, and then nothing has changed. */
+  record(stream: number, slot: number): boolean;
+  /** cuEventQuery: whether what the slot marks is over; false too where nobody can tell. */
+  isDone(slot: number): boolean;
+  /** cuStreamWaitEvent: work given to the stream from now on comes after what the slot marks now. The host does not wait. */
+  wait(stream: number, slot: number): boolean;
+  /** cuCtxSynchronize: the host waits until all streams have nothing left to do. */
+  synchronize(): void;
+}
+
 export const DRIVER_CALLS = ['create', 'release', 'reserve', 'map', 'setAccess', 'unmap', 'malloc', 'free'] as const;
 export type DriverCall = (typeof DRIVER_CALLS)[number];
 

@@ -1,6 +1,7 @@
 // A trace through an allocator: every request and free in recorded order, and what it took.
 import { type Allocator, type AllocatorContext, type LiveRange, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import type { Device, DriverCall } from '../device/device.ts';
+import { Timeline, type TimelineTotals } from '../device/timeline.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 
 export interface ReplayOptions {
@@ -20,6 +21,8 @@ export interface ReplayOptions {
   readonly checkEvery?: number | undefined;
   readonly onProgress?: ((fraction: number) => void) | undefined;
   readonly observer?: ReplayObserver | undefined;
+  /** How far streams are behind the program; by default a timeline with its default lag. */
+  readonly timeline?: Timeline | undefined;
 }
 
 /** Sees a replay as it happens, for pictures of it. */
@@ -47,6 +50,8 @@ export interface ReplayResult {
     /** Microseconds by call. */
     readonly times: Readonly<Record<DriverCall, number>>;
   };
+  /** What the order between streams took; all 0 where the allocator lends nothing. */
+  readonly streams: TimelineTotals;
 }
 
 export interface Replayed extends ReplayResult {
@@ -60,11 +65,13 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
   const { events, allocations, allocationOf } = trace;
   const { device, observer } = options;
   const ongoing = new OngoingAllocations(allocations.count);
+  const timeline = options.timeline ?? new Timeline();
   const allocator = createAllocator({
     device,
     streams: trace.streams,
     deviceBytes: options.deviceBytes,
     allowedBytes: options.allowedBytes,
+    events: timeline,
     synchronize: () => ongoing.takePending(),
   });
   let peakReserved = 0;
@@ -115,6 +122,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
       allocator.emptyCache();
     }
     const allocation = allocationOf[event]!;
+    timeline.advanceTo(events.timeUs[event]!);
     switch (events.kind[event]) {
       case EventKind.Alloc: {
         const displaced = trace.impliedFrees.size > 0 ? trace.impliedFrees.get(event) : undefined;
@@ -128,7 +136,8 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
         const block = allocation < 0 ? OUT_OF_MEMORY : ongoing.blocks[allocation]!;
         if (block < 0) break;
         const completedAt = allocations.freeCompletedEvent[allocation]!;
-        if (completedAt === event || completedAt === event + 1) {
+        // Who knows the uses of other streams finds out by itself when they are over.
+        if (ongoing.recorded.delete(allocation) || completedAt === event || completedAt === event + 1) {
           end(allocation);
         } else {
           allocator.free(block);
@@ -146,6 +155,14 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
           allocator.free(block);
           allocator.complete(block);
         }
+        break;
+      }
+      case EventKind.RecordStream: {
+        const block = allocation < 0 ? OUT_OF_MEMORY : ongoing.blocks[allocation]!;
+        const stream = events.detail?.[event] ?? -1;
+        if (block < 0 || stream < 0 || !allocator.recordStream || ongoing.pending.has(allocation)) break;
+        allocator.recordStream(block, stream);
+        ongoing.recorded.add(allocation);
         break;
       }
       case EventKind.EmptyCache:
@@ -172,6 +189,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
       calls: { ...device.ledger.calls },
       times: { ...device.ledger.times },
     },
+    streams: timeline.totals(),
   };
 }
 
@@ -188,6 +206,8 @@ export class OngoingAllocations {
   /** Block by allocation; negative when it has none (failed, ended, or not begun). */
   readonly blocks: Int32Array;
   readonly pending: Set<number> = new Set();
+  /** Those that other streams use, as far as the allocator was told. */
+  readonly recorded: Set<number> = new Set();
 
   constructor(count: number) {
     this.blocks = new Int32Array(count).fill(OUT_OF_MEMORY);

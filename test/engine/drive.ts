@@ -2,17 +2,18 @@
 import { readFileSync } from 'node:fs';
 import { EngineAllocator } from '../../src/allocator/engine/allocator.ts';
 import { compileEngine, type EngineModule } from '../../src/allocator/engine/load.ts';
-import { type EngineSettings, GMLAKE_SETTINGS, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
+import { type EngineSettings, GMLAKE_SETTINGS, LENDING, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { GIB, KIB, MIB } from '../../src/base/bytes.ts';
 import { Ownership } from './ownership.ts';
 import type { StrictDevice } from './strict-device.ts';
 
-/** A step: request bytes, or let go of one of the live blocks, or complete one of those let go, or empty the cache. */
+/** A step: request bytes, or record another stream on a live block, or let go of one of the live blocks, or complete one of those let go, or empty the cache. */
 export type Step =
   | { readonly do: 'malloc'; readonly bytes: number; readonly stream: number; readonly pool: number }
   | { readonly do: 'free'; readonly pick: number }
   | { readonly do: 'release'; readonly pick: number }
   | { readonly do: 'complete'; readonly pick: number }
+  | { readonly do: 'record'; readonly pick: number; readonly stream: number }
   | { readonly do: 'emptyCache' };
 
 /** A generator of numbers that is the same everywhere (mulberry32). */
@@ -57,6 +58,7 @@ export function randomProgram(seed: number, options: ProgramOptions): Step[] {
     } else {
       const kind = next();
       if (kind < 0.1) program.push({ do: 'complete', pick: next() });
+      else if (kind > 0.9 && streams > 1) program.push({ do: 'record', pick: next(), stream: Math.floor(next() * streams) });
       else {
         program.push({ do: kind < 0.25 ? 'release' : 'free', pick: next() });
         live -= sizes.splice(Math.floor(next() * sizes.length), 1)[0]!;
@@ -94,7 +96,16 @@ export function assertingEngine(): EngineModule {
 export const PRESETS: Readonly<Record<string, EngineSettings>> = {
   weir: { ...WEIR_SETTINGS, regionBytes: 8 * GIB },
   'weir, few views, handles of 4 MiB': { ...WEIR_SETTINGS, regionBytes: 2 * GIB, viewLimit: 3, fixedHandle: 4 * MIB },
-  'weir, tight': { ...WEIR_SETTINGS, regionBytes: 64 * MIB, slackShare: 0, slackBytes: 0, viewRoom: 1 },
+  'weir, tight': {
+    ...WEIR_SETTINGS,
+    regionBytes: 64 * MIB,
+    slackShare: 0,
+    slackBytes: 0,
+    viewRoom: 1,
+    eventBytes: MIB,
+    sharedSlackShare: 0,
+  },
+  'weir, rules of GLake': { ...WEIR_SETTINGS, ...LENDING.glake, regionBytes: 8 * GIB, slackShare: 0, slackBytes: 0, eventBytes: MIB },
   gmlake: { ...GMLAKE_SETTINGS, minStitch: 2 * MIB, viewLimit: 20 },
   'gmlake, limit 32 MiB': { ...GMLAKE_SETTINGS, minStitch: 32 * MIB },
 };
@@ -109,7 +120,7 @@ export interface RunOptions {
 /** Runs a program; throws when an invariant breaks or a byte has two owners. */
 export function runProgram(program: readonly Step[], device: StrictDevice, settings: EngineSettings, options: RunOptions = {}): Outcome {
   const { checked = true, cleanUp = true } = options;
-  const allocator = new EngineAllocator({ device, streams: [0, 1, 2] }, settings, assertingEngine());
+  const allocator = new EngineAllocator({ device, streams: [0, 1, 2], events: device }, settings, assertingEngine());
   const ownership = new Ownership(device);
   const live: number[] = [];
   const pending: number[] = [];
@@ -145,6 +156,11 @@ export function runProgram(program: readonly Step[], device: StrictDevice, setti
       case 'complete': {
         const block = take(pending, step.pick);
         if (block !== undefined) end(block);
+        break;
+      }
+      case 'record': {
+        const block = live[Math.floor(step.pick * live.length)];
+        if (block !== undefined) allocator.recordStream(block, step.stream);
         break;
       }
       case 'emptyCache':

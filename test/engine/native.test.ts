@@ -12,7 +12,7 @@ import { buildNative, type Sanitizer, whyNoNative } from './native/build.ts';
 import { StrictDevice } from './strict-device.ts';
 
 /** A step on a numbered request. */
-type Line = `M ${number} ${number} ${number}` | `F ${number}` | `L ${number}` | `K ${number}` | 'E' | 'T';
+type Line = `M ${number} ${number} ${number}` | `F ${number}` | `L ${number}` | `K ${number}` | `R ${number} ${number}` | 'E' | 'T';
 
 interface Conditions {
   readonly settings: EngineSettings;
@@ -24,7 +24,7 @@ interface Conditions {
 /** The program on WebAssembly, as the native form would print it. */
 function runOnWasm(lines: readonly Line[], { settings, capacity = Number.POSITIVE_INFINITY, fails = [0, 0] }: Conditions): string {
   const device = new StrictDevice(capacity, (call) => call >= fails[0] && call < fails[1]);
-  const allocator = new EngineAllocator({ device, streams: [0] }, settings);
+  const allocator = new EngineAllocator({ device, streams: [0], events: device }, settings);
   const blocks: number[] = [];
   const output: string[] = [];
   let printed = 0;
@@ -44,6 +44,8 @@ function runOnWasm(lines: readonly Line[], { settings, capacity = Number.POSITIV
     else if (kind === 'T') {
       allocator.check(3);
       output.push('t 0');
+    } else if (kind === 'R') {
+      if (block >= 0) allocator.recordStream(block, numbers[1]!);
     } else if (block >= 0) {
       if (kind !== 'K') allocator.free(block);
       if (kind !== 'L') allocator.complete(block);
@@ -51,9 +53,9 @@ function runOnWasm(lines: readonly Line[], { settings, capacity = Number.POSITIV
     printCalls();
   }
   output.push(
-    ...Object.values(allocator.statistics)
-      .slice(0, 21)
-      .map((value) => `s ${value}`),
+    ...Object.entries(allocator.statistics)
+      .filter(([name]) => name !== 'ownMemory')
+      .map(([, value]) => `s ${value}`),
   );
   return output.join('\n');
 }
@@ -79,7 +81,9 @@ function toLines(program: readonly Step[]): Line[] {
       lines.push(`M ${step.bytes} ${step.stream} ${step.pool}`);
       live.push(requests++);
     } else if (step.do === 'emptyCache') lines.push('E', 'T');
-    else {
+    else if (step.do === 'record') {
+      if (live.length > 0) lines.push(`R ${live[Math.floor(step.pick * live.length)]!} ${step.stream}`);
+    } else {
       const request = take(step.do === 'complete' ? pending : live, step.pick);
       if (request === undefined) continue;
       if (step.do === 'release') pending.push(request);

@@ -1,8 +1,13 @@
 // A device for tests that knows what every address leads to, refuses every misuse loudly and fails on demand.
 import { MIB } from '../../src/base/bytes.ts';
-import { type Device, type DriverCall, DriverLedger, NO_MEMORY } from '../../src/device/device.ts';
+import { type Device, type DriverCall, DriverLedger, NO_MEMORY, type StreamEvents } from '../../src/device/device.ts';
 
 export const UNIT: number = 2 * MIB;
+
+/** What streams were given is over when so many further calls were made. */
+const EVENT_CALLS = 40;
+
+type StrictCall = DriverCall | 'unreserve' | 'eventRecord' | 'eventQuery' | 'streamWait';
 
 /** A piece of a handle: what stands behind a run of addresses. */
 export interface Extent {
@@ -18,23 +23,25 @@ interface Mapping {
   accessible: boolean;
 }
 
-export class StrictDevice implements Device {
+export class StrictDevice implements Device, StreamEvents {
   readonly name = 'strict';
   readonly ledger: DriverLedger = new DriverLedger();
   usedBytes = 0;
   /** Every call as text, in order. */
   readonly calls: string[] = [];
   private readonly capacity: number;
-  private readonly fails: (call: number, kind: DriverCall | 'unreserve') => boolean;
+  private readonly fails: (call: number, kind: StrictCall) => boolean;
   private readonly handles = new Map<number, { bytes: number; mappings: number }>();
   private readonly reservations = new Map<number, number>();
   /** Mapping by unit of address. */
   private readonly units = new Map<number, Mapping>();
+  /** By slot, the call that recorded it. */
+  private readonly recorded = new Map<number, number>();
   private nextHandle = 1;
   private nextAddress = 0x10_0000_0000;
   private callCount = 0;
 
-  constructor(capacity: number = Number.POSITIVE_INFINITY, fails: (call: number, kind: DriverCall | 'unreserve') => boolean = () => false) {
+  constructor(capacity: number = Number.POSITIVE_INFINITY, fails: (call: number, kind: StrictCall) => boolean = () => false) {
     this.capacity = capacity;
     this.fails = fails;
   }
@@ -129,6 +136,33 @@ export class StrictDevice implements Device {
     return true;
   }
 
+  record(stream: number, slot: number): boolean {
+    if (this.failing('eventRecord', `${stream} ${slot}`)) return false;
+    this.recorded.set(slot, this.callCount);
+    return true;
+  }
+
+  isDone(slot: number): boolean {
+    const recordedAt = this.recordedAt(slot);
+    if (this.failing('eventQuery', `${slot}`)) return false;
+    return this.callCount - recordedAt > EVENT_CALLS;
+  }
+
+  wait(stream: number, slot: number): boolean {
+    this.recordedAt(slot);
+    return !this.failing('streamWait', `${stream} ${slot}`);
+  }
+
+  synchronize(): void {
+    for (const slot of this.recorded.keys()) this.recorded.set(slot, Number.NEGATIVE_INFINITY);
+  }
+
+  private recordedAt(slot: number): number {
+    const call = this.recorded.get(slot);
+    if (call === undefined) throw new Error(`slot ${slot} was never recorded`);
+    return call;
+  }
+
   /** What lies behind a run of addresses; throws where nothing accessible does. */
   resolve(address: number, bytes: number): Extent[] {
     const extents: Extent[] = [];
@@ -142,7 +176,7 @@ export class StrictDevice implements Device {
     return extents;
   }
 
-  private failing(kind: DriverCall | 'unreserve', args: string): boolean {
+  private failing(kind: StrictCall, args: string): boolean {
     const call = this.callCount++;
     const fails = this.fails(call, kind);
     this.calls.push(`${kind} ${args}${fails ? ' fails' : ''}`);

@@ -1,12 +1,13 @@
 // The engine as an allocator: the same WebAssembly that becomes C for PyTorch, on any device.
 import { InvariantError } from '../../base/errors.ts';
+import type { StreamEvents } from '../../device/device.ts';
 import { type Allocator, type AllocatorContext, type CensusGroup, OUT_OF_MEMORY } from '../allocator.ts';
 import { type EngineExports, type EngineModule, instantiateEngine } from './load.ts';
 import { describeRule } from './rules.ts';
 import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, regionBytesFor, WEIR_SETTINGS } from './settings.ts';
 
 /** States of a range as engine/nodes.ts numbers them. */
-const RangeState = { Free: 1, Live: 2, Pending: 3, Unbacked: 4, Loan: 6, Stuck: 7 } as const;
+const RangeState = { Free: 1, Live: 2, Pending: 3, Unbacked: 4, Loan: 6, Stuck: 7, Parked: 8 } as const;
 /** Numbers in a row of the engine's snapshot. */
 const ROW = 8;
 
@@ -17,7 +18,7 @@ export interface EngineRange {
   readonly requested: number;
   /** The address given out for the block that begins here; 0 otherwise. */
   readonly given: number;
-  readonly state: 'free' | 'live' | 'pending' | 'unbacked' | 'loan' | 'stuck';
+  readonly state: 'free' | 'live' | 'pending' | 'unbacked' | 'loan' | 'stuck' | 'parked';
   readonly stream: number;
   readonly pool: number;
   readonly small: boolean;
@@ -33,12 +34,14 @@ export interface Explanation {
   readonly largestFree: number;
   /** The largest block that could be stitched together from what is free there. */
   readonly assemblable: number;
+  /** Free on other streams of the same pool. */
+  readonly freeElsewhere: number;
   /** The driver call that failed last. */
   readonly failedCall: 'none' | 'create' | 'reserve' | 'map' | 'setAccess' | 'own memory';
 }
 
 const CALLS = ['none', 'create', 'reserve', 'map', 'setAccess', 'own memory'] as const;
-const STATES = { 1: 'free', 2: 'live', 3: 'pending', 4: 'unbacked', 6: 'loan', 7: 'stuck' } as const;
+const STATES = { 1: 'free', 2: 'live', 3: 'pending', 4: 'unbacked', 6: 'loan', 7: 'stuck', 8: 'parked' } as const;
 
 /** Statistics by name; the order is the engine's ABI. */
 const STATISTICS = [
@@ -64,6 +67,12 @@ const STATISTICS = [
   'retries',
   'ooms',
   'ownMemory',
+  'borrows',
+  'borrowedBytes',
+  'waits',
+  'events',
+  'queries',
+  'parked',
 ] as const;
 export type EngineStatistics = Readonly<Record<(typeof STATISTICS)[number], number>>;
 
@@ -74,16 +83,20 @@ export class EngineAllocator implements Allocator {
   private repeatedOoms = 0;
   private readonly engine: EngineExports;
   private readonly synchronize: () => readonly number[];
+  private readonly events: StreamEvents | undefined;
 
   constructor(context: AllocatorContext, settings: EngineSettings, module?: EngineModule) {
     this.settings = settings;
-    this.engine = instantiateEngine(context.device, context.allowedBytes, module);
+    this.engine = instantiateEngine(context.device, context.allowedBytes, module, context.events);
     this.synchronize = context.synchronize ?? (() => []);
+    this.events = context.events;
     if (this.engine.settings() !== ENGINE_SETTINGS.length)
       throw new InvariantError('the engine has other settings than the code around it');
     // The unit comes first: other settings are checked against it.
     for (const name of ['handleUnit', ...ENGINE_SETTINGS] as const) {
-      if (this.engine.configureF64(ENGINE_SETTINGS.indexOf(name), settings[name]) !== 1) {
+      // Who cannot tell how far streams have come cannot lend.
+      const value = name === 'lend' && !this.events ? 0 : settings[name];
+      if (this.engine.configureF64(ENGINE_SETTINGS.indexOf(name), value) !== 1) {
         throw new InvariantError(`the engine does not accept ${name} = ${settings[name]}`);
       }
     }
@@ -113,7 +126,7 @@ export class EngineAllocator implements Allocator {
     const block = this.engine.mallocBlockF64(requested, stream, pool);
     if (block !== 0) return block;
     const completed = this.synchronize();
-    if (completed.length === 0) return OUT_OF_MEMORY;
+    if (completed.length === 0 && !this.settle()) return OUT_OF_MEMORY;
     for (const freed of completed) this.complete(freed);
     this.repeatedOoms++;
     const before = this.statistics.retries;
@@ -130,8 +143,20 @@ export class EngineAllocator implements Allocator {
     if (this.engine.completeBlock(block) !== 1) throw new InvariantError(`block ${block} was not freed`);
   }
 
+  recordStream(block: number, stream: number): void {
+    // Without events the caller says by `complete` when the block may be used again.
+    if (!this.events) return;
+    if (this.engine.recordStreamBlock(block, stream) !== 1) throw new InvariantError(`block ${block} is not live`);
+  }
+
+  /** A stream begins or ends being captured into a graph: until it ends, nothing is lent and no event is touched. */
+  setCapturing(stream: number, capturing: boolean): void {
+    this.engine.setCapturing(stream, capturing ? 1 : 0);
+  }
+
   emptyCache(): void {
     for (const block of this.synchronize()) this.complete(block);
+    this.settle();
     this.engine.emptyCache();
   }
 
@@ -154,6 +179,7 @@ export class EngineAllocator implements Allocator {
       largestFree: value(4),
       assemblable: value(5),
       failedCall: CALLS[value(6)] ?? 'none',
+      freeElsewhere: value(7),
     };
   }
 
@@ -211,7 +237,7 @@ export class EngineAllocator implements Allocator {
       if (state === RangeState.Live) {
         group.requested += requested;
         group.rounding += size - requested;
-      } else if (state === RangeState.Pending || state === RangeState.Stuck) {
+      } else if (state === RangeState.Pending || state === RangeState.Stuck || state === RangeState.Parked) {
         group.pending += size;
       } else {
         group.free += size;
@@ -226,6 +252,28 @@ export class EngineAllocator implements Allocator {
   check(level: 1 | 2 | 3 = 3): void {
     const broken = this.engine.check(level);
     if (broken !== 0) throw new InvariantError(`the engine breaks its rule that ${describeRule(broken)}`);
+  }
+
+  /** Waits for the streams if blocks depend on it; whether any did. */
+  private settle(): boolean {
+    if (!this.events || this.statistics.parked === 0) return false;
+    this.events.synchronize();
+    this.engine.streamsIdle();
+    return true;
+  }
+
+  /** A number for all that the engine has written to its memory: equal ones mean, as good as surely, equal states. */
+  fingerprint(): string {
+    const words = new Uint32Array(this.engine.memory.buffer, 0, this.statistics.ownMemory >>> 2);
+    let low = 0x811c9dc5;
+    let high = 0x01000193;
+    for (let index = 0; index < words.length; index++) {
+      const word = words[index]!;
+      low = Math.imul(low ^ word, 0x01000193);
+      high = Math.imul(high ^ (word + index), 0x85ebca6b);
+      high ^= high >>> 15;
+    }
+    return `${low >>> 0}-${high >>> 0}`;
   }
 
   private eachRow(visit: (row: Float64Array) => void): void {

@@ -1,6 +1,6 @@
 // The engine as WebAssembly: compiled once, instantiated for every allocator. Works the same in Node and in the page.
 import { InvariantError } from '../../base/errors.ts';
-import { type Device, NO_MEMORY } from '../../device/device.ts';
+import { type Device, NO_MEMORY, type StreamEvents } from '../../device/device.ts';
 import { ENGINE_WASM_BASE64 } from './engine-wasm.ts';
 
 /** A compiled engine. The library is typed without the DOM, which is where TypeScript keeps WebAssembly: this is what we use of it. */
@@ -22,6 +22,9 @@ export interface EngineExports {
   mallocBlockF64(bytes: number, stream: number, pool: number): number;
   freeBlock(block: number): number;
   completeBlock(block: number): number;
+  recordStreamBlock(block: number, stream: number): number;
+  setCapturing(stream: number, on: number): number;
+  streamsIdle(): void;
   addressOfF64(block: number): number;
   sizeOfF64(block: number): number;
   emptyCache(): void;
@@ -36,7 +39,7 @@ export interface EngineExports {
 }
 
 /** The ABI this code was written for. */
-const ABI_VERSION = 1;
+const ABI_VERSION = 2;
 const FAILED = -1n;
 
 let compiled: EngineModule | undefined;
@@ -63,6 +66,7 @@ export function instantiateEngine(
   device: Device,
   allowedBytes: number = Number.POSITIVE_INFINITY,
   module: EngineModule = engineModule(),
+  events?: StreamEvents,
 ): EngineExports {
   const allowed = (bytes: number) => device.usedBytes + bytes <= allowedBytes;
   const bytesOf = (value: bigint) => Number(BigInt.asUintN(64, value));
@@ -76,6 +80,10 @@ export function instantiateEngine(
     map: (address: bigint, handle: bigint) => done(device.map(bytesOf(address), bytesOf(handle))),
     setAccess: (address: bigint, bytes: bigint) => done(device.setAccess(bytesOf(address), bytesOf(bytes))),
     unmap: (address: bigint, bytes: bigint) => done(device.unmap(bytesOf(address), bytesOf(bytes))),
+    // Without events nothing is known to be over, so nothing is lent.
+    eventRecord: (stream: number, slot: number) => done(events?.record(stream, slot) ?? false),
+    eventQuery: (slot: number) => (events?.isDone(slot) ? 1 : 0),
+    streamWait: (stream: number, slot: number) => done(events?.wait(stream, slot) ?? false),
     // Only builds with assertions import this.
     abort: (_message: number, _file: number, line: number, column: number) => {
       throw new InvariantError(`assertion in the engine failed (line ${line}, column ${column})`);

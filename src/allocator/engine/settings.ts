@@ -48,6 +48,27 @@ export interface EngineSettings {
   readonly loadHandle: number;
   /** About how many handles changing memory is made of: their size grows with it, from 8 MiB to 64 MiB. */
   readonly handleCount: number;
+  /** 1: streams of a pool lend each other free memory, where the context has events (docs/streams.md). */
+  readonly lend: 0 | 1;
+  /** 1: what needs no wait is preferred to what does, whichever fits better. */
+  readonly preferDone: 0 | 1;
+  /** 1: memory may be borrowed before its release is over, by a wait on the GPU. */
+  readonly waitAllowed: 0 | 1;
+  /** 1: of what needs a wait the earliest release is taken; 0: the best fit. */
+  readonly earliestFirst: 0 | 1;
+  /** How much larger than the request a borrowed range may be, in 1/65536 of the request; 0: no limit. */
+  readonly sizeDifferenceLimit: number;
+  /** 1: a borrower takes only what it needs of a range; 0: the whole. */
+  readonly splitBorrowed: 0 | 1;
+  /** 1: borrowed handles may be stitched. */
+  readonly stitchBorrowed: 0 | 1;
+  /** 1: only stream 0 lends. */
+  readonly mainLendsOnly: 0 | 1;
+  /** An event marks a stream's progress each time this much was released on it. */
+  readonly eventBytes: number;
+  /** What `slackShare` and `growthShare` are for streams that others lend to: memory that wanders needs room to settle. */
+  readonly sharedSlackShare: number;
+  readonly sharedGrowthShare: number;
 }
 
 export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
@@ -75,10 +96,59 @@ export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
   'poolPrice',
   'loadHandle',
   'handleCount',
+  'lend',
+  'preferDone',
+  'waitAllowed',
+  'earliestFirst',
+  'sizeDifferenceLimit',
+  'splitBorrowed',
+  'stitchBorrowed',
+  'mainLendsOnly',
+  'eventBytes',
+  'sharedSlackShare',
+  'sharedGrowthShare',
 ];
 
 /** Addresses for an arena when the GPU's size is unknown: more than any GPU has. */
 const UNKNOWN_REGION_BYTES: number = 1152 * GIB;
+
+type LendingSettings = Pick<
+  EngineSettings,
+  | 'lend'
+  | 'preferDone'
+  | 'waitAllowed'
+  | 'earliestFirst'
+  | 'sizeDifferenceLimit'
+  | 'splitBorrowed'
+  | 'stitchBorrowed'
+  | 'mainLendsOnly'
+  | 'eventBytes'
+  | 'sharedSlackShare'
+  | 'sharedGrowthShare'
+>;
+
+/** Rules of lending between streams: none, those of the GLake talk, and ours. */
+export const LENDING: Readonly<Record<'off' | 'glake' | 'weir', LendingSettings>> = (() => {
+  const weir: LendingSettings = {
+    lend: 1,
+    preferDone: 1,
+    waitAllowed: 1,
+    earliestFirst: 1,
+    sizeDifferenceLimit: 0,
+    splitBorrowed: 1,
+    stitchBorrowed: 1,
+    mainLendsOnly: 0,
+    eventBytes: 256 * MIB,
+    sharedSlackShare: 300,
+    sharedGrowthShare: 192,
+  };
+  return {
+    off: { ...weir, lend: 0 },
+    // "Much larger" is not said in numbers: more than a quarter is what we read into it.
+    glake: { ...weir, sizeDifferenceLimit: 65536 / 4, splitBorrowed: 0, stitchBorrowed: 0, mainLendsOnly: 1 },
+    weir,
+  };
+})();
 
 /** Weir's own policy. */
 export const WEIR_SETTINGS: EngineSettings = {
@@ -106,6 +176,7 @@ export const WEIR_SETTINGS: EngineSettings = {
   poolPrice: 200_000_000,
   loadHandle: 64 * MIB,
   handleCount: 256,
+  ...LENDING.weir,
 };
 
 /** GMLake as its paper describes it: handles of 2 MiB, requests rounded to them, stitched from 128 MiB up. */
@@ -120,6 +191,7 @@ export const GMLAKE_SETTINGS: EngineSettings = {
   gmlake: 1,
   borrow: 0,
   accessEach: 1,
+  ...LENDING.off,
 };
 
 /** Addresses to reserve per arena: nine eighths of the GPU's memory, as PyTorch does for expandable segments. */

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 
 #define UNIT (2ull << 20)
+/* What streams were given is over when so many further calls were made. */
+#define EVENT_CALLS 40
+#define OVER UINT64_MAX
 
 static void misuse(const char *what) {
   fprintf(stderr, "misuse of the driver: %s\n", what);
@@ -92,6 +95,37 @@ void ledger_init(ledger *books, FILE *log, uint64_t capacity) {
 
 void ledger_destroy(ledger *books) { free(books->sizes); }
 
+static void expect_slot(ledger *books, uint32_t slot) {
+  if (slot >= sizeof books->recorded / sizeof *books->recorded || books->recorded[slot] == 0) misuse("event never recorded");
+}
+
+static int32_t event_record(void *context, uint32_t stream, uint32_t slot) {
+  ledger *books = context;
+  if (slot >= sizeof books->recorded / sizeof *books->recorded) misuse("slot");
+  if (failing(books, "eventRecord %" PRIu32 " %" PRIu32, stream, slot)) return -1;
+  books->recorded[slot] = books->calls;
+  return 0;
+}
+
+static int32_t event_query(void *context, uint32_t slot) {
+  ledger *books = context;
+  expect_slot(books, slot);
+  if (failing(books, "eventQuery %" PRIu32, slot)) return -1;
+  return books->recorded[slot] == OVER || books->calls - books->recorded[slot] > EVENT_CALLS;
+}
+
+void ledger_synchronize(ledger *books) {
+  for (size_t slot = 0; slot < sizeof books->recorded / sizeof *books->recorded; slot++) {
+    if (books->recorded[slot]) books->recorded[slot] = OVER;
+  }
+}
+
+static int32_t stream_wait(void *context, uint32_t stream, uint32_t slot) {
+  ledger *books = context;
+  expect_slot(books, slot);
+  return failing(books, "streamWait %" PRIu32 " %" PRIu32, stream, slot) ? -1 : 0;
+}
+
 weir_driver ledger_driver(ledger *books) {
-  return (weir_driver){books, create, release, reserve, unreserve, map, set_access, unmap};
+  return (weir_driver){books, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait};
 }

@@ -18,10 +18,13 @@ typedef struct ledger {
   uint64_t *sizes;             /* bytes by handle, 0 when released */
   uint64_t size_room;
   int64_t mappings, reservations, handles;
+  uint64_t recorded[4096];     /* by slot of an event, the call that recorded it; 0 for never */
 } ledger;
 
 void ledger_init(ledger *books, FILE *log, uint64_t capacity);
 void ledger_destroy(ledger *books);
 weir_driver ledger_driver(ledger *books);
+/* What streams were given so far is over. */
+void ledger_synchronize(ledger *books);
 
 #endif

@@ -1,0 +1,143 @@
+// The rules of lending one by one: what is lent to whom, when a wait is made, and when nothing may be lent.
+import { expect, test } from 'vitest';
+import { OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
+import { createWeir, type EngineAllocator } from '../../src/allocator/engine/allocator.ts';
+import { type EngineSettings, LENDING } from '../../src/allocator/engine/settings.ts';
+import { MIB } from '../../src/base/bytes.ts';
+import { SimulatedDevice } from '../../src/device/simulated.ts';
+import { Timeline } from '../../src/device/timeline.ts';
+
+interface Setup {
+  readonly allocator: EngineAllocator;
+  readonly timeline: Timeline;
+}
+
+/** A GPU that two blocks of 32 MiB fill; an event for each release. */
+function setUp(settings: Partial<EngineSettings> = {}, lagUs: number | ((stream: number) => number) = 1000): Setup {
+  const timeline = new Timeline({ lagUs });
+  timeline.advanceTo(0);
+  const device = new SimulatedDevice({ capacity: 64 * MIB });
+  const allocator = createWeir({ device, streams: [0, 1], events: timeline }, { eventBytes: 1, ...settings });
+  return { allocator, timeline };
+}
+
+function release(allocator: EngineAllocator, block: number): void {
+  allocator.free(block);
+  allocator.complete(block);
+}
+
+/** Stream 0 fills the GPU and lets go of half; stream 1 is known. Gives the address of the free half. */
+function lendable({ allocator }: Setup): number {
+  release(allocator, allocator.malloc(512, 1, 0));
+  allocator.emptyCache();
+  const block = allocator.malloc(32 * MIB, 0, 0);
+  allocator.malloc(32 * MIB, 0, 0);
+  const address = allocator.addressOf(block);
+  release(allocator, block);
+  return address;
+}
+
+test('what is over is lent without a wait', () => {
+  const setup = setUp();
+  const address = lendable(setup);
+  setup.timeline.advanceTo(2000);
+  const block = setup.allocator.malloc(32 * MIB, 1, 0);
+  expect(setup.allocator.addressOf(block)).toBe(address);
+  expect(setup.allocator.statistics).toMatchObject({ borrows: 1, borrowedBytes: 32 * MIB, waits: 0 });
+  setup.allocator.check();
+});
+
+test('what is not over is lent with a wait on the GPU, and belongs to the borrower', () => {
+  const setup = setUp();
+  const { allocator, timeline } = setup;
+  const address = lendable(setup);
+  const block = allocator.malloc(32 * MIB, 1, 0);
+  expect(allocator.addressOf(block)).toBe(address);
+  expect(timeline.totals()).toMatchObject({ waits: 1, neededWaits: 1 });
+  release(allocator, block);
+  const again = allocator.malloc(32 * MIB, 1, 0);
+  expect(allocator.addressOf(again)).toBe(address);
+  expect(timeline.totals().waits).toBe(1);
+  release(allocator, again);
+  // And back, with a wait for the borrower.
+  expect(allocator.addressOf(allocator.malloc(32 * MIB, 0, 0))).toBe(address);
+  expect(timeline.totals().waits).toBe(2);
+  allocator.check();
+});
+
+test('with lending off each stream keeps its own', () => {
+  const setup = setUp(LENDING.off);
+  lendable(setup);
+  setup.allocator.malloc(32 * MIB, 1, 0);
+  expect(setup.allocator.statistics.borrows).toBe(0);
+});
+
+test('where only the main stream lends, others do not', () => {
+  const setup = setUp({ mainLendsOnly: 1 });
+  const { allocator } = setup;
+  lendable(setup);
+  release(allocator, allocator.malloc(32 * MIB, 1, 0));
+  expect(allocator.statistics.borrows).toBe(1);
+  allocator.malloc(30 * MIB, 2, 0);
+  expect(allocator.statistics.borrows).toBe(1);
+});
+
+test('a range much larger than the request is not lent where a limit says so', () => {
+  const setup = setUp({ sizeDifferenceLimit: 65536 / 4, stitchBorrowed: 0 });
+  lendable(setup);
+  setup.allocator.malloc(4 * MIB, 1, 0);
+  expect(setup.allocator.statistics.borrows).toBe(0);
+});
+
+test('a range that may not be split is given whole', () => {
+  const setup = setUp({ splitBorrowed: 0 });
+  lendable(setup);
+  const block = setup.allocator.malloc(30 * MIB, 1, 0);
+  expect(setup.allocator.sizeOf(block)).toBe(32 * MIB);
+  setup.allocator.check();
+});
+
+test('nothing is lent across pools, nor while a stream is captured', () => {
+  const setup = setUp();
+  const { allocator, timeline } = setup;
+  lendable(setup);
+  timeline.advanceTo(5000);
+  allocator.setCapturing(1, true);
+  const { events, queries } = timeline.totals();
+  // Memory has run out, so what stream 0 holds is given back; but it is not lent.
+  const captured = allocator.malloc(16 * MIB, 1, 0);
+  expect(captured).not.toBe(OUT_OF_MEMORY);
+  expect(allocator.statistics.borrows).toBe(0);
+  expect(timeline.totals()).toMatchObject({ events, queries });
+  allocator.setCapturing(1, false);
+  release(allocator, captured);
+  allocator.malloc(16 * MIB, 1, 7);
+  expect(allocator.statistics.borrows).toBe(0);
+  allocator.check();
+});
+
+test('a block that another stream uses is free only after that, without the host waiting', () => {
+  const { allocator, timeline } = setUp({}, (stream) => (stream === 1 ? 9000 : 100));
+  const first = allocator.malloc(32 * MIB, 0, 0);
+  allocator.malloc(32 * MIB, 0, 0);
+  const address = allocator.addressOf(first);
+  allocator.recordStream(first, 1);
+  release(allocator, first);
+  expect(allocator.statistics.parked).toBe(1);
+  // Nothing else is left: the stream waits on the GPU for the other one.
+  const second = allocator.malloc(32 * MIB, 0, 0);
+  expect(allocator.addressOf(second)).toBe(address);
+  expect(allocator.statistics).toMatchObject({ parked: 0, waits: 1 });
+  expect(timeline.totals()).toMatchObject({ neededWaits: 1, stalls: 1, stallUs: 8900 });
+  allocator.recordStream(second, 1);
+  release(allocator, second);
+  timeline.advanceTo(50_000);
+  expect(allocator.addressOf(allocator.malloc(32 * MIB, 0, 0))).toBe(address);
+  expect(allocator.statistics).toMatchObject({ parked: 0, waits: 1 });
+});
+
+test('a single stream needs no events', () => {
+  const { allocator, timeline } = setUp();
+  for (let round = 0; round < 20; round++) release(allocator, allocator.malloc((8 + round) * MIB, 0, 0));
+  expect(timeline.totals()).toMatchObject({ events: 0, queries: 0, waits: 0 });
+});
