@@ -9,7 +9,8 @@ import { CudaStreams } from '../../src/device/cuda-streams.ts';
 const LOG_ENTRIES = 1 << 15;
 const WORD = 4;
 const CAPACITY = 384 * MIB;
-const SCRATCH = 32 * MIB;
+/** Filling this takes about half a millisecond, twenty times what the program needs for an operation. */
+const SCRATCH = 1536 * MIB;
 
 /** Unmapping waits for what may still use the memory. */
 class WaitingDevice extends CudaDevice {
@@ -39,7 +40,7 @@ interface Outcome {
 }
 
 function hammer(operations: number, careless: boolean): Outcome {
-  const device = new WaitingDevice({ capacity: CAPACITY });
+  const device = new WaitingDevice({ capacity: CAPACITY + 2 * SCRATCH });
   const streams = careless ? new CarelessStreams(2) : new CudaStreams(2);
   device.streams = streams;
   const log = device.malloc(2 * LOG_ENTRIES * WORD);
@@ -107,7 +108,7 @@ function hammer(operations: number, careless: boolean): Outcome {
     const word = (done * 2654435761 + 1) >>> 0;
     const bytes = allocator.sizeOf(block);
     // The stream falls behind, so that a race has time to happen.
-    if (next(8) === 0) streams.fill(stream, scratch[stream]!, SCRATCH, 0);
+    if (next(16) === 0) streams.fill(stream, scratch[stream]!, SCRATCH, 0);
     streams.fill(stream, allocator.addressOf(block), bytes, word);
     done++;
     held[stream]! += bytes;
