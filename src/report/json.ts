@@ -57,6 +57,7 @@ export function replayRowJson(row: ReplayRow): { [key: string]: Json } {
       calls: { ...result.driver.calls },
       times: { ...result.driver.times },
     },
+    streams: { ...result.streams },
     wallMs: row.wallMs,
     ...(row.modelled
       ? {

@@ -250,8 +250,16 @@ function formatRows(trace: Trace, summary: TraceSummary, rows: readonly ReplayRo
   const recorded = summary.recordedPeakReserved === undefined ? 'unknown' : formatBytes(summary.recordedPeakReserved);
   const head = `GPU ${trace.device}: ${summary.events.toLocaleString('en-US')} events; peak live ${formatBytes(summary.peakLive)}; peak reserved as recorded ${recorded} (${summary.recordedAllocator})`;
   const warnings = trace.warnings.map((warning) => `warning: ${warning.message}`);
-  const notes = rows.filter((row) => row.description !== undefined).map(formatRealRun);
+  const notes = [
+    ...rows.filter((row) => row.result.streams.waits > 0).map(formatWaits),
+    ...rows.filter((row) => row.description !== undefined).map(formatRealRun),
+  ];
   return `${[head, ...warnings, ...formatTable(columns, cells), ...notes].join('\n')}\n`;
+}
+
+/** What lending between streams cost, with streams a little behind the program. */
+function formatWaits({ allocator, result: { streams } }: ReplayRow): string {
+  return `${allocator} made streams wait ${streams.waits.toLocaleString('en-US')} times for memory of another, ${streams.neededWaits.toLocaleString('en-US')} of them for what was not over yet; streams stood still ${(streams.stallUs / 1e3).toFixed(1)} ms.`;
 }
 
 function formatRealRun({ allocator, description, verification }: ReplayRow): string {
