@@ -50,9 +50,14 @@ export function labelOf(trace: Trace, stack: number, older: boolean): string {
   for (const frame of trace.symbols.framesOf(stack)) {
     const label = frame.filename === '' ? frame.name : `${shorten(frame.filename)}:${frame.line} ${frame.name}`;
     if (innermost === '') innermost = label;
-    if (!MACHINERY.test(frame.filename)) return label;
+    if (!MACHINERY.test(inPackages(frame.filename))) return label;
   }
   return innermost;
+}
+
+/** The path from the installed packages on: an environment may itself lie in a folder called torch. */
+function inPackages(filename: string): string {
+  return filename.replace(/^.*\/(site|dist)-packages\//, '');
 }
 
 /** The last two parts of a path tell files apart well enough. */

@@ -6,6 +6,7 @@ import { UsageError } from '../../src/base/errors.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
 import type { Breakdown } from '../../src/report/moment.ts';
 import { parseRule } from '../../src/report/rules.ts';
+import { labelOf } from '../../src/report/sites.ts';
 import { sampleTrace } from '../support/traces.ts';
 
 const GIB = 2 ** 30;
@@ -66,6 +67,16 @@ describe('call sites', () => {
     const { sites } = analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'), LIGHT);
     expect(sites[0]!.label).toMatch(/train\.py:\d+ step/);
     expect(sites[0]!.bytes).toBeGreaterThan(GIB);
+  });
+
+  it('are told from the machinery by the package, not by where the environment lies', () => {
+    const trace = sampleTrace('gpt2xl-oom.pickle.gz');
+    const { frames, stacks } = trace.symbols;
+    const frame = (path: string, line: number) =>
+      frames.intern(trace.symbols.internString('forward'), trace.symbols.internString(path), line);
+    const model = stacks.push(-1, frame('/opt/torch/.venv/lib/python3.12/site-packages/mymodel/layer.py', 7));
+    const inner = stacks.push(model, frame('/opt/torch/.venv/lib/python3.12/site-packages/torch/nn/functional.py', 9));
+    expect(labelOf(trace, inner, false)).toBe('mymodel/layer.py:7 forward');
   });
 
   it('are left out where no stacks were recorded', () => {
