@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatBytes } from '../src/base/bytes.ts';
 import { CATEGORY_COLOURS, type Rgb } from '../src/view/colours.ts';
 import type { FlameGraph } from '../src/view/flame.ts';
+import { prepareCanvas } from './canvas.ts';
 import { refreshMoment } from './selecting.ts';
 import { flameRoot, mainState, selection } from './state.ts';
 import { isDark, themeColour } from './theme.ts';
@@ -104,14 +105,7 @@ function draw(canvas: HTMLCanvasElement): void {
   if (!flame) return;
   const width = canvas.parentElement!.clientWidth;
   const height = Math.max(ROW, flame.depth * ROW);
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  const context = canvas.getContext('2d')!;
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+  const context = prepareCanvas(canvas, width, height);
   context.textBaseline = 'middle';
   const text = themeColour('text');
   for (let index = 0; index < flame.node.length; index++) {

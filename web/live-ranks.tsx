@@ -2,26 +2,13 @@
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { formatBytes } from '../src/base/bytes.ts';
+import type { LiveSample } from '../src/view/live-sample.ts';
 import { formatTime } from '../src/view/ticks.ts';
 import { isDark, themeColour } from './theme.ts';
 
-/** As the server's LiveSample. */
-interface Sample {
-  readonly rank: number;
-  readonly timeUs: number;
-  readonly event: number;
-  readonly allocated: number;
-  readonly reserved: number;
-  readonly live: number;
-  readonly highAllocated: number;
-  readonly highReserved: number;
-  readonly ooms: number;
-  readonly isOver: boolean;
-}
-
 interface Rank {
   readonly name: string;
-  readonly samples: Sample[];
+  readonly samples: LiveSample[];
   peakAllocated: number;
   peakReserved: number;
 }
@@ -43,7 +30,7 @@ export function followFeed(names: readonly string[]): void {
     for (const rank of ranks.value) rank.samples.length = 0;
   });
   source.addEventListener('sample', (event) => {
-    const sample = JSON.parse((event as MessageEvent<string>).data) as Sample;
+    const sample = JSON.parse((event as MessageEvent<string>).data) as LiveSample;
     const rank = ranks.value[sample.rank];
     if (!rank) return;
     rank.samples.push(sample);
@@ -132,7 +119,7 @@ function draw(canvas: HTMLCanvasElement, rank: Rank, most: number, longest: numb
   canvas.height = Math.round(height * ratio);
   const context = canvas.getContext('2d')!;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  const fill = (colour: string, alpha: number, pick: (sample: Sample) => number) => {
+  const fill = (colour: string, alpha: number, pick: (sample: LiveSample) => number) => {
     context.fillStyle = colour;
     context.globalAlpha = alpha;
     context.beginPath();

@@ -8,6 +8,7 @@ import { colourOf, css } from '../src/view/colours.ts';
 import type { PlanView, SwapView } from '../src/view/plan-view.ts';
 import { axisTicks, byteTicks } from '../src/view/ticks.ts';
 import { CopyLine } from './advice.tsx';
+import { prepareCanvas } from './canvas.ts';
 import { main, plan } from './state.ts';
 import { isDark, themeColour } from './theme.ts';
 
@@ -70,14 +71,7 @@ function draw(canvas: HTMLCanvasElement, { layout, swaps }: PlanView): void {
   const width = canvas.parentElement!.clientWidth;
   const lanes = swaps ? 2 * LANE + 8 : 0;
   const height = LAYOUT + TICKS + lanes + 4;
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  const context = canvas.getContext('2d')!;
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+  const context = prepareCanvas(canvas, width, height);
   const faint = themeColour('faint');
   const x = (position: number) => LEFT + (position / layout.length) * (width - LEFT - 4);
   const y = (offset: number) => 4 + (LAYOUT - 4) * (1 - offset / layout.height);

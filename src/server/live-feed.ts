@@ -1,22 +1,6 @@
 // Memory of a job while it runs, rank by rank, as the page shows it. `Playback` plays recordings as if they were running;
 // a supervisor of real jobs implements the same interface.
-
-/** What happened on one rank since the sample before. */
-export interface LiveSample {
-  readonly rank: number;
-  /** Microseconds since the rank's first event. */
-  readonly timeUs: number;
-  readonly event: number;
-  readonly allocated: number;
-  readonly reserved: number;
-  readonly live: number;
-  /** The most in the time since the sample before. */
-  readonly highAllocated: number;
-  readonly highReserved: number;
-  /** Requests that have failed so far. */
-  readonly ooms: number;
-  readonly isOver: boolean;
-}
+import type { LiveSample } from '../view/live-sample.ts';
 
 export interface LiveFeed {
   readonly ranks: readonly string[];

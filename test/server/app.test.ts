@@ -2,7 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { createApp, type Source } from '../../src/server/app.ts';
 import type { Assets } from '../../src/server/assets.ts';
-import { type LiveSample, Playback } from '../../src/server/live-feed.ts';
+import { Playback } from '../../src/server/live-feed.ts';
+import type { LiveSample } from '../../src/view/live-sample.ts';
 import { decodeAnswer, encodeAnswer } from '../../src/view/wire.ts';
 
 const asset = (type: string, text: string) => ({ type, bytes: new TextEncoder().encode(text) });
