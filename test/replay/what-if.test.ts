@@ -80,5 +80,7 @@ describe('gpt2xl-oom', () => {
     expect(whatIf(trace, 'expandable', 21 * GIB).ooms).toBe(0);
     expect(whatIf(trace, 'pytorch', Math.floor(22.72 * GIB)).ooms).toBe(0);
     expect(whatIf(trace, 'expandable', Math.floor(19.64 * GIB)).ooms).toBe(1);
+    expect(whatIf(trace, 'pytorch[max_split_size_mb:512]', Math.floor(21.22 * GIB)).ooms).toBe(0);
+    expect(whatIf(trace, 'pytorch[max_split_size_mb:128]', Math.floor(21.22 * GIB)).ooms).toBe(1);
   });
 });
