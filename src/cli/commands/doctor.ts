@@ -39,7 +39,7 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
       `${ok ? 'ok     ' : 'missing'}  ${name.padEnd(width)}  ${found}${note === '' ? '' : `\n${' '.repeat(width + 11)}${note}`}`,
   );
   process.stdout.write(
-    `weir ${readVersion()}\n${lines.join('\n')}\n\nanalyze, replay and convert work here. Recording needs PyTorch with a GPU, on the machine where the job runs.\n`,
+    `weir ${readVersion()}\n${lines.join('\n')}\n\nanalyze, serve, replay, plan and convert work here; replay --device cuda needs the driver and a GPU. Recording needs PyTorch with a GPU, on the machine where the job runs.\n`,
   );
 }
 
