@@ -1,4 +1,4 @@
-// `npm run bench:gpu -- FILE...`: recorded runs with real memory on a real GPU. Measured driver time beside the model's,
+// `npm run bench:gpu:replay -- FILE...`: recorded runs with real memory on a real GPU. Measured driver time beside the model's,
 // every block filled and looked at again through the mapping it was given out at.
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 const files = process.argv.slice(2);
 if (files.length === 0) {
-  console.error('usage: npm run bench:gpu -- FILE...   (recordings to replay on this GPU)');
+  console.error('usage: npm run bench:gpu:replay -- FILE...   (recordings to replay on this GPU)');
   process.exit(2);
 }
 const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
@@ -46,6 +46,6 @@ mkdirSync('bench/results', { recursive: true });
 const path = `bench/results/gpu-replay-${date}.json`;
 writeFileSync(
   path,
-  `${JSON.stringify({ date, command: `npm run bench:gpu -- ${files.map((file) => basename(file)).join(' ')}`, hardware: traces[0]!.results[0]!.deviceDescription, traces }, null, 2)}\n`,
+  `${JSON.stringify({ date, command: `npm run bench:gpu:replay -- ${files.map((file) => basename(file)).join(' ')}`, hardware: traces[0]!.results[0]!.deviceDescription, traces }, null, 2)}\n`,
 );
 console.log(`written to ${path}`);

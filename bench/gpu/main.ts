@@ -1,0 +1,145 @@
+// `npm run bench:gpu -- WORKLOADS_FOLDER [PART...]`: training on a GPU under PyTorch's allocators and Weir's, side by side.
+// Parts: deterministic, default, batch, faults, streams, async. Results go to bench/results/ as JSON and as the tables of the README.
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { asyncTable, batchTable, comparisonTable, deterministicTable, faultTable, streamTable } from './tables.ts';
+import { type Job, type Result, TrainingServer } from './training-server.ts';
+
+const [workloads, ...chosen] = process.argv.slice(2);
+if (!workloads) {
+  process.stderr.write('usage: npm run bench:gpu -- WORKLOADS_FOLDER [deterministic] [default] [batch] [faults] [streams] [async]\n');
+  process.exit(2);
+}
+const parts = chosen.length > 0 ? chosen : ['deterministic', 'default', 'batch', 'faults', 'streams', 'async'];
+const outputFolder = process.env['WEIR_RESULTS'] ?? 'bench/results';
+
+/** Steps where the workload's own number takes too long to repeat. */
+const WORKLOADS: readonly { name: string; steps?: number; deterministicSteps: number; rounds: number }[] = [
+  { name: 'opt13b-LR-var', steps: 8, deterministicSteps: 3, rounds: 1 },
+  { name: 'llama7b-LRO-var', steps: 8, deterministicSteps: 3, rounds: 1 },
+  { name: 'opt1b3-R', steps: 8, deterministicSteps: 4, rounds: 2 },
+  { name: 'opt1b3-N-var', deterministicSteps: 8, rounds: 2 },
+  { name: 'gpt2xl-R-var', deterministicSteps: 6, rounds: 2 },
+  { name: 'bert-wavelet', deterministicSteps: 6, rounds: 2 },
+  { name: 'resnet50-b100', steps: 12, deterministicSteps: 6, rounds: 2 },
+  { name: 'vgg16-b100', steps: 12, deterministicSteps: 6, rounds: 2 },
+];
+const GIB = 2 ** 30;
+/** Batches are sought under this much memory. */
+const BATCHES = [
+  { workload: 'vgg16', limit: 16 * GIB, from: 100, to: 240, grain: 5, steps: 4 },
+  { workload: 'gpt2xl-var', limit: 24 * GIB, from: 4, to: 28, grain: 1, steps: 10 },
+] as const;
+const ALLOCATORS = ['native', 'expandable', 'weir'] as const;
+
+const pythonPath = fileURLToPath(new URL('../../../dist/python', import.meta.url));
+const server = new TrainingServer(workloads, pythonPath);
+const results: Record<string, Result[]> = {};
+const tables: string[] = [];
+const started = Date.now();
+
+if (parts.includes('deterministic')) {
+  const jobs = WORKLOADS.flatMap(({ name, deterministicSteps: steps }): Job[] =>
+    (['native', 'weir'] as const).map((allocator) => ({
+      workload: name,
+      allocator,
+      deterministic: true,
+      steps,
+      sumWeights: true,
+      parallel: 2,
+    })),
+  );
+  results['deterministic'] = await server.run(jobs);
+  tables.push(deterministicTable(results['deterministic']));
+  keep();
+}
+if (parts.includes('default')) {
+  const jobs = WORKLOADS.flatMap(({ name, steps, rounds }): Job[] => {
+    const round = ALLOCATORS.map((allocator): Job => ({ workload: name, allocator, ...(steps && { steps }) }));
+    return [...Array.from({ length: rounds }, () => round).flat(), { ...round[0]! }];
+  });
+  results['default'] = await server.run(jobs);
+  tables.push(comparisonTable(results['default']));
+  keep();
+}
+if (parts.includes('batch')) {
+  const found = await Promise.all(BATCHES.map((search) => largestBatches(search)));
+  results['batch'] = found.flat();
+  tables.push(batchTable(results['batch']));
+  keep();
+}
+if (parts.includes('faults')) {
+  const faults = [20_000, 100_000, 300_000].flatMap((rate): Job[] =>
+    [1, 2].map((seed) => ({
+      workload: 'gpt2xl-R-var',
+      allocator: 'weir',
+      deterministic: true,
+      steps: 4,
+      parallel: 3,
+      environment: { WEIR_FAULTS: `${rate}:${seed}` },
+    })),
+  );
+  const clean: Job = { workload: 'gpt2xl-R-var', allocator: 'native', deterministic: true, steps: 4, parallel: 3 };
+  results['faults'] = await server.run([clean, ...faults]);
+  tables.push(faultTable(results['faults']));
+  keep();
+}
+if (parts.includes('streams')) {
+  const two = { workload: 'bert-wavelet', steps: 12 } as const;
+  const round: Job[] = [
+    { ...two, allocator: 'native' },
+    { ...two, allocator: 'expandable' },
+    { ...two, allocator: 'weir', environment: { WEIR_LEND: '1' } },
+    { ...two, allocator: 'weir', environment: { WEIR_LEND: '0' } },
+    { workload: 'bert-one-stream', batch: 12, steps: 12, allocator: 'native' },
+    { workload: 'bert-one-stream', batch: 12, steps: 12, allocator: 'weir' },
+  ];
+  results['streams'] = await server.run([...round, ...round]);
+  tables.push(streamTable(results['streams']));
+  keep();
+}
+server.close();
+if (parts.includes('async')) {
+  // PyTorch chooses this backend when it is loaded, so it needs a process of its own.
+  const asynchronous = new TrainingServer(workloads, pythonPath, { PYTORCH_CUDA_ALLOC_CONF: 'backend:cudaMallocAsync' });
+  const jobs = WORKLOADS.map(({ name, steps }): Job => ({ workload: name, allocator: 'cudaMallocAsync', ...(steps && { steps }) }));
+  results['async'] = await asynchronous.run(jobs);
+  asynchronous.close();
+  tables.push(asyncTable(results['async'], results['default'] ?? []));
+  keep();
+}
+
+/** The largest batch that trains: all three allocators are asked side by side, since a limit keeps them apart. */
+async function largestBatches({ workload, limit, from, to, grain, steps }: (typeof BATCHES)[number]): Promise<Result[]> {
+  const made: Result[] = [];
+  const bounds = new Map(ALLOCATORS.map((allocator) => [allocator, { fits: from - grain, fails: to + grain }]));
+  for (;;) {
+    const jobs = [...bounds].flatMap(([allocator, { fits, fails }]): Job[] => {
+      if (fails - fits <= grain) return [];
+      const batch = fits + Math.max(1, Math.round((fails - fits) / (2 * grain))) * grain;
+      const environment: Record<string, string> = allocator === 'weir' ? { WEIR_LIMIT: String(limit) } : {};
+      return [{ workload, allocator, batch, limit, steps, parallel: 3, environment }];
+    });
+    if (jobs.length === 0) return made;
+    for (const result of await server.run(jobs)) {
+      made.push(result);
+      const bound = bounds.get(result.allocator as (typeof ALLOCATORS)[number])!;
+      if (result.oom || result.failed) bound.fails = Math.min(bound.fails, result.batch!);
+      else bound.fits = Math.max(bound.fits, result.batch!);
+    }
+  }
+}
+
+/** After each part: a run that is cut short keeps what it has. */
+function keep(): void {
+  mkdirSync(outputFolder, { recursive: true });
+  const date = new Date().toISOString().slice(0, 10);
+  const hardware = execFileSync('nvidia-smi', ['--query-gpu=name,driver_version', '--format=csv,noheader'], { encoding: 'utf8' }).trim();
+  const command = `npm run bench:gpu -- WORKLOADS ${parts.join(' ')}`;
+  writeFileSync(`${outputFolder}/gpu-training-${date}.json`, `${JSON.stringify({ date, hardware, command, results })}\n`);
+  writeFileSync(
+    `${outputFolder}/gpu-training-${date}.md`,
+    `# Training on a GPU, ${date}\n\n${hardware}; \`${command}\`; ${((Date.now() - started) / 1e3).toFixed(0)} s.\n\n${tables.join('\n')}`,
+  );
+}

@@ -1,0 +1,192 @@
+// What the training runs say, as tables: equal to the bit or not, memory, time, the largest batch, injected faults.
+// Every figure is computed from the runs; none is entered by hand.
+import type { Result } from './training-server.ts';
+
+const GB = 1e9;
+const byWorkload = (results: readonly Result[]) =>
+  [...new Set(results.map((result) => result.workload))].map(
+    (workload) => [workload, results.filter((result) => result.workload === workload)] as const,
+  );
+const of = (results: readonly Result[], allocator: string) => results.filter((result) => result.allocator === allocator && !result.failed);
+const row = (...cells: (string | number)[]) => `| ${cells.join(' | ')} |\n`;
+const header = (...cells: string[]) => row(...cells) + row(...cells.map(() => '---'));
+
+/** The middle of the steps after the two in which memory is still being taken. */
+export function medianStep(results: readonly Result[]): number {
+  const times = results.flatMap((result) => result.times.slice(2)).sort((a, b) => a - b);
+  return times[times.length >> 1] ?? Number.NaN;
+}
+
+/**
+ * The median of step-by-step ratios against every run of the other side: lengths vary from step to step, so steps are compared
+ * with their own likes.
+ */
+export function stepRatio(results: readonly Result[], against: readonly Result[]): number {
+  const ratios = results.flatMap((one) =>
+    against.flatMap((other) => (one === other ? [] : one.times.slice(2).map((time, index) => time / other.times[index + 2]!))),
+  );
+  ratios.sort((a, b) => a - b);
+  return ratios[ratios.length >> 1] ?? Number.NaN;
+}
+
+const warmUp = (results: readonly Result[]) => {
+  const sums = results.map((result) => result.times[0]! + result.times[1]!).sort((a, b) => a - b);
+  return sums[0] ?? Number.NaN;
+};
+
+/** Losses are written as hexadecimal floats: equal text is equal bits. */
+export function lossDistance(one: Result, other: Result): number {
+  return Math.max(0, ...one.losses.map((loss, index) => Math.abs(parseHexFloat(loss) - parseHexFloat(other.losses[index] ?? 'nan'))));
+}
+
+export function parseHexFloat(text: string): number {
+  const match = /^(-?)0x([01])\.([0-9a-f]*)p([+-]\d+)$/.exec(text);
+  if (!match) return Number.NaN;
+  const [, sign, lead, digits, exponent] = match;
+  const fraction = digits === '' ? 0 : Number.parseInt(digits!, 16) / 16 ** digits!.length;
+  return (sign === '-' ? -1 : 1) * (Number(lead) + fraction) * 2 ** Number(exponent);
+}
+
+export function deterministicTable(results: readonly Result[]): string {
+  let text = '## Deterministic mode: PyTorch against Weir\n\n';
+  text += header('workload', 'steps', 'losses', 'weights', 'allocations, peak requested');
+  for (const [workload, runs] of byWorkload(results)) {
+    const [native] = of(runs, 'native');
+    const [weir] = of(runs, 'weir');
+    if (!native || !weir) {
+      text += row(workload, '', 'a run failed', '', '');
+      continue;
+    }
+    const isSame = native.losses.join() === weir.losses.join();
+    text += row(
+      workload,
+      weir.steps,
+      isSame ? 'identical' : `differ by up to ${lossDistance(weir, native)}`,
+      native.weights === weir.weights ? 'identical' : 'differ',
+      native.allocations === weir.allocations && native.peakRequested === weir.peakRequested
+        ? 'equal'
+        : `${weir.allocations - native.allocations} and ${weir.peakRequested - native.peakRequested} bytes apart`,
+    );
+  }
+  return text;
+}
+
+export function comparisonTable(results: readonly Result[]): string {
+  let text = '## Default mode: memory and time\n\nReserved is the peak, in GB and as a multiple of the peak allocated by the same run.\n';
+  text +=
+    'Step time is the median ratio of equal steps; native against itself shows the noise. Warm-up is the first two steps, best run.\n\n';
+  text += header(
+    'workload',
+    'native GB',
+    'expandable GB',
+    'weir GB',
+    'weir step : native',
+    'native : native',
+    'weir warm-up : expandable',
+    'loss distance weir-native (native-native)',
+  );
+  for (const [workload, runs] of byWorkload(results)) {
+    const native = of(runs, 'native');
+    const expandable = of(runs, 'expandable');
+    const weir = of(runs, 'weir');
+    if (native.length === 0 || expandable.length === 0 || weir.length === 0) {
+      text += row(workload, 'a run failed', '', '', '', '', '', '');
+      continue;
+    }
+    const memory = (side: readonly Result[]) => {
+      const worst = Math.max(...side.map((run) => run.peakReserved / run.peakAllocated));
+      return `${(Math.max(...side.map((run) => run.peakReserved)) / GB).toFixed(2)} (${worst.toFixed(3)})`;
+    };
+    const apart = Math.max(...weir.flatMap((one) => native.map((other) => lossDistance(one, other))));
+    const noise = Math.max(...native.flatMap((one) => native.map((other) => lossDistance(one, other))));
+    text += row(
+      workload,
+      memory(native),
+      memory(expandable),
+      memory(weir),
+      stepRatio(weir, native).toFixed(3),
+      stepRatio(native, native).toFixed(3),
+      (warmUp(weir) / warmUp(expandable)).toFixed(3),
+      `${apart.toExponential(1)} (${noise.toExponential(1)})`,
+    );
+  }
+  return text;
+}
+
+export function batchTable(results: readonly Result[]): string {
+  let text = '## The largest batch under a limit\n\n';
+  text += header('workload', 'limit', 'native', 'expandable', 'weir');
+  for (const [workload, runs] of byWorkload(results)) {
+    const largest = (allocator: string) =>
+      Math.max(0, ...of(runs, allocator).flatMap((run) => (run.oom ? [] : [run.batch!]))) || 'none tried fits';
+    text += row(workload, `${((runs[0]!.limit ?? 0) / 2 ** 30).toFixed(0)} GiB`, largest('native'), largest('expandable'), largest('weir'));
+  }
+  return text;
+}
+
+export function faultTable(results: readonly Result[]): string {
+  const clean = results.find((result) => result.allocator === 'native');
+  let text = '## Driver calls made to fail at random during training\n\n';
+  text += header('share of calls', 'seed', 'calls refused', 'outcome');
+  for (const run of results) {
+    if (run === clean) continue;
+    const [rate, seed] = (run.environment?.['WEIR_FAULTS'] ?? ':').split(':');
+    const losses = run.losses.join();
+    const outcome = run.failed
+      ? `ended: ${run.failed.slice(-200)}`
+      : run.oom
+        ? `out of memory after ${run.steps} steps${clean?.losses.join().startsWith(losses) ? ', losses right until then' : ', LOSSES WRONG'}`
+        : losses === clean?.losses.join()
+          ? 'went on, losses identical'
+          : 'LOSSES WRONG';
+    text += row(`${(Number(rate) / 1e4).toFixed(0)} %`, seed ?? '', run.weir?.['driver_failures'] ?? '', outcome);
+  }
+  return text;
+}
+
+export function streamTable(results: readonly Result[]): string {
+  let text = '## Two trainings of BERT: two streams, one stream\n\n';
+  text += header('run', 'peak reserved GB', 'over allocated', 'median step ms', 'requests served with memory of the other stream', 'waits');
+  const nameOf = ({ workload, allocator, environment }: Result) =>
+    `${workload === 'bert-wavelet' ? 'two streams' : 'one stream'}, ${allocator}${environment?.['WEIR_LEND'] === '0' ? ', lending off' : ''}`;
+  for (const name of new Set(results.map(nameOf))) {
+    const runs = results.filter((result) => nameOf(result) === name && !result.failed);
+    if (runs.length === 0) {
+      text += row(name, 'failed', '', '', '', '');
+      continue;
+    }
+    const reserved = Math.max(...runs.map((run) => run.peakReserved));
+    text += row(
+      name,
+      (reserved / GB).toFixed(3),
+      (reserved / runs[0]!.peakAllocated).toFixed(4),
+      (medianStep(runs) * 1e3).toFixed(1),
+      runs[0]!.weir?.['borrows'] ?? '',
+      runs[0]!.weir?.['waits'] ?? '',
+    );
+  }
+  return text;
+}
+
+/** cudaMallocAsync was run once: its memory, and its time against the other allocators' runs where there are any. */
+export function asyncTable(results: readonly Result[], others: readonly Result[]): string {
+  let text = '## cudaMallocAsync, once\n\n';
+  text += header('workload', 'peak reserved GB', 'over allocated', 'step : native');
+  for (const run of results) {
+    if (run.failed || run.oom) {
+      text += row(run.workload, run.oom ? 'out of memory' : 'failed', '', '');
+      continue;
+    }
+    const native = of(
+      others.filter((other) => other.workload === run.workload),
+      'native',
+    );
+    text += row(
+      run.workload,
+      (run.peakReserved / GB).toFixed(2),
+      (run.peakReserved / run.peakAllocated).toFixed(3),
+      native.length > 0 ? stepRatio([run], native).toFixed(3) : '',
+    );
+  }
+  return text;
+}

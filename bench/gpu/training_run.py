@@ -1,0 +1,210 @@
+"""One training run under one allocator, in a process of its own: losses to the bit, weights, step times, memory figures.
+
+A server process imports the libraries once and forks for each run, so that a run costs seconds; CUDA starts in the fork."""
+import json
+import os
+import random
+import sys
+import time
+import traceback
+
+ODD_MULTIPLIER = 0x9E3779B97F4A7C15 - (1 << 64)
+
+
+def be_deterministic(torch):
+    """What makes PyTorch identical to itself from run to run; without it no comparison to the bit means anything."""
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+
+
+def checksum(torch, tensors):
+    """Depends on every bit and its place; the same on every run of the same machine."""
+    total = 0
+    with torch.no_grad():
+        for tensor in tensors:
+            bits = tensor.detach().contiguous().view(-1).view(torch.int16)
+            for start in range(0, bits.numel(), 1 << 24):
+                part = bits[start : start + (1 << 24)].to(torch.int64)
+                place = torch.arange(start, start + part.numel(), device=part.device) * ODD_MULTIPLIER
+                total = (total * 31 + int(((part + 1) * (place | 1)).sum().item())) & ((1 << 64) - 1)
+    return f"{total:016x}"
+
+
+def watch(torch):
+    """The workloads keep their losses and optimizers to themselves: both pass through here."""
+    losses, optimizers = [], []
+    backward = torch.Tensor.backward
+    create = torch.optim.Optimizer.__init__
+
+    def keep_loss(self, *args, **kwargs):
+        losses.append(self.detach().float().clone())
+        return backward(self, *args, **kwargs)
+
+    def keep_optimizer(self, *args, **kwargs):
+        create(self, *args, **kwargs)
+        optimizers.append(self)
+
+    torch.Tensor.backward = keep_loss
+    torch.optim.Optimizer.__init__ = keep_optimizer
+    return losses, optimizers
+
+
+def activate(torch, allocator, environment):
+    os.environ.update(environment)
+    if allocator == "expandable" and "WEIR_RUN_DIR" not in environment:
+        torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+    elif allocator not in ("native", "cudaMallocAsync", "expandable"):
+        os.environ["WEIR_ALLOCATOR"] = allocator
+        os.environ["WEIR_REQUIRED"] = "1"
+        import weir.activate
+
+        weir.activate.activate()
+
+
+def build_workload(torch, workloads, name, batch):
+    """NAME as in workloads.py; a batch of its own where the largest one that fits is sought."""
+    if batch is None:
+        return workloads.WORKLOADS[name](torch)
+    if name == "vgg16":
+        return workloads._vision("vgg16", batch)(torch)
+    if name == "resnet50":
+        return workloads._vision("resnet50", batch)(torch)
+    if name == "bert-one-stream":
+        # The same two trainings, one after the other on one stream.
+        two_streams = torch.cuda.Stream
+        torch.cuda.Stream = torch.cuda.current_stream
+        try:
+            return workloads._wavelet(batch)(torch)
+        finally:
+            torch.cuda.Stream = two_streams
+    if name == "gpt2xl-fixed":
+        return workloads._llm("gpt2", 48, 1600, 25, 6400, 50257, R=True, batch=batch, lens=(1024,), n=8)(torch)
+    if name == "gpt2xl-var":
+        return workloads._llm("gpt2", 48, 1600, 25, 6400, 50257, R=True, batch=batch, lens=(256, 1024), n=16)(torch)
+    if name == "opt1b3-var":
+        return workloads._llm("opt", 24, 2048, 32, 8192, 50272, batch=batch, lens=(200, 1200), n=20)(torch)
+    raise KeyError(name)
+
+
+def train(job, workloads):
+    import torch
+
+    activate(torch, job["allocator"], job.get("environment", {}))
+    if job.get("deterministic"):
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        be_deterministic(torch)
+    if job.get("limit"):
+        # PyTorch's own way to act as a smaller GPU; weir is given its limit by WEIR_LIMIT.
+        if job["allocator"] in ("native", "expandable"):
+            total = torch.cuda.get_device_properties(0).total_memory
+            torch.cuda.set_per_process_memory_fraction(job["limit"] / total)
+    torch.manual_seed(0)
+    random.seed(0)
+    losses, optimizers = watch(torch)
+    result = {key: job[key] for key in ("workload", "allocator", "deterministic", "batch", "limit", "environment") if key in job}
+    step, default_steps, _ = build_workload(torch, workloads, job["workload"], job.get("batch"))
+    times = []
+    try:
+        for number in range(job.get("steps") or default_steps):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            step(number)
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - begin)
+    except torch.OutOfMemoryError as error:
+        result["oom"] = str(error)[:800]
+    figures = torch.cuda.memory_stats()
+    result |= {
+        "steps": len(times),
+        "losses": [loss.item().hex() for loss in losses],
+        "times": [round(seconds, 6) for seconds in times],
+        "peakAllocated": figures["allocated_bytes.all.peak"],
+        "peakRequested": figures["requested_bytes.all.peak"],
+        "peakReserved": figures["reserved_bytes.all.peak"],
+        "reserved": figures["reserved_bytes.all.current"],
+        "allocations": figures["allocation.all.allocated"],
+        "retries": figures["num_alloc_retries"],
+        "ooms": figures["num_ooms"],
+    }
+    if "oom" not in result and job.get("sumWeights"):
+        params = [p for o in optimizers for group in o.param_groups for p in group["params"]]
+        result["weights"] = checksum(torch, params)
+    gauges = gauges_of_weir()
+    if gauges:
+        result["weir"] = gauges
+    return result
+
+
+def gauges_of_weir():
+    try:
+        import weir.activate
+
+        return weir.activate.gauges(0)
+    except Exception:
+        return None
+
+
+def serve(workloads_dir):
+    """Jobs as JSON lines on stdin, results as JSON lines on stdout, as many at a time as `parallel` says."""
+    sys.path.insert(0, workloads_dir)
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    import torch  # noqa: F401
+    import torchvision  # noqa: F401
+    import transformers  # noqa: F401
+    import transformers.models.bert.modeling_bert  # noqa: F401
+    import transformers.models.gpt2.modeling_gpt2  # noqa: F401
+    import transformers.models.llama.modeling_llama  # noqa: F401
+    import transformers.models.opt.modeling_opt  # noqa: F401
+
+    import workloads
+
+    running = {}
+
+    def reap(block):
+        while running:
+            pid, status = os.waitpid(-1, 0 if block else os.WNOHANG)
+            if pid == 0:
+                return
+            job, path = running.pop(pid)
+            try:
+                with open(path) as file:
+                    result = json.load(file)
+            except (OSError, ValueError):
+                result = {**job, "failed": f"ended with status {status} and no result"}
+            result["status"] = status
+            print(json.dumps(result), flush=True)
+            block = False
+
+    for line in sys.stdin:
+        job = json.loads(line)
+        if job.get("barrier"):
+            while running:
+                reap(True)
+            continue
+        while len(running) >= job.get("parallel", 1):
+            reap(True)
+        path = f"/tmp/weir-bench-{os.getpid()}-{time.monotonic_ns()}.json"
+        pid = os.fork()
+        if pid == 0:
+            code = 0
+            # The result line is the server's: whatever a run prints belongs to stderr.
+            os.dup2(2, 1)
+            try:
+                result = train(job, workloads)
+            except BaseException:
+                result = {**job, "failed": traceback.format_exc()[-2500:]}
+                code = 1
+            with open(path + ".part", "w") as file:
+                json.dump(result, file)
+            os.rename(path + ".part", path)
+            sys.stderr.flush()
+            os._exit(code)
+        running[pid] = (job, path)
+        reap(False)
+    while running:
+        reap(True)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
