@@ -51,6 +51,8 @@ def watch(torch):
 
 
 def activate(torch, allocator, environment):
+    if "WEIR_ALLOCATOR" in os.environ:
+        return  # `weir run` has put its allocator in place.
     os.environ.update(environment)
     if allocator == "expandable" and "WEIR_RUN_DIR" not in environment:
         torch.cuda.memory._set_allocator_settings("expandable_segments:True")
@@ -206,5 +208,18 @@ def serve(workloads_dir):
         reap(True)
 
 
+def run_alone(workloads_dir, job, path):
+    """One run in this very process, for `weir run -- python3 training_run.py WORKLOADS JOB RESULT`."""
+    sys.path.insert(0, workloads_dir)
+    import workloads
+
+    result = train(json.loads(job), workloads)
+    with open(path, "w") as file:
+        json.dump(result, file)
+
+
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    if len(sys.argv) == 4:
+        run_alone(*sys.argv[1:])
+    else:
+        serve(sys.argv[1])
