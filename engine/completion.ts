@@ -1,4 +1,5 @@
 // The end of blocks: their memory becomes free for its stream, at once or when other streams have passed.
+import { noteCompleted } from './completed';
 import { countComplete } from './counters';
 import { markBusy } from './gmlake';
 import { Arena, NO_RANGE, NO_STREAM, NO_VIEW, ownerOf, Range } from './nodes';
@@ -20,6 +21,7 @@ export function completeParked(): void {
   pollUses();
   let block = takeParked(NO_STREAM, false);
   while (block !== NO_RANGE) {
+    noteCompleted(block);
     finish(block);
     block = takeParked(NO_STREAM, false);
   }
@@ -30,6 +32,7 @@ export function awaitParked(arena: Arena): bool {
   if (!hasParked()) return false;
   const block = takeParked(arena.lane, true);
   if (block === NO_RANGE) return false;
+  noteCompleted(block);
   finish(block);
   return true;
 }

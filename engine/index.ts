@@ -3,10 +3,11 @@
 import { forgetAddress, recall, remember } from './address-table';
 import { completeBlock as complete_, freeBlock as free_, mallocBlock as malloc_, recordUse, setCapturing as setCapturing_ } from './blocks';
 import { checkEngine } from './check';
+import { completedCount, drainCompleted as drainCompleted_ } from './completed';
 import { blockSize, completeParked } from './completion';
 import { resetPeaks as resetCounters } from './counters';
 import { take } from './memory';
-import { NO_RANGE, Range } from './nodes';
+import { NO_RANGE, ownerOf, Range, State } from './nodes';
 import { releaseAll } from './release';
 import { replayEvents } from './replay';
 import { explanationOf, snapshotAddress as rowsAddress, statisticOf, takeSnapshot } from './report';
@@ -33,12 +34,32 @@ export function settings(): u32 {
 
 /** The address of memory for the request, 0 if there is none. */
 export function malloc(bytes: u64, stream: u32, pool: u32): u64 {
+  const block = allocate(bytes, stream, pool);
+  return block === 0 ? 0 : addressOf(block);
+}
+
+/** The same as a block, which `blockAt` finds again by its address. */
+export function allocate(bytes: u64, stream: u32, pool: u32): u32 {
   const block = malloc_(bytes, stream, pool);
   if (block === NO_RANGE) return 0;
-  if (remember(block)) return block.va;
+  if (remember(block)) return changetype<usize>(block) as u32;
   free_(block);
   complete_(block);
   return 0;
+}
+
+/** The block that `malloc` or `allocate` gave at the address, 0 if none is live there. */
+export function blockAt(address: u64): u32 {
+  return changetype<usize>(recall(address)) as u32;
+}
+
+/** Frees a block of `blockAt`: 1 if its memory is free now, 2 if it is parked until other streams have passed, 0 if it is not live. */
+export function deallocate(block: u32): u32 {
+  const range = changetype<Range>(<usize>block);
+  if (!free_(range)) return 0;
+  forgetAddress(range.va);
+  if (!complete_(range)) return 0;
+  return range.state === State.Parked ? 2 : 1;
 }
 
 /** Frees what `malloc` gave, for use again at once; 0 if nothing is live at the address. */
@@ -108,6 +129,24 @@ export function sizeOf(block: u32): u64 {
 
 export function sizeOfF64(block: u32): f64 {
   return <f64>(<i64>sizeOf(block));
+}
+
+export function requestedOf(block: u32): u64 {
+  return changetype<Range>(<usize>block).requested;
+}
+
+export function streamOf(block: u32): u32 {
+  return ownerOf(changetype<Range>(<usize>block)).stream;
+}
+
+/** How many blocks have completed later than their free since the queue was last drained (setting queueCompleted). */
+export function completed(): u32 {
+  return <u32>completedCount();
+}
+
+/** Where their addresses lie (u64 each) until the next request; empties the queue. */
+export function drainCompleted(): u32 {
+  return <u32>drainCompleted_();
 }
 
 /** The host has waited for all streams: whatever they were given is over. */

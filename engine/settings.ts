@@ -74,13 +74,16 @@ export let eventBytes: u64 = 256 * MIB;
 export let sharedSlackShare: u64 = 300;
 export let sharedGrowthShare: u64 = 192;
 
+/** Whether blocks that complete later than their free are queued for the caller, who must then drain the queue (completed.ts). */
+export let queueCompleted: u64 = 0;
+
 /** With handle units of 2 MiB: from 8 MiB to 64 MiB. */
 const SMALLEST_HANDLE_UNITS: u64 = 4;
 const LARGEST_HANDLE_UNITS: u64 = 32;
 /** What is loaded is made of about this many handles until they have reached their largest. */
 const LOADED_HANDLES: u64 = 16;
 
-const COUNT: u32 = 35;
+const COUNT: u32 = 36;
 
 /** Sets the setting with this number; false if there is none, or the value cannot be. */
 export function setSetting(index: u32, value: u64): bool {
@@ -190,6 +193,9 @@ export function setSetting(index: u32, value: u64): bool {
     case 34:
       sharedGrowthShare = value;
       return true;
+    case 35:
+      queueCompleted = value;
+      return value <= 1;
   }
   return false;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "engine.h"
+#include "engine_caller.h"
 #include "wasm_runtime.h"
 
 struct w2c_env {
@@ -15,7 +16,13 @@ struct w2c_env {
 
 struct weir_engine {
   pthread_mutex_t mutex;
+  int serialized; /* the caller has a lock of its own */
   int broken;
+  /* Levels as last read, and requests then served by a plain fit, which changes few of them: reading all costs as much as a
+   * request. Not current after calls that say nothing of levels. */
+  weir_levels levels;
+  uint64_t fits;
+  int current;
   struct w2c_env env;
   w2c_engine wasm;
 };
@@ -43,10 +50,23 @@ u32 w2c_env_streamWait(struct w2c_env *env, u32 stream, u32 slot) {
   return (u32)(env->driver.stream_wait ? env->driver.stream_wait(env->driver.context, stream, slot) : -1);
 }
 
+static void lock(weir_engine *engine) {
+  if (!engine->serialized) pthread_mutex_lock(&engine->mutex);
+}
+
+static void unlock(weir_engine *engine) {
+  if (!engine->serialized) pthread_mutex_unlock(&engine->mutex);
+}
+
+void engine_leave_locking_to_caller(weir_engine *engine) { engine->serialized = 1; }
+
+/* GUARDED for calls that change levels without saying so. */
+#define CHANGING(engine, call) GUARDED(engine, (engine)->current = 0; call)
+
 /* Runs `call` inside the mutex with `result` as it was if the engine is broken, or breaks here. */
 #define GUARDED(engine, call)                                   \
   do {                                                          \
-    pthread_mutex_lock(&(engine)->mutex);                       \
+    lock(engine);                                               \
     if (!(engine)->broken) {                                    \
       jmp_buf frame;                                            \
       jmp_buf *outer = weir_trap_frame;                         \
@@ -58,7 +78,7 @@ u32 w2c_env_streamWait(struct w2c_env *env, u32 stream, u32 slot) {
       }                                                         \
       weir_trap_frame = outer;                                  \
     }                                                           \
-    pthread_mutex_unlock(&(engine)->mutex);                     \
+    unlock(engine);                                             \
   } while (0)
 
 static void instantiate(weir_engine *engine) { GUARDED(engine, wasm2c_engine_instantiate(&engine->wasm, &engine->env)); }
@@ -95,25 +115,167 @@ int weir_engine_configure(weir_engine *engine, uint32_t setting, uint64_t value)
 
 uint64_t weir_engine_malloc(weir_engine *engine, uint64_t bytes, uint32_t stream, uint32_t pool) {
   volatile uint64_t result = 0;
-  GUARDED(engine, result = w2c_engine_malloc(&engine->wasm, bytes, stream, pool));
+  CHANGING(engine, result = w2c_engine_malloc(&engine->wasm, bytes, stream, pool));
   return result;
 }
 
 int weir_engine_free(weir_engine *engine, uint64_t address) {
   volatile int result = 0;
-  GUARDED(engine, result = (int)w2c_engine_free(&engine->wasm, address));
+  CHANGING(engine, result = (int)w2c_engine_free(&engine->wasm, address));
   return result;
 }
 
 uint32_t weir_engine_let_go(weir_engine *engine, uint64_t address) {
   volatile uint32_t result = 0;
-  GUARDED(engine, result = w2c_engine_letGo(&engine->wasm, address));
+  CHANGING(engine, result = w2c_engine_letGo(&engine->wasm, address));
   return result;
 }
 
 int weir_engine_complete(weir_engine *engine, uint32_t block) {
   volatile int result = 0;
-  GUARDED(engine, result = (int)w2c_engine_completeBlock(&engine->wasm, block));
+  CHANGING(engine, result = (int)w2c_engine_completeBlock(&engine->wasm, block));
+  return result;
+}
+
+enum { FITS = 12 };
+
+static void read_levels(weir_engine *engine) {
+  engine->levels = (weir_levels){
+      .reserved = w2c_engine_statistic(&engine->wasm, 0),
+      .allocated = w2c_engine_statistic(&engine->wasm, 2),
+      .stitches = w2c_engine_statistic(&engine->wasm, 15),
+      .retries = w2c_engine_statistic(&engine->wasm, 19),
+      .borrows = w2c_engine_statistic(&engine->wasm, 22),
+      .waits = w2c_engine_statistic(&engine->wasm, 24),
+      .parked = (uint32_t)w2c_engine_statistic(&engine->wasm, 27),
+      .completed = w2c_engine_completed(&engine->wasm),
+  };
+  engine->fits = w2c_engine_statistic(&engine->wasm, FITS);
+  engine->current = 1;
+}
+
+static int describe(weir_engine *engine, uint32_t block, weir_block *out) {
+  if (block == 0) return 0;
+  out->address = w2c_engine_addressOf(&engine->wasm, block);
+  out->size = w2c_engine_sizeOf(&engine->wasm, block);
+  out->requested = w2c_engine_requestedOf(&engine->wasm, block);
+  out->stream = w2c_engine_streamOf(&engine->wasm, block);
+  return 1;
+}
+
+static int allocate(weir_engine *engine, uint64_t bytes, uint32_t stream, uint32_t pool, weir_block *out) {
+  uint32_t block = w2c_engine_allocate(&engine->wasm, bytes, stream, pool);
+  if (block != 0) {
+    out->address = w2c_engine_addressOf(&engine->wasm, block);
+    out->size = w2c_engine_sizeOf(&engine->wasm, block);
+    out->requested = bytes;
+    out->stream = stream;
+  }
+  /* A plain fit changes nothing else, unless there were parked blocks to look after. */
+  int plain = engine->current && block != 0 && engine->levels.parked == 0 && w2c_engine_statistic(&engine->wasm, FITS) == engine->fits + 1;
+  if (plain) {
+    engine->levels.allocated += out->size;
+    engine->fits++;
+  } else {
+    read_levels(engine);
+  }
+  out->levels = engine->levels;
+  return block != 0;
+}
+
+int weir_engine_allocate(weir_engine *engine, uint64_t bytes, uint32_t stream, uint32_t pool, weir_block *out) {
+  volatile int result = 0;
+  *out = (weir_block){0};
+  GUARDED(engine, result = allocate(engine, bytes, stream, pool, out));
+  return result;
+}
+
+static int deallocate(weir_engine *engine, uint64_t address, weir_block *out) {
+  uint32_t block = w2c_engine_blockAt(&engine->wasm, address);
+  /* Before it is freed: afterwards the block may be part of another. */
+  int freed = describe(engine, block, out) ? (int)w2c_engine_deallocate(&engine->wasm, block) : 0;
+  if (!engine->current) read_levels(engine);
+  else if (freed) engine->levels.allocated -= out->size;
+  if (freed == 2) engine->levels.parked = (uint32_t)w2c_engine_statistic(&engine->wasm, 27);
+  out->levels = engine->levels;
+  return freed;
+}
+
+int weir_engine_deallocate(weir_engine *engine, uint64_t address, weir_block *out) {
+  volatile int result = 0;
+  *out = (weir_block){0};
+  GUARDED(engine, result = deallocate(engine, address, out));
+  return result;
+}
+
+static int find(weir_engine *engine, uint64_t address, weir_block *out) {
+  if (!engine->current) read_levels(engine);
+  out->levels = engine->levels;
+  return describe(engine, w2c_engine_blockAt(&engine->wasm, address), out);
+}
+
+int weir_engine_find(weir_engine *engine, uint64_t address, weir_block *out) {
+  volatile int result = 0;
+  *out = (weir_block){0};
+  GUARDED(engine, result = find(engine, address, out));
+  return result;
+}
+
+/* As in engine/nodes.ts. */
+enum { STATE_FREE = 1, STATE_LIVE = 2 };
+
+static int find_containing(weir_engine *engine, uint64_t address, weir_block *out) {
+  uint32_t count = w2c_engine_snapshot(&engine->wasm);
+  const weir_range *ranges = (const void *)(engine->wasm.w2c_memory.data + w2c_engine_snapshotAddress(&engine->wasm));
+  uint64_t nearest = 0;
+  for (uint32_t index = 0; index < count; index++) {
+    uint64_t given = (uint64_t)ranges[index].given;
+    /* Live blocks do not overlap: only the one that begins last before the address can hold it. */
+    if (ranges[index].state == STATE_LIVE && given <= address && given > nearest) nearest = given;
+  }
+  return nearest != 0 && find(engine, nearest, out) && address - out->address < out->size;
+}
+
+int weir_engine_find_containing(weir_engine *engine, uint64_t address, weir_block *out) {
+  volatile int result = 0;
+  *out = (weir_block){0};
+  GUARDED(engine, result = find_containing(engine, address, out));
+  return result;
+}
+
+static uint64_t largest_free(weir_engine *engine) {
+  uint32_t count = w2c_engine_snapshot(&engine->wasm);
+  const weir_range *ranges = (const void *)(engine->wasm.w2c_memory.data + w2c_engine_snapshotAddress(&engine->wasm));
+  double largest = 0;
+  for (uint32_t index = 0; index < count; index++) {
+    if (ranges[index].state == STATE_FREE && ranges[index].small == 0 && ranges[index].size > largest) largest = ranges[index].size;
+  }
+  return (uint64_t)largest;
+}
+
+uint64_t weir_engine_largest_free(weir_engine *engine) {
+  volatile uint64_t result = 0;
+  GUARDED(engine, result = largest_free(engine));
+  return result;
+}
+
+void weir_engine_levels(weir_engine *engine, weir_levels *out) {
+  *out = (weir_levels){0};
+  GUARDED(engine, read_levels(engine); *out = engine->levels);
+}
+
+static uint32_t drain_completed(weir_engine *engine, uint64_t *addresses, uint32_t capacity) {
+  uint32_t count = w2c_engine_completed(&engine->wasm);
+  uint32_t from = w2c_engine_drainCompleted(&engine->wasm);
+  uint32_t copied = count < capacity ? count : capacity;
+  engine->levels.completed = 0;
+  if (copied > 0) memcpy(addresses, engine->wasm.w2c_memory.data + from, copied * sizeof *addresses);
+  return copied;
+}
+
+uint32_t weir_engine_drain_completed(weir_engine *engine, uint64_t *addresses, uint32_t capacity) {
+  volatile uint32_t result = 0;
+  GUARDED(engine, result = drain_completed(engine, addresses, capacity));
   return result;
 }
 
@@ -130,9 +292,9 @@ int weir_engine_set_capturing(weir_engine *engine, uint32_t stream, int on) {
   return result;
 }
 
-void weir_engine_streams_idle(weir_engine *engine) { GUARDED(engine, w2c_engine_streamsIdle(&engine->wasm)); }
+void weir_engine_streams_idle(weir_engine *engine) { CHANGING(engine, w2c_engine_streamsIdle(&engine->wasm)); }
 
-void weir_engine_empty_cache(weir_engine *engine) { GUARDED(engine, w2c_engine_emptyCache(&engine->wasm)); }
+void weir_engine_empty_cache(weir_engine *engine) { CHANGING(engine, w2c_engine_emptyCache(&engine->wasm)); }
 
 uint64_t weir_engine_statistic(weir_engine *engine, uint32_t index) {
   volatile uint64_t result = 0;
@@ -166,8 +328,8 @@ uint32_t weir_engine_snapshot(weir_engine *engine, weir_range *ranges, uint32_t 
 }
 
 int weir_engine_is_broken(weir_engine *engine) {
-  pthread_mutex_lock(&engine->mutex);
+  lock(engine);
   int broken = engine->broken;
-  pthread_mutex_unlock(&engine->mutex);
+  unlock(engine);
   return broken;
 }

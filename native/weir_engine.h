@@ -51,6 +51,35 @@ int weir_engine_free(weir_engine *engine, uint64_t address);
 uint32_t weir_engine_let_go(weir_engine *engine, uint64_t address);
 int weir_engine_complete(weir_engine *engine, uint32_t block);
 
+/* Levels after a call; numbers as in engine/report.ts. */
+typedef struct weir_levels {
+  uint64_t reserved, allocated, stitches, retries, borrows, waits;
+  uint32_t parked;    /* blocks let go of that other streams have not passed yet */
+  uint32_t completed; /* addresses that weir_engine_drain_completed would give */
+} weir_levels;
+
+typedef struct weir_block {
+  uint64_t address, size, requested;
+  uint32_t stream;
+  weir_levels levels;
+} weir_block;
+
+/* malloc, free and the question what is live at an address, each with all that is to be known of the block in one call.
+ * Allocate and find give 1, or 0 with nothing but the levels set. */
+int weir_engine_allocate(weir_engine *engine, uint64_t bytes, uint32_t stream, uint32_t pool, weir_block *out);
+/* 1: its memory is free again; 2: parked until the streams recorded on it have passed; 0: nothing is live at the address. */
+int weir_engine_deallocate(weir_engine *engine, uint64_t address, weir_block *out);
+int weir_engine_find(weir_engine *engine, uint64_t address, weir_block *out);
+/* The live block that the address lies in. Looks at every range: not for every day. */
+int weir_engine_find_containing(weir_engine *engine, uint64_t address, weir_block *out);
+/* Bytes of the largest free range of large requests, on any stream; looks at every range. */
+uint64_t weir_engine_largest_free(weir_engine *engine);
+void weir_engine_levels(weir_engine *engine, weir_levels *out);
+
+/* With setting 35 (queueCompleted): takes up to `capacity` addresses of parked blocks that have completed since, oldest
+ * first, and gives how many; those that do not fit are forgotten, so make room for `levels.completed`. */
+uint32_t weir_engine_drain_completed(weir_engine *engine, uint64_t *addresses, uint32_t capacity);
+
 /* Work of another stream uses what malloc gave: once freed, its memory is free only after that work, and the engine finds
  * out by itself. 0 if nothing is live at the address, or the driver has no events: then use let_go and complete. */
 int weir_engine_record_stream(weir_engine *engine, uint64_t address, uint32_t stream);

@@ -15,10 +15,15 @@
 extern "C" {
 #endif
 
-/* ---- Backends: the engine's driver, and what else must be known of a device. */
+/* ---- Backends: the engine's driver, and what else must be known of a device. A backend may be called by several threads
+ * at once only in what weir_host_* and weir_cuda_allow_peer do: weir_device calls it from inside its own lock. */
+
+#define WEIR_NO_MEMORY (-2)
 
 typedef struct weir_backend weir_backend;
 struct weir_backend {
+  /* As the engine's driver, with three differences. Handles are small numbers, used again after release. Create gives
+   * WEIR_NO_MEMORY where memory is all that is missing. Unmap does not wait for the device: weir_device has waited. */
   weir_driver driver;
   uint64_t granularity; /* handles are multiples of it */
   /* Which stream of the device a stream number means; before the number is first used. Below 0: no more streams. */
@@ -34,6 +39,8 @@ struct weir_backend {
 /* A CUDA device, through libcuda.so.1 loaded at run time. Uses the primary context and makes it current around its calls.
  * NULL if there is none, and `why` (of `room` bytes) says it in one sentence. */
 weir_backend *weir_cuda_backend(int device, char *why, size_t room);
+/* Memory of this device, now and later, is also accessible to the GPU `peer`. 1, or 0 if the driver refuses; last_error says why. */
+int weir_cuda_allow_peer(weir_backend *backend, int peer);
 /* Real memory without a GPU (memfd pages): streams are queues whose work is over when weir_host_run lets it run. */
 weir_backend *weir_host_backend(uint64_t total_bytes, char *why, size_t room);
 /* Passes calls on, except about one in a million times `per_million`, which fail. Owns `inner`. */
@@ -85,8 +92,9 @@ typedef struct weir_device_options {
   void *reclaim_context;
 } weir_device_options;
 
-/* Levels of a device; read them at any time. Also in the ring, if there is one. */
+/* Owns the backend from then on. NULL if there is no memory for it, and the backend is still the caller's. */
 weir_device *weir_device_new(weir_backend *backend, const weir_device_options *options);
+/* Gives back all memory; nothing of the device may be in use any more. */
 void weir_device_delete(weir_device *device);
 
 /* What was given or freed. */
@@ -116,6 +124,8 @@ int weir_device_find(weir_device *device, uint64_t address, weir_allocation *fou
 int weir_device_find_containing(weir_device *device, uint64_t address, weir_allocation *found);
 /* Whether an address is one of ours, live or not; without a lock. */
 int weir_device_owns(const weir_device *device, uint64_t address);
+/* Work of another stream uses the block. 0 if nothing is live there, or there was no memory for the note: then wait for that
+ * stream before the block is freed. */
 int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t stream);
 void weir_device_empty_cache(weir_device *device);
 void weir_device_set_limit(weir_device *device, uint64_t bytes);
@@ -124,8 +134,9 @@ void weir_device_set_outside(weir_device *device, uint64_t bytes);
 /* Graph captures, counted: while there is one, events are not touched, nothing is unmapped and nobody waits. */
 void weir_device_begin_capture(weir_device *device);
 void weir_device_end_capture(weir_device *device);
-/* Bytes of the largest request that needs no new memory. */
+/* Bytes of the largest request that needs no new memory and no stitch. */
 uint64_t weir_device_largest_free(weir_device *device);
+/* Levels of the device; also in the ring, if there is one. */
 weir_gauges weir_device_gauges(weir_device *device);
 /* Sets the peaks to the levels of now. */
 void weir_device_reset_peaks(weir_device *device);

@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
@@ -25,6 +25,13 @@ const GENERATED_CODE_WARNINGS = [
   '-Wno-unused-variable',
   '-Wno-unused-label',
 ];
+
+/** The engine as a library, and what makes a runtime of it: backends, recorder, devices. */
+const ENGINE_SOURCES = ['build/native/engine.c', 'native/weir_engine.c', 'native/wasm_runtime.c'];
+const RUNTIME_SOURCES = readdirSync(join(root, 'native'))
+  .filter((name) => name.endsWith('.c'))
+  .map((name) => `native/${name}`)
+  .filter((path) => !ENGINE_SOURCES.includes(path));
 
 mkdirSync(engineDir, { recursive: true });
 mkdirSync(nativeDir, { recursive: true });
@@ -61,14 +68,24 @@ function buildNative() {
   if (!existsSync(join(root, 'native/weir_engine.c'))) return;
   const compiler = process.env.CC ?? 'cc';
   if (spawnSync(compiler, ['--version'], { stdio: 'ignore' }).status !== 0) {
-    console.log(`engine: no C compiler (${compiler}), so libweir_engine.so was not built; everything in TypeScript works without it`);
+    console.log(
+      `engine: no C compiler (${compiler}), so libweir_engine.so and libweir_runtime.so were not built; everything in TypeScript works without them`,
+    );
     return;
   }
-  run(compiler, [
-    ...['-std=c11', '-O2', '-fPIC', '-shared', '-pthread', '-Wall', '-Wextra', '-Werror', ...GENERATED_CODE_WARNINGS],
-    ...['-Inative', '-Ibuild/native', 'build/native/engine.c', 'native/weir_engine.c', 'native/wasm_runtime.c'],
-    ...['-Wl,--version-script=native/exports.map', '-o', 'build/native/libweir_engine.so'],
-  ]);
+  mkdirSync(join(nativeDir, 'objects'), { recursive: true });
+  const objectOf = (source, warnings) => {
+    const object = `build/native/objects/${basename(source, '.c')}.o`;
+    const flags = ['-std=c11', '-O2', '-fPIC', '-pthread', '-Wall', '-Wextra', '-Werror', ...warnings];
+    run(compiler, [...flags, '-Inative', '-Ibuild/native', '-c', source, '-o', object]);
+    return object;
+  };
+  const engine = ENGINE_SOURCES.map((source) => objectOf(source, GENERATED_CODE_WARNINGS));
+  const runtime = RUNTIME_SOURCES.map((source) => objectOf(source, []));
+  const link = (objects, exported, library) =>
+    run(compiler, ['-shared', '-pthread', ...objects, `-Wl,--version-script=native/${exported}`, '-o', `build/native/${library}`, '-ldl']);
+  link(engine, 'exports.map', 'libweir_engine.so');
+  link([...engine, ...runtime], 'runtime.map', 'libweir_runtime.so');
 }
 
 function run(command, args) {

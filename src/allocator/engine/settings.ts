@@ -69,6 +69,8 @@ export interface EngineSettings {
   /** What `slackShare` and `growthShare` are for streams that others lend to: memory that wanders needs room to settle. */
   readonly sharedSlackShare: number;
   readonly sharedGrowthShare: number;
+  /** 1: blocks that complete later than their free are queued for whoever drains the queue, which nothing in TypeScript does. */
+  readonly queueCompleted: 0 | 1;
 }
 
 export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
@@ -107,6 +109,7 @@ export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
   'eventBytes',
   'sharedSlackShare',
   'sharedGrowthShare',
+  'queueCompleted',
 ];
 
 /** Addresses for an arena when the GPU's size is unknown: more than any GPU has. */
@@ -176,6 +179,7 @@ export const WEIR_SETTINGS: EngineSettings = {
   poolPrice: 200_000_000,
   loadHandle: 64 * MIB,
   handleCount: 256,
+  queueCompleted: 0,
   ...LENDING.weir,
 };
 

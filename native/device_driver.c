@@ -1,0 +1,202 @@
+/* Between engine and backend: the limit, the wait before memory is unmapped, time and failures counted, and which addresses
+ * are ours, in a bitmap that is read without a lock. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "device.h"
+
+/* Addresses that processors and GPUs share lie below this. */
+#define ADDRESS_BITS 48
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Counts a call that began at `start`; gives its result. */
+static int64_t counted(weir_device *device, uint64_t start, int64_t result) {
+  device->gauges->driver_ns += now_ns() - start;
+  device->gauges->driver_calls++;
+  if (result < 0) device->gauges->driver_failures++;
+  return result;
+}
+
+/* The same for calls that a request depends on: their words are kept for it. Memory that is used up is no failure to tell of. */
+static int64_t needed(weir_device *device, uint64_t start, int64_t result) {
+  counted(device, start, result);
+  if (result < 0 && result != WEIR_NO_MEMORY) {
+    snprintf(device->driver_error, sizeof device->driver_error, "%s", device->backend->last_error(device->backend->driver.context));
+  }
+  return result;
+}
+
+void device_count_reserved(weir_device *device) {
+  weir_gauges *gauges = device->gauges;
+  gauges->reserved = device->held + gauges->outside;
+  if (gauges->reserved > gauges->peak_reserved) gauges->peak_reserved = gauges->reserved;
+}
+
+static int keep_handle(weir_device *device, uint64_t handle, uint64_t bytes) {
+  if (handle >= device->handle_room) {
+    size_t room = device->handle_room ? device->handle_room : 256;
+    while (room <= handle) room *= 2;
+    uint64_t *grown = realloc(device->handle_bytes, room * sizeof *grown);
+    if (!grown) return 0;
+    device->handle_bytes = grown;
+    device->handle_room = room;
+  }
+  device->handle_bytes[handle] = bytes;
+  return 1;
+}
+
+static int64_t create(void *context, uint64_t bytes) {
+  weir_device *device = context;
+  const weir_driver *driver = &device->backend->driver;
+  if (device->limit != 0 && device->held + device->gauges->outside + bytes > device->limit) return WEIR_NO_MEMORY;
+  uint64_t start = now_ns();
+  int64_t handle = needed(device, start, driver->create(driver->context, bytes));
+  if (handle < 0) return handle;
+  if (!keep_handle(device, (uint64_t)handle, bytes)) {
+    driver->release(driver->context, (uint64_t)handle);
+    snprintf(device->driver_error, sizeof device->driver_error, "no host memory for the books");
+    return -1;
+  }
+  device->held += bytes;
+  device_count_reserved(device);
+  return handle;
+}
+
+static int32_t release(void *context, uint64_t handle) {
+  weir_device *device = context;
+  const weir_driver *driver = &device->backend->driver;
+  uint64_t start = now_ns();
+  int32_t result = (int32_t)counted(device, start, driver->release(driver->context, handle));
+  if (result < 0) return result;
+  device->held -= device->handle_bytes[handle];
+  device_count_reserved(device);
+  return result;
+}
+
+/* Sets or clears the bits of a range; readers see each word whole. */
+static void mark(weir_device *device, uint64_t address, uint64_t bytes, int on) {
+  uint64_t unit = address >> device->unit_shift, end = (address + bytes + (1ull << device->unit_shift) - 1) >> device->unit_shift;
+  while (unit < end) {
+    uint64_t first = unit % 64, last = end - unit < 64 - first ? end - unit : 64 - first;
+    uint64_t bits = (last == 64 ? ~0ull : (1ull << last) - 1) << first;
+    if (on) __atomic_or_fetch(&device->owned[unit / 64], bits, __ATOMIC_RELAXED);
+    else __atomic_and_fetch(&device->owned[unit / 64], ~bits, __ATOMIC_RELAXED);
+    unit += last;
+  }
+}
+
+static int64_t reserve(void *context, uint64_t bytes) {
+  weir_device *device = context;
+  const weir_driver *driver = &device->backend->driver;
+  uint64_t start = now_ns();
+  int64_t address = needed(device, start, driver->reserve(driver->context, bytes));
+  if (address < 0) return address;
+  if (((uint64_t)address + bytes) >> ADDRESS_BITS) {
+    driver->unreserve(driver->context, (uint64_t)address, bytes);
+    snprintf(device->driver_error, sizeof device->driver_error, "the driver gives addresses above 48 bits");
+    return -1;
+  }
+  mark(device, (uint64_t)address, bytes, 1);
+  return address;
+}
+
+static int32_t unreserve(void *context, uint64_t address, uint64_t bytes) {
+  weir_device *device = context;
+  const weir_driver *driver = &device->backend->driver;
+  uint64_t start = now_ns();
+  int32_t result = (int32_t)counted(device, start, driver->unreserve(driver->context, address, bytes));
+  if (result >= 0) mark(device, address, bytes, 0);
+  return result;
+}
+
+static int32_t map(void *context, uint64_t address, uint64_t handle) {
+  weir_device *device = context;
+  const weir_driver *driver = &device->backend->driver;
+  uint64_t start = now_ns();
+  return (int32_t)needed(device, start, driver->map(driver->context, address, handle));
+}
+
+static int32_t set_access(void *context, uint64_t address, uint64_t bytes) {
+  weir_device *device = context;
+  const weir_driver *driver = &device->backend->driver;
+  uint64_t start = now_ns();
+  return (int32_t)needed(device, start, driver->set_access(driver->context, address, bytes));
+}
+
+int32_t device_wait(weir_device *device) {
+  if (device->captures > 0) return -1;
+  int32_t result = device->backend->synchronize(device->backend->driver.context);
+  if (result < 0) device->gauges->driver_failures++;
+  else device->freed = 0;
+  return result;
+}
+
+static int32_t unmap(void *context, uint64_t address, uint64_t bytes) {
+  weir_device *device = context;
+  const weir_driver *driver = &device->backend->driver;
+  if (device->captures > 0) return -1;
+  /* What is unmapped is free, and its last use was enqueued before it was freed. So a wait later than the latest free
+   * covers all of it, and a burst of unmaps waits once. */
+  if (device->freed && device_wait(device) < 0) return -1;
+  uint64_t start = now_ns();
+  return (int32_t)counted(device, start, driver->unmap(driver->context, address, bytes));
+}
+
+/* Events are not memory calls: their failures count, their time does not. The engine leaves them alone during a capture,
+ * which one stray call would spoil; so it is refused here once more. */
+static int32_t event_record(void *context, uint32_t stream, uint32_t slot) {
+  weir_device *device = context;
+  if (device->captures > 0) return -1;
+  int32_t result = device->backend->driver.event_record(device->backend->driver.context, stream, slot);
+  if (result < 0) device->gauges->driver_failures++;
+  return result;
+}
+
+static int32_t event_query(void *context, uint32_t slot) {
+  weir_device *device = context;
+  if (device->captures > 0) return 0;
+  int32_t result = device->backend->driver.event_query(device->backend->driver.context, slot);
+  if (result < 0) device->gauges->driver_failures++;
+  return result;
+}
+
+static int32_t stream_wait(void *context, uint32_t stream, uint32_t slot) {
+  weir_device *device = context;
+  if (device->captures > 0) return -1;
+  int32_t result = device->backend->driver.stream_wait(device->backend->driver.context, stream, slot);
+  if (result < 0) device->gauges->driver_failures++;
+  return result;
+}
+
+weir_driver device_driver(weir_device *device) {
+  return (weir_driver){device, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait};
+}
+
+int device_owned_open(weir_device *device) {
+  while ((2ull << device->unit_shift) <= device->backend->granularity) device->unit_shift++;
+  device->owned_bytes = (1ull << (ADDRESS_BITS - device->unit_shift)) / 8;
+  /* 16 MiB of addresses for units of 2 MiB; pages come only where addresses were reserved. */
+  void *bits = mmap(NULL, device->owned_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (bits == MAP_FAILED) return 0;
+  device->owned = bits;
+  return 1;
+}
+
+void device_owned_close(weir_device *device) {
+  if (device->owned) munmap(device->owned, device->owned_bytes);
+}
+
+int weir_device_owns(const weir_device *device, uint64_t address) {
+  if (address >> ADDRESS_BITS) return 0;
+  uint64_t unit = address >> device->unit_shift;
+  return (__atomic_load_n(&device->owned[unit / 64], __ATOMIC_RELAXED) >> (unit % 64)) & 1;
+}

@@ -1,0 +1,84 @@
+/* Streams of the program by small numbers, and the rows of the recording, which name streams by numbers of their own.
+ * Rows are written inside the device's lock: in the recording, as in truth, memory comes free before it is given out again. */
+#include <stdlib.h>
+
+#include "device.h"
+
+static int64_t name_stream(weir_device *device, uint64_t handle) {
+  uint32_t number = device->stream_count;
+  if (handle == UINT64_MAX || !weir_map_ensure(&device->stream_numbers, 1)) return -1;
+  if (number == device->stream_room) {
+    uint32_t room = device->stream_room ? device->stream_room * 2 : 64;
+    device_stream *streams = realloc(device->streams, room * sizeof *streams);
+    if (!streams) return -1;
+    device->streams = streams;
+    device->stream_room = room;
+  }
+  if (device->backend->name_stream(device->backend->driver.context, number, handle) < 0) return -1;
+  int32_t recorded = device->recorder ? weir_recorder_stream(device->recorder, device->options.device, handle) : 0;
+  /* A recording has room for so many streams; what is beyond it appears on the default one. */
+  device->streams[number] = (device_stream){handle, recorded < 0 ? 0 : recorded};
+  weir_map_put(&device->stream_numbers, handle + 1, number, 0);
+  device->stream_count++;
+  return number;
+}
+
+int64_t device_number_of(weir_device *device, uint64_t handle) {
+  if (handle == device->last_handle && device->stream_count > 0) return device->last_number;
+  const weir_entry *entry = weir_map_find(&device->stream_numbers, handle + 1);
+  int64_t number = entry ? (int64_t)entry->value : name_stream(device, handle);
+  if (number >= 0) {
+    device->last_handle = handle;
+    device->last_number = (uint32_t)number;
+  }
+  return number;
+}
+
+static weir_event completed_event(const weir_device *device, weir_event event, uint32_t stream) {
+  event.device = (uint16_t)device->options.device;
+  event.stream = stream < device->stream_count ? device->streams[stream].recorded : 0;
+  event.pool = device->pool;
+  event.stack = -1;
+  return event;
+}
+
+void device_row(weir_device *device, weir_event event, uint32_t stream) {
+  if (!device->recorder) return;
+  event = completed_event(device, event, stream);
+  recorder_put_rows(device->recorder, &event, 1);
+}
+
+void device_row_free(weir_device *device, const weir_block *block, int parked) {
+  if (!device->recorder) return;
+  weir_event rows[2];
+  rows[0] = completed_event(device, (weir_event){.kind = WEIR_FREE_REQUESTED, .address = block->address, .size = block->requested}, block->stream);
+  rows[1] = rows[0];
+  rows[1].kind = WEIR_FREE_COMPLETED;
+  recorder_put_rows(device->recorder, rows, parked ? 1 : 2);
+  if (parked && weir_map_ensure(&device->parked, 1)) weir_map_put(&device->parked, block->address, block->requested, block->stream);
+}
+
+static void rows_completed(weir_device *device, uint32_t completed) {
+  if (completed > device->drained_room) {
+    uint64_t *grown = realloc(device->drained, completed * sizeof *grown);
+    if (grown) device->drained = grown;
+    if (grown) device->drained_room = completed;
+  }
+  uint32_t room = completed < device->drained_room ? completed : (uint32_t)device->drained_room;
+  uint32_t count = weir_engine_drain_completed(device->engine, device->drained, room);
+  for (uint32_t index = 0; index < count; index++) {
+    const weir_entry *entry = weir_map_find(&device->parked, device->drained[index]);
+    if (!entry) continue;
+    weir_event row = {.kind = WEIR_FREE_COMPLETED, .address = entry->address, .size = entry->value};
+    device_row(device, row, (uint32_t)entry->other);
+    weir_map_remove(&device->parked, device->drained[index]);
+  }
+}
+
+void device_rows_changed(weir_device *device, uint32_t completed) {
+  if (!device->recorder) return;
+  if (completed > 0) rows_completed(device, completed);
+  if (device->recorded_reserved == device->gauges->reserved) return;
+  device->recorded_reserved = device->gauges->reserved;
+  device_row(device, (weir_event){.kind = WEIR_RESERVED, .size = device->gauges->reserved}, 0);
+}

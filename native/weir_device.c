@@ -1,0 +1,366 @@
+/* A GPU (or what stands for one) as the program sees it: requests and frees, levels, limits, captures, and what to do when
+ * memory is short. One mutex per device, around every call of its engine. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device.h"
+#include "engine_caller.h"
+
+#define BLOCK_UNIT 512u
+
+/* Numbers of settings, as in engine/settings.ts. */
+enum {
+  SETTING_LARGE_UNIT = 1,
+  SETTING_HANDLE_UNIT = 2,
+  SETTING_FIXED_HANDLE = 3,
+  SETTING_MIN_STITCH = 4,
+  SETTING_VIEW_LIMIT = 5,
+  SETTING_VIEW_ROOM = 6,
+  SETTING_LONG_REGIONS = 7,
+  SETTING_REGION_BYTES = 8,
+  SETTING_GMLAKE = 9,
+  SETTING_BORROW = 16,
+  SETTING_ACCESS_EACH = 17,
+  SETTING_LEND = 24,
+  SETTING_QUEUE_COMPLETED = 35
+};
+/* Of the engine's explanation, as in engine/report.ts, and of its driver calls, as in engine/failure.ts. */
+enum { SAID_FREE = 3, SAID_LARGEST = 4, SAID_ASSEMBLABLE = 5, SAID_CALL = 6, SAID_ELSEWHERE = 7 };
+enum { CALL_OWN_MEMORY = 5 };
+
+/* A stream's number that engines use while any stream is captured: which one it is makes no difference to them. */
+#define CAPTURE_STREAM 0
+
+static uint64_t rounded(uint64_t bytes) { return bytes == 0 ? BLOCK_UNIT : (bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT; }
+
+static int configure(weir_device *device, const weir_device_options *options) {
+  weir_engine *engine = device->engine;
+  uint64_t unit = device->backend->granularity;
+  uint64_t region = (device->gauges->total / 8 * 9 + unit - 1) / unit * unit;
+  int right = weir_engine_configure(engine, SETTING_HANDLE_UNIT, unit);
+  if (device->gauges->total != 0) right &= weir_engine_configure(engine, SETTING_REGION_BYTES, region);
+  right &= weir_engine_configure(engine, SETTING_LEND, options->lend != 0 && !options->gmlake);
+  right &= weir_engine_configure(engine, SETTING_QUEUE_COMPLETED, device->recorder != NULL);
+  if (!options->gmlake) return right;
+  /* As GMLAKE_SETTINGS in src/allocator/engine/settings.ts. */
+  right &= weir_engine_configure(engine, SETTING_LARGE_UNIT, 2u << 20);
+  right &= weir_engine_configure(engine, SETTING_FIXED_HANDLE, unit);
+  right &= weir_engine_configure(engine, SETTING_MIN_STITCH, 128u << 20);
+  right &= weir_engine_configure(engine, SETTING_VIEW_LIMIT, 4096);
+  right &= weir_engine_configure(engine, SETTING_VIEW_ROOM, 1);
+  right &= weir_engine_configure(engine, SETTING_LONG_REGIONS, 0);
+  right &= weir_engine_configure(engine, SETTING_GMLAKE, 1);
+  right &= weir_engine_configure(engine, SETTING_BORROW, 0);
+  right &= weir_engine_configure(engine, SETTING_ACCESS_EACH, 1);
+  return right;
+}
+
+static void discard(weir_device *device) {
+  if (device->engine) weir_engine_delete(device->engine);
+  device_owned_close(device);
+  weir_map_free(&device->stream_numbers);
+  weir_map_free(&device->parked);
+  free(device->handle_bytes);
+  free(device->streams);
+  free(device->drained);
+  pthread_mutex_destroy(&device->mutex);
+  free(device);
+}
+
+/* Held for a tenth of a microsecond at a time by whichever thread allocates: to sleep and be woken would take fifty times that. */
+static int make_mutex(pthread_mutex_t *mutex) {
+  pthread_mutexattr_t attributes;
+  if (pthread_mutexattr_init(&attributes) != 0) return 0;
+  pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+  int made = pthread_mutex_init(mutex, &attributes) == 0;
+  pthread_mutexattr_destroy(&attributes);
+  return made;
+}
+
+weir_device *weir_device_new(weir_backend *backend, const weir_device_options *options) {
+  weir_device *device = calloc(1, sizeof *device);
+  if (!device) return NULL;
+  if (!make_mutex(&device->mutex)) {
+    free(device);
+    return NULL;
+  }
+  device->backend = backend;
+  device->options = *options;
+  device->recorder = options->device >= 0 && options->device < WEIR_RING_DEVICES ? options->recorder : NULL;
+  device->gauges = device->recorder ? weir_recorder_gauges(device->recorder, options->device) : &device->own_gauges;
+  /* Perhaps left by another device of this number before. */
+  *device->gauges = (weir_gauges){0};
+  uint64_t available;
+  if (backend->memory(backend->driver.context, &available, &device->gauges->total) < 0) device->gauges->total = 0;
+  weir_driver driver = device_driver(device);
+  device->engine = weir_engine_new(&driver);
+  if (!device->engine || !device_owned_open(device) || !configure(device, options)) {
+    discard(device);
+    return NULL;
+  }
+  engine_leave_locking_to_caller(device->engine);
+  if (device->recorder) device->pool = weir_recorder_pool(device->recorder, options->device, 0, 0);
+  /* The default stream comes first in a recording. If it cannot be named now, it will be when it is used. */
+  device_number_of(device, 0);
+  device->gauges->in_use = 1;
+  weir_device_set_limit(device, options->limit);
+  return device;
+}
+
+void weir_device_delete(weir_device *device) {
+  if (!device) return;
+  pthread_mutex_lock(&device->mutex);
+  if (device_wait(device) >= 0) weir_engine_streams_idle(device->engine);
+  weir_engine_empty_cache(device->engine);
+  device_rows_changed(device, 0);
+  pthread_mutex_unlock(&device->mutex);
+  weir_backend *backend = device->backend;
+  discard(device);
+  backend->close(backend->driver.context);
+}
+
+/* Levels that only the engine knows, and rows for what else has changed. */
+static void follow(weir_device *device, const weir_levels *levels) {
+  weir_gauges *gauges = device->gauges;
+  gauges->allocated = levels->allocated;
+  gauges->stitches = levels->stitches;
+  gauges->borrows = levels->borrows;
+  gauges->waits = levels->waits;
+  device_rows_changed(device, levels->completed);
+}
+
+static void follow_now(weir_device *device) {
+  weir_levels levels;
+  if (weir_engine_is_broken(device->engine)) return;
+  weir_engine_levels(device->engine, &levels);
+  follow(device, &levels);
+}
+
+static void tell(const weir_device *device, const weir_block *block, weir_allocation *out) {
+  if (!out) return;
+  *out = (weir_allocation){block->address, block->size, block->requested, 0};
+  if (block->stream < device->stream_count) out->stream = device->streams[block->stream].handle;
+}
+
+static void note_shortage(weir_device *device, uint64_t bytes, weir_shortage *shortage) {
+  *shortage = (weir_shortage){
+      .requested = bytes,
+      .live = device->gauges->live,
+      .allocated = device->gauges->allocated,
+      .reserved = device->gauges->reserved,
+      .outside = device->gauges->outside,
+      .free_here = weir_engine_explanation(device->engine, SAID_FREE),
+      .largest_piece = weir_engine_explanation(device->engine, SAID_LARGEST),
+      .assemblable = weir_engine_explanation(device->engine, SAID_ASSEMBLABLE),
+      .free_elsewhere = weir_engine_explanation(device->engine, SAID_ELSEWHERE),
+      .limit = device->limit,
+  };
+}
+
+/* After the engine has failed: ever harder means. Lets go of the lock while it asks the program. */
+static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir_block *block, weir_shortage *shortage) {
+  int given = 0;
+  weir_engine *engine = device->engine;
+  /* The first failure is what the program ran into; later ones follow on what was given back because of it. */
+  note_shortage(device, bytes, shortage);
+  if ((block->levels.parked > 0 || shortage->free_elsewhere > 0) && device_wait(device) >= 0) {
+    weir_engine_streams_idle(engine);
+    given = weir_engine_allocate(engine, bytes, stream, 0, block);
+  }
+  if (given || !device->options.reclaim) return given;
+  /* Other threads' requests come in between, with failures of their own. */
+  memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
+  pthread_mutex_unlock(&device->mutex);
+  int reclaimed = device->options.reclaim(device->options.reclaim_context);
+  pthread_mutex_lock(&device->mutex);
+  memcpy(device->driver_error, shortage->driver_error, sizeof shortage->driver_error);
+  return reclaimed ? weir_engine_allocate(engine, bytes, stream, 0, block) : 0;
+}
+
+static void fail(weir_device *device, weir_shortage *shortage, uint32_t stream) {
+  weir_gauges *gauges = device->gauges;
+  const weir_backend *backend = device->backend;
+  gauges->ooms++;
+  gauges->largest_free = shortage->largest_piece;
+  if (backend->memory(backend->driver.context, &shortage->device_free, &shortage->device_total) < 0) shortage->device_total = gauges->total;
+  if (weir_engine_is_broken(device->engine)) {
+    snprintf(device->driver_error, sizeof device->driver_error, "the allocator has stopped after a defect of its own");
+  } else if (weir_engine_explanation(device->engine, SAID_CALL) == CALL_OWN_MEMORY) {
+    snprintf(device->driver_error, sizeof device->driver_error, "the allocator's own memory is used up");
+  }
+  memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
+  device_row(device, (weir_event){.kind = WEIR_OOM, .address = shortage->device_free, .size = rounded(shortage->requested)}, stream);
+}
+
+int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, weir_allocation *given, weir_shortage *shortage) {
+  weir_block block = {0};
+  weir_shortage unwanted;
+  int done = 0;
+  pthread_mutex_lock(&device->mutex);
+  weir_gauges *gauges = device->gauges;
+  device->driver_error[0] = 0;
+  int64_t number = device_number_of(device, stream);
+  if (number >= 0) done = weir_engine_allocate(device->engine, bytes, (uint32_t)number, 0, &block);
+  if (!done) {
+    if (!shortage) shortage = &unwanted;
+    if (number >= 0) {
+      gauges->retries++;
+      done = try_harder(device, bytes, (uint32_t)number, &block, shortage);
+    } else {
+      *shortage = (weir_shortage){.requested = bytes};
+      snprintf(device->driver_error, sizeof device->driver_error, "the stream cannot be used");
+    }
+  }
+  /* An engine that has stopped says nothing of its levels: what is known stays. */
+  if (done || (number >= 0 && !weir_engine_is_broken(device->engine))) follow(device, &block.levels);
+  if (done) {
+    gauges->live += rounded(bytes);
+    if (gauges->live > gauges->peak_live) gauges->peak_live = gauges->live;
+    if (gauges->allocated > gauges->peak_allocated) gauges->peak_allocated = gauges->allocated;
+    gauges->allocations++;
+    device_row(device, (weir_event){.kind = WEIR_ALLOC, .address = block.address, .size = bytes}, block.stream);
+    tell(device, &block, given);
+  } else {
+    fail(device, shortage, number < 0 ? 0 : (uint32_t)number);
+  }
+  pthread_mutex_unlock(&device->mutex);
+  return done;
+}
+
+int weir_device_free(weir_device *device, uint64_t address, weir_allocation *freed) {
+  weir_block block;
+  pthread_mutex_lock(&device->mutex);
+  int done = weir_engine_deallocate(device->engine, address, &block);
+  if (done) {
+    device->freed = 1;
+    device->gauges->live -= rounded(block.requested);
+    device->gauges->frees++;
+    device_row_free(device, &block, done == 2);
+    follow(device, &block.levels);
+    tell(device, &block, freed);
+  }
+  pthread_mutex_unlock(&device->mutex);
+  return done != 0;
+}
+
+int weir_device_find(weir_device *device, uint64_t address, weir_allocation *found) {
+  weir_block block;
+  pthread_mutex_lock(&device->mutex);
+  int there = weir_engine_find(device->engine, address, &block);
+  if (there) tell(device, &block, found);
+  pthread_mutex_unlock(&device->mutex);
+  return there;
+}
+
+int weir_device_find_containing(weir_device *device, uint64_t address, weir_allocation *found) {
+  weir_block block;
+  pthread_mutex_lock(&device->mutex);
+  int there = weir_engine_find(device->engine, address, &block) || weir_engine_find_containing(device->engine, address, &block);
+  if (there) tell(device, &block, found);
+  pthread_mutex_unlock(&device->mutex);
+  return there;
+}
+
+int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t stream) {
+  weir_block block;
+  pthread_mutex_lock(&device->mutex);
+  int64_t number = device_number_of(device, stream);
+  int done = number >= 0 && weir_engine_record_stream(device->engine, address, (uint32_t)number);
+  if (done && device->recorder && weir_engine_find(device->engine, address, &block)) {
+    weir_event row = {.kind = WEIR_RECORD_STREAM, .fields = 1, .address = address, .size = block.requested};
+    row.detail = device->streams[number].recorded;
+    device_row(device, row, block.stream);
+  }
+  pthread_mutex_unlock(&device->mutex);
+  return done;
+}
+
+void weir_device_empty_cache(weir_device *device) {
+  weir_levels levels;
+  pthread_mutex_lock(&device->mutex);
+  weir_engine_levels(device->engine, &levels);
+  if (levels.parked > 0 && device_wait(device) >= 0) weir_engine_streams_idle(device->engine);
+  weir_engine_empty_cache(device->engine);
+  device_row(device, (weir_event){.kind = WEIR_EMPTY_CACHE}, 0);
+  follow_now(device);
+  pthread_mutex_unlock(&device->mutex);
+}
+
+void weir_device_set_limit(weir_device *device, uint64_t bytes) {
+  pthread_mutex_lock(&device->mutex);
+  int changed = device->limit != bytes;
+  device->limit = bytes;
+  device->gauges->limit = bytes;
+  if (changed) device_row(device, (weir_event){.kind = WEIR_LIMIT, .size = bytes}, 0);
+  pthread_mutex_unlock(&device->mutex);
+}
+
+void weir_device_set_outside(weir_device *device, uint64_t bytes) {
+  pthread_mutex_lock(&device->mutex);
+  device->gauges->outside = bytes;
+  device_count_reserved(device);
+  device_rows_changed(device, 0);
+  pthread_mutex_unlock(&device->mutex);
+}
+
+void weir_device_begin_capture(weir_device *device) {
+  pthread_mutex_lock(&device->mutex);
+  if (device->captures++ == 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 1);
+  pthread_mutex_unlock(&device->mutex);
+}
+
+void weir_device_end_capture(weir_device *device) {
+  pthread_mutex_lock(&device->mutex);
+  if (device->captures > 0 && --device->captures == 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 0);
+  pthread_mutex_unlock(&device->mutex);
+}
+
+uint64_t weir_device_largest_free(weir_device *device) {
+  pthread_mutex_lock(&device->mutex);
+  uint64_t largest = weir_engine_largest_free(device->engine);
+  pthread_mutex_unlock(&device->mutex);
+  return largest;
+}
+
+weir_gauges weir_device_gauges(weir_device *device) {
+  pthread_mutex_lock(&device->mutex);
+  weir_gauges gauges = *device->gauges;
+  pthread_mutex_unlock(&device->mutex);
+  return gauges;
+}
+
+void weir_device_reset_peaks(weir_device *device) {
+  pthread_mutex_lock(&device->mutex);
+  weir_gauges *gauges = device->gauges;
+  gauges->peak_live = gauges->live;
+  gauges->peak_allocated = gauges->allocated;
+  gauges->peak_reserved = gauges->reserved;
+  pthread_mutex_unlock(&device->mutex);
+}
+
+uint32_t weir_device_snapshot(weir_device *device, weir_range *ranges, uint32_t capacity) {
+  pthread_mutex_lock(&device->mutex);
+  uint32_t count = weir_engine_snapshot(device->engine, ranges, capacity);
+  for (uint32_t index = 0; index < count && index < capacity; index++) {
+    uint32_t number = (uint32_t)ranges[index].stream;
+    if (number < device->stream_count) ranges[index].stream = (double)device->streams[number].handle;
+  }
+  pthread_mutex_unlock(&device->mutex);
+  return count;
+}
+
+uint32_t weir_device_check(weir_device *device, uint32_t level) {
+  pthread_mutex_lock(&device->mutex);
+  uint32_t broken = weir_engine_check(device->engine, level);
+  pthread_mutex_unlock(&device->mutex);
+  return broken;
+}
+
+int weir_device_is_broken(weir_device *device) {
+  pthread_mutex_lock(&device->mutex);
+  int broken = weir_engine_is_broken(device->engine);
+  pthread_mutex_unlock(&device->mutex);
+  return broken;
+}

@@ -1,0 +1,168 @@
+/* Promises of the runtime, checked one by one where threads and chance would hide which of them was broken. */
+#include "conformance.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB (1ull << 20)
+
+static int broken;
+
+#define EXPECT(condition)                                            \
+  do {                                                               \
+    if (!(condition)) {                                              \
+      fprintf(stderr, "line %d: not so: %s\n", __LINE__, #condition); \
+      broken++;                                                      \
+    }                                                                \
+  } while (0)
+
+static uint64_t take(weir_device *device, uint64_t bytes, uint64_t stream) {
+  weir_allocation given = {0};
+  return weir_device_allocate(device, bytes, stream, &given, NULL) ? given.address : 0;
+}
+
+static void blocks(weir_device *device) {
+  weir_allocation given, found;
+  EXPECT(weir_device_allocate(device, 0, 0, &given, NULL) && given.size == 512 && given.requested == 0);
+  EXPECT(weir_device_gauges(device).live == 512);
+  EXPECT(weir_device_free(device, given.address, NULL) && !weir_device_free(device, given.address, NULL));
+  EXPECT(!weir_device_find(device, given.address, &found) && !weir_device_find_containing(device, given.address, &found));
+  EXPECT(!weir_device_free(device, 0, NULL) && !weir_device_free(device, 12345, NULL) && !weir_device_record_stream(device, 12345, 7));
+  EXPECT(weir_device_allocate(device, 5 * MIB + 1, 0x40, &given, NULL) && given.size == 5 * MIB + 512 && given.stream == 0x40);
+  EXPECT(weir_device_find_containing(device, given.address + 5 * MIB, &found) && found.address == given.address && found.stream == 0x40);
+  EXPECT(!weir_device_find(device, given.address + 512, &found));
+  EXPECT(weir_device_owns(device, given.address) && !weir_device_owns(device, 0) && !weir_device_owns(device, UINT64_MAX));
+  EXPECT(weir_device_free(device, given.address, &found) && found.requested == 5 * MIB + 1 && found.stream == 0x40);
+  EXPECT(weir_device_largest_free(device) >= 5 * MIB);
+  weir_device_empty_cache(device);
+  weir_gauges gauges = weir_device_gauges(device);
+  EXPECT(gauges.reserved == 0 && gauges.live == 0 && gauges.allocated == 0 && gauges.allocations == 2 && gauges.frees == 2);
+  EXPECT(gauges.peak_live == 5 * MIB + 512 && gauges.peak_reserved >= 6 * MIB && gauges.driver_calls > 0 && gauges.driver_ns > 0);
+  weir_device_reset_peaks(device);
+  gauges = weir_device_gauges(device);
+  EXPECT(gauges.peak_live == 0 && gauges.peak_allocated == 0 && gauges.peak_reserved == 0);
+}
+
+static void limits(weir_device *device) {
+  weir_shortage shortage;
+  weir_allocation given;
+  EXPECT(!weir_device_allocate(device, 1ull << 60, 0, &given, &shortage) && shortage.requested == 1ull << 60);
+  EXPECT(!weir_device_allocate(device, 600 * MIB, 0, &given, &shortage) && shortage.driver_error[0] == 0);
+  EXPECT(shortage.device_total == 512 * MIB && shortage.limit == 0);
+  weir_device_set_limit(device, 100 * MIB);
+  uint64_t first = take(device, 60 * MIB, 0);
+  EXPECT(first != 0 && take(device, 50 * MIB, 0) == 0);
+  weir_device_set_outside(device, 30 * MIB);
+  EXPECT(!weir_device_allocate(device, 20 * MIB, 0, &given, &shortage) && shortage.outside == 30 * MIB && shortage.limit == 100 * MIB);
+  EXPECT(shortage.live == 60 * MIB && shortage.reserved >= 90 * MIB && weir_device_gauges(device).reserved <= 100 * MIB);
+  weir_device_set_outside(device, 0);
+  uint64_t second = take(device, 20 * MIB, 0);
+  EXPECT(second != 0 && weir_device_gauges(device).ooms == 4);
+  EXPECT(weir_device_free(device, first, NULL) && weir_device_free(device, second, NULL));
+  /* What one stream has cached serves another, the host waiting if need be. */
+  uint64_t elsewhere = take(device, 90 * MIB, 0x80);
+  EXPECT(elsewhere != 0 && weir_device_free(device, elsewhere, NULL));
+  weir_device_set_limit(device, 0);
+  weir_device_empty_cache(device);
+}
+
+static void parked(weir_device *device, weir_backend *host) {
+  uint64_t address = take(device, 8 * MIB, 0);
+  EXPECT(weir_host_enqueue_fill(host, 0xc0, address, 4096, 1) && weir_device_record_stream(device, address, 0xc0));
+  EXPECT(weir_device_free(device, address, NULL) && weir_device_gauges(device).allocated == 0);
+  uint64_t other = take(device, 8 * MIB, 0);
+  EXPECT(other != 0 && other != address);
+  weir_host_run(host, 64, 1);
+  /* The stream has passed: a request finds out by itself. */
+  uint64_t again = take(device, 8 * MIB, 0);
+  EXPECT(again == address && weir_device_free(device, again, NULL) && weir_device_free(device, other, NULL));
+}
+
+static void captures(weir_device *device, weir_backend *host, spy *watched) {
+  uint64_t address = take(device, 8 * MIB, 0), kept = take(device, 8 * MIB, 0);
+  EXPECT(weir_host_enqueue_fill(host, 0xc0, address, 4096, 2) && weir_device_record_stream(device, address, 0xc0));
+  weir_device_begin_capture(device);
+  weir_device_begin_capture(device);
+  atomic_store(&watched->captures, 1);
+  uint64_t reserved = weir_device_gauges(device).reserved;
+  EXPECT(weir_device_free(device, address, NULL) && weir_device_free(device, kept, NULL));
+  weir_device_empty_cache(device);
+  EXPECT(weir_device_gauges(device).reserved == reserved);
+  uint64_t inside = take(device, 4 * MIB, 0);
+  EXPECT(inside != 0 && weir_device_free(device, inside, NULL));
+  weir_device_end_capture(device);
+  weir_device_empty_cache(device);
+  EXPECT(weir_device_gauges(device).reserved == reserved && atomic_load(&watched->violations) == 0);
+  atomic_store(&watched->captures, 0);
+  weir_device_end_capture(device);
+  weir_device_empty_cache(device);
+  EXPECT(weir_device_gauges(device).reserved == 0);
+}
+
+static void waits(weir_device *device, spy *watched) {
+  uint64_t address[6];
+  for (int index = 0; index < 6; index++) address[index] = take(device, 40 * MIB, 0x40 * (uint64_t)index);
+  for (int index = 0; index < 6; index++) EXPECT(weir_device_free(device, address[index], NULL));
+  unsigned long long before = atomic_load(&watched->waits), unmapped = atomic_load(&watched->unmaps);
+  weir_device_empty_cache(device);
+  EXPECT(atomic_load(&watched->unmaps) >= unmapped + 6 && atomic_load(&watched->waits) == before + 1);
+}
+
+static void ranges(weir_device *device) {
+  static weir_range rows[256];
+  uint64_t first = take(device, 3 * MIB, 0x40), second = take(device, 2000, 0x40);
+  uint32_t count = weir_device_snapshot(device, rows, 256);
+  int found = 0;
+  for (uint32_t index = 0; index < count && index < 256; index++) {
+    uint64_t given = (uint64_t)rows[index].given;
+    if (given == first) found += rows[index].stream == 0x40 && rows[index].requested == 3.0 * MIB;
+    if (given == second) found += rows[index].stream == 0x40 && rows[index].requested == 2000;
+  }
+  EXPECT(found == 2 && weir_device_snapshot(device, NULL, 0) == count);
+  EXPECT(weir_device_free(device, first, NULL) && weir_device_free(device, second, NULL));
+}
+
+static void many_streams(weir_device *device) {
+  for (uint64_t index = 0; index < 400; index++) {
+    uint64_t address = take(device, 1000, 0x100000 + index * 64);
+    EXPECT(address != 0 && weir_device_free(device, address, NULL));
+  }
+}
+
+static void names(weir_recorder *recorder) {
+  uint32_t first = weir_recorder_string(recorder, "forward"), second = weir_recorder_string(recorder, "backward");
+  EXPECT(first == 1 && second == 2 && weir_recorder_string(recorder, "forward") == 1 && weir_recorder_string(recorder, "") == 0);
+  char text[1024];
+  memset(text, 'x', sizeof text - 1);
+  text[sizeof text - 1] = 0;
+  uint32_t last = 2, number;
+  for (int index = 0; index < 400; index++) {
+    text[0] = (char)('a' + index % 20);
+    text[1] = (char)('a' + index / 20);
+    number = weir_recorder_string(recorder, text);
+    EXPECT(number == last + 1 || number == 0);
+    if (number != 0) last = number;
+  }
+  EXPECT(last > 200 && last < 300 && weir_recorder_string(recorder, "backward") == 2);
+  EXPECT(weir_recorder_pool(recorder, 0, 0, 0) == 0 && weir_recorder_pool(recorder, 0, 0, 5) == 1 && weir_recorder_pool(recorder, 0, 0, 5) == 1);
+  EXPECT(weir_recorder_pool(recorder, 99, 0, 0) == -1 && weir_recorder_stream(recorder, 0, 0xabcdef) == -1);
+  EXPECT(weir_recorder_stream(recorder, 0, 0) == 0 && weir_recorder_stream(recorder, 1, 0x40) == 0);
+  EXPECT(weir_recorder_plan_generation(recorder) == 0 && weir_recorder_swap_generation(recorder) == 0);
+}
+
+int conform(weir_device *device, weir_backend *host, spy *watched, weir_recorder *recorder) {
+  blocks(device);
+  limits(device);
+  parked(device, host);
+  captures(device, host, watched);
+  waits(device, watched);
+  ranges(device);
+  many_streams(device);
+  if (recorder) names(recorder);
+  EXPECT(weir_device_check(device, 3) == 0 && weir_host_corrupted(host) == 0);
+  weir_device_delete(device);
+  weir_recorder_close(recorder);
+  if (!broken) printf("{}\n");
+  return broken;
+}
