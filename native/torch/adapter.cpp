@@ -1,0 +1,329 @@
+// Weir's engine as PyTorch's CUDA allocator: how requests and frees find their way.
+// No lock of ours is held while PyTorch's allocator, an observer, the profiler or Python is called.
+#include "adapter.h"
+
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <new>
+
+#include "shortage.h"
+
+namespace weir {
+
+namespace {
+
+// A deleter is a bare function: it finds its allocator here.
+WeirAllocator* the_allocator = nullptr;
+
+uint64_t handle_of(cudaStream_t stream) { return reinterpret_cast<uint64_t>(stream); }
+uint64_t address_of(const void* ptr) { return reinterpret_cast<uint64_t>(ptr); }
+c10::Device cuda_device(DeviceIndex index) { return {c10::DeviceType::CUDA, index}; }
+
+DeviceIndex current_device() {
+  DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return device;
+}
+
+} // namespace
+
+WeirAllocator::WeirAllocator(torch_alloc::CUDAAllocator* native, Settings settings, Recording* recording)
+    : Forwarding(native), settings_(settings), recording_(recording) {
+  for (int device = 0; device < kDevices; device++) {
+    slots_[device].device = static_cast<DeviceIndex>(device);
+    slots_[device].owner = this;
+  }
+  the_allocator = this;
+}
+
+void WeirAllocator::init(int device_count) {
+  native_->init(device_count);
+  int before = initialized_.load();
+  if (device_count <= before || !initialized_.compare_exchange_strong(before, device_count)) return;
+  for (int device = before; device < std::min(device_count, kDevices); device++) {
+    // Set by PyTorch's allocator on itself. Not asked of it: that would make each GPU current in turn, and start it.
+    slots_[device].fraction = slots_[device].native_fraction = torch_alloc::CUDAAllocatorConfig::per_process_memory_fraction();
+  }
+  // PyTorch attaches to the devices there are: all of them, as init runs once.
+  if (before == 0) native_->attachAllocatorTraceTracker([this](const TraceEntry& entry) { recording_->put(entry); });
+}
+
+weir_device* WeirAllocator::make_engine(Slot& slot) {
+  std::lock_guard<std::mutex> guard(making_);
+  weir_device* made = slot.engine.load(std::memory_order_acquire);
+  if (made) return made;
+  char why[256] = "";
+  weir_backend* backend = weir_cuda_backend(slot.device, why, sizeof why);
+  TORCH_CHECK(backend, "weir: ", why);
+  slot.backend = backend;
+  uint64_t free = 0;
+  backend->memory(backend->driver.context, &free, &slot.total);
+  for (const int peer : slot.peers) weir_cuda_allow_peer(backend, peer);
+  if (settings_.faults) backend = weir_faulty_backend(backend, settings_.faults, settings_.faults_seed + slot.device);
+  weir_recorder* const recorder = recording_->open();
+  weir_device_options options{};
+  options.device = slot.device;
+  options.gmlake = settings_.gmlake;
+  options.lend = settings_.lend;
+  options.limit = limit_of(slot);
+  options.recorder = slot.device < WEIR_RING_DEVICES ? recorder : nullptr;
+  options.reclaim = &WeirAllocator::reclaim_for;
+  options.reclaim_context = &slot;
+  made = weir_device_new(backend, &options);
+  TORCH_CHECK(made, "weir: there is no host memory for the engine of GPU ", static_cast<int>(slot.device));
+  slot.levels = recording_->gauges(slot.device);
+  pools_.locked([&](int open) {
+    for (slot.captures = 0; slot.captures < open; slot.captures++) weir_device_begin_capture(made);
+    slot.engine.store(made, std::memory_order_release);
+  });
+  for (int before = used_.load(); before <= slot.device && !used_.compare_exchange_weak(before, slot.device + 1);) {
+  }
+  return made;
+}
+
+WeirAllocator::Slot* WeirAllocator::owner_of(const void* ptr) noexcept {
+  const int used = used_.load(std::memory_order_acquire);
+  for (int device = 0; device < used; device++) {
+    const weir_device* const engine = slots_[device].engine.load(std::memory_order_acquire);
+    if (engine && weir_device_owns(engine, address_of(ptr))) return &slots_[device];
+  }
+  return nullptr;
+}
+
+// ---- Allocating.
+
+DataPtr WeirAllocator::allocate(size_t n) {
+  const DeviceIndex device = current_device();
+  void* const ptr = n == 0 ? nullptr : allocate_on(device, n, c10::cuda::getCurrentCUDAStream(device).stream());
+  return {ptr, ptr, &WeirAllocator::deleter, cuda_device(device)};
+}
+
+void* WeirAllocator::raw_alloc(size_t n) {
+  if (n == 0) return nullptr;
+  const DeviceIndex device = current_device();
+  return allocate_on(device, n, c10::cuda::getCurrentCUDAStream(device).stream());
+}
+
+void* WeirAllocator::raw_alloc_with_stream(size_t n, cudaStream_t stream) {
+  return n == 0 ? nullptr : allocate_on(current_device(), n, stream);
+}
+
+void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream) {
+  TORCH_CHECK_WITH(OutOfMemoryError, bytes < (1ull << 60), "CUDA out of memory. Tried to allocate more than 1EB memory.");
+  TORCH_CHECK(device >= 0 && device < kDevices, "weir: GPU ", static_cast<int>(device), " is beyond the ", kDevices, " it can serve");
+  Slot& slot = slots_[device];
+  void* ptr;
+  if (C10_UNLIKELY(pools_.takes(device, stream))) {
+    ptr = allocate_native(slot, bytes, stream);
+  } else {
+    weir_device* engine = slot.engine.load(std::memory_order_acquire);
+    if (C10_UNLIKELY(!engine)) engine = make_engine(slot);
+    ptr = allocate_ours(slot, engine, bytes, handle_of(stream));
+    if (const c10::impl::PyInterpreter* const interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter)) {
+      (*interpreter)->trace_gpu_memory_allocation(c10::kCUDA, address_of(ptr));
+    }
+  }
+  return ptr;
+}
+
+void* WeirAllocator::allocate_ours(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream) {
+  Context context;
+  const bool watched = history_.watched();
+  if (C10_UNLIKELY(watched)) context = history_.gather(RecordContext::STATE);
+  weir_allocation given;
+  weir_shortage shortage;
+  if (C10_UNLIKELY(!weir_device_allocate(engine, bytes, stream, &given, &shortage))) {
+    return fail(slot, engine, bytes, stream, shortage, std::move(context));
+  }
+  const Figures::Levels levels = slot.figures.allocated(given.size, bytes, reserved_now(slot));
+  if (C10_UNLIKELY(watched)) history_.allocated(slot.device, given.address, bytes, stream, std::move(context));
+  void* const ptr = reinterpret_cast<void*>(given.address);
+  c10::reportMemoryUsageToProfiler(ptr, static_cast<int64_t>(given.size), levels.allocated, levels.reserved, cuda_device(slot.device));
+  return ptr;
+}
+
+void* WeirAllocator::fail(
+    Slot& slot, weir_device* engine, size_t bytes, uint64_t stream, const weir_shortage& shortage, Context context) {
+  TORCH_CHECK(
+      !weir_device_is_broken(engine),
+      "weir: the engine has found a defect in itself and stopped; run again with --allocator expandable, and please report it");
+  // MemPools made with use_on_oom=True are there for this moment, and PyTorch's allocator knows how to use them.
+  if (fallback_pools_.load(std::memory_order_relaxed)) {
+    try {
+      fit_native_limit(slot);
+      void* const ptr = native_->raw_alloc_with_stream(bytes, reinterpret_cast<cudaStream_t>(stream));
+      follow_native(slot);
+      return ptr;
+    } catch (const c10::OutOfMemoryError&) {
+      follow_native(slot);
+      slot.figures.forgive();
+    }
+  }
+  slot.figures.reserved(reserved_now(slot));
+  const Figures::Levels levels = slot.figures.failed();
+  const uint64_t rounded = (bytes + 511) / 512 * 512;
+  if (history_.watched()) history_.failed(slot.device, shortage.device_free, rounded, stream, std::move(context));
+  c10::reportOutOfMemoryToProfiler(
+      static_cast<int64_t>(rounded), levels.allocated, levels.reserved, cuda_device(slot.device));
+  history_.call_observers(
+      slot.device, rounded, shortage.limit ? shortage.limit : shortage.device_total, shortage.device_free);
+  const uint64_t by_fraction = slot.fraction < 1 ? static_cast<uint64_t>(slot.fraction * static_cast<double>(slot.total)) : 0;
+  TORCH_CHECK_WITH(OutOfMemoryError, false, explain_shortage(slot.device, shortage, {settings_.limit, by_fraction}));
+}
+
+void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stream) {
+  void* ptr = nullptr;
+  fit_native_limit(slot);
+  try {
+    ptr = native_->raw_alloc_with_stream(bytes, stream);
+  } catch (const c10::OutOfMemoryError&) {
+    // PyTorch's allocator does not know that we hold free memory.
+    give_back_ours(slot, stream);
+    fit_native_limit(slot);
+    try {
+      ptr = native_->raw_alloc_with_stream(bytes, stream);
+      slot.figures.forgive();
+    } catch (const c10::OutOfMemoryError&) {
+      follow_native(slot);
+      slot.figures.forgive(); // the two attempts are one failure
+      size_t free = 0, total = 0;
+      if (cudaMemGetInfo(&free, &total) != cudaSuccess) (void)cudaGetLastError();
+      history_.call_observers(slot.device, bytes, total, free);
+      throw;
+    }
+  }
+  follow_native(slot);
+  return ptr;
+}
+
+// ---- Freeing.
+
+void WeirAllocator::deleter(void* ptr) {
+  // From a destructor, on any thread, perhaps while the process ends: what cannot be freed any more is let be.
+  if (ptr) the_allocator->free_any(ptr);
+}
+
+void WeirAllocator::raw_delete(void* ptr) {
+  if (ptr) TORCH_CHECK(free_any(ptr), "invalid device pointer: ", ptr);
+}
+
+bool WeirAllocator::free_any(void* ptr) {
+  if (Slot* const slot = owner_of(ptr); C10_LIKELY(slot != nullptr)) return free_ours(*slot, ptr);
+  for (const weir_device* const engine : abandoned_) {
+    if (weir_device_owns(engine, address_of(ptr))) return true;
+  }
+  free_native(ptr);
+  return true;
+}
+
+bool WeirAllocator::free_ours(Slot& slot, void* ptr) {
+  weir_device* const engine = slot.engine.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(history_.watched())) {
+    weir_allocation found;
+    if (weir_device_find(engine, address_of(ptr), &found)) {
+      history_.freed(slot.device, found.address, found.requested, found.stream, history_.gather(RecordContext::ALL));
+    }
+  }
+  if (C10_UNLIKELY(elsewhere_count_.load(std::memory_order_relaxed) != 0)) await_other_gpus(slot, address_of(ptr));
+  if (const c10::impl::PyInterpreter* const interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter)) {
+    (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, address_of(ptr));
+  }
+  weir_allocation freed;
+  if (C10_UNLIKELY(!weir_device_free(engine, address_of(ptr), &freed))) return weir_device_is_broken(engine);
+  const Figures::Levels levels = slot.figures.freed(freed.size, freed.requested);
+  c10::reportMemoryUsageToProfiler(
+      ptr, -static_cast<int64_t>(freed.size), levels.allocated, levels.reserved, cuda_device(slot.device));
+  return true;
+}
+
+void WeirAllocator::free_native(void* ptr) {
+  native_deleter_(ptr);
+  follow_native_everywhere();
+}
+
+void WeirAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream stream) {
+  if (!ptr.get()) return;
+  if (ptr.get_deleter() != &WeirAllocator::deleter) {
+    // From before we came, or from another process: PyTorch's allocator knows which.
+    native_->recordStream(ptr, stream);
+    return;
+  }
+  Slot* const slot = owner_of(ptr.get());
+  if (!slot) {
+    // PyTorch's allocator tells its blocks by their deleter, and ours is on this one.
+    DataPtr lent(ptr.get(), ptr.get(), native_deleter_, ptr.device());
+    try {
+      native_->recordStream(lent, stream);
+    } catch (...) {
+      lent.release_context();
+      throw;
+    }
+    lent.release_context();
+    return;
+  }
+  if (C10_UNLIKELY(stream.device_index() != slot->device)) {
+    std::lock_guard<std::mutex> guard(elsewhere_mutex_);
+    auto& streams = elsewhere_[address_of(ptr.get())];
+    if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+    elsewhere_count_ = elsewhere_.size();
+    return;
+  }
+  weir_device_record_stream(slot->engine.load(std::memory_order_acquire), address_of(ptr.get()), handle_of(stream.stream()));
+}
+
+// The engine's events belong to one GPU. So the block's own stream is made to wait for the other GPU's work: whoever gets
+// the memory next, in that stream's order or after an event of it, comes after that work too.
+void WeirAllocator::await_other_gpus(Slot& slot, uint64_t address) {
+  std::vector<c10::cuda::CUDAStream> streams;
+  {
+    std::lock_guard<std::mutex> guard(elsewhere_mutex_);
+    const auto found = elsewhere_.find(address);
+    if (found == elsewhere_.end()) return;
+    streams = std::move(found->second);
+    elsewhere_.erase(found);
+    elsewhere_count_ = elsewhere_.size();
+  }
+  weir_allocation block;
+  if (!weir_device_find(slot.engine.load(std::memory_order_acquire), address, &block)) return;
+  for (const auto& stream : streams) {
+    DeviceIndex before = 0;
+    cudaEvent_t event = nullptr;
+    bool ordered = c10::cuda::GetDevice(&before) == cudaSuccess && c10::cuda::SetDevice(stream.device_index()) == cudaSuccess &&
+        cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess && cudaEventRecord(event, stream.stream()) == cudaSuccess;
+    ordered = ordered && c10::cuda::SetDevice(slot.device) == cudaSuccess &&
+        cudaStreamWaitEvent(reinterpret_cast<cudaStream_t>(block.stream), event, 0) == cudaSuccess;
+    // Destroying an event that work still waits for is allowed; CUDA keeps it until then.
+    if (event) cudaEventDestroy(event);
+    if (!ordered) {
+      (void)cudaGetLastError();
+      cudaStreamSynchronize(stream.stream());
+      (void)cudaGetLastError();
+    }
+    c10::cuda::SetDevice(before);
+  }
+}
+
+// ---- After a fork.
+
+void WeirAllocator::forked() {
+  new (&making_) std::mutex;
+  new (&elsewhere_mutex_) std::mutex;
+  elsewhere_.clear();
+  elsewhere_count_ = 0;
+  pools_.forked();
+  history_.forked();
+  for (Slot& slot : slots_) {
+    weir_device* const engine = slot.engine.exchange(nullptr);
+    if (engine) abandoned_.push_back(engine);
+    slot.backend = nullptr;
+    slot.levels = nullptr;
+    slot.captures = 0;
+    slot.figures.forked();
+  }
+  used_ = 0;
+}
+
+} // namespace weir

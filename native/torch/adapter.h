@@ -1,0 +1,148 @@
+// Weir's engine as PyTorch's CUDA allocator: the default pool is ours, private pools stay with PyTorch's own.
+// Leaked on purpose: tensors are freed by threads and at moments nobody controls, after everything else is gone.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "figures.h"
+#include "forward.h"
+#include "history.h"
+#include "pools.h"
+#include "recording.h"
+#include "weir_runtime.h"
+
+namespace weir {
+
+struct Settings {
+  bool gmlake;
+  bool lend;
+  uint64_t limit;
+  uint32_t faults;
+  uint64_t faults_seed;
+};
+
+class WeirAllocator final : public Forwarding {
+ public:
+  WeirAllocator(torch_alloc::CUDAAllocator* native, Settings settings, Recording* recording);
+
+  void forked() override;
+  bool gauges(int device, weir_gauges* out) override;
+  uint32_t check(uint32_t level) override;
+  bool used(int device) const override { return engine(device) != nullptr; }
+
+  DataPtr allocate(size_t n) override;
+  c10::DeleterFnPtr raw_deleter() const override { return &WeirAllocator::deleter; }
+  void copy_data(void* dest, const void* src, std::size_t count) const override;
+  void* raw_alloc(size_t n) override;
+  void* raw_alloc_with_stream(size_t n, cudaStream_t stream) override;
+  void raw_delete(void* ptr) override;
+  using Forwarding::recordStream;
+  void recordStream(const DataPtr& ptr, c10::cuda::CUDAStream stream) override;
+
+  void init(int device_count) override;
+  void emptyCache(MempoolId_t id = {0, 0}) override;
+  void cacheInfo(DeviceIndex device, size_t* largest) override;
+  void* getBaseAllocation(void* ptr, size_t* size) override;
+  double getMemoryFraction(DeviceIndex device) override;
+  void setMemoryFraction(double fraction, DeviceIndex device) override;
+  DeviceStats getDeviceStats(DeviceIndex device) override;
+  void resetAccumulatedStats(DeviceIndex device) override;
+  void resetPeakStats(DeviceIndex device) override;
+
+  void beginAllocateToPool(DeviceIndex device, MempoolId_t id, std::function<bool(cudaStream_t)> filter) override;
+  void endAllocateToPool(DeviceIndex device, MempoolId_t id) override;
+  void releasePool(DeviceIndex device, MempoolId_t id) override;
+  void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use) override;
+  torch_alloc::CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<torch_alloc::AllocatorState> state) override;
+
+  torch_alloc::SnapshotInfo snapshot(MempoolId_t id = {0, 0}, bool include_traces = true) override;
+  bool isHistoryEnabled() override { return history_.enabled(); }
+  void recordHistory(
+      bool enabled,
+      CreateContextFn context,
+      size_t max_entries,
+      RecordContext when,
+      bool clear,
+      const std::vector<std::string>& skip_actions) override;
+  void pushCompileContext(std::string& context) override;
+  void popCompileContext() override;
+  void setUserMetadata(const std::string& metadata) override;
+  std::string getUserMetadata() override { return History::metadata(); }
+  void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override;
+  void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
+
+  torch_alloc::ShareableHandle shareIpcHandle(void* ptr) override;
+  void enablePeerAccess(DeviceIndex device, DeviceIndex to) override;
+  cudaError_t memcpyAsync(
+      void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream, bool p2p) override;
+
+ private:
+  static constexpr int kDevices = 128;
+
+  // One GPU. Made at its first use; the engine in it is set once and stays.
+  struct Slot {
+    std::atomic<weir_device*> engine{nullptr};
+    weir_backend* backend = nullptr; // the CUDA one, beneath any that makes faults
+    const weir_gauges* levels = nullptr; // in the recording, if there is one: reading it takes no lock
+    WeirAllocator* owner = nullptr;
+    DeviceIndex device = 0;
+    Figures figures;
+    double fraction = 1.0;
+    double native_fraction = 1.0;
+    uint64_t total = 0;
+    int captures = 0; // begun on the engine; under the lock of the pools
+    std::vector<int> peers;
+  };
+
+  static void deleter(void* ptr);
+
+  weir_device* engine(int device) const noexcept {
+    return device >= 0 && device < kDevices ? slots_[device].engine.load(std::memory_order_acquire) : nullptr;
+  }
+  Slot* owner_of(const void* ptr) noexcept;
+  weir_device* make_engine(Slot& slot);
+
+  void* allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream);
+  void* allocate_ours(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream);
+  void* allocate_native(Slot& slot, size_t bytes, cudaStream_t stream);
+  void* fail(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream, const weir_shortage& shortage, Context context);
+  bool free_any(void* ptr);
+  bool free_ours(Slot& slot, void* ptr);
+  void free_native(void* ptr);
+  void await_other_gpus(Slot& slot, uint64_t address);
+
+  uint64_t reserved_now(const Slot& slot) const noexcept;
+  uint64_t limit_of(const Slot& slot) const noexcept;
+  void apply_limit(Slot& slot);
+  void fit_native_limit(Slot& slot);
+  void follow_native(Slot& slot);
+  void follow_native_everywhere();
+  void give_back_ours(Slot& slot, cudaStream_t stream);
+  int reclaim(Slot& slot);
+  static int reclaim_for(void* slot);
+
+  const Settings settings_;
+  Recording* const recording_;
+  std::mutex making_;
+  std::atomic<int> used_{0}; // slots below may have an engine
+  std::atomic<int> initialized_{0};
+  std::atomic<bool> fallback_pools_{false};
+  Pools pools_;
+  History history_;
+
+  // Streams of other GPUs that use a block of this one: rare, so kept here and not in the engine.
+  std::mutex elsewhere_mutex_;
+  std::atomic<size_t> elsewhere_count_{0};
+  std::unordered_map<uint64_t, std::vector<c10::cuda::CUDAStream>> elsewhere_;
+
+  std::vector<weir_device*> abandoned_; // by the parent of a fork; only asked whether they own an address
+  Slot slots_[kDevices];
+};
+
+} // namespace weir

@@ -1,0 +1,370 @@
+// Weir's engine as PyTorch's CUDA allocator: limits, statistics, private pools, snapshots, sharing.
+// Most of it adds up two allocators, so that programs see one.
+#include "adapter.h"
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+
+#include "segments.h"
+
+namespace weir {
+
+// ---- Limits.
+
+uint64_t WeirAllocator::limit_of(const Slot& slot) const noexcept {
+  uint64_t limit = settings_.limit;
+  if (slot.fraction < 1 && slot.total) {
+    const uint64_t allowed = static_cast<uint64_t>(slot.fraction * static_cast<double>(slot.total));
+    // 0 means no limit there; a fraction of nothing allows nothing.
+    limit = limit ? std::min(limit, std::max<uint64_t>(allowed, 1)) : std::max<uint64_t>(allowed, 1);
+  }
+  return limit;
+}
+
+void WeirAllocator::apply_limit(Slot& slot) {
+  if (weir_device* const engine = slot.engine.load(std::memory_order_acquire)) weir_device_set_limit(engine, limit_of(slot));
+}
+
+// Private pools may take what our engine leaves of the limit.
+void WeirAllocator::fit_native_limit(Slot& slot) {
+  if (C10_LIKELY(settings_.limit == 0 && slot.fraction >= 1 && slot.native_fraction >= 1)) return;
+  weir_device* engine = slot.engine.load(std::memory_order_acquire);
+  if (!engine) engine = make_engine(slot);
+  const uint64_t limit = limit_of(slot);
+  double fraction = 1;
+  if (limit && slot.total) {
+    const weir_gauges now = weir_device_gauges(engine);
+    const uint64_t ours = now.reserved - std::min(now.reserved, now.outside);
+    fraction = std::min(1.0, static_cast<double>(limit - std::min(limit, ours)) / static_cast<double>(slot.total));
+  }
+  if (fraction == slot.native_fraction) return;
+  native_->setMemoryFraction(fraction, slot.device);
+  slot.native_fraction = fraction;
+}
+
+double WeirAllocator::getMemoryFraction(DeviceIndex device) {
+  TORCH_CHECK(0 <= device && device < initialized_.load(), "Allocator not initialized for device ", static_cast<int>(device), ": did you call init?");
+  return slots_[device].fraction;
+}
+
+void WeirAllocator::setMemoryFraction(double fraction, DeviceIndex device) {
+  native_->setMemoryFraction(fraction, device);
+  Slot& slot = slots_[device];
+  slot.native_fraction = fraction;
+  slot.fraction = fraction;
+  apply_limit(slot);
+}
+
+// ---- Statistics.
+
+// Private pools included: the engine is told of them.
+uint64_t WeirAllocator::reserved_now(const Slot& slot) const noexcept {
+  if (slot.levels) return __atomic_load_n(&slot.levels->reserved, __ATOMIC_RELAXED);
+  weir_device* const engine = slot.engine.load(std::memory_order_acquire);
+  return engine ? weir_device_gauges(engine).reserved : 0;
+}
+
+// PyTorch's figures are re-read after everything that changes them, so that joint peaks are right.
+void WeirAllocator::follow_native(Slot& slot) {
+  const DeviceStats native = native_->getDeviceStats(slot.device);
+  slot.figures.follow(native);
+  const uint64_t outside = static_cast<uint64_t>(native.reserved_bytes[0].current);
+  if (weir_device* const engine = slot.engine.load(std::memory_order_acquire)) {
+    weir_device_set_outside(engine, outside);
+    slot.figures.reserved(reserved_now(slot));
+  } else {
+    slot.figures.reserved(outside);
+  }
+}
+
+void WeirAllocator::follow_native_everywhere() {
+  const int count = std::min(initialized_.load(std::memory_order_acquire), kDevices);
+  for (int device = 0; device < count; device++) follow_native(slots_[device]);
+}
+
+DeviceStats WeirAllocator::getDeviceStats(DeviceIndex device) {
+  const DeviceStats native = native_->getDeviceStats(device); // refuses a wrong number, or CUDA not begun
+  Slot& slot = slots_[device];
+  follow_native(slot);
+  weir_device* const engine = slot.engine.load(std::memory_order_acquire);
+  return slot.figures.read(native, engine ? weir_device_gauges(engine).retries : 0);
+}
+
+void WeirAllocator::resetAccumulatedStats(DeviceIndex device) {
+  Slot& slot = slots_[device];
+  getDeviceStats(device); // what has been so far is in, and checked
+  native_->resetAccumulatedStats(device);
+  slot.figures.restart(native_->getDeviceStats(device));
+  slot.figures.reset_accumulated();
+}
+
+void WeirAllocator::resetPeakStats(DeviceIndex device) {
+  Slot& slot = slots_[device];
+  getDeviceStats(device);
+  native_->resetPeakStats(device);
+  slot.figures.restart(native_->getDeviceStats(device));
+  // The recording keeps its own peaks: a program that resets PyTorch's each step must not make it forget.
+  slot.figures.reset_peaks();
+}
+
+bool WeirAllocator::gauges(int device, weir_gauges* out) {
+  weir_device* const there = engine(device);
+  if (there) *out = weir_device_gauges(there);
+  return there != nullptr;
+}
+
+uint32_t WeirAllocator::check(uint32_t level) {
+  for (int device = 0; device < used_.load(); device++) {
+    weir_device* const there = engine(device);
+    const uint32_t broken = there ? weir_device_check(there, level) : 0;
+    if (broken) return broken;
+  }
+  return 0;
+}
+
+void WeirAllocator::cacheInfo(DeviceIndex device, size_t* largest) {
+  native_->cacheInfo(device, largest); // begins with what the GPU has free
+  weir_device* const there = engine(device);
+  if (!there) return;
+  const size_t ours = weir_device_largest_free(there);
+  if (const uint64_t limit = limit_of(slots_[device])) {
+    *largest = std::min<size_t>(*largest, limit - std::min<uint64_t>(limit, reserved_now(slots_[device])));
+  }
+  *largest = std::max(*largest, ours);
+}
+
+void* WeirAllocator::getBaseAllocation(void* ptr, size_t* size) {
+  Slot* const slot = owner_of(ptr);
+  if (!slot) return native_->getBaseAllocation(ptr, size);
+  weir_allocation found;
+  TORCH_CHECK(
+      weir_device_find_containing(slot->engine.load(std::memory_order_acquire), reinterpret_cast<uint64_t>(ptr), &found),
+      "invalid device pointer: ",
+      ptr);
+  if (size) *size = found.size;
+  return reinterpret_cast<void*>(found.address);
+}
+
+void WeirAllocator::copy_data(void* dest, const void* src, std::size_t count) const {
+  C10_CUDA_CHECK(cudaMemcpy(dest, src, count, cudaMemcpyDeviceToDevice));
+}
+
+// ---- Giving back.
+
+void WeirAllocator::emptyCache(MempoolId_t id) {
+  native_->emptyCache(id);
+  if (id.first == 0 && id.second == 0) {
+    for (int device = 0; device < used_.load(); device++) {
+      weir_device* const there = engine(device);
+      if (!there) continue;
+      weir_device_empty_cache(there);
+      slots_[device].figures.reserved(reserved_now(slots_[device]));
+    }
+  }
+  follow_native_everywhere();
+}
+
+// For a private pool that found no memory. An open pool counts as a capture for the engine, which then gives nothing back;
+// here that is lifted for a moment, since the alternative is to fail. Waiting for the GPU ruins a capture: a request from
+// inside one has nothing to lose, but another thread's must be spared.
+void WeirAllocator::give_back_ours(Slot& slot, cudaStream_t stream) {
+  weir_device* const there = slot.engine.load(std::memory_order_acquire);
+  if (!there) return;
+  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &capturing) != cudaSuccess) (void)cudaGetLastError();
+  if (pools_.open() > 1 && capturing != cudaStreamCaptureStatusActive) return;
+  pools_.locked([&](int) {
+    for (int n = 0; n < slot.captures; n++) weir_device_end_capture(there);
+    weir_device_empty_cache(there);
+    for (int n = 0; n < slot.captures; n++) weir_device_begin_capture(there);
+  });
+  slot.figures.reserved(reserved_now(slot));
+}
+
+int WeirAllocator::reclaim_for(void* slot) {
+  Slot* const asked = static_cast<Slot*>(slot);
+  // Called from C: nothing may be thrown through it.
+  try {
+    return asked->owner->reclaim(*asked);
+  } catch (...) {
+    return 0;
+  }
+}
+
+int WeirAllocator::reclaim(Slot& slot) {
+  bool gave = false;
+  for (const auto& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
+    gave |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+  }
+  // While a pool is open PyTorch's allocator must not wait for its events, and asserts it.
+  if (pools_.open() == 0 && initialized_.load() > 0) {
+    const int64_t before = native_->getDeviceStats(slot.device).reserved_bytes[0].current;
+    if (before > 0) {
+      native_->emptyCache();
+      follow_native(slot);
+      gave |= native_->getDeviceStats(slot.device).reserved_bytes[0].current < before;
+    }
+  }
+  return gave;
+}
+
+// ---- Private pools.
+
+void WeirAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t id, std::function<bool(cudaStream_t)> filter) {
+  native_->beginAllocateToPool(device, id, filter);
+  // Every GPU's engine keeps its hands off events: a capture forbids them to all threads of the process.
+  pools_.add(device, id, std::move(filter), [this] {
+    for (int other = 0; other < used_.load(); other++) {
+      weir_device* const there = engine(other);
+      if (!there) continue;
+      weir_device_begin_capture(there);
+      slots_[other].captures++;
+    }
+  });
+}
+
+void WeirAllocator::endAllocateToPool(DeviceIndex device, MempoolId_t id) {
+  pools_.remove(device, id, [this] {
+    for (int other = 0; other < used_.load(); other++) {
+      weir_device* const there = engine(other);
+      if (!there || slots_[other].captures == 0) continue;
+      weir_device_end_capture(there);
+      slots_[other].captures--;
+    }
+  });
+  native_->endAllocateToPool(device, id);
+  follow_native(slots_[device]);
+}
+
+void WeirAllocator::releasePool(DeviceIndex device, MempoolId_t id) {
+  native_->releasePool(device, id);
+  follow_native(slots_[device]);
+}
+
+void WeirAllocator::setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use) {
+  native_->setUseOnOOM(device, id, use);
+  if (use) fallback_pools_ = true;
+}
+
+torch_alloc::CheckpointDelta WeirAllocator::setCheckpointPoolState(
+    DeviceIndex device, std::shared_ptr<torch_alloc::AllocatorState> state) {
+  torch_alloc::CheckpointDelta delta = native_->setCheckpointPoolState(device, std::move(state));
+  for (DataPtr& made : delta.dataptrs_allocd) {
+    const bool swapped = made.compare_exchange_deleter(native_deleter_, raw_deleter());
+    TORCH_INTERNAL_ASSERT(swapped, "weir: a block of PyTorch's allocator has an unknown deleter");
+  }
+  follow_native(slots_[device]);
+  return delta;
+}
+
+// ---- Observation.
+
+torch_alloc::SnapshotInfo WeirAllocator::snapshot(MempoolId_t id, bool include_traces) {
+  torch_alloc::SnapshotInfo result = native_->snapshot(id, include_traces);
+  for (auto& entries : result.device_traces) {
+    entries.erase(
+        std::remove_if(entries.begin(), entries.end(), [](const TraceEntry& e) { return e.action_ == TraceEntry::SNAPSHOT; }),
+        entries.end());
+  }
+  const int count = std::min(initialized_.load(), kDevices);
+  for (int index = 0; index < count; index++) {
+    const DeviceIndex device = static_cast<DeviceIndex>(index);
+    if (include_traces && static_cast<size_t>(index) < result.device_traces.size()) {
+      auto& theirs = result.device_traces[index];
+      std::vector<TraceEntry> ours = history_.trace(device);
+      std::vector<TraceEntry> merged;
+      merged.reserve(ours.size() + theirs.size());
+      std::merge(
+          std::make_move_iterator(theirs.begin()),
+          std::make_move_iterator(theirs.end()),
+          std::make_move_iterator(ours.begin()),
+          std::make_move_iterator(ours.end()),
+          std::back_inserter(merged),
+          [](const TraceEntry& a, const TraceEntry& b) { return a.time_.t_ < b.time_.t_; });
+      theirs = std::move(merged);
+    }
+    weir_device* const there = engine(index);
+    uint64_t active = 0;
+    if (there && id.first == 0 && id.second == 0) {
+      for (auto& segment : segments_of(there, device, [this](uint64_t address) { return history_.context_of(address); })) {
+        active += segment.active_size;
+        result.segments.push_back(std::move(segment));
+      }
+    }
+    if (history_.watched()) history_.snapshot_taken(device, active);
+  }
+  std::stable_sort(result.segments.begin(), result.segments.end(), [](const SegmentInfo& a, const SegmentInfo& b) {
+    return a.device != b.device ? a.device < b.device : a.address < b.address;
+  });
+  return result;
+}
+
+void WeirAllocator::recordHistory(
+    bool enabled,
+    CreateContextFn context,
+    size_t max_entries,
+    RecordContext when,
+    bool clear,
+    const std::vector<std::string>& skip_actions) {
+  native_->recordHistory(enabled, context, max_entries, when, clear, skip_actions);
+  history_.configure(enabled, context, max_entries, when, clear, skip_actions);
+}
+
+void WeirAllocator::pushCompileContext(std::string& context) {
+  native_->pushCompileContext(context);
+  History::push_compile_context(context);
+}
+
+void WeirAllocator::popCompileContext() {
+  native_->popCompileContext();
+  History::pop_compile_context();
+}
+
+void WeirAllocator::setUserMetadata(const std::string& metadata) {
+  native_->setUserMetadata(metadata);
+  History::set_metadata(metadata);
+}
+
+// Not attached to PyTorch's allocator: its failures may yet be made good with our memory.
+void WeirAllocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer) { history_.attach_observer(std::move(observer)); }
+
+void WeirAllocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
+  native_->attachAllocatorTraceTracker(tracker);
+  history_.attach_tracker(std::move(tracker));
+}
+
+// ---- Between processes and GPUs.
+
+torch_alloc::ShareableHandle WeirAllocator::shareIpcHandle(void* ptr) {
+  TORCH_CHECK(
+      !owner_of(ptr),
+      "weir: this tensor lies in memory that cannot be sent to another process by CUDA IPC; "
+      "run with --allocator expandable, or allocate what is sent inside torch.cuda.use_mem_pool(torch.cuda.MemPool()).");
+  return native_->shareIpcHandle(ptr);
+}
+
+void WeirAllocator::enablePeerAccess(DeviceIndex device, DeviceIndex to) {
+  native_->enablePeerAccess(device, to);
+  Slot& slot = slots_[to];
+  std::lock_guard<std::mutex> guard(making_);
+  if (std::find(slot.peers.begin(), slot.peers.end(), device) != slot.peers.end()) return;
+  slot.peers.push_back(device);
+  if (slot.engine.load(std::memory_order_acquire)) {
+    TORCH_CHECK(
+        weir_cuda_allow_peer(slot.backend, device),
+        "weir: GPU ", static_cast<int>(device), " could not be given access to the memory of GPU ", static_cast<int>(to));
+  }
+}
+
+cudaError_t WeirAllocator::memcpyAsync(
+    void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream, bool p2p) {
+  if (src_device == dst_device || p2p) return cudaMemcpyAsync(dst, src, count, cudaMemcpyDeviceToDevice, stream);
+  // Memory that is mapped, as ours is, can be copied to a GPU without access to it only so.
+  if (owner_of(dst) || owner_of(src)) return cudaMemcpyPeerAsync(dst, dst_device, src, src_device, count, stream);
+  return native_->memcpyAsync(dst, dst_device, src, src_device, count, stream, p2p);
+}
+
+} // namespace weir

@@ -1,0 +1,79 @@
+// What torch.cuda.memory._record_memory_history asks for, for our blocks: events in order, stacks, watchers.
+// Nothing here costs anything while nobody has asked: `watched` is one load.
+#pragma once
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace weir {
+
+using c10::GatheredContext;
+using c10::CachingDeviceAllocator::AllocatorTraceTracker;
+using c10::CachingDeviceAllocator::CreateContextFn;
+using c10::CachingDeviceAllocator::RecordContext;
+using c10::CachingDeviceAllocator::TraceEntry;
+using c10::cuda::CUDACachingAllocator::OutOfMemoryObserver;
+using Context = std::shared_ptr<GatheredContext>;
+
+class History {
+ public:
+  void configure(
+      bool enabled, CreateContextFn gather, size_t max_entries, RecordContext when, bool clear, const std::vector<std::string>& skip);
+  bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
+
+  // Whether somebody wants events, or a stack is kept that a free has to drop.
+  bool watched() const noexcept { return watched_.load(std::memory_order_relaxed); }
+
+  // The stack of here; before any lock is taken, since it may take Python's.
+  Context gather(RecordContext level) const;
+
+  // A block is allocated: after the engine gave it. A block is freed: before the engine takes it, or another thread's
+  // allocation of the same address would come first.
+  void allocated(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context);
+  void freed(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context);
+  void failed(c10::DeviceIndex device, uint64_t device_free, uint64_t rounded, uint64_t stream, Context context);
+  void snapshot_taken(c10::DeviceIndex device, uint64_t active);
+
+  // Oldest first, times in microseconds since 1970.
+  std::vector<TraceEntry> trace(c10::DeviceIndex device);
+  Context context_of(uint64_t address);
+
+  void attach_tracker(AllocatorTraceTracker tracker);
+  void attach_observer(OutOfMemoryObserver observer);
+  // Without any lock: observers may take Python's.
+  void call_observers(int64_t device, size_t asked, size_t total, size_t free);
+
+  static void push_compile_context(const std::string& context);
+  static void pop_compile_context();
+  static void set_metadata(const std::string& metadata);
+  static const std::string& metadata();
+
+  void forked() noexcept;
+
+ private:
+  static constexpr size_t kDevices = 128;
+  void note(TraceEntry::Action action, c10::DeviceIndex device, uint64_t address, uint64_t size, uint64_t stream, Context context);
+  void update_watched();
+
+  std::mutex mutex_;
+  std::atomic<bool> enabled_{false};
+  std::atomic<bool> watched_{false};
+  std::atomic<CreateContextFn> gather_{nullptr};
+  std::atomic<RecordContext> when_{RecordContext::NEVER};
+  size_t max_entries_ = 1;
+  std::array<bool, 16> skipped_{};
+  std::array<std::deque<TraceEntry>, kDevices> entries_;
+  std::unordered_map<uint64_t, Context> contexts_;
+  std::vector<AllocatorTraceTracker> trackers_;
+  std::vector<OutOfMemoryObserver> observers_;
+};
+
+} // namespace weir

@@ -1,0 +1,52 @@
+/* What the Python side says when it puts an allocator in place, and the C functions it calls: see python/weir/adapter.py.
+ * The structure begins with its own size, so that a mismatch of the two sides is noticed. */
+#ifndef WEIR_TORCH_OPTIONS_H
+#define WEIR_TORCH_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "weir_runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weir_torch_options {
+  uint64_t bytes;            /* sizeof this */
+  const char *allocator;     /* weir, gmlake, pytorch, expandable */
+  const char *directory;     /* for the ring; NULL or empty: no recording */
+  const char *torch_version;
+  uint64_t limit;            /* bytes per GPU; 0: none */
+  uint32_t ring_rows;
+  int32_t lend;
+  uint32_t faults;           /* driver calls in a million that shall fail; tests only */
+  uint32_t zero;
+  uint64_t faults_seed;
+} weir_torch_options;
+
+enum {
+  WEIR_TORCH_OK = 0,
+  WEIR_TORCH_OPTIONS = 1,    /* the two sides do not fit together */
+  WEIR_TORCH_BACKEND = 2,    /* PyTorch runs on another backend */
+  WEIR_TORCH_UNCACHED = 3,   /* PYTORCH_NO_CUDA_MEMORY_CACHING */
+  WEIR_TORCH_ALREADY = 4,
+  WEIR_TORCH_FAILED = 5
+};
+
+#define WEIR_TORCH_EXPORT __attribute__((visibility("default")))
+
+/* 0, or why not: a code, and a sentence in `why`. Touches neither CUDA nor a file. */
+WEIR_TORCH_EXPORT int weir_torch_install(const weir_torch_options *options, char *why, size_t room);
+/* A mark in the recording, on every GPU in use. */
+WEIR_TORCH_EXPORT void weir_torch_mark(const char *name);
+/* 1, or 0 if the GPU is not in use. */
+WEIR_TORCH_EXPORT int weir_torch_gauges(int device, weir_gauges *gauges);
+/* 0, or the number of the first broken invariant of any GPU's engine. */
+WEIR_TORCH_EXPORT uint32_t weir_torch_check(uint32_t level);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,167 @@
+// PyTorch's own allocator, only recorded and limited: what `weir run --allocator pytorch` and `expandable` put in place.
+// Events come from PyTorch's trace, in its order and under its lock; blocks keep PyTorch's deleter and never pass here.
+#include "passthrough.h"
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <algorithm>
+
+namespace weir {
+
+namespace {
+
+// How many requests may pass before the figures that only PyTorch knows are read again.
+constexpr uint32_t kRefreshEvery = 64;
+
+DeviceIndex current() {
+  DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return device;
+}
+
+} // namespace
+
+RecordingAllocator::RecordingAllocator(torch_alloc::CUDAAllocator* native, uint64_t limit, Recording* recording)
+    : Forwarding(native), limit_(limit), recording_(recording) {}
+
+void RecordingAllocator::init(int device_count) {
+  native_->init(device_count);
+  if (device_count > 0 && !attached_.exchange(true)) {
+    native_->attachAllocatorTraceTracker([this](const TraceEntry& entry) { follow(entry); });
+  }
+}
+
+void RecordingAllocator::before(DeviceIndex device) {
+  if (device < 0 || device >= WEIR_RING_DEVICES) return;
+  if (C10_UNLIKELY(!begun_[device].load(std::memory_order_acquire))) first_use(device);
+  if (C10_UNLIKELY(since_refresh_[device].fetch_add(1, std::memory_order_relaxed) % kRefreshEvery == kRefreshEvery - 1)) refresh(device);
+}
+
+// On the GPU that is current, whose context there is or is about to be: never for GPUs the program leaves alone.
+void RecordingAllocator::first_use(DeviceIndex device) {
+  if (begun_[device].exchange(true, std::memory_order_acq_rel)) return;
+  recording_->open();
+  size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  levels_[device].total = total;
+  levels_[device].in_use = 1;
+  levels_[device].limit = limit_;
+  if (limit_ && limit_ < total) {
+    native_->setMemoryFraction(std::min(native_->getMemoryFraction(device), static_cast<double>(limit_) / static_cast<double>(total)), device);
+    recording_->put_plain(device, WEIR_LIMIT, limit_);
+  }
+  publish(device);
+}
+
+DataPtr RecordingAllocator::allocate(size_t n) {
+  if (n) before(current());
+  return native_->allocate(n);
+}
+
+void* RecordingAllocator::raw_alloc(size_t n) {
+  if (n) before(current());
+  return native_->raw_alloc(n);
+}
+
+void* RecordingAllocator::raw_alloc_with_stream(size_t n, cudaStream_t stream) {
+  if (n) before(current());
+  return native_->raw_alloc_with_stream(n, stream);
+}
+
+void RecordingAllocator::follow(const TraceEntry& entry) {
+  recording_->put(entry);
+  const int device = entry.device_;
+  if (device < 0 || device >= WEIR_RING_DEVICES) return;
+  weir_gauges& levels = levels_[device];
+  const uint64_t rounded = (entry.size_ + 511) / 512 * 512;
+  switch (entry.action_) {
+    case TraceEntry::ALLOC:
+      levels.live += rounded;
+      levels.peak_live = std::max(levels.peak_live, levels.live);
+      levels.allocations++;
+      break;
+    case TraceEntry::FREE_REQUESTED:
+      levels.live -= std::min(levels.live, rounded);
+      levels.frees++;
+      break;
+    case TraceEntry::SEGMENT_ALLOC:
+    case TraceEntry::SEGMENT_MAP:
+      levels.reserved += entry.size_;
+      levels.peak_reserved = std::max(levels.peak_reserved, levels.reserved);
+      levels.driver_calls++;
+      break;
+    case TraceEntry::SEGMENT_FREE:
+    case TraceEntry::SEGMENT_UNMAP:
+      levels.reserved -= std::min<uint64_t>(levels.reserved, entry.size_);
+      levels.driver_calls++;
+      break;
+    case TraceEntry::OOM:
+      levels.ooms++;
+      break;
+    default:
+      break;
+  }
+  publish(device);
+}
+
+void RecordingAllocator::publish(int device) {
+  if (weir_gauges* const shown = recording_->gauges(device)) *shown = levels_[device];
+}
+
+void RecordingAllocator::refresh(DeviceIndex device) {
+  if (device < 0 || device >= WEIR_RING_DEVICES || !begun_[device].load(std::memory_order_acquire)) return;
+  const auto stats = native_->getDeviceStats(device);
+  weir_gauges& levels = levels_[device];
+  levels.allocated = static_cast<uint64_t>(stats.allocated_bytes[0].current);
+  levels.peak_allocated = std::max(levels.peak_allocated, static_cast<uint64_t>(stats.allocated_bytes[0].peak));
+  levels.retries = static_cast<uint64_t>(stats.num_alloc_retries);
+  publish(device);
+}
+
+c10::CachingDeviceAllocator::DeviceStats RecordingAllocator::getDeviceStats(DeviceIndex device) {
+  refresh(device);
+  return native_->getDeviceStats(device);
+}
+
+void RecordingAllocator::resetPeakStats(DeviceIndex device) {
+  refresh(device); // our peaks are of the whole run
+  native_->resetPeakStats(device);
+}
+
+void RecordingAllocator::emptyCache(MempoolId_t id) {
+  native_->emptyCache(id);
+  for (int device = 0; device < WEIR_RING_DEVICES; device++) {
+    if (levels_[device].in_use) recording_->put_plain(device, WEIR_EMPTY_CACHE, 0);
+  }
+}
+
+void RecordingAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream stream) {
+  native_->recordStream(ptr, stream);
+  if (!ptr.get() || ptr.get_deleter() != native_deleter_ || !recording_->get()) return;
+  // The block's own stream is not known here; a reader takes it from the allocation at the address.
+  recording_->put_record_stream(ptr.device().index(), reinterpret_cast<uint64_t>(ptr.get()), 0, reinterpret_cast<uint64_t>(stream.stream()));
+}
+
+void RecordingAllocator::setMemoryFraction(double fraction, DeviceIndex device) {
+  if (limit_ && device >= 0 && device < WEIR_RING_DEVICES && levels_[device].total) {
+    fraction = std::min(fraction, static_cast<double>(limit_) / static_cast<double>(levels_[device].total));
+  }
+  native_->setMemoryFraction(fraction, device);
+}
+
+bool RecordingAllocator::gauges(int device, weir_gauges* out) {
+  if (!used(device)) return false;
+  refresh(static_cast<DeviceIndex>(device));
+  *out = levels_[device];
+  return true;
+}
+
+void RecordingAllocator::forked() {
+  for (int device = 0; device < WEIR_RING_DEVICES; device++) {
+    begun_[device] = false;
+    levels_[device] = weir_gauges{};
+  }
+}
+
+} // namespace weir

@@ -1,0 +1,48 @@
+// PyTorch's own allocator, only recorded and limited: what `weir run --allocator pytorch` and `expandable` put in place.
+#pragma once
+
+#include <atomic>
+
+#include "forward.h"
+#include "recording.h"
+#include "weir_runtime.h"
+
+namespace weir {
+
+class RecordingAllocator final : public Forwarding {
+ public:
+  RecordingAllocator(torch_alloc::CUDAAllocator* native, uint64_t limit, Recording* recording);
+
+  void forked() override;
+  bool gauges(int device, weir_gauges* out) override;
+  uint32_t check(uint32_t) override { return 0; }
+  bool used(int device) const override { return device >= 0 && device < WEIR_RING_DEVICES && levels_[device].in_use; }
+
+  DataPtr allocate(size_t n) override;
+  void* raw_alloc(size_t n) override;
+  void* raw_alloc_with_stream(size_t n, cudaStream_t stream) override;
+  void init(int device_count) override;
+  void emptyCache(MempoolId_t id = {0, 0}) override;
+  using Forwarding::recordStream;
+  void recordStream(const DataPtr& ptr, c10::cuda::CUDAStream stream) override;
+  void setMemoryFraction(double fraction, DeviceIndex device) override;
+  void resetPeakStats(DeviceIndex device) override;
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override;
+
+ private:
+  void before(DeviceIndex device);
+  void first_use(DeviceIndex device);
+  void follow(const c10::CachingDeviceAllocator::TraceEntry& entry);
+  void refresh(DeviceIndex device);
+  void publish(int device);
+
+  const uint64_t limit_;
+  Recording* const recording_;
+  std::atomic<bool> attached_{false};
+  std::atomic<bool> begun_[WEIR_RING_DEVICES]{};
+  std::atomic<uint32_t> since_refresh_[WEIR_RING_DEVICES]{};
+  // Written under PyTorch's lock of the GPU, but for what only `refresh` writes.
+  weir_gauges levels_[WEIR_RING_DEVICES]{};
+};
+
+} // namespace weir

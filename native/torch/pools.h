@@ -1,0 +1,75 @@
+// The private pools that are open: CUDA graphs being captured, MemPool contexts. Their requests are PyTorch's.
+// A pool is open for the streams or threads its filter accepts, and usually none is: then asking costs one load.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace weir {
+
+class Pools {
+ public:
+  using Filter = std::function<bool(cudaStream_t)>;
+
+  int open() const noexcept { return open_.load(std::memory_order_acquire); }
+
+  bool takes(c10::DeviceIndex device, cudaStream_t stream) {
+    if (C10_LIKELY(open() == 0)) return false;
+    std::lock_guard<std::mutex> guard(mutex_);
+    for (const Entry& entry : entries_) {
+      if (entry.device == device && entry.filter(stream)) return true;
+    }
+    return false;
+  }
+
+  // `changed` runs under the lock, so that what it tells the devices is told in the order of opening and closing.
+  template <typename Function>
+  void add(c10::DeviceIndex device, c10::MempoolId_t id, Filter filter, Function changed) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    entries_.push_back({device, id, std::move(filter)});
+    open_.fetch_add(1, std::memory_order_acq_rel);
+    changed();
+  }
+
+  template <typename Function>
+  void remove(c10::DeviceIndex device, c10::MempoolId_t id, Function changed) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (entry->device != device || entry->id != id) continue;
+      entries_.erase(entry);
+      open_.fetch_sub(1, std::memory_order_acq_rel);
+      changed();
+      return;
+    }
+  }
+
+  template <typename Function>
+  void locked(Function function) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    function(static_cast<int>(entries_.size()));
+  }
+
+  void forked() noexcept {
+    new (&mutex_) std::mutex;
+    entries_.clear();
+    open_ = 0;
+  }
+
+ private:
+  struct Entry {
+    c10::DeviceIndex device;
+    c10::MempoolId_t id;
+    Filter filter;
+  };
+  std::mutex mutex_;
+  std::vector<Entry> entries_;
+  std::atomic<int> open_{0};
+};
+
+} // namespace weir

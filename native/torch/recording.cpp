@@ -1,0 +1,130 @@
+// The recording of this process: opened when a GPU is first used, left to the parent after a fork, closed at exit.
+// Callbacks come under PyTorch's lock: nothing here waits, throws or calls PyTorch.
+#include "recording.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+
+namespace weir {
+
+namespace {
+
+uint8_t kind_of(TraceEntry::Action action) {
+  switch (action) {
+    case TraceEntry::ALLOC:
+      return WEIR_ALLOC;
+    case TraceEntry::FREE_REQUESTED:
+      return WEIR_FREE_REQUESTED;
+    case TraceEntry::FREE_COMPLETED:
+      return WEIR_FREE_COMPLETED;
+    case TraceEntry::SEGMENT_ALLOC:
+      return WEIR_SEGMENT_ALLOC;
+    case TraceEntry::SEGMENT_FREE:
+      return WEIR_SEGMENT_FREE;
+    case TraceEntry::SEGMENT_MAP:
+      return WEIR_SEGMENT_MAP;
+    case TraceEntry::SEGMENT_UNMAP:
+      return WEIR_SEGMENT_UNMAP;
+    case TraceEntry::SNAPSHOT:
+      return WEIR_SNAPSHOT;
+    case TraceEntry::OOM:
+      return WEIR_OOM;
+  }
+  return 0;
+}
+
+weir_event blank(int device, uint8_t kind) {
+  weir_event event{};
+  event.kind = kind;
+  event.device = static_cast<uint16_t>(device);
+  event.stack = -1;
+  return event;
+}
+
+} // namespace
+
+Recording::Recording(std::string directory, std::string allocator, std::string torch_version, uint32_t rows)
+    : directory_(std::move(directory)), allocator_(std::move(allocator)), torch_version_(std::move(torch_version)), rows_(rows) {}
+
+weir_recorder* Recording::open() {
+  if (directory_.empty()) return nullptr;
+  std::lock_guard<std::mutex> guard(mutex_);
+  if (!tried_) {
+    tried_ = true;
+    recorder_.store(
+        weir_recorder_open(directory_.c_str(), allocator_.c_str(), torch_version_.c_str(), rows_), std::memory_order_release);
+  }
+  return get();
+}
+
+void Recording::close() noexcept {
+  // Only said to be closed, not unmapped: engines write their levels there, and tensors are freed even after this.
+  weir_recorder* const recorder = recorder_.exchange(nullptr, std::memory_order_acq_rel);
+  if (!recorder) return;
+  char* const ring = reinterpret_cast<char*>(weir_recorder_gauges(recorder, 0)) - offsetof(weir_ring_header, gauges);
+  __atomic_store_n(&reinterpret_cast<weir_ring_header*>(ring)->state, uint32_t{WEIR_RING_CLOSED}, __ATOMIC_RELEASE);
+}
+
+void Recording::forked() noexcept {
+  new (&mutex_) std::mutex;
+  weir_recorder* const recorder = recorder_.exchange(nullptr, std::memory_order_acq_rel);
+  if (recorder) weir_recorder_forget(recorder);
+  tried_ = false;
+}
+
+weir_gauges* Recording::gauges(int device) const {
+  weir_recorder* const recorder = get();
+  return recorder && device >= 0 && device < WEIR_RING_DEVICES ? weir_recorder_gauges(recorder, device) : nullptr;
+}
+
+void Recording::put(const TraceEntry& entry) {
+  weir_recorder* const recorder = get();
+  const int device = entry.device_;
+  if (!recorder || device < 0 || device >= WEIR_RING_DEVICES) return;
+  weir_event event = blank(device, kind_of(entry.action_));
+  event.address = entry.addr_;
+  event.size = entry.size_;
+  event.stream = weir_recorder_stream(recorder, device, reinterpret_cast<uint64_t>(entry.stream_));
+  event.pool = weir_recorder_pool(recorder, device, entry.mempool_.first, entry.mempool_.second);
+  // A stream there is no room for is said to be the default one: every event needs one.
+  if (event.stream < 0) event.stream = 0;
+  if (!entry.user_metadata_.empty()) event.metadata = weir_recorder_string(recorder, entry.user_metadata_.c_str());
+  weir_recorder_put(recorder, event);
+}
+
+void Recording::put_record_stream(int device, uint64_t address, uint64_t block_stream, uint64_t using_stream) {
+  weir_recorder* const recorder = get();
+  if (!recorder || device < 0 || device >= WEIR_RING_DEVICES) return;
+  weir_event event = blank(device, WEIR_RECORD_STREAM);
+  event.address = address;
+  event.stream = std::max(weir_recorder_stream(recorder, device, block_stream), 0);
+  event.pool = -1;
+  event.detail = weir_recorder_stream(recorder, device, using_stream);
+  if (event.detail < 0) return;
+  event.fields = 1;
+  weir_recorder_put(recorder, event);
+}
+
+void Recording::put_plain(int device, uint8_t kind, uint64_t size) {
+  weir_recorder* const recorder = get();
+  if (!recorder || device < 0 || device >= WEIR_RING_DEVICES) return;
+  weir_event event = blank(device, kind);
+  event.size = size;
+  event.stream = std::max(weir_recorder_stream(recorder, device, 0), 0);
+  event.pool = -1;
+  weir_recorder_put(recorder, event);
+}
+
+void Recording::put_mark(int device, const char* name) {
+  weir_recorder* const recorder = get();
+  if (!recorder || device < 0 || device >= WEIR_RING_DEVICES) return;
+  weir_event event = blank(device, WEIR_MARK);
+  event.stream = std::max(weir_recorder_stream(recorder, device, 0), 0);
+  event.pool = -1;
+  event.detail = static_cast<int32_t>(weir_recorder_string(recorder, name));
+  event.fields = 1;
+  weir_recorder_put(recorder, event);
+}
+
+} // namespace weir

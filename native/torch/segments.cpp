@@ -1,0 +1,76 @@
+// The engine's ranges as the segments and blocks of a PyTorch memory snapshot.
+// A block stitched from several pieces shows each piece where its memory lies: adding it up gives what is reserved.
+#include "segments.h"
+
+#include <algorithm>
+
+namespace weir {
+
+namespace {
+
+// As in engine/nodes.ts, which promises not to renumber them.
+enum State { kFree = 1, kLive = 2, kPending = 3, kUnbacked = 4, kPiece = 5, kLoan = 6, kStuck = 7, kParked = 8 };
+
+std::vector<weir_range> ranges_of(weir_device* device) {
+  std::vector<weir_range> ranges;
+  // Other threads go on allocating: ask again until all of them fit.
+  for (uint32_t count = weir_device_snapshot(device, nullptr, 0); count > ranges.size();) {
+    ranges.resize(count + count / 8 + 64);
+    const uint32_t there = weir_device_snapshot(device, ranges.data(), static_cast<uint32_t>(ranges.size()));
+    if (there <= ranges.size()) {
+      ranges.resize(there);
+      break;
+    }
+    count = there;
+  }
+  // Addresses without memory are no part of a segment; a loan appears again as the small blocks inside it.
+  ranges.erase(
+      std::remove_if(
+          ranges.begin(), ranges.end(), [](const weir_range& r) { return r.state == kUnbacked || r.state == kLoan; }),
+      ranges.end());
+  std::sort(ranges.begin(), ranges.end(), [](const weir_range& a, const weir_range& b) { return a.address < b.address; });
+  return ranges;
+}
+
+} // namespace
+
+std::vector<SegmentInfo> segments_of(
+    weir_device* device,
+    c10::DeviceIndex index,
+    const std::function<std::shared_ptr<c10::GatheredContext>(uint64_t)>& context) {
+  std::vector<SegmentInfo> segments;
+  double end = 0;
+  double stream = -1, small = -1;
+  for (const weir_range& range : ranges_of(device)) {
+    if (range.address != end || range.stream != stream || range.small != small) {
+      SegmentInfo segment;
+      segment.device = index;
+      segment.address = static_cast<size_t>(range.address);
+      segment.stream = reinterpret_cast<void*>(static_cast<uintptr_t>(range.stream));
+      segment.is_large = range.small == 0;
+      segment.is_expandable = true;
+      segments.push_back(std::move(segment));
+    }
+    end = range.address + range.size;
+    stream = range.stream;
+    small = range.small;
+
+    SegmentInfo& segment = segments.back();
+    c10::CachingDeviceAllocator::BlockInfo block;
+    block.size = static_cast<size_t>(range.size);
+    block.requested_size = static_cast<size_t>(range.requested);
+    block.allocated = range.state == kLive;
+    block.active = block.allocated || range.state == kPending || range.state == kParked;
+    if (block.allocated && range.given != 0) block.context_when_allocated = context(static_cast<uint64_t>(range.given));
+    segment.total_size += block.size;
+    if (block.allocated) segment.allocated_size += block.size;
+    if (block.active) {
+      segment.active_size += block.size;
+      segment.requested_size += block.requested_size;
+    }
+    segment.blocks.push_back(std::move(block));
+  }
+  return segments;
+}
+
+} // namespace weir

@@ -1,0 +1,21 @@
+// The engine's ranges as the segments and blocks of a PyTorch memory snapshot.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <functional>
+#include <vector>
+
+#include "weir_runtime.h"
+
+namespace weir {
+
+using c10::CachingDeviceAllocator::SegmentInfo;
+
+// One segment per run of addresses with memory that belongs to one stream; `context` gives the stack kept for an address given out.
+std::vector<SegmentInfo> segments_of(
+    weir_device* device,
+    c10::DeviceIndex index,
+    const std::function<std::shared_ptr<c10::GatheredContext>(uint64_t)>& context);
+
+} // namespace weir

@@ -1,0 +1,73 @@
+// The message of an out-of-memory error: what was asked, what there is and where, and what would help.
+// Figures are those of the moment of failure, after everything had been tried.
+#include "shortage.h"
+
+#include <c10/core/Allocator.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace weir {
+
+namespace {
+
+using c10::CachingAllocator::format_size;
+
+uint64_t above(uint64_t larger, uint64_t smaller) { return larger > smaller ? larger - smaller : 0; }
+
+// What other programs and CUDA itself hold of the GPU.
+uint64_t foreign(const weir_shortage& s) { return above(s.device_total, s.device_free + s.reserved); }
+
+// The largest request that would have been served: a free piece, or what could be assembled together with new memory.
+uint64_t would_fit(const weir_shortage& s) {
+  uint64_t fresh = s.device_free;
+  if (s.limit) fresh = std::min(fresh, above(s.limit, s.reserved));
+  const uint64_t room = std::max(s.largest_piece, std::max(s.assemblable, fresh));
+  // Nothing that was refused may be said to fit.
+  return room < s.requested ? room / 512 * 512 : 0;
+}
+
+std::string advice(const weir_shortage& s, const Limits& limits) {
+  const uint64_t missing = above(s.reserved + s.requested, s.limit);
+  if (s.limit && s.device_free + s.largest_piece >= s.requested) {
+    const bool ours = s.limit == limits.run;
+    return "The limit is what stands in the way: raise " +
+        std::string(ours ? "--limit (weir run)" : "the fraction given to torch.cuda.set_per_process_memory_fraction") + " by up to " +
+        format_size(std::min(missing ? missing : s.requested, s.requested)) + ".";
+  }
+  if (s.outside >= s.requested) {
+    return "Private pools hold " + format_size(s.outside) + ": drop CUDA graphs or MemPools that are no longer used.";
+  }
+  if (s.free_elsewhere >= s.requested) {
+    return "Other streams hold " + format_size(s.free_elsewhere) +
+        " of free memory that could not be lent: synchronize them, and allocate on fewer streams.";
+  }
+  if (foreign(s) >= s.requested + (2ull << 30)) {
+    return format_size(foreign(s)) + " of the GPU are held by other processes and by CUDA itself: stop what else runs there.";
+  }
+  return "The program needs the memory for what is live: make the batch smaller, or use activation checkpointing.";
+}
+
+} // namespace
+
+std::string explain_shortage(int device, const weir_shortage& s, const Limits& limits) {
+  std::ostringstream text;
+  text << "CUDA out of memory. Tried to allocate " << format_size(s.requested) << ". GPU " << device << " has a total capacity of "
+       << format_size(s.device_total) << " of which " << format_size(s.device_free) << " is free. ";
+  if (s.limit) {
+    text << "This process may hold " << format_size(s.limit) << " ("
+         << (s.limit == limits.run ? "weir run --limit" : "set_per_process_memory_fraction") << "). ";
+  }
+  text << "Weir has reserved " << format_size(s.reserved);
+  if (s.outside) text << " (" << format_size(s.outside) << " of it in private pools, for CUDA graphs and MemPools)";
+  text << "; " << format_size(s.allocated) << " are allocated, " << format_size(s.live) << " of that asked for by the program. Free for this stream: "
+       << format_size(s.free_here) << ", the largest piece " << format_size(s.largest_piece) << ", " << format_size(s.assemblable)
+       << " if pieces are joined; " << format_size(s.free_elsewhere) << " on other streams. ";
+  if (s.driver_error[0]) text << "The driver said: " << s.driver_error << ". ";
+  const uint64_t fits = would_fit(s);
+  if (fits >= 512) text << "A request of up to " << format_size(fits) << " would have fit. ";
+  text << advice(s, limits);
+  return text.str();
+}
+
+} // namespace weir

@@ -1,0 +1,17 @@
+// The message of an out-of-memory error: begins as PyTorch's does, since programs look for it, then explains.
+#pragma once
+
+#include <string>
+
+#include "weir_runtime.h"
+
+namespace weir {
+
+struct Limits {
+  uint64_t run;      // from weir run --limit; 0: none
+  uint64_t fraction; // from torch.cuda.set_per_process_memory_fraction; 0: none
+};
+
+std::string explain_shortage(int device, const weir_shortage& shortage, const Limits& limits);
+
+} // namespace weir

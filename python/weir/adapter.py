@@ -1,0 +1,81 @@
+"""The compiled part as Python sees it: four C functions, declared in native/torch/options.h."""
+
+import ctypes
+
+_GAUGES = (
+    "in_use total limit live peak_live allocated peak_allocated reserved peak_reserved outside allocations frees ooms retries "
+    "driver_calls driver_ns waits borrows stitches largest_free planned_hits planned_misses swapped_out swapped_in swap_stalls "
+    "swap_stall_ns driver_failures"
+).split()
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [
+        ("bytes", ctypes.c_uint64),
+        ("allocator", ctypes.c_char_p),
+        ("directory", ctypes.c_char_p),
+        ("torch_version", ctypes.c_char_p),
+        ("limit", ctypes.c_uint64),
+        ("ring_rows", ctypes.c_uint32),
+        ("lend", ctypes.c_int32),
+        ("faults", ctypes.c_uint32),
+        ("zero", ctypes.c_uint32),
+        ("faults_seed", ctypes.c_uint64),
+    ]
+
+
+class _Gauges(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in _GAUGES] + [("reserved_for_later", ctypes.c_uint64 * 5)]
+
+
+_library = None
+
+
+def load(path):
+    """Loads the compiled part; PyTorch's libraries, which it needs, are there already."""
+    library = ctypes.CDLL(path)
+    library.weir_torch_install.argtypes = [ctypes.POINTER(_Options), ctypes.c_char_p, ctypes.c_size_t]
+    library.weir_torch_mark.argtypes = [ctypes.c_char_p]
+    library.weir_torch_mark.restype = None
+    library.weir_torch_gauges.argtypes = [ctypes.c_int, ctypes.POINTER(_Gauges)]
+    library.weir_torch_check.argtypes = [ctypes.c_uint32]
+    library.weir_torch_check.restype = ctypes.c_uint32
+    return library
+
+
+def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend, faults, faults_seed):
+    """Puts the allocator in place; None, or why it was refused."""
+    global _library
+    library = load(path)
+    options = _Options(
+        bytes=ctypes.sizeof(_Options),
+        allocator=allocator.encode(),
+        directory=directory.encode() if directory else None,
+        torch_version=torch_version.encode(),
+        limit=limit,
+        ring_rows=ring_rows,
+        lend=int(lend),
+        faults=faults,
+        faults_seed=faults_seed,
+    )
+    why = ctypes.create_string_buffer(512)
+    if library.weir_torch_install(ctypes.byref(options), why, len(why)) != 0:
+        return why.value.decode("utf-8", "replace")
+    _library = library
+    return None
+
+
+def mark(name):
+    if _library is not None:
+        _library.weir_torch_mark(str(name).encode("utf-8", "replace"))
+
+
+def gauges(device):
+    found = _Gauges()
+    if _library is None or not _library.weir_torch_gauges(device, ctypes.byref(found)):
+        return None
+    return {name: getattr(found, name) for name in _GAUGES}
+
+
+def check(level):
+    return _library.weir_torch_check(level) if _library is not None else 0

@@ -1,0 +1,16 @@
+"""What PyTorch programs do with GPU memory, one thing at a time, with Weir in place. Run on a GPU:
+
+    WEIR_ALLOCATOR=weir WEIR_REQUIRED=1 PYTHONPATH=python python3 test/gpu/torch/features.py [--only A,B] [--storm SECONDS] [--json FILE]
+
+Prints PASS or FAIL for each; ends with 1 if any failed. WEIR_ALLOCATOR=pytorch shows that the tests themselves are right."""
+
+import sys
+
+# In the order in which they run: what may leave a mess comes late.
+import features_memory  # noqa: F401
+import features_streams  # noqa: F401
+import features_processes  # noqa: F401
+import harness
+
+if __name__ == "__main__":
+    sys.exit(harness.main())

@@ -1,0 +1,74 @@
+// The adapter under PyTorch's real c10 libraries, without a GPU: see adapter/adapter_test.cpp. Needs headers and libraries of
+// PyTorch 2.11 with CUDA, in WEIR_TORCH_211 or ../ext/torch211 (include folders flat, lib/, cuda/); skipped where they are not.
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+const TORCH = resolve(process.env['WEIR_TORCH_211'] ?? '../ext/torch211');
+const SOURCES = resolve('test/python/adapter');
+const NATIVE = resolve('native');
+const GENERATED = resolve('build/native');
+
+function whyNot(): string | undefined {
+  if (!existsSync(join(TORCH, 'lib/libc10_cuda.so'))) return `no PyTorch 2.11 in ${TORCH}`;
+  if (!existsSync(join(GENERATED, 'engine.c'))) return 'the engine was not built';
+  return spawnSync('g++', ['--version']).status === 0 ? undefined : 'no g++';
+}
+
+const reason = whyNot();
+
+describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped: ${reason})` : ''}`, () => {
+  let folder: string;
+
+  function compile(command: string, words: string[]): void {
+    const result = spawnSync(command, words, { cwd: folder, encoding: 'utf8' });
+    if (result.status !== 0) throw new Error(result.stderr);
+  }
+
+  function run(word: string[], variables: Record<string, string> = {}) {
+    return spawnSync(join(folder, 'adapter_test'), word, { env: { ...process.env, ...variables }, encoding: 'utf8' });
+  }
+
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'weir-adapter-'));
+    const cudart = join(folder, 'libcudart.so.13');
+    compile('gcc', [
+      ...['-shared', '-fPIC', '-w', join(SOURCES, 'fake_cudart.c'), '-o', cudart],
+      ...['-Wl,-soname,libcudart.so.13', `-Wl,--version-script=${join(SOURCES, 'fake_cudart.map')}`],
+    ]);
+    const plain = readdirSync(NATIVE).filter((name) => name.endsWith('.c'));
+    const files = [...plain.map((name) => join(NATIVE, name)), join(GENERATED, 'engine.c')];
+    compile('gcc', ['-std=gnu11', '-O1', '-w', '-pthread', `-I${NATIVE}`, `-I${GENERATED}`, '-c', ...files]);
+    const torch = ['-isystem', TORCH, '-isystem', join(TORCH, 'cuda'), '-idirafter', join(NATIVE, 'torch/stubs')];
+    const flags = ['-std=c++17', '-O1', '-Wall', '-Wextra', '-Wno-unused-parameter', ...torch, `-I${NATIVE}`, `-I${join(NATIVE, 'torch')}`];
+    compile('g++', [...flags, '-Dweir_cuda_backend=test_backend', '-c', join(NATIVE, 'torch/weir_torch.cpp')]);
+    compile('g++', [...flags, '-c', join(SOURCES, 'adapter_test.cpp')]);
+    const objects = readdirSync(folder).filter((name) => name.endsWith('.o'));
+    compile('g++', [
+      ...['-o', 'adapter_test', ...objects, '-pthread', `-L${join(TORCH, 'lib')}`, '-lc10', '-lc10_cuda', cudart, '-ldl'],
+      ...[`-Wl,-rpath,${join(TORCH, 'lib')}:${folder}`, '-Wl,--unresolved-symbols=ignore-in-shared-libs'],
+    ]);
+  });
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  test.each(['weir', 'gmlake'])('%s behaves as an allocator of PyTorch', (allocator) => {
+    const result = run([], { WEIR_ALLOCATOR: allocator });
+    expect(result.stdout).toMatch(/\n0 failures\n$/);
+    expect(result).toMatchObject({ status: 0, stderr: '' });
+  });
+
+  test('also while it is recorded', () => {
+    const rings = join(folder, 'rings');
+    mkdirSync(rings);
+    const result = run([], { WEIR_RUN_DIR: rings });
+    expect(result).toMatchObject({ status: 0, stderr: '' });
+    // The process and the child it forked.
+    expect(readdirSync(rings).filter((name) => name.endsWith('.ring'))).toHaveLength(2);
+  });
+
+  test("PyTorch's own allocator is recorded", () => {
+    expect(run(['passthrough'], { WEIR_ALLOCATOR: 'pytorch' })).toMatchObject({ status: 0, stdout: '', stderr: '' });
+  });
+});

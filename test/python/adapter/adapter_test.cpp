@@ -1,0 +1,375 @@
+// The adapter under PyTorch's real c10 libraries, without a GPU: a stand-in for CUDA's runtime, and the host backend as GPU.
+// Prints what failed; ends with 0 if nothing did. `adapter_test speed` measures a pair of allocation and free instead.
+#include <c10/core/Allocator.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "options.h"
+
+namespace cca = c10::cuda::CUDACachingAllocator;
+using c10::CachingDeviceAllocator::TraceEntry;
+
+// Set by ATen's CUDA part, which is not here.
+namespace c10::cuda::_internal {
+C10_CUDA_API void setHasPrimaryContext(bool (*)(c10::DeviceIndex));
+}
+
+extern size_t (*fake_cuda_elsewhere)(int) __asm__("fake_cuda_elsewhere");
+
+// The adapter is compiled with this in the place of weir_cuda_backend.
+extern "C" weir_backend* test_backend(int, char* why, size_t room) { return weir_host_backend(1 << 30, why, room); }
+
+static int failures = 0;
+#define CHECK(condition)                                                     \
+  do {                                                                       \
+    if (!(condition)) {                                                      \
+      printf("FAIL line %d: %s\n", __LINE__, #condition);                    \
+      failures++;                                                            \
+    }                                                                        \
+  } while (0)
+
+static const size_t MIB = 1 << 20;
+
+static size_t held_by_weir(int device) {
+  weir_gauges gauges;
+  return weir_torch_gauges(device, &gauges) ? gauges.reserved - gauges.outside : 0;
+}
+
+static int64_t current(const c10::CachingDeviceAllocator::DeviceStats& stats, c10::CachingAllocator::StatArray c10::CachingDeviceAllocator::DeviceStats::*member, int type = 0) {
+  return (stats.*member)[type].current;
+}
+
+using Stats = c10::CachingDeviceAllocator::DeviceStats;
+
+struct Stack : c10::GatheredContext {};
+static std::shared_ptr<c10::GatheredContext> gather() { return std::make_shared<Stack>(); }
+
+static void basics() {
+  cca::CUDAAllocator* const a = cca::get();
+  CHECK(a->name() == "native" && a->initialized());
+  CHECK(c10::cuda::current_device() == 0 && a->getMemoryFraction(1) == 1); // asking has not changed the GPU
+  CHECK(c10::GetAllocator(c10::kCUDA) == a);
+  CHECK(c10::getDeviceAllocator(c10::kCUDA) == a);
+  {
+    c10::DataPtr empty = a->allocate(0);
+    CHECK(empty.get() == nullptr && empty.device().is_cuda());
+    c10::DataPtr small = a->allocate(1000), large = a->allocate(50 * MIB + 1);
+    CHECK(small.get_deleter() == a->raw_deleter() && a->is_simple_data_ptr(small));
+    const Stats stats = a->getDeviceStats(0);
+    CHECK(current(stats, &Stats::allocation) == 2 && current(stats, &Stats::allocation, 1) == 1 && current(stats, &Stats::allocation, 2) == 1);
+    CHECK(current(stats, &Stats::requested_bytes) == static_cast<int64_t>(1000 + 50 * MIB + 1));
+    CHECK(current(stats, &Stats::allocated_bytes) >= static_cast<int64_t>(1024 + 50 * MIB + 512));
+    CHECK(current(stats, &Stats::reserved_bytes) >= current(stats, &Stats::allocated_bytes));
+    CHECK(current(stats, &Stats::reserved_bytes) == static_cast<int64_t>(held_by_weir(0)));
+    size_t size = 0;
+    CHECK(a->getBaseAllocation(static_cast<char*>(large.get()) + 4096, &size) == large.get() && size >= 50 * MIB + 1);
+    memset(large.get(), 1, 50 * MIB);
+  }
+  {
+    // Blocks are as large as PyTorch's would be where it has memory to cut them from.
+    c10::DataPtr round = a->allocate(100 * MIB), odd = a->allocate(700);
+    CHECK(current(a->getDeviceStats(0), &Stats::allocated_bytes) == static_cast<int64_t>(100 * MIB + 1024));
+  }
+  Stats stats = a->getDeviceStats(0);
+  CHECK(current(stats, &Stats::allocated_bytes) == 0 && current(stats, &Stats::active_bytes) == 0 && current(stats, &Stats::requested_bytes) == 0);
+  CHECK(stats.allocated_bytes[0].peak >= static_cast<int64_t>(50 * MIB) && stats.allocated_bytes[0].allocated == stats.allocated_bytes[0].freed);
+  a->resetPeakStats(0);
+  CHECK(a->getDeviceStats(0).allocated_bytes[0].peak == 0);
+  a->resetAccumulatedStats(0);
+  CHECK(a->getDeviceStats(0).allocated_bytes[0].allocated == 0);
+  CHECK(a->getDeviceStats(0).reserved_bytes[0].current > 0);
+  size_t largest = 0;
+  a->cacheInfo(0, &largest);
+  CHECK(largest >= 50 * MIB);
+  a->emptyCache();
+  CHECK(a->getDeviceStats(0).reserved_bytes[0].current == 0 && held_by_weir(0) == 0);
+  bool thrown = false;
+  try {
+    a->raw_delete(reinterpret_cast<void*>(8));
+  } catch (const c10::Error&) {
+    thrown = true;
+  }
+  CHECK(thrown);
+}
+
+static void shortage() {
+  cca::CUDAAllocator* const a = cca::get();
+  static int seen = 0;
+  a->attachOutOfMemoryObserver([](int64_t device, size_t asked, size_t total, size_t) { seen += device == 0 && asked >= 2048 * MIB && total > 0; });
+  c10::DataPtr kept = a->allocate(300 * MIB);
+  bool thrown = false;
+  try {
+    a->allocate(2048 * MIB);
+  } catch (const c10::OutOfMemoryError& error) {
+    thrown = true;
+    const std::string text = error.what_without_backtrace();
+    CHECK(text.rfind("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 1024.00 MiB of which", 0) == 0);
+    CHECK(text.find("300.00 MiB") != std::string::npos);
+    printf("%s\n", text.c_str());
+  }
+  CHECK(thrown && seen == 1 && a->getDeviceStats(0).num_ooms == 1);
+  a->setMemoryFraction(0.5, 0);
+  CHECK(a->getMemoryFraction(0) == 0.5 && a->getMemoryFraction(1) == 1);
+  thrown = false;
+  try {
+    a->allocate(400 * MIB);
+  } catch (const c10::OutOfMemoryError& error) {
+    thrown = true;
+    const std::string text = error.what_without_backtrace();
+    CHECK(text.find("This process may hold 512.00 MiB (set_per_process_memory_fraction)") != std::string::npos);
+    CHECK(text.find("raise the fraction") != std::string::npos);
+    printf("%s\n", text.c_str());
+  }
+  CHECK(thrown);
+  { c10::DataPtr fits = a->allocate(100 * MIB); }
+  a->setMemoryFraction(1, 0);
+  { c10::DataPtr fits = a->allocate(400 * MIB); }
+  kept.clear();
+  a->emptyCache();
+  a->resetAccumulatedStats(0);
+  CHECK(a->getDeviceStats(0).num_ooms == 0);
+}
+
+static void pools() {
+  cca::CUDAAllocator* const a = cca::get();
+  a->resetPeakStats(0);
+  const c10::MempoolId_t id{0, 7};
+  { c10::DataPtr ours = a->allocate(200 * MIB); }
+  a->emptyCache();
+  a->createOrIncrefPool(0, id, nullptr);
+  a->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  c10::DataPtr theirs = a->allocate(200 * MIB);
+  CHECK(theirs.get_deleter() == a->raw_deleter());
+  a->recordStream(theirs, c10::cuda::getStreamFromPool());
+  a->endAllocateToPool(0, id);
+  Stats stats = a->getDeviceStats(0);
+  CHECK(current(stats, &Stats::allocated_bytes) == static_cast<int64_t>(200 * MIB) && stats.allocated_bytes[0].peak == static_cast<int64_t>(200 * MIB));
+  CHECK(stats.reserved_bytes[0].peak < static_cast<int64_t>(300 * MIB) && current(stats, &Stats::reserved_bytes) == static_cast<int64_t>(200 * MIB));
+  CHECK(current(stats, &Stats::segment) == 1);
+  weir_gauges gauges;
+  CHECK(weir_torch_gauges(0, &gauges) && gauges.outside == 200 * MIB && gauges.reserved == 200 * MIB);
+  auto snapshot = a->snapshot(id, true);
+  CHECK(snapshot.segments.size() == 1 && snapshot.segments[0].owner_private_pool_id == id);
+
+  // Another filter that accepts nothing: the request is ours.
+  a->beginAllocateToPool(0, id, [](cudaStream_t) { return false; });
+  {
+    c10::DataPtr ours = a->allocate(MIB);
+    CHECK(held_by_weir(0) > 0);
+  }
+  a->endAllocateToPool(0, id);
+
+  // A pool gets memory that lies in our cache.
+  { c10::DataPtr ours = a->allocate(700 * MIB); }
+  CHECK(held_by_weir(0) >= 700 * MIB);
+  a->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  c10::DataPtr more = a->allocate(500 * MIB);
+  a->endAllocateToPool(0, id);
+  CHECK(more.get() != nullptr && a->getDeviceStats(0).num_ooms == 0 && held_by_weir(0) < 700 * MIB);
+  // And the other way round: what a pool has cached is asked back.
+  more.clear();
+  theirs.clear();
+  CHECK(a->getDeviceStats(0).reserved_bytes[0].current >= static_cast<int64_t>(700 * MIB));
+  while (a->getPoolUseCount(0, id) > 0) a->releasePool(0, id);
+  a->setMemoryFraction(0.999, 0); // so that the engine, whose GPU is not PyTorch's here, counts both
+  { c10::DataPtr ours = a->allocate(900 * MIB); }
+  CHECK(a->getDeviceStats(0).num_ooms == 0);
+  a->setMemoryFraction(1, 0);
+  a->emptyCache();
+  CHECK(a->getDeviceStats(0).reserved_bytes[0].current == 0);
+}
+
+static void history() {
+  cca::CUDAAllocator* const a = cca::get();
+  static std::atomic<int> tracked{0};
+  a->attachAllocatorTraceTracker([](const TraceEntry& entry) { tracked += entry.action_ == TraceEntry::ALLOC; });
+  CHECK(!a->isHistoryEnabled());
+  a->recordHistory(true, &gather, 1000, c10::CachingDeviceAllocator::RecordContext::ALL, true, {});
+  CHECK(a->isHistoryEnabled());
+  a->setUserMetadata("phase");
+  CHECK(a->getUserMetadata() == "phase");
+  std::vector<c10::DataPtr> kept;
+  for (size_t size : {100ul, 5000ul, 3 * MIB, 30 * MIB}) kept.push_back(a->allocate(size));
+  kept[1].clear();
+  auto snapshot = a->snapshot({0, 0}, true);
+  size_t total = 0, allocated = 0, stacks = 0;
+  for (const auto& segment : snapshot.segments) {
+    size_t blocks = 0;
+    for (const auto& block : segment.blocks) {
+      blocks += block.size;
+      stacks += block.context_when_allocated != nullptr;
+    }
+    CHECK(blocks == segment.total_size && segment.is_expandable);
+    total += segment.total_size;
+    allocated += segment.allocated_size;
+  }
+  const Stats stats = a->getDeviceStats(0);
+  CHECK(total == static_cast<size_t>(current(stats, &Stats::reserved_bytes)));
+  CHECK(allocated == static_cast<size_t>(current(stats, &Stats::allocated_bytes)));
+  CHECK(stacks == 3);
+  CHECK(snapshot.device_traces.size() == 2 && snapshot.device_traces[0].size() == 6);
+  if (snapshot.device_traces[0].size() == 6) {
+    const auto& trace = snapshot.device_traces[0];
+    CHECK(trace[0].action_ == TraceEntry::ALLOC && trace[0].size_ == 100 && trace[0].user_metadata_ == "phase" && trace[0].context_);
+    CHECK(trace[4].action_ == TraceEntry::FREE_REQUESTED && trace[5].action_ == TraceEntry::FREE_COMPLETED && trace[5].size_ == 5000);
+    CHECK(trace[0].time_.t_ > 1500000000000000);
+  }
+  CHECK(a->snapshot({0, 0}, true).device_traces[0].size() == 7);
+  CHECK(tracked == 4);
+  a->setUserMetadata("");
+  a->recordHistory(true, nullptr, 2, c10::CachingDeviceAllocator::RecordContext::NEVER, false, {"free_completed"});
+  kept.clear();
+  CHECK(a->snapshot({0, 0}, true).device_traces[0].size() == 2);
+  a->recordHistory(false, nullptr, 1, c10::CachingDeviceAllocator::RecordContext::NEVER, true, {});
+  CHECK(a->snapshot({0, 0}, true).device_traces[0].empty());
+}
+
+static void streams() {
+  cca::CUDAAllocator* const a = cca::get();
+  c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool();
+  {
+    c10::DataPtr block = a->allocate(10 * MIB);
+    a->recordStream(block, side);
+  }
+  void* raw = a->raw_alloc_with_stream(5 * MIB, side.stream());
+  CHECK(raw != nullptr);
+  a->raw_delete(raw);
+  bool thrown = false;
+  c10::DataPtr block = a->allocate(MIB);
+  try {
+    a->shareIpcHandle(block.get());
+  } catch (const c10::Error& error) {
+    thrown = strstr(error.what(), "--allocator expandable") != nullptr;
+  }
+  CHECK(thrown);
+  // Another GPU, and a stream of it that uses a block of this one.
+  c10::cuda::SetDevice(1);
+  c10::DataPtr other = a->allocate(MIB);
+  CHECK(other.device().index() == 1 && current(a->getDeviceStats(1), &Stats::allocation) == 1);
+  a->recordStream(block, c10::cuda::getStreamFromPool(false, 1));
+  c10::cuda::SetDevice(0);
+  block.clear();
+  other.clear();
+  CHECK(current(a->getDeviceStats(1), &Stats::allocation) == 0);
+  CHECK(a->memcpyAsync(raw, 0, raw, 1, 1, nullptr, false) == cudaSuccess);
+}
+
+static void threads() {
+  cca::CUDAAllocator* const a = cca::get();
+  std::vector<std::thread> all;
+  for (int number = 0; number < 4; number++) {
+    all.emplace_back([a, number] {
+      std::mt19937 random(number);
+      const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool();
+      std::vector<void*> kept(16, nullptr);
+      for (int n = 0; n < 20000; n++) {
+        void*& slot = kept[random() % kept.size()];
+        if (slot) a->raw_delete(slot);
+        slot = a->raw_alloc_with_stream(1 + (random() % 8 == 0 ? random() % (4 * MIB) : random() % 9000), stream.stream());
+        if (n % 512 == 0) (void)a->getDeviceStats(0);
+        if (n % 5000 == 0) a->emptyCache();
+      }
+      for (void* slot : kept) {
+        if (slot) a->raw_delete(slot);
+      }
+    });
+  }
+  for (auto& thread : all) thread.join();
+  const Stats stats = a->getDeviceStats(0);
+  CHECK(current(stats, &Stats::allocated_bytes) == 0 && current(stats, &Stats::requested_bytes) == 0 && current(stats, &Stats::allocation) == 0);
+  CHECK(weir_torch_check(3) == 0);
+}
+
+static void forks() {
+  cca::CUDAAllocator* const a = cca::get();
+  c10::DataPtr inherited = a->allocate(3 * MIB);
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int before = failures;
+    inherited.clear();
+    {
+      c10::DataPtr own = a->allocate(MIB);
+      CHECK(own.get() != nullptr && current(a->getDeviceStats(0), &Stats::allocation) == 1);
+    }
+    CHECK(weir_torch_check(3) == 0);
+    fflush(stdout);
+    _exit(failures != before);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  inherited.clear();
+  CHECK(current(a->getDeviceStats(0), &Stats::allocation) == 0);
+}
+
+static void speed() {
+  cca::CUDAAllocator* const a = cca::get();
+  for (size_t size : {4096ul, 2 * MIB, 64 * MIB}) {
+    double best = 1e9;
+    for (int round = 0; round < 5; round++) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int n = 0; n < 200000; n++) c10::DataPtr block = a->allocate(size);
+      best = std::min(best, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 200000);
+    }
+    printf("pair of %zu KiB: %.0f ns\n", size / 1024, best);
+  }
+}
+
+// Lives past main: its deleter runs while the process ends.
+static c10::DataPtr global;
+
+int main(int count, char** words) {
+  weir_torch_options options{};
+  options.bytes = sizeof options;
+  options.allocator = getenv("WEIR_ALLOCATOR") ? getenv("WEIR_ALLOCATOR") : "weir";
+  options.directory = getenv("WEIR_RUN_DIR");
+  options.torch_version = "2.11.0";
+  options.ring_rows = 1 << 16;
+  options.lend = 1;
+  char why[256] = "";
+  const int installed = weir_torch_install(&options, why, sizeof why);
+  if (installed != 0) {
+    printf("FAIL not installed: %s\n", why);
+    return 1;
+  }
+  CHECK(weir_torch_install(&options, why, sizeof why) == WEIR_TORCH_ALREADY);
+  c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
+  fake_cuda_elsewhere = &held_by_weir;
+  cca::get()->init(2);
+  if (count > 1 && !strcmp(words[1], "speed")) {
+    speed();
+    return 0;
+  }
+  if (count > 1 && !strcmp(words[1], "passthrough")) {
+    { c10::DataPtr block = cca::get()->allocate(3 * MIB); cca::get()->recordStream(block, c10::cuda::getStreamFromPool()); }
+    weir_gauges gauges;
+    CHECK(weir_torch_gauges(0, &gauges) && gauges.allocations == 1 && gauges.frees == 1 && gauges.live == 0 && gauges.peak_live == 3 * MIB);
+    CHECK(gauges.reserved == 20 * MIB && gauges.peak_allocated >= 3 * MIB);
+    cca::get()->emptyCache();
+    weir_torch_mark("end");
+    return failures != 0;
+  }
+  basics();
+  shortage();
+  pools();
+  history();
+  streams();
+  threads();
+  forks();
+  global = cca::get()->allocate(MIB);
+  weir_torch_mark("end");
+  printf("%d failures\n", failures);
+  return failures != 0;
+}
