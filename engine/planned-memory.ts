@@ -11,12 +11,15 @@ import { carve, rangeAt, setFree } from './ranges';
 import { handleUnit, regionBytes } from './settings';
 import { isCapturing, stamp } from './streams';
 import { freeHeadOf, listWholes, surveyArena, wholeAt, wholeBytes, wholeCount } from './survey';
-import { larger, roundUp, smaller } from './units';
+import { larger, MIB, roundUp, smaller } from './units';
 import { cutView, dismiss, extend, openView } from './views';
 import { budgetWith } from './weir';
 
 /** What plans may lead to being held beyond peak live, in 1/65536: a little less than one in a hundred. */
 const PLANNED_SLACK: u64 = 590;
+
+/** What may be exceeded at the third attempt, or a thirty-second of the peak. */
+const LEAST_EXCESS: u64 = 64 * MIB;
 
 let view: View = NO_VIEW;
 /** The first `heldCount` pieces of the view are lent, `heldBytes` in all; what is mapped above them belongs to the arena again. */
@@ -46,7 +49,7 @@ export function lentRange(index: u32): Range {
  * Lends memory until there are `bytes`, or as much as there is: free handles first, then those of other streams, then new
  * ones as far as the budget goes. Nothing that fails here is a failure of the program's.
  */
-export function lendUpTo(arena: Arena, bytes: u64, eager: bool): void {
+export function lendUpTo(arena: Arena, bytes: u64, attempt: u32): void {
   if (isCapturing()) return;
   let goal = roundUp(bytes, handleUnit);
   if (heldBytes >= goal || !prepare(arena, goal)) return;
@@ -56,16 +59,21 @@ export function lendUpTo(arena: Arena, bytes: u64, eager: bool): void {
   if (surveyArena(arena) && wholeCount() === 0 && pollLenders(arena) && gather(arena, goal - heldBytes, true) > 0) {
     if (!addWholes(arena, goal, false) || heldBytes === goal) return;
   }
-  const missing = smaller(goal - heldBytes, allowance(bytes, eager));
+  const missing = smaller(goal - heldBytes, allowance(bytes, attempt));
   if (missing > 0 && grow(arena, missing) !== NO_RANGE && !addWholes(arena, goal, false)) return;
   // At the end a handle may be longer than needed rather than that a place lacks memory.
   if (heldBytes < goal) addWholes(arena, goal, true);
 }
 
-/** Bytes that may be created for plans: up to the peak there was, or `eager` to the one that a plan of `bytes` can lead to. */
-function allowance(bytes: u64, eager: bool): u64 {
-  const peak = eager ? larger(peakInUse, inUse - plannedInUse + bytes) : peakInUse;
-  const budget = larger(budgetWith(0), peak + (peak >> 16) * PLANNED_SLACK);
+/**
+ * Bytes that may be created for plans. At the first attempt up to the peak so far: if that was not yet a whole step's, the
+ * next step shows it. Then up to the peak that a plan of `bytes` can lead to; and then a little more, because what blocks of
+ * the time before leave free of their handles cannot be lent, and comes back with them.
+ */
+function allowance(bytes: u64, attempt: u32): u64 {
+  const peak = attempt > 0 ? larger(peakInUse, inUse - plannedInUse + bytes) : peakInUse;
+  let budget = larger(budgetWith(0), peak + (peak >> 16) * PLANNED_SLACK);
+  if (attempt > 1) budget += larger(LEAST_EXCESS, peak >> 5);
   return budget <= reserved ? 0 : (budget - reserved) & ~(handleUnit - 1);
 }
 

@@ -9,6 +9,7 @@ import { forget, installRows, placeOf, planAt, planCount, planStream, planWithId
 import { CONTEXT, distrust, NO_PLAN, noteRequest, Plan } from './planned-position';
 import { releaseAll } from './release';
 import { isCapturing } from './streams';
+import { smaller } from './units';
 
 /** Of so many requests in a row, if more than three quarters miss, no plan is believed any more. */
 const WATCHED: u32 = 1024;
@@ -118,12 +119,12 @@ function beginStep(plan: Plan): void {
   if (home === NO_ARENA) return;
   const before = heldBytes;
   if (before < plan.footprint) {
-    // At first only up to the peak so far: if that was not yet a whole step's, the next one shows it.
-    lendUpTo(home, plan.footprint, plan.hungry > 0);
+    const enough = plan.footprint - (plan.footprint >> 5);
+    lendUpTo(home, plan.footprint, before < enough ? plan.hungry : smaller(plan.hungry, 1) as u32);
     plan.hungry++;
+    // With much of it missing, two halves of memory would each have to hold the step's peak.
+    if (heldBytes < enough) giveBackAbove(takenEnd());
   }
-  // With much of it missing, two halves of memory would each have to hold the step's peak.
-  if (heldBytes < plan.footprint - (plan.footprint >> 5)) giveBackAbove(takenEnd());
   if (heldBytes !== before) {
     settled = false;
   } else if (!settled && followed && !isCapturing()) {
