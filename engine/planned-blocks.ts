@@ -7,8 +7,6 @@ import { freeCells, takeCells } from './planned-cells';
 let mark: Region = NO_REGION;
 let newest: Range = NO_RANGE;
 let count: u32 = 0;
-/** Bytes of all of them. */
-export let plannedInUse: u64 = 0;
 
 /** Makes the mark; false when the engine's own memory is exhausted. */
 export function preparePlannedBlocks(): bool {
@@ -55,7 +53,6 @@ export function addPlanned(arena: Arena, address: u64, size: u64, asked: u64, fi
   if (newest !== NO_RANGE) newest.prev = block;
   newest = block;
   count++;
-  plannedInUse += size;
   countUse(size, asked);
   return block;
 }
@@ -68,6 +65,5 @@ export function dropPlanned(block: Range): void {
   else newest = block.next;
   if (block.next !== NO_RANGE) block.next.prev = block.prev;
   count--;
-  plannedInUse -= block.size;
   dropRange(block);
 }

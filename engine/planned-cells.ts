@@ -82,19 +82,16 @@ export function cellCount(): u32 {
   return edgeCount === 0 ? 0 : edgeCount - 1;
 }
 
-@inline
 function wordAt(cell: u32): usize {
-  return bits + (<usize>(cell >> 6) << 3);
+  return bits + ((<usize>(cell >> 6)) << 3);
 }
 
 /** The bits from `first` to the end of its word. */
-@inline
 function headMask(first: u32): u64 {
   return ~(<u64>0) << (<u64>first & 63);
 }
 
 /** The bits from the start of its word up to and without `end`, which is not 0. */
-@inline
 function tailMask(end: u32): u64 {
   return ~(<u64>0) >> (63 - (<u64>(end - 1) & 63));
 }

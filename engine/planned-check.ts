@@ -1,6 +1,7 @@
 // The invariants of planned blocks and of the memory they lie in, by number as in src/allocator/engine/rules.ts.
-import { handleAt, NO_HANDLE, NO_RANGE, NO_VIEW, ownerOf, pieceHandle, pieceOffset, State } from './nodes';
+
 import { handleIndex } from './growth';
+import { handleAt, NO_HANDLE, NO_RANGE, NO_VIEW, ownerOf, pieceHandle, pieceOffset, State } from './nodes';
 import { endCell, firstCell, newestPlanned, plannedBlocks } from './planned-blocks';
 import { areFree, cellCount, edgeAt, takenCells } from './planned-cells';
 import { heldBytes, heldPieces, lentRange, plannedView } from './planned-memory';

@@ -1,11 +1,25 @@
 // The memory behind plans: a view of its own over whole handles that the arena of the planned stream lends it.
 // A handle lent is one range of state Planned where it lies. Lending and giving back take no driver call by themselves:
 // only mapping a handle into the view for the first time does, and creating what is missing.
-import { inUse, peakInUse, reserved } from './counters';
+import { firstArena } from './arenas';
+import { peakInUse, reserved } from './counters';
 import { grow } from './growth';
-import { gather, pollLenders } from './lending';
-import { Arena, ensureRanges, Handle, NO_HANDLE, NO_RANGE, NO_VIEW, pieceHandle, pieceOffset, Range, State, VIEW_PIECE, View } from './nodes';
-import { plannedInUse } from './planned-blocks';
+import { gather, lends, mayBorrow, pollLenders } from './lending';
+import {
+  Arena,
+  ensureRanges,
+  Handle,
+  NO_ARENA,
+  NO_HANDLE,
+  NO_RANGE,
+  NO_VIEW,
+  pieceHandle,
+  pieceOffset,
+  Range,
+  State,
+  VIEW_PIECE,
+  View,
+} from './nodes';
 import { clearPlan, planHandle, plannedCount } from './plan';
 import { carve, rangeAt, setFree } from './ranges';
 import { handleUnit, regionBytes } from './settings';
@@ -18,7 +32,7 @@ import { budgetWith } from './weir';
 /** What plans may lead to being held beyond peak live, in 1/65536: a little less than one in a hundred. */
 const PLANNED_SLACK: u64 = 590;
 
-/** What may be exceeded at the third attempt, or a thirty-second of the peak. */
+/** What may be exceeded where it presses, or a thirty-second of the peak. */
 const LEAST_EXCESS: u64 = 64 * MIB;
 
 let view: View = NO_VIEW;
@@ -47,34 +61,41 @@ export function lentRange(index: u32): Range {
 
 /**
  * Lends memory until there are `bytes`, or as much as there is: free handles first, then those of other streams, then new
- * ones as far as the budget goes. Nothing that fails here is a failure of the program's.
+ * ones as far as the budget goes. Without hope of `least` nothing is done. Nothing that fails here is a failure of the program's.
  */
-export function lendUpTo(arena: Arena, bytes: u64, attempt: u32): void {
+export function lendUpTo(arena: Arena, bytes: u64, least: u64, pressing: bool): void {
   if (isCapturing()) return;
   let goal = roundUp(bytes, handleUnit);
-  if (heldBytes >= goal || !prepare(arena, goal)) return;
+  if (heldBytes >= goal || !surveyArena(arena)) return;
+  if (heldBytes + wholeBytes + lendable(arena) + allowance(pressing) < least || !prepare(arena, goal)) return;
   goal = smaller(goal, view.reserved);
   if (!takeUp(arena, goal) || heldBytes >= goal) return;
   if (!addWholes(arena, goal, false) || heldBytes === goal) return;
   if (surveyArena(arena) && wholeCount() === 0 && pollLenders(arena) && gather(arena, goal - heldBytes, true) > 0) {
     if (!addWholes(arena, goal, false) || heldBytes === goal) return;
   }
-  const missing = smaller(goal - heldBytes, allowance(bytes, attempt));
+  const missing = smaller(goal - heldBytes, allowance(pressing));
   if (missing > 0 && grow(arena, missing) !== NO_RANGE && !addWholes(arena, goal, false)) return;
   // At the end a handle may be longer than needed rather than that a place lacks memory.
   if (heldBytes < goal) addWholes(arena, goal, true);
 }
 
 /**
- * Bytes that may be created for plans. At the first attempt up to the peak so far: if that was not yet a whole step's, the
- * next step shows it. Then up to the peak that a plan of `bytes` can lead to; and then a little more, because what blocks of
- * the time before leave free of their handles cannot be lent, and comes back with them.
+ * Bytes that may be created for plans: up to the peak so far. Where that did not suffice even after a whole step, which shows
+ * the peak, a little more: what blocks of the time before leave free of their handles cannot be lent, and comes back with them.
  */
-function allowance(bytes: u64, attempt: u32): u64 {
-  const peak = attempt > 0 ? larger(peakInUse, inUse - plannedInUse + bytes) : peakInUse;
-  let budget = larger(budgetWith(0), peak + (peak >> 16) * PLANNED_SLACK);
-  if (attempt > 1) budget += larger(LEAST_EXCESS, peak >> 5);
+function allowance(pressing: bool): u64 {
+  let budget = larger(budgetWith(0), peakInUse + (peakInUse >> 16) * PLANNED_SLACK);
+  if (pressing) budget += larger(LEAST_EXCESS, peakInUse >> 5);
   return budget <= reserved ? 0 : (budget - reserved) & ~(handleUnit - 1);
+}
+
+/** Bytes that other streams could lend at most. */
+function lendable(arena: Arena): u64 {
+  let bytes: u64 = 0;
+  if (!mayBorrow(arena)) return 0;
+  for (let other = firstArena(); other !== NO_ARENA; other = other.next) if (lends(other, arena)) bytes += other.freeBytes;
+  return bytes;
 }
 
 /** A view of the arena with addresses for `goal`. One that is too short is left as it is while something lies in it. */

@@ -69,7 +69,7 @@ export function sizeAt(plan: Plan, index: u32): u32 {
 
 export function filterBytes(count: u32): usize {
   let bytes: usize = 8;
-  while (bytes < <usize>count << 1) bytes <<= 1;
+  while (bytes < (<usize>count) << 1) bytes <<= 1;
   return bytes;
 }
 
@@ -91,7 +91,7 @@ export function indexContexts(plan: Plan): bool {
     hash = hash * MULTIPLIER + mix(sizeAt(plan, index)) - plan.leading * mix(gone);
     store<u64>(plan.contexts + ((<usize>index) << 3), ((<u64>hash) << 32) | index);
     const bit = hash & plan.filterMask;
-    store<u8>(plan.filter + (bit >>> 3), load<u8>(plan.filter + (bit >>> 3)) | (<u8>1 << <u8>(bit & 7)));
+    store<u8>(plan.filter + (bit >>> 3), load<u8>(plan.filter + (bit >>> 3)) | ((<u8>1) << (<u8>(bit & 7))));
   }
   sortWords<u64>(plan.contexts, count);
   return true;

@@ -1,6 +1,6 @@
 // Planned blocks in the snapshot: the memory of the plans from its start to its end, as blocks and what is free between them.
 // The handles behind it are rows of their own where they lie, of state Planned, like the slabs lent to small requests.
-import { takeClear, give } from './memory';
+import { give, takeClear } from './memory';
 import { NO_RANGE, Range, State } from './nodes';
 import { endCell, firstCell, newestPlanned, plannedBlocks } from './planned-blocks';
 import { cellCount, edgeAt } from './planned-cells';

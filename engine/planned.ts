@@ -9,7 +9,6 @@ import { forget, installRows, placeOf, planAt, planCount, planStream, planWithId
 import { CONTEXT, distrust, NO_PLAN, noteRequest, Plan } from './planned-position';
 import { releaseAll } from './release';
 import { isCapturing } from './streams';
-import { smaller } from './units';
 
 /** Of so many requests in a row, if more than three quarters miss, no plan is believed any more. */
 const WATCHED: u32 = 1024;
@@ -40,7 +39,6 @@ export function activePlan(): u32 {
 }
 
 /** Whether requests like this one are planned at all. */
-@inline
 export function mayBePlanned(stream: u32, pool: u32): bool {
   return planCount !== 0 && pool === 0 && stream === planStream;
 }
@@ -70,9 +68,13 @@ export function servePlanned(bytes: u64, size: u64): Range {
       taken = true;
     }
   }
-  if (taken) plannedOccupied++;
-  else plannedMisses++;
-  watch(true);
+  if (taken) {
+    plannedOccupied++;
+    watch(true);
+  } else {
+    // Where memory is lacking, the plan is followed all the same.
+    plannedMisses++;
+  }
   return NO_RANGE;
 }
 
@@ -119,10 +121,11 @@ function beginStep(plan: Plan): void {
   if (home === NO_ARENA) return;
   const before = heldBytes;
   if (before < plan.footprint) {
+    // With more than a little missing, two halves of memory would each have to hold the step's peak.
     const enough = plan.footprint - (plan.footprint >> 5);
-    lendUpTo(home, plan.footprint, before < enough ? plan.hungry : smaller(plan.hungry, 1) as u32);
-    plan.hungry++;
-    // With much of it missing, two halves of memory would each have to hold the step's peak.
+    // What failed often is tried ever more rarely.
+    if (popcnt<u32>(plan.hungry) < 2) lendUpTo(home, plan.footprint, enough, plan.hungry > 1 && before < enough);
+    plan.hungry = heldBytes >= plan.footprint ? 0 : plan.hungry + 1;
     if (heldBytes < enough) giveBackAbove(takenEnd());
   }
   if (heldBytes !== before) {
@@ -169,6 +172,7 @@ export function yieldPlanned(): void {
 /** The cache is emptied, and the plans' memory is part of it. */
 export function emptyPlanned(): void {
   yieldPlanned();
+  for (let index: u32 = 0; index < planCount; index++) planAt(index).hungry = 0;
   if (heldBytes === 0) closePlanned();
 }
 

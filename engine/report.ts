@@ -32,12 +32,12 @@ import {
 import { failedCall } from './failure';
 import { largestFree } from './free-set';
 import { give, take, usedMemory } from './memory';
+import { Arena, NO_ARENA, NO_RANGE, NO_REGION, ownerOf, Range, State } from './nodes';
 import { activePlan, plannedHits, plannedMisses, plannedOccupied } from './planned';
 import { plannedBlocks } from './planned-blocks';
 import { heldBytes } from './planned-memory';
 import { planCount } from './planned-plans';
 import { plannedRows, writePlannedRows } from './planned-rows';
-import { Arena, NO_ARENA, NO_RANGE, NO_REGION, ownerOf, Range, State } from './nodes';
 import { assemblable, surveyArena } from './survey';
 import { larger } from './units';
 

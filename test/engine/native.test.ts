@@ -14,7 +14,16 @@ import { buildNative, type Sanitizer, whyNoNative } from './native/build.ts';
 import { StrictDevice } from './strict-device.ts';
 
 /** A step on a numbered request. */
-type Line = `M ${number} ${number} ${number}` | `F ${number}` | `L ${number}` | `K ${number}` | `R ${number} ${number}` | 'E' | 'T' | `P ${string}` | `G ${number}`;
+type Line =
+  | `M ${number} ${number} ${number}`
+  | `F ${number}`
+  | `L ${number}`
+  | `K ${number}`
+  | `R ${number} ${number}`
+  | 'E'
+  | 'T'
+  | `P ${string}`
+  | `G ${number}`;
 
 interface Conditions {
   readonly settings: EngineSettings;
@@ -175,7 +184,18 @@ describe.skipIf(reason !== undefined)('plans, native form against WebAssembly', 
     const lines = linesOf(trace);
     const third = Math.floor(lines.length / 3);
     // Installed in mid-run, a second time, and forgotten again.
-    const planned = [...lines.slice(0, third), plan, ...lines.slice(third, 2 * third), plan, 'G 1', ...lines.slice(2 * third), 'T', 'G 0', 'E', 'T'];
+    const planned = [
+      ...lines.slice(0, third),
+      plan,
+      ...lines.slice(third, 2 * third),
+      plan,
+      'G 1',
+      ...lines.slice(2 * third),
+      'T',
+      'G 0',
+      'E',
+      'T',
+    ];
     const settings = WEIR_SETTINGS;
     const output = runNatively(program, planned as Line[], { settings });
     expect(output).toBe(runOnWasm(planned as Line[], { settings }));
