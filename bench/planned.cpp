@@ -1,5 +1,5 @@
 // How long a request and its free take in the native engine, at planned places and without a plan.
-// Prints nanoseconds per pair as JSON.
+// Prints nanoseconds per pair, of the fastest round, as JSON.
 //
 //   planned FILE ROUNDS    FILE: u32 requests, turns, operations, slots; u64 footprint; per request u64 size and `turns` u64
 //                          offsets; per operation of a step u32 slot, u32 unused, u64 bytes (0 is a free)
@@ -42,10 +42,8 @@ int32_t count_two(void *context, uint64_t, uint64_t) { return static_cast<Counte
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
+// What else the machine does only ever adds to it.
+double fastest(const std::vector<double> &values) { return *std::min_element(values.begin(), values.end()); }
 
 }  // namespace
 
@@ -102,7 +100,7 @@ int main(int count, char **arguments) {
     }
   }
   std::printf("{\"unplannedNs\": %.1f, \"plannedNs\": %.1f, \"unplannedCalls\": %.2f, \"plannedCalls\": %.2f, \"hitShare\": %.4f}\n",
-              median(times[0]), median(times[1]), static_cast<double>(calls[0]) / kMeasured, static_cast<double>(calls[1]) / kMeasured,
+              fastest(times[0]), fastest(times[1]), static_cast<double>(calls[0]) / kMeasured, static_cast<double>(calls[1]) / kMeasured,
               static_cast<double>(hits) / (static_cast<double>(requests) * kMeasured));
   return 0;
 }

@@ -12,7 +12,7 @@ import type { Trace } from '../src/trace/trace.ts';
 import { trainingTraces } from './traces.ts';
 
 const BUILD = 'build/native/bench';
-const ROUNDS = '7';
+const ROUNDS = '25';
 /** The plan is known after this many steps: two to see that they repeat. */
 const INSTALLED_AFTER = 2;
 

@@ -174,34 +174,27 @@ describe.skipIf(reason !== undefined)(`native form against WebAssembly${reason ?
   });
 });
 
+/** A recorded run whose plan is installed in its course, a second time, and forgotten again. */
+function plannedLines(sample: string): Line[] {
+  const trace = sampleTrace(sample);
+  const found = findStep(opsOfTrace(trace));
+  if (!found.periodic) throw new Error(found.reason);
+  const plan = planLine(enginePlanOf(planStep(found.step)));
+  const lines = linesOf(trace);
+  const third = Math.floor(lines.length / 3);
+  return [...lines.slice(0, third), plan, ...lines.slice(third, 2 * third), plan, 'G 1', ...lines.slice(2 * third), 'G 0', 'E', 'T'];
+}
+
 describe.skipIf(reason !== undefined)('plans, native form against WebAssembly', () => {
   test.each(['resnet50-b100.native.pickle.gz', 'vgg16-b100.native.pickle.gz'])('%s', (sample) => {
     const program = buildNative('program', 'none');
-    const trace = sampleTrace(sample);
-    const found = findStep(opsOfTrace(trace));
-    if (!found.periodic) throw new Error(found.reason);
-    const plan = planLine(enginePlanOf(planStep(found.step)));
-    const lines = linesOf(trace);
-    const third = Math.floor(lines.length / 3);
-    // Installed in mid-run, a second time, and forgotten again.
-    const planned = [
-      ...lines.slice(0, third),
-      plan,
-      ...lines.slice(third, 2 * third),
-      plan,
-      'G 1',
-      ...lines.slice(2 * third),
-      'T',
-      'G 0',
-      'E',
-      'T',
-    ];
+    const lines = plannedLines(sample);
     const settings = WEIR_SETTINGS;
-    const output = runNatively(program, planned as Line[], { settings });
-    expect(output).toBe(runOnWasm(planned as Line[], { settings }));
+    const output = runNatively(program, lines, { settings });
+    expect(output).toBe(runOnWasm(lines, { settings }));
     expect(Number(output.split('\n').at(-7)!.slice(2))).toBeGreaterThan(100);
     const fails = [2300, 2320] as const;
-    expect(runNatively(program, planned as Line[], { settings, fails })).toBe(runOnWasm(planned as Line[], { settings, fails }));
+    expect(runNatively(program, lines, { settings, fails })).toBe(runOnWasm(lines, { settings, fails }));
   });
 });
 
@@ -214,6 +207,7 @@ describe.each(['address,undefined', 'thread'] as const)('sanitizer %s', (sanitiz
       const lines = toLines(randomProgram(3, { steps: 300 }));
       runNatively(program, lines, { settings, capacity: 300 * MIB, fails: [100, 104] });
     }
+    runNatively(program, plannedLines('vgg16-b100.native.pickle.gz'), { settings: WEIR_SETTINGS });
   });
 
   test.skipIf(missing !== undefined)(`threads${missing ? ` (skipped: ${missing})` : ''}`, () => {
