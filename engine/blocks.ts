@@ -6,6 +6,7 @@ import { Call, clearFailure, failedCall } from './failure';
 import { bestFit } from './free-set';
 import { markBusy, serveGmlake } from './gmlake';
 import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, Range, State } from './nodes';
+import { lendIdle, mayBePlanned, servePlanned, yieldPlanned } from './planned';
 import { takeFront } from './ranges';
 import { releaseAddresses, releaseAll, releaseOthers } from './release';
 import { explain } from './report';
@@ -23,13 +24,17 @@ const ABSURD: u64 = (<u64>1) << 46;
 export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
   const small = bytes <= smallLimit;
   const size = roundUp(bytes === 0 ? 1 : bytes, small ? BLOCK_UNIT : largeUnit);
+  if (hasParked()) completeParked();
+  if (mayBePlanned(stream, pool)) {
+    const planned = servePlanned(bytes, roundUp(bytes === 0 ? 1 : bytes, BLOCK_UNIT));
+    if (planned !== NO_RANGE) return planned;
+  }
   const arena = arenaOf(stream, pool, small);
   if (arena === NO_ARENA || bytes > ABSURD) {
     clearFailure();
     explain(arena, bytes);
     return fail();
   }
-  if (hasParked()) completeParked();
   let block = NO_RANGE;
   if (small || gmlake === 0) {
     block = bestFit(arena, size);
@@ -47,6 +52,7 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
       return block;
     }
   }
+  lendIdle();
   block = serveHard(arena, size, bytes);
   if (block === NO_RANGE) return fail();
   block.requested = bytes;
@@ -71,6 +77,7 @@ function serveHard(arena: Arena, size: u64, bytes: u64): Range {
   // How things stand is told before anything is given back: that is what the program ran into.
   explain(arena, bytes);
   countWay(Way.Retry);
+  yieldPlanned();
   if (failedCall === Call.Create) releaseOthers(arena);
   else releaseAddresses();
   clearFailure();

@@ -32,6 +32,9 @@ import {
   State,
   View,
 } from './nodes';
+import { newestPlanned } from './planned-blocks';
+import { checkPlanned } from './planned-check';
+import { plannedView } from './planned-memory';
 import { smaller } from './units';
 
 // Sums of the walk in progress.
@@ -41,6 +44,8 @@ let askedBytes: u64 = 0;
 let blockCount: u32 = 0;
 let heldBytes: u64 = 0;
 let heldHandles: u32 = 0;
+/** Lent to plans. */
+let lentBytes: u64 = 0;
 let viewUses: u64 = 0;
 /** Mappings that handles count, less those that views have. */
 let mappedHandles: u64 = 0;
@@ -55,6 +60,7 @@ export function checkEngine(level: u32): u32 {
   usedBytes = 0;
   askedBytes = 0;
   blockCount = 0;
+  lentBytes = 0;
   heldBytes = orphanBytes();
   heldHandles = orphans;
   let regionCount: u32 = 0;
@@ -93,9 +99,17 @@ export function checkEngine(level: u32): u32 {
     viewCount += seen;
   }
   if (mappedHandles !== 0) return 54;
+  for (let block = newestPlanned(); block !== NO_RANGE; block = block.next) {
+    const broken = checkPlannedBlock(block);
+    if (broken !== 0) return broken;
+  }
+  // The view of the plans is kept though no block of an arena lies in it.
+  if (plannedView() !== NO_VIEW) viewUses++;
   if (lived !== viewUses) return 8;
   if (liveBytes !== allocated || usedBytes !== inUse || askedBytes !== requested || blockCount !== blocks) return 9;
   if (heldBytes !== reserved || heldHandles !== handles) return 10;
+  const planned = checkPlanned(lentBytes);
+  if (planned !== 0) return planned;
   if (regionCount !== regions || viewCount !== views || mappedBytes !== viewBytes) return 11;
   return 0;
 }
@@ -120,7 +134,9 @@ function checkRegion(region: Region, level: u32): u32 {
     } else if (range.state === State.Piece) {
       const state = range.parent.state;
       if (state !== State.Live && state !== State.Pending && state !== State.Parked) return 23;
-    } else if (range.state < State.Free || range.state > State.Parked) {
+    } else if (range.state === State.Planned) {
+      lentBytes += range.size;
+    } else if (range.state < State.Free || range.state > State.Planned) {
       return 24;
     }
     previous = range;
@@ -166,6 +182,21 @@ function checkHandles(region: Region): u32 {
   return 0;
 }
 
+function checkPlannedBlock(block: Range): u32 {
+  if (block.state !== State.Live && block.state !== State.Pending && block.state !== State.Parked) return 24;
+  return addBlock(block, block.size);
+}
+
+function addBlock(block: Range, size: u64): u32 {
+  blockCount++;
+  usedBytes += size;
+  if (block.state === State.Live) {
+    liveBytes += size;
+    askedBytes += block.requested;
+  }
+  return block.state !== State.Parked && block.requested > size ? 42 : 0;
+}
+
 function checkBlock(block: Range, level: u32): u32 {
   let size: u64 = 0;
   for (let piece = block; piece !== NO_RANGE; piece = piece.left) {
@@ -173,13 +204,8 @@ function checkBlock(block: Range, level: u32): u32 {
     if (piece !== block && (piece.state !== State.Piece || piece.parent !== block)) return 40;
     if (piece.view !== block.view || piece.owner !== block.owner) return 41;
   }
-  blockCount++;
-  usedBytes += size;
-  if (block.state === State.Live) {
-    liveBytes += size;
-    askedBytes += block.requested;
-  }
-  if (block.state !== State.Parked && block.requested > size) return 42;
+  const broken = addBlock(block, size);
+  if (broken !== 0) return broken;
   if (block.view === NO_VIEW) return block.va === block.address && block.left === NO_RANGE ? 0 : 43;
   viewUses++;
   return level >= 3 ? checkPlacement(block, block.view, size) : 0;

@@ -3,6 +3,8 @@ import { noteCompleted } from './completed';
 import { countComplete } from './counters';
 import { markBusy } from './gmlake';
 import { Arena, NO_RANGE, NO_STREAM, NO_VIEW, ownerOf, Range } from './nodes';
+import { finishPlanned } from './planned';
+import { isPlanned } from './planned-blocks';
 import { setFree } from './ranges';
 import { gmlake } from './settings';
 import { returnSlab } from './small';
@@ -39,6 +41,10 @@ export function awaitParked(arena: Arena): bool {
 
 /** The block's memory may be given out again on its stream. */
 export function finish(block: Range): void {
+  if (isPlanned(block)) {
+    finishPlanned(block);
+    return;
+  }
   const arena = ownerOf(block);
   arena.churned = true;
   if (block.view === NO_VIEW) {

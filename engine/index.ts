@@ -8,6 +8,8 @@ import { blockSize, completeParked } from './completion';
 import { resetPeaks as resetCounters } from './counters';
 import { take } from './memory';
 import { NO_RANGE, ownerOf, Range, State } from './nodes';
+import { emptyPlanned, forgetPlan, installPlan } from './planned';
+import { openRows } from './planned-plans';
 import { releaseAll } from './release';
 import { replayEvents } from './replay';
 import { explanationOf, snapshotAddress as rowsAddress, statisticOf, takeSnapshot } from './report';
@@ -157,6 +159,7 @@ export function streamsIdle(): void {
 
 /** Gives back to the driver all that can be. */
 export function emptyCache(): void {
+  emptyPlanned();
   releaseAll();
 }
 
@@ -201,4 +204,26 @@ export function buffer(bytes: u32): u32 {
 
 export function replay(events: u32, count: u32, slots: u32, addresses: u32): u32 {
   return replayEvents(<usize>events, count, <usize>slots, <usize>addresses);
+}
+
+/**
+ * Linear memory for the rows of a plan, one per request of a step in order: bytes (u64, a multiple of 512), stream (u32),
+ * 4 bytes unused, then for each turn the offset (u64). 0 if that is too much. One plan at a time.
+ */
+export function planBuffer(requests: u32, turns: u32): u32 {
+  return <u32>openRows(requests, turns);
+}
+
+/** Installs the plan that was written there; its number, or 0 if it is refused. The buffer is gone either way. */
+export function planInstall(plan: u32, footprint: u64): u32 {
+  return installPlan(<usize>plan, footprint);
+}
+
+export function planInstallF64(plan: u32, footprint: f64): u32 {
+  return installPlan(<usize>plan, <u64>(<i64>footprint));
+}
+
+/** Forgets a plan, or all of them with 0; 0 if there is none of that number. */
+export function planForget(plan: u32): u32 {
+  return forgetPlan(plan) ? 1 : 0;
 }

@@ -24,6 +24,8 @@ export namespace State {
   export const Stuck: u8 = 7;
   /** Let go for good, but streams that were recorded on it have not passed its release yet: the engine completes it. */
   export const Parked: u8 = 8;
+  /** A handle lent to the memory of plans, where planned blocks lie (see planned-memory.ts). */
+  export const Planned: u8 = 9;
 }
 
 /** 64 bytes: one cache line. Links of the free tree serve other ends while the range is in use. */
@@ -42,7 +44,7 @@ export class Range {
   left: Range = changetype<Range>(0);
   /** Of a block: its first Use, if other streams were recorded on it. */
   right: Range = changetype<Range>(0);
-  /** Of a Piece: the first range of its block. */
+  /** Of a Piece: the first range of its block. Of a planned block, `parent` and `view` are its cells (see planned-blocks.ts). */
   parent: Range = changetype<Range>(0);
   region: Region = changetype<Region>(0);
   view: View = changetype<View>(0);

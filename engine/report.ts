@@ -33,6 +33,11 @@ import { failedCall } from './failure';
 import { largestFree } from './free-set';
 import { give, take, usedMemory } from './memory';
 import { Arena, NO_ARENA, NO_RANGE, NO_REGION, ownerOf, Range, State } from './nodes';
+import { activePlan, plannedHits, plannedMisses, plannedOccupied } from './planned';
+import { plannedBlocks } from './planned-blocks';
+import { heldBytes } from './planned-memory';
+import { planCount } from './planned-plans';
+import { plannedRows, writePlannedRows } from './planned-rows';
 import { assemblable, surveyArena } from './survey';
 import { larger } from './units';
 
@@ -148,12 +153,26 @@ export function statisticOf(index: u32): u64 {
       return queries;
     case 27:
       return parked;
+    case 32:
+      return plannedHits;
+    case 33:
+      return plannedMisses;
+    case 34:
+      return plannedOccupied;
+    case 35:
+      return activePlan();
+    case 36:
+      return heldBytes;
+    case 37:
+      return planCount;
+    case 38:
+      return plannedBlocks();
   }
   return 0;
 }
 
 /** A row of the snapshot: address, size, requested, address given out, state, stream, pool, small, eight f64 in all. */
-const ROW: usize = 64;
+export const ROW: usize = 64;
 
 let rows: usize = 0;
 let rowBytes: usize = 0;
@@ -167,6 +186,7 @@ export function takeSnapshot(): u32 {
     }
   }
   give(rows, rowBytes);
+  count += <usize>plannedRows();
   rowBytes = larger(<u64>(count * ROW), <u64>ROW) as usize;
   rows = take(rowBytes);
   if (rows === 0) {
@@ -182,14 +202,14 @@ export function takeSnapshot(): u32 {
       }
     }
   }
-  return <u32>count;
+  return <u32>((writePlannedRows(row) - rows) / ROW);
 }
 
 export function snapshotAddress(): usize {
   return rows;
 }
 
-function writeRow(row: usize, arena: Arena, range: Range): void {
+export function writeRow(row: usize, arena: Arena, range: Range): void {
   const isBlock = range.state === State.Live || range.state === State.Pending || range.state === State.Parked;
   // A further piece shows the state of its block: what matters is whether its memory is live.
   const state = range.state === State.Piece ? range.parent.state : range.state;

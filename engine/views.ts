@@ -33,16 +33,33 @@ export function stitch(arena: Arena): View {
     noteFailure(Call.Own);
     return NO_VIEW;
   }
-  let room = roundUp(plannedBytes * viewRoom, handleUnit);
+  if (!reserveFor(view, arena, roundUp(plannedBytes * viewRoom, handleUnit), plannedBytes)) return NO_VIEW;
+  if (append(view)) return view;
+  view.usable = false;
+  dismiss(view);
+  return NO_VIEW;
+}
+
+/** A view without memory yet, of `generous` addresses or at least `needed`; NO_VIEW if the driver has none. */
+export function openView(arena: Arena, generous: u64, needed: u64): View {
+  const view = newView();
+  if (view !== NO_VIEW) return reserveFor(view, arena, generous, needed) ? view : NO_VIEW;
+  noteFailure(Call.Own);
+  return NO_VIEW;
+}
+
+/** Gives a new view its addresses and its arena, or drops it. */
+function reserveFor(view: View, arena: Arena, generous: u64, needed: u64): bool {
+  let room = generous;
   let address = reserve(room);
-  if (address <= 0 && room > plannedBytes) {
-    room = plannedBytes;
+  if (address <= 0 && room > needed) {
+    room = needed;
     address = reserve(room);
   }
   if (address <= 0) {
     noteFailure(Call.Reserve);
     dropView(view);
-    return NO_VIEW;
+    return false;
   }
   view.address = <u64>address;
   view.reserved = room;
@@ -50,10 +67,7 @@ export function stitch(arena: Arena): View {
   view.usable = true;
   enlist(view);
   countView(0);
-  if (append(view)) return view;
-  view.usable = false;
-  dismiss(view);
-  return NO_VIEW;
+  return true;
 }
 
 /** Adds the planned handles at the view's end; on failure the view is as before, or unusable for new blocks. */
@@ -176,7 +190,18 @@ function makeWay(arena: Arena): void {
 
 /** Drops a view that no block lies in. False if the driver refuses: what it did not undo stays as it was. */
 export function dismiss(view: View): bool {
-  let index: u32 = 0;
+  if (!cutView(view, 0)) return false;
+  view.usable = false;
+  if (unreserve(view.address, view.reserved) < 0) return false;
+  delist(view);
+  dropView(view);
+  countViewGone();
+  return true;
+}
+
+/** Unmaps the pieces of a view from `start` on. False if the driver refuses: what it has undone by then are holes. */
+export function cutView(view: View, start: u32): bool {
+  let index = start;
   while (index < view.count) {
     // Holes part the mappings: each run of pieces is unmapped in one call.
     if (pieceHandle(view, index) === NO_HANDLE) {
@@ -185,18 +210,15 @@ export function dismiss(view: View): bool {
     }
     const first = index;
     while (index < view.count && pieceHandle(view, index) !== NO_HANDLE) index++;
-    const start = pieceOffset(view, first);
-    const end = index < view.count ? pieceOffset(view, index) : view.mapped;
-    if (unmap(view.address + start, end - start) < 0) return false;
+    const from = pieceOffset(view, first);
+    const to = index < view.count ? pieceOffset(view, index) : view.mapped;
+    if (unmap(view.address + from, to - from) < 0) return false;
     for (let gone = first; gone < index; gone++) forgetPiece(view, gone);
   }
-  view.count = 0;
-  view.mapped = 0;
-  view.usable = false;
-  if (unreserve(view.address, view.reserved) < 0) return false;
-  delist(view);
-  dropView(view);
-  countViewGone();
+  if (start < view.count) {
+    view.mapped = pieceOffset(view, start);
+    view.count = start;
+  }
   return true;
 }
 

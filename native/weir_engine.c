@@ -333,3 +333,35 @@ int weir_engine_is_broken(weir_engine *engine) {
   unlock(engine);
   return broken;
 }
+
+#define PLAN_ROW_HEAD 16
+
+static uint32_t install_plan(weir_engine *engine, const weir_plan_request *requests, uint32_t count, uint32_t turns,
+                             const uint64_t *offsets, uint64_t footprint) {
+  uint32_t rows = w2c_engine_planBuffer(&engine->wasm, count, turns);
+  if (rows == 0) return 0;
+  uint8_t *row = engine->wasm.w2c_memory.data + rows;
+  for (uint32_t index = 0; index < count; index++) {
+    memcpy(row, &requests[index].size, sizeof requests[index].size);
+    memcpy(row + 8, &requests[index].stream, sizeof requests[index].stream);
+    memcpy(row + PLAN_ROW_HEAD, offsets + (size_t)index * turns, turns * sizeof *offsets);
+    row += PLAN_ROW_HEAD + turns * sizeof *offsets;
+  }
+  return w2c_engine_planInstall(&engine->wasm, rows, footprint);
+}
+
+uint32_t weir_engine_install_plan(weir_engine *engine, const weir_plan_request *requests, uint32_t count, uint32_t turns,
+                                  const uint64_t *offsets, uint64_t footprint) {
+  volatile uint32_t result = 0;
+  GUARDED(engine, result = install_plan(engine, requests, count, turns, offsets, footprint));
+  return result;
+}
+
+int weir_engine_forget_plan(weir_engine *engine, uint32_t plan) {
+  volatile int result = 0;
+  if (plan == 0) return 0;
+  GUARDED(engine, result = (int)w2c_engine_planForget(&engine->wasm, plan));
+  return result;
+}
+
+void weir_engine_forget_plans(weir_engine *engine) { GUARDED(engine, w2c_engine_planForget(&engine->wasm, 0)); }

@@ -108,6 +108,24 @@ uint32_t weir_engine_snapshot(weir_engine *engine, weir_range *ranges, uint32_t 
 /* 1 once a defect has stopped the engine: from then on every request fails and nothing else happens. */
 int weir_engine_is_broken(weir_engine *engine);
 
+/* Plans: what a step's requests are, in order, and where each lies in the step's memory (docs/plan-format.md, kind step). */
+typedef struct weir_plan_request {
+  /* A multiple of 512: what is asked for, rounded up. */
+  uint64_t size;
+  /* The same for all requests of all plans. */
+  uint32_t stream;
+} weir_plan_request;
+
+/* Installs a plan beside those there are (of more than four the one used longest ago goes). `offsets` has `turns` entries for
+ * each request, multiples of 512; no request ends above `footprint`. Requests that follow it are served at their places once a
+ * whole step was seen to follow it. Gives the plan's number; 0 if it is refused, and then nothing has changed. */
+uint32_t weir_engine_install_plan(weir_engine *engine, const weir_plan_request *requests, uint32_t count, uint32_t turns,
+                                  const uint64_t *offsets, uint64_t footprint);
+/* Forgets one plan; 0 if there is none of that number. */
+int weir_engine_forget_plan(weir_engine *engine, uint32_t plan);
+/* Forgets all plans. What lies at planned places stays there until it is freed. */
+void weir_engine_forget_plans(weir_engine *engine);
+
 #ifdef __cplusplus
 }
 #endif

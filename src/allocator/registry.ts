@@ -55,7 +55,7 @@ const KINDS: readonly AllocatorKind[] = [
   },
   {
     name: 'planned',
-    summary: 'the step that the run repeats laid out ahead (weir plan), over expandable; for replay only',
+    summary: 'the step that the run repeats laid out ahead (weir plan), on our engine; for replay only',
     choose: () => ({
       name: 'planned',
       kind: 'planned',

@@ -1,27 +1,30 @@
-// `planned` among the other allocators: the step that a run repeats, planned, over expandable segments for the rest.
+// `planned` among the other allocators: our engine with a plan of the step that a run repeats.
 // Unlike the others it has to see the recording first.
-import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts';
-import { InputError } from '../base/errors.ts';
+import { createWeir } from '../allocator/engine/allocator.ts';
+import type { AllocatorChoice } from '../allocator/registry.ts';
+import { InputError, InvariantError } from '../base/errors.ts';
 import type { Trace } from '../trace/trace.ts';
 import { opsOfTrace } from './memory-ops.ts';
-import { PlannedAllocator } from './planned-allocator.ts';
-import { findStep, type NoStep, planStep } from './step-plan.ts';
+import { mainStreamOf } from './step.ts';
+import { enginePlanOf, findStep, type NoStep, planStep } from './step-plan.ts';
 
 /** Enough for the layouts of training steps to reach their lower bound, which most do at once. */
 const BUDGET_MS = 1500;
-const DYNAMIC = 'expandable';
 
 /** The plan for a recording as an allocator, or why there is none. */
 export function plannedChoice(trace: Trace): AllocatorChoice | NoStep {
   const found = findStep(opsOfTrace(trace));
   if (!found.periodic) return found;
-  const plan = planStep(found.step, { budgetMs: BUDGET_MS });
-  const [dynamic] = chooseAllocators(DYNAMIC);
+  const plan = enginePlanOf(planStep(mainStreamOf(found.step), { budgetMs: BUDGET_MS }));
   return {
     name: 'planned',
     kind: 'planned',
     settings: '',
-    create: (context) => new PlannedAllocator(context, plan, dynamic!.create),
+    create: (context) => {
+      const allocator = createWeir(context);
+      if (allocator.installPlan(plan) === 0) throw new InvariantError('the engine refuses the plan');
+      return allocator;
+    },
   };
 }
 

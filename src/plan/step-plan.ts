@@ -1,6 +1,7 @@
 // The plan for a recorded run: its step, offsets for every block of the step, and what that needs in all.
 // Where the run has no step, the reason why; a plan for something that does not repeat would be nonsense.
 
+import type { EnginePlan } from '../allocator/engine/allocator.ts';
 import { LIVE_UNIT } from '../trace/summary.ts';
 import type { Layout } from './buffers.ts';
 import type { MemoryOps } from './memory-ops.ts';
@@ -39,6 +40,11 @@ export interface StepPlan {
   /** `layout.offsets[block * turns + turn]`. */
   readonly layout: Layout;
   readonly lowerBound: number;
+}
+
+/** The plan as the engine takes it. Its step must be of one stream, see `mainStreamOf`. */
+export function enginePlanOf({ step, layout }: StepPlan): EnginePlan {
+  return { requests: step.blocks, turns: step.turns, offsets: layout.offsets, footprint: layout.footprint };
 }
 
 /** Finds offsets in this thread; with threads, give `buffersOfStep` to `planOffsetsInWorkers` instead. */

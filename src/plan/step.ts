@@ -98,6 +98,14 @@ function wholeRunOf(ops: MemoryOps, start: number, period: number): { wholeRunBy
   return { wholeRunBytes, wholeRunBlocks };
 }
 
+/** The step of one stream alone, the one that asks for most: what follows a plan at run time is the order of one stream's work. */
+export function mainStreamOf(step: Step): Step {
+  const bytes = new Map<number, number>();
+  for (const { stream, size } of step.blocks) bytes.set(stream, (bytes.get(stream) ?? 0) + size);
+  const [main] = [...bytes].sort((a, b) => b[1] - a[1] || a[0] - b[0])[0] ?? [0];
+  return { ...step, blocks: step.blocks.filter(({ stream }) => stream === main) };
+}
+
 /** The buffers to place: each block once per turn, on the circle of all turns. */
 export function buffersOfStep(step: Step, alignment: number): Buffer[] {
   const circle = step.period * step.turns;

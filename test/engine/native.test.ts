@@ -2,9 +2,11 @@
 // make the same driver calls in the same order. Sanitizers watch the native form.
 import { spawnSync } from 'node:child_process';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { EngineAllocator } from '../../src/allocator/engine/allocator.ts';
+import { EngineAllocator, type EnginePlan } from '../../src/allocator/engine/allocator.ts';
 import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { MIB } from '../../src/base/bytes.ts';
+import { opsOfTrace } from '../../src/plan/memory-ops.ts';
+import { enginePlanOf, findStep, planStep } from '../../src/plan/step-plan.ts';
 import { EventKind, type Trace } from '../../src/trace/trace.ts';
 import { sampleTrace } from '../support/traces.ts';
 import { PRESETS, randomProgram, type Step } from './drive.ts';
@@ -12,7 +14,16 @@ import { buildNative, type Sanitizer, whyNoNative } from './native/build.ts';
 import { StrictDevice } from './strict-device.ts';
 
 /** A step on a numbered request. */
-type Line = `M ${number} ${number} ${number}` | `F ${number}` | `L ${number}` | `K ${number}` | `R ${number} ${number}` | 'E' | 'T';
+type Line =
+  | `M ${number} ${number} ${number}`
+  | `F ${number}`
+  | `L ${number}`
+  | `K ${number}`
+  | `R ${number} ${number}`
+  | 'E'
+  | 'T'
+  | `P ${string}`
+  | `G ${number}`;
 
 interface Conditions {
   readonly settings: EngineSettings;
@@ -41,6 +52,8 @@ function runOnWasm(lines: readonly Line[], { settings, capacity = Number.POSITIV
       printCalls();
       output.push(`a ${made < 0 ? 0 : allocator.addressOf(made)}`);
     } else if (kind === 'E') allocator.emptyCache();
+    else if (kind === 'P') output.push(`p ${allocator.installPlan(planOf(numbers))}`);
+    else if (kind === 'G') allocator.forgetPlan(numbers[0]);
     else if (kind === 'T') {
       allocator.check(3);
       output.push('t 0');
@@ -56,8 +69,26 @@ function runOnWasm(lines: readonly Line[], { settings, capacity = Number.POSITIV
     ...Object.entries(allocator.statistics)
       .filter(([name]) => name !== 'ownMemory')
       .map(([, value]) => `s ${value}`),
+    ...Object.values(allocator.planStatistics).map((value) => `s ${value}`),
   );
   return output.join('\n');
+}
+
+/** The line that installs a plan, and back. */
+function planLine({ requests, turns, offsets, footprint }: EnginePlan): Line {
+  const rows = requests.map(({ size, stream }, index) => [size, stream, ...offsets.subarray(index * turns, (index + 1) * turns)].join(' '));
+  return `P ${requests.length} ${turns} ${footprint} ${rows.join(' ')}`;
+}
+
+function planOf([count, turns, footprint, ...rest]: readonly number[]): EnginePlan {
+  const width = 2 + turns!;
+  const rows = Array.from({ length: count! }, (_, index) => rest.slice(index * width, (index + 1) * width));
+  return {
+    requests: rows.map(([size, stream]) => ({ size: size!, stream: stream! })),
+    turns: turns!,
+    offsets: Float64Array.from(rows.flatMap((row) => row.slice(2))),
+    footprint: footprint!,
+  };
 }
 
 function runNatively(path: string, lines: readonly Line[], { settings, capacity, fails }: Conditions): string {
@@ -143,6 +174,30 @@ describe.skipIf(reason !== undefined)(`native form against WebAssembly${reason ?
   });
 });
 
+/** A recorded run whose plan is installed in its course, a second time, and forgotten again. */
+function plannedLines(sample: string): Line[] {
+  const trace = sampleTrace(sample);
+  const found = findStep(opsOfTrace(trace));
+  if (!found.periodic) throw new Error(found.reason);
+  const plan = planLine(enginePlanOf(planStep(found.step)));
+  const lines = linesOf(trace);
+  const third = Math.floor(lines.length / 3);
+  return [...lines.slice(0, third), plan, ...lines.slice(third, 2 * third), plan, 'G 1', ...lines.slice(2 * third), 'G 0', 'E', 'T'];
+}
+
+describe.skipIf(reason !== undefined)('plans, native form against WebAssembly', () => {
+  test.each(['resnet50-b100.native.pickle.gz', 'vgg16-b100.native.pickle.gz'])('%s', (sample) => {
+    const program = buildNative('program', 'none');
+    const lines = plannedLines(sample);
+    const settings = WEIR_SETTINGS;
+    const output = runNatively(program, lines, { settings });
+    expect(output).toBe(runOnWasm(lines, { settings }));
+    expect(Number(output.split('\n').at(-7)!.slice(2))).toBeGreaterThan(100);
+    const fails = [2300, 2320] as const;
+    expect(runNatively(program, lines, { settings, fails })).toBe(runOnWasm(lines, { settings, fails }));
+  });
+});
+
 describe.each(['address,undefined', 'thread'] as const)('sanitizer %s', (sanitizer: Sanitizer) => {
   const missing = whyNoNative(sanitizer);
 
@@ -152,6 +207,7 @@ describe.each(['address,undefined', 'thread'] as const)('sanitizer %s', (sanitiz
       const lines = toLines(randomProgram(3, { steps: 300 }));
       runNatively(program, lines, { settings, capacity: 300 * MIB, fails: [100, 104] });
     }
+    runNatively(program, plannedLines('vgg16-b100.native.pickle.gz'), { settings: WEIR_SETTINGS });
   });
 
   test.skipIf(missing !== undefined)(`threads${missing ? ` (skipped: ${missing})` : ''}`, () => {

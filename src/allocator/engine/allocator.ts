@@ -7,7 +7,7 @@ import { describeRule } from './rules.ts';
 import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, regionBytesFor, WEIR_SETTINGS } from './settings.ts';
 
 /** States of a range as engine/nodes.ts numbers them. */
-const RangeState = { Free: 1, Live: 2, Pending: 3, Unbacked: 4, Loan: 6, Stuck: 7, Parked: 8 } as const;
+const RangeState = { Free: 1, Live: 2, Pending: 3, Unbacked: 4, Loan: 6, Stuck: 7, Parked: 8, Planned: 9 } as const;
 /** Numbers in a row of the engine's snapshot. */
 const ROW = 8;
 
@@ -18,7 +18,7 @@ export interface EngineRange {
   readonly requested: number;
   /** The address given out for the block that begins here; 0 otherwise. */
   readonly given: number;
-  readonly state: 'free' | 'live' | 'pending' | 'unbacked' | 'loan' | 'stuck' | 'parked';
+  readonly state: 'free' | 'live' | 'pending' | 'unbacked' | 'loan' | 'stuck' | 'parked' | 'planned';
   readonly stream: number;
   readonly pool: number;
   readonly small: boolean;
@@ -41,7 +41,7 @@ export interface Explanation {
 }
 
 const CALLS = ['none', 'create', 'reserve', 'map', 'setAccess', 'own memory'] as const;
-const STATES = { 1: 'free', 2: 'live', 3: 'pending', 4: 'unbacked', 6: 'loan', 7: 'stuck', 8: 'parked' } as const;
+const STATES = { 1: 'free', 2: 'live', 3: 'pending', 4: 'unbacked', 6: 'loan', 7: 'stuck', 8: 'parked', 9: 'planned' } as const;
 
 /** Statistics by name; the order is the engine's ABI. */
 const STATISTICS = [
@@ -75,6 +75,27 @@ const STATISTICS = [
   'parked',
 ] as const;
 export type EngineStatistics = Readonly<Record<(typeof STATISTICS)[number], number>>;
+
+/** Of plans, numbered apart from the others. */
+const PLAN_STATISTICS = ['hits', 'misses', 'occupied', 'active', 'arenaBytes', 'plans', 'blocks'] as const;
+const FIRST_PLAN_STATISTIC = 32;
+
+/**
+ * How plans are followed: requests served at their place, those that no plan named or whose place has no memory, those whose
+ * place was still taken; the number of the plan in use; memory lent to plans; plans installed; blocks that lie at planned places.
+ */
+export type PlanStatistics = Readonly<Record<(typeof PLAN_STATISTICS)[number], number>>;
+
+/** A step's requests, in order, and where each lies in each turn. All of one stream. */
+export interface EnginePlan {
+  readonly requests: readonly { readonly size: number; readonly stream: number }[];
+  readonly turns: number;
+  /** `offsets[request * turns + turn]`. */
+  readonly offsets: Float64Array;
+  readonly footprint: number;
+}
+
+const PLAN_ROW_HEAD = 16;
 
 export class EngineAllocator implements Allocator {
   readonly settings: EngineSettings;
@@ -120,6 +141,35 @@ export class EngineAllocator implements Allocator {
 
   get statistics(): EngineStatistics {
     return Object.fromEntries(STATISTICS.map((name, index) => [name, this.engine.statisticF64(index)])) as EngineStatistics;
+  }
+
+  get planStatistics(): PlanStatistics {
+    const entries = PLAN_STATISTICS.map((name, index) => [name, this.engine.statisticF64(FIRST_PLAN_STATISTIC + index)]);
+    return Object.fromEntries(entries) as PlanStatistics;
+  }
+
+  /** Installs a plan beside those there are; gives its number, or 0 if the engine refuses it. */
+  installPlan({ requests, turns, offsets, footprint }: EnginePlan): number {
+    const rows = this.engine.planBuffer(requests.length, turns);
+    if (rows === 0) return 0;
+    const view = new DataView(this.engine.memory.buffer);
+    let at = rows;
+    const writeBytes = (bytes: number) => {
+      view.setBigUint64(at, BigInt(bytes), true);
+      at += 8;
+    };
+    requests.forEach(({ size, stream }, request) => {
+      writeBytes(size);
+      view.setUint32(at, stream, true);
+      at += PLAN_ROW_HEAD - 8;
+      for (let turn = 0; turn < turns; turn++) writeBytes(offsets[request * turns + turn]!);
+    });
+    return this.engine.planInstallF64(rows, footprint);
+  }
+
+  /** Forgets a plan, or all of them; whether there was one. */
+  forgetPlan(plan: number = 0): boolean {
+    return this.engine.planForget(plan) === 1;
   }
 
   malloc(requested: number, stream: number, pool: number): number {
@@ -215,7 +265,7 @@ export class EngineAllocator implements Allocator {
         number,
       ];
       // What is lent is counted where it is borrowed.
-      if (state === RangeState.Unbacked || state === RangeState.Loan) return;
+      if (state === RangeState.Unbacked || state === RangeState.Loan || state === RangeState.Planned) return;
       const key = `${stream}/${pool}/${small}`;
       let group = groups.get(key);
       if (!group) {

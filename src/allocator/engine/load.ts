@@ -36,6 +36,9 @@ export interface EngineExports {
   snapshotAddress(): number;
   buffer(bytes: number): number;
   replay(events: number, count: number, slots: number, addresses: number): number;
+  planBuffer(requests: number, turns: number): number;
+  planInstallF64(plan: number, footprint: number): number;
+  planForget(plan: number): number;
 }
 
 /** The ABI this code was written for. */

@@ -37,6 +37,11 @@ const RULES: Readonly<Record<number, string>> = {
   52: 'a view maps no more than it reserved',
   53: 'no handle is twice in one view',
   54: 'handles count the views they are in',
+  60: 'a planned block lies at a planned place, in memory that plans hold',
+  61: 'the cells of planned blocks are taken, and no others',
+  62: 'what is lent to plans are whole handles, in the order of their view',
+  63: 'what is lent to plans adds up',
+  64: 'the cells of a place are those between its edges',
 };
 
 export function describeRule(number: number): string {

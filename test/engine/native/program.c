@@ -1,7 +1,8 @@
 /* Runs a program on the native engine and prints every address and every driver call, to be compared with WebAssembly's.
  * Lines: `S number value` a setting, `C bytes` capacity, `X from to` driver calls that fail, `M bytes stream pool` a request
  * (numbered from 0), `F n` frees request n, `L n` lets go of it, `K n` completes it, `R n stream` records a
- * stream on it, `E` empties the cache, `T` checks. */
+ * stream on it, `E` empties the cache, `T` checks, `P count turns footprint` followed by size, stream and offsets of each
+ * request installs a plan, `G plan` forgets one, all with 0. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -11,6 +12,8 @@
 #define STATISTICS 28
 #define OWN_MEMORY 21
 #define PARKED 27
+#define PLAN_STATISTICS 32
+#define PLAN_STATISTICS_END 39
 
 typedef struct request {
   uint64_t address;
@@ -23,6 +26,21 @@ static int settle(weir_engine *engine, ledger *books) {
   ledger_synchronize(books);
   weir_engine_streams_idle(engine);
   return 1;
+}
+
+/* Reads the requests of a plan and installs it; -1 if they are not there. */
+static int64_t read_plan(weir_engine *engine, uint32_t count, uint32_t turns, uint64_t footprint) {
+  weir_plan_request *requests = calloc(count, sizeof *requests);
+  uint64_t *offsets = calloc((size_t)count * turns, sizeof *offsets);
+  int64_t plan = requests && offsets ? 0 : -1;
+  for (uint32_t index = 0; plan == 0 && index < count; index++) {
+    if (scanf("%" SCNu64 " %" SCNu32, &requests[index].size, &requests[index].stream) != 2) plan = -1;
+    for (uint32_t turn = 0; turn < turns; turn++) if (scanf("%" SCNu64, &offsets[(size_t)index * turns + turn]) != 1) plan = -1;
+  }
+  if (plan == 0) plan = weir_engine_install_plan(engine, requests, count, turns, offsets, footprint);
+  free(requests);
+  free(offsets);
+  return plan;
 }
 
 int main(void) {
@@ -82,6 +100,18 @@ int main(void) {
         settle(engine, &books);
         weir_engine_empty_cache(engine);
         break;
+      case 'P': {
+        if (scanf("%" SCNu64 " %" SCNu64 " %" SCNu64, &a, &b, &c) != 3) return 2;
+        int64_t plan = read_plan(engine, (uint32_t)a, (uint32_t)b, c);
+        if (plan < 0) return 2;
+        printf("p %" PRId64 "\n", plan);
+        break;
+      }
+      case 'G':
+        if (scanf("%" SCNu64, &a) != 1) return 2;
+        if (a) wrong |= !weir_engine_forget_plan(engine, (uint32_t)a);
+        else weir_engine_forget_plans(engine);
+        break;
       case 'T':
         printf("t %" PRIu32 "\n", weir_engine_check(engine, 3));
         break;
@@ -90,6 +120,7 @@ int main(void) {
     }
   }
   for (uint32_t index = 0; index < STATISTICS; index++) if (index != OWN_MEMORY) printf("s %" PRIu64 "\n", weir_engine_statistic(engine, index));
+  for (uint32_t index = PLAN_STATISTICS; index < PLAN_STATISTICS_END; index++) printf("s %" PRIu64 "\n", weir_engine_statistic(engine, index));
   printf("left %" PRId64 " %" PRId64 " %" PRId64 "\n", books.handles, books.reservations, books.mappings);
   wrong |= weir_engine_is_broken(engine);
   weir_engine_delete(engine);
