@@ -24,7 +24,7 @@ export function App() {
       <ProblemBar />
       {feedState.value !== 'off' && (
         <div class="page">
-          <LiveRanks onOpen={() => void openSource(sources.value[0] as OpenSource)} />
+          <LiveRanks canOpen={sources.value.length > 0} onOpen={() => void openSource(sources.value[0] as OpenSource)} />
         </div>
       )}
       {main.value ? <Page /> : feedState.value === 'off' || loading.value ? <Empty /> : null}

@@ -31,6 +31,9 @@ export function followFeed(names: readonly string[]): void {
   });
   source.addEventListener('sample', (event) => {
     const sample = JSON.parse((event as MessageEvent<string>).data) as LiveSample;
+    // Processes of a running job come one after the other.
+    if (sample.name !== undefined && sample.rank === ranks.value.length)
+      ranks.value = [...ranks.value, { name: sample.name, samples: [], peakAllocated: 0, peakReserved: 0 }];
     const rank = ranks.value[sample.rank];
     if (!rank) return;
     rank.samples.push(sample);
@@ -49,7 +52,7 @@ export function followFeed(names: readonly string[]): void {
   });
 }
 
-export function LiveRanks({ onOpen }: { onOpen: () => void }) {
+export function LiveRanks({ onOpen, canOpen }: { onOpen: () => void; canOpen: boolean }) {
   if (feedState.value === 'off') return null;
   void turn.value;
   const most = Math.max(1, ...ranks.value.map((rank) => rank.peakReserved));
@@ -59,9 +62,9 @@ export function LiveRanks({ onOpen }: { onOpen: () => void }) {
     <section id="ranks" class="card" tabIndex={-1} aria-labelledby="ranks-title">
       <div class="card-head">
         <h2 id="ranks-title">
-          {ranks.value.length === 1 ? 'The job' : `${ranks.value.length} ranks`}, {words}
+          {ranks.value.length < 2 ? 'The job' : `${ranks.value.length} ranks`}, {words}
         </h2>
-        {feedState.value === 'over' && (
+        {feedState.value === 'over' && canOpen && (
           <button type="button" class="primary" onClick={onOpen}>
             Analyse the recording
           </button>

@@ -2,6 +2,7 @@
 // The `weir` command: parses the line, runs a command, and turns errors into one sentence and an exit code.
 import { CommanderError } from 'commander';
 import { InputError, UsageError } from '../base/errors.ts';
+import { RunError } from '../run/run-error.ts';
 import { ExitCode } from './exit-code.ts';
 import { createProgram } from './program.ts';
 
@@ -23,6 +24,10 @@ function report(error: unknown): number {
   if (error instanceof UsageError) {
     process.stderr.write(`weir: ${error.message}\n`);
     return ExitCode.Usage;
+  }
+  if (error instanceof RunError) {
+    process.stderr.write(`weir: ${error.message}\n`);
+    return error.exitCode;
   }
   if (error instanceof InputError || isSystemError(error)) {
     process.stderr.write(`weir: ${error.message}\n`);

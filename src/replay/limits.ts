@@ -15,7 +15,9 @@ export function findLimits(trace: Trace, settings: PyTorchSettings): MemoryLimit
   const { deviceBytes, memoryFraction = 1 } = trace.limits;
   if (deviceBytes !== undefined) {
     const allowedBytes = memoryFraction < 1 ? Math.floor(memoryFraction * deviceBytes) : undefined;
-    return { capacity: deviceBytes, allowedBytes, origin: 'recorded' };
+    // A job never has all of its GPU: where the driver refused it more, that says how much it had.
+    const shown = allowedBytes === undefined ? inferLimits(trace, settings).capacity : undefined;
+    return { capacity: Math.min(deviceBytes, shown ?? deviceBytes), allowedBytes, origin: 'recorded' };
   }
   return inferLimits(trace, settings);
 }
@@ -45,6 +47,10 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
       case EventKind.SegmentUnmap:
         if (mappedLast) capacity = Math.min(capacity, reserved + settings.largeSegmentSize - 1);
         reserved -= size;
+        break;
+      case EventKind.Reserved:
+        reserved = size;
+        mostReserved = Math.max(mostReserved, reserved);
         break;
       case EventKind.Oom: {
         const needed = segmentSizeFor(size, settings);

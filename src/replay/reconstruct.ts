@@ -1,16 +1,19 @@
 // Replays a recording through the model of the allocator that made it and compares every event: each address,
 // each segment, each failure. From where they agree follows what the recording leaves out, such as empty_cache().
-import { type AllocatorContext, OUT_OF_MEMORY } from '../allocator/allocator.ts';
+import { type Allocator, type AllocatorContext, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import { PyTorchAllocator } from '../allocator/pytorch/allocator.ts';
 import { type PyTorchSettings, settingsFromRecording } from '../allocator/pytorch/settings.ts';
 import { SimulatedDevice } from '../device/simulated.ts';
-import { EventKind, type Trace } from '../trace/trace.ts';
+import { recordedEngine } from '../trace/summary.ts';
+import { EventKind, type Segment, type Trace } from '../trace/trace.ts';
 import { findLimits, grantedBytes, type MemoryLimits } from './limits.ts';
+import { reconstructOnEngine } from './reconstruct-engine.ts';
 import { RecordedPlacement } from './recorded-placement.ts';
 import { liveAtStart, OngoingAllocations, type ReplayObserver } from './replay.ts';
 
 export interface Reconstruction {
-  readonly allocator: PyTorchAllocator;
+  /** Only PyTorch's allocator has segments to show. */
+  readonly allocator: Allocator & { layout?(): Segment[] };
   readonly settings: PyTorchSettings;
   readonly limits: MemoryLimits;
   readonly peakReserved: number;
@@ -52,7 +55,8 @@ export interface ReconstructOptions {
 const PROGRESS_EVERY = 1 << 16;
 
 export function reconstruct(trace: Trace, options: ReconstructOptions = {}): Reconstruction {
-  return new Reconstructor(trace, options).run();
+  const engine = recordedEngine(trace);
+  return engine ? reconstructOnEngine(trace, engine, options) : new Reconstructor(trace, options).run();
 }
 
 class Reconstructor {
@@ -202,7 +206,8 @@ class Reconstructor {
       return end + 1;
     }
     this.completing = [...early, ...late];
-    if (firstRelease >= 0) this.emptyCache(firstRelease, segments);
+    // A recording that holds the call itself may hold it before what it gave back, or after.
+    if (firstRelease >= 0) this.emptyCache(firstRelease, segments, kind === EventKind.EmptyCache);
     else this.compareSegments(segments, start);
     this.completeRemaining();
     return end;
@@ -290,8 +295,9 @@ class Reconstructor {
     return false;
   }
 
-  private emptyCache(event: number, recorded: readonly number[]): void {
-    if (this.trace.events.kind[event] !== EventKind.EmptyCache) this.emptyCacheBefore.push(event);
+  private emptyCache(event: number, recorded: readonly number[], isRecorded = false): void {
+    const wasRecorded = isRecorded || this.trace.events.kind[event] === EventKind.EmptyCache || this.journal.length > 0;
+    if (!wasRecorded) this.emptyCacheBefore.push(event);
     this.allocator.emptyCache();
     if (recorded.length > 0) this.compareSegments(recorded, event);
   }

@@ -46,8 +46,8 @@ export function advise(rows: readonly WhatIfRow[], { summary, capacity, warnings
   const stitched = recorded && rows.find((row) => row.choice.kind === 'weir' && isBetter(row, recorded) && isBest(row, rows));
   if (recorded && stitched) {
     advice.push({
-      line: `weir replay ${source} --allocator weir,expandable`,
-      effect: `stitching free pieces together would do best: ${effectOf(stitched, recorded, capacity)} (running a job on this allocator is not part of this version)`,
+      line: 'weir run -- COMMAND  # the command that starts the job',
+      effect: `stitching free pieces together would do best: ${effectOf(stitched, recorded, capacity)} (weir replay ${source} --allocator weir,expandable shows more)`,
       savedBytes: recorded.unlimited.peakReserved - stitched.unlimited.peakReserved,
     });
   }

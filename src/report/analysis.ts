@@ -1,9 +1,10 @@
 // The whole answer about one recording: what it shows, what was lost to what, what other allocators would have
 // needed, and what to do. Pure data; text.ts and json.ts write it down.
-import { type AllocatorChoice, pytorchChoice } from '../allocator/registry.ts';
+import type { AllocatorChoice } from '../allocator/registry.ts';
 import { plannedChoice, withPlan } from '../plan/planned-choice.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
-import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
+import { recordedChoice } from '../replay/reconstruct-engine.ts';
+import { type RecordedEngine, summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import type { Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
 import { type Breakdown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
@@ -28,6 +29,8 @@ export interface Analysis {
 }
 
 export interface ReplayError {
+  /** The preset of Weir's engine that ran, where it did: then only the peaks are compared. */
+  readonly engine: RecordedEngine | null;
   /** Events compared, and how many of them the model did otherwise. */
   readonly compared: number;
   readonly differing: number;
@@ -72,7 +75,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
 
   const inferred = whole.limits.allowedBytes ?? whole.limits.capacity;
   const capacity = options.capacity ?? inferred;
-  const recorded = pytorchChoice(whole.settings.expandableSegments ? 'expandable' : 'pytorch', { ...whole.settings, memoryFraction: 1 });
+  const recorded = recordedChoice(trace, whole);
   const analysisWith = (whatIf: readonly WhatIfRow[]): Analysis => ({
     device: trace.device,
     summary,
@@ -121,9 +124,14 @@ function* choicesFor(
   if (!('periodic' in planned)) yield planned;
 }
 
+function isEngine(allocator: TraceSummary['recordedAllocator']): allocator is RecordedEngine {
+  return allocator === 'weir' || allocator === 'gmlake';
+}
+
 export function replayErrorOf(whole: Reconstruction, summary: TraceSummary): ReplayError {
   const { addresses, segments, outcomes, compared, firstEvent } = whole.differences;
   return {
+    engine: isEngine(summary.recordedAllocator) ? summary.recordedAllocator : null,
     compared,
     differing: addresses + segments + outcomes,
     firstEvent,

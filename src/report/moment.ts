@@ -147,8 +147,7 @@ function findCause(breakdown: Breakdown, asked: number, limit: number): OomFindi
 }
 
 function findPinning(state: Reconstruction, asker: { stream: number; pool: number }): Pinning {
-  const pinned = state.allocator
-    .layout()
+  const pinned = (state.allocator.layout?.() ?? [])
     .filter((segment) => segment.stream === asker.stream && segment.pool === asker.pool)
     .map((segment) => ({
       free: segment.blocks.filter((block) => block.state === 'free'),

@@ -165,6 +165,10 @@ export function formatReplayError(error: ReplayError): string {
   const modelled = formatBytes(error.modelledPeakReserved);
   if (error.recordedPeakReserved === undefined)
     return `Replay error unknown: the recording shows no segments; the model reserves ${modelled} at its peak.`;
+  if (error.engine) {
+    const apart = share(Math.abs(error.modelledPeakReserved - error.recordedPeakReserved), error.recordedPeakReserved);
+    return `The run was made on ${error.engine}: ${formatBytes(error.recordedPeakReserved)} reserved at its peak; the same requests replayed reserve ${modelled} (${apart} apart: in a replay, streams finish at other moments).`;
+  }
   const inferred = error.emptyCaches > 0 ? ` ${count(error.emptyCaches)} empty_cache() calls were inferred.` : '';
   if (error.differing === 0) {
     return `Replay error 0: the model of the recorded allocator reproduces all ${count(error.compared)} addresses, segments and failures; peak reserved ${modelled} in both.${inferred}`;

@@ -3,6 +3,7 @@
 import { formatBytes } from '../base/bytes.ts';
 import { linkAllocations } from './links.ts';
 import { fillPools, rebuildStartSegments, segmentHolding } from './start-state.ts';
+import { recordedEngine } from './summary.ts';
 import type { Symbols } from './symbols.ts';
 import {
   type Annotation,
@@ -106,11 +107,13 @@ function findGaps(
       `${links.impliedFrees.size} frees are missing from the recording; each is assumed to happen when its address is given out again`,
     );
   }
-  if (counts[EventKind.FreeRequested]! > 0 && counts[EventKind.FreeCompleted] === 0) {
+  // Weir's engine needs neither: it finds out by itself when a free is over, and has no segments.
+  const onEngine = recordedEngine(parts) !== undefined;
+  if (counts[EventKind.FreeRequested]! > 0 && counts[EventKind.FreeCompleted] === 0 && !onEngine) {
     warn('completions-skipped', 'the recording has no free_completed events (skip_actions?): every free is assumed to complete at once');
   }
   const segmentEvents = [EventKind.SegmentAlloc, EventKind.SegmentFree, EventKind.SegmentMap, EventKind.SegmentUnmap];
-  if (allocs > 0 && segmentEvents.every((kind) => counts[kind] === 0) && hasStrayAlloc(parts.events, startSegments)) {
+  if (allocs > 0 && !onEngine && segmentEvents.every((kind) => counts[kind] === 0) && hasStrayAlloc(parts.events, startSegments)) {
     warn(
       'segments-skipped',
       'the recording has no segment events (skip_actions, or made from a profile): reserved memory as recorded is unknown; what each allocator needs is still exact',

@@ -22,8 +22,16 @@ export interface TraceSummary {
   /** Most memory held from the driver, as recorded; undefined when the recording does not show segments. */
   readonly recordedPeakReserved: number | undefined;
   readonly recordedPeakReservedEvent: number;
-  /** `expandable` or `pytorch`, by the segments seen, else by the settings. */
-  readonly recordedAllocator: 'pytorch' | 'expandable';
+  /** By the settings where Weir's own engine ran; else `expandable` or `pytorch`, by the segments seen or the settings. */
+  readonly recordedAllocator: 'pytorch' | 'expandable' | RecordedEngine;
+}
+
+export type RecordedEngine = 'weir' | 'gmlake';
+
+/** Which preset of Weir's engine the run was made on; undefined where it was PyTorch's own allocator. */
+export function recordedEngine({ settings }: Pick<Trace, 'settings'>): RecordedEngine | undefined {
+  const name = settings.get('allocator');
+  return name === 'weir' || name === 'gmlake' ? name : undefined;
 }
 
 export function summarizeTrace(trace: Trace): TraceSummary {
@@ -92,6 +100,10 @@ export function summarizeTrace(trace: Trace): TraceSummary {
         segmentEvents++;
         reserved -= size;
         break;
+      case EventKind.Reserved:
+        segmentEvents++;
+        reserved = size;
+        break;
     }
     if (reserved > peakReserved) {
       peakReserved = reserved;
@@ -114,7 +126,7 @@ export function summarizeTrace(trace: Trace): TraceSummary {
     liveAtStart,
     recordedPeakReserved: segmentsKnown ? peakReserved : undefined,
     recordedPeakReservedEvent: peakReservedEvent,
-    recordedAllocator: expandable ? 'expandable' : 'pytorch',
+    recordedAllocator: recordedEngine(trace) ?? (expandable ? 'expandable' : 'pytorch'),
   };
 }
 

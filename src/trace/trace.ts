@@ -42,6 +42,8 @@ export const EventKind = {
   Write: 16,
   /** A mark set by the program (a step, a phase): `detail` is its name. `.weir` only. */
   Mark: 17,
+  /** All memory held from the driver from now on is `size`; written where there are no segments, by Weir's own engine. `.weir` only. */
+  Reserved: 18,
 } as const;
 export type EventKind = (typeof EventKind)[keyof typeof EventKind];
 

@@ -1,10 +1,10 @@
 // Everything the page can ask about one GPU of a recording. Runs are watched when they are first asked for and kept;
 // the oldest go when there are too many, since each is about forty bytes per event.
-import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../allocator/registry.ts';
+import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts';
 import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import { withPlan } from '../plan/planned-choice.ts';
-import type { Reconstruction } from '../replay/reconstruct.ts';
+import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { labelOf } from '../report/sites.ts';
 import { usualChoices } from '../report/what-if.ts';
 import { liveSize } from '../trace/summary.ts';
@@ -245,7 +245,7 @@ export class GpuView {
   private watch(name: string, onProgress?: (fraction: number) => void): History {
     if (name === RECORDED) {
       const { history, reconstruction } = watchRecorded(this.trace, onProgress);
-      this.recorded = { choice: recordedChoice(reconstruction), emptyCacheBefore: reconstruction.emptyCacheBefore };
+      this.recorded = { choice: recordedChoice(this.trace, reconstruction), emptyCacheBefore: reconstruction.emptyCacheBefore };
       return history;
     }
     if (!this.recorded) this.history(RECORDED);
@@ -285,6 +285,8 @@ export class GpuView {
         return 'snapshot';
       case EventKind.EmptyCache:
         return 'empty_cache()';
+      case EventKind.Reserved:
+        return `${size} reserved from here on`;
       default:
         return 'event';
     }
@@ -297,10 +299,6 @@ function partsOf(history: History, allocation: number): readonly number[] {
   if (stitched) return [...stitched];
   const offset = history.offset[allocation]!;
   return Number.isNaN(offset) ? [] : [offset, history.size[allocation]!];
-}
-
-function recordedChoice({ settings }: Omit<Reconstruction, 'allocator'>): AllocatorChoice {
-  return pytorchChoice(settings.expandableSegments ? 'expandable' : 'pytorch', { ...settings, memoryFraction: 1 });
 }
 
 export function axisOf(info: Pick<GpuInfo, 'durationUs'>): AxisKind {

@@ -3,8 +3,10 @@
 import type { Allocator } from '../allocator/allocator.ts';
 import type { AllocatorChoice } from '../allocator/registry.ts';
 import { type Reconstruction, type ReconstructOptions, reconstruct } from '../replay/reconstruct.ts';
+import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { RecordedPlacement } from '../replay/recorded-placement.ts';
 import { type ReplayObserver, replay } from '../replay/replay.ts';
+import { recordedEngine } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { AddressLayout } from './address-layout.ts';
 import { MinMax } from './min-max.ts';
@@ -37,6 +39,7 @@ export function watchRecorded(
   trace: Trace,
   onProgress?: (fraction: number) => void,
 ): { history: History; reconstruction: Omit<Reconstruction, 'allocator'> } {
+  if (recordedEngine(trace)) return watchEngine(trace, onProgress);
   const pieces = new PieceLog();
   const observer = new Observer(trace, pieces);
   let latest = 0;
@@ -50,6 +53,27 @@ export function watchRecorded(
   };
   const { allocator, ...reconstruction } = reconstruct(trace, { onProgress, observer: Object.assign(observer, { segment }) });
   return { history: observer.finish(allocator.ooms), reconstruction };
+}
+
+/** A run on Weir's engine: blocks and pieces as the model places them, reserved memory as it was recorded. */
+function watchEngine(trace: Trace, onProgress?: (fraction: number) => void): ReturnType<typeof watchRecorded> {
+  const { allocator: _, ...reconstruction } = reconstruct(trace);
+  const modelled = watchChoice(trace, recordedChoice(trace, reconstruction), false, [], onProgress);
+  const { events } = trace;
+  const reserved = new Float64Array(events.count);
+  let level = Number.NaN;
+  let peakReserved = 0;
+  let peakReservedEvent = -1;
+  for (let event = 0; event < events.count; event++) {
+    if (events.kind[event] === EventKind.Reserved) level = events.size[event]!;
+    reserved[event] = Number.isNaN(level) ? modelled.reserved[event]! : level;
+    if (reserved[event]! > peakReserved) {
+      peakReserved = reserved[event]!;
+      peakReservedEvent = event;
+    }
+  }
+  const history = { ...modelled, reserved, reservedRange: new MinMax(reserved), peakReserved, peakReservedEvent };
+  return { history, reconstruction };
 }
 
 /** A group of events is replayed at once, yet time passes in it: which of them takes or gives back this piece? -1 for none. */

@@ -3,6 +3,8 @@
 /** What happened on one rank since the sample before. */
 export interface LiveSample {
   readonly rank: number;
+  /** What the rank is called, where ranks may appear while the job runs. */
+  readonly name?: string;
   /** Microseconds since the rank's first event. */
   readonly timeUs: number;
   readonly event: number;

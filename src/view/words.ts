@@ -46,7 +46,8 @@ export function analysisView(analysis: Analysis, file: string, isComplete: boole
     losses: losses(analysis.peak),
     floor: peak.length > 1 ? peak.at(-1)! : '',
     replayError: formatReplayError(analysis.replayError),
-    isExact: analysis.replayError.differing === 0 && analysis.replayError.recordedPeakReserved !== undefined,
+    isExact:
+      analysis.replayError.differing === 0 && analysis.replayError.recordedPeakReserved !== undefined && !analysis.replayError.engine,
     rows: analysis.whatIf.map((row) => ({
       allocator: row.choice.name,
       isRecorded: row.isRecorded,

@@ -198,7 +198,7 @@ describe('what cannot be used', () => {
 
 describe('weir', () => {
   it('shows help with examples, for itself and for each command', async () => {
-    for (const command of [[], ['analyze'], ['replay'], ['convert'], ['doctor']]) {
+    for (const command of [[], ['analyze'], ['replay'], ['convert'], ['doctor'], ['run'], ['record']]) {
       const { code, stdout } = await weir([...command, '--help']);
       expect(code).toBe(0);
       expect(stdout).toMatch(/^Examples:\n {2}weir /);
@@ -220,8 +220,11 @@ describe('weir', () => {
       'machine',
       'CUDA driver',
       'GPU',
+      'Python',
       'PyTorch',
       'C compiler',
+      'CUDA headers',
+      'weir run',
     ]);
   });
 });

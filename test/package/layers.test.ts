@@ -30,6 +30,8 @@ describe('the linter', () => {
     ['report', '../view/session.ts'],
     ['view', '../server/app.ts'],
     ['server', '../cli/input.ts'],
+    ['server', '../run/child.ts'],
+    ['run', '../cli/input.ts'],
   ])('refuses src/%s importing %s', (layer, module) => {
     expect(lint(layer, `import * as other from '${module}';\nexport const probe = other;\n`)).toContain(
       `src/${layer} may import only from`,

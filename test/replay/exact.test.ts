@@ -57,7 +57,7 @@ describe.each(Object.entries(RECORDINGS))('%s', (name, counters) => {
   });
 
   it('ends with every block where the snapshot shows it', () => {
-    expect(layoutLines(result.allocator.layout())).toEqual(layoutLines(trace.endSegments ?? []));
+    expect(layoutLines(result.allocator.layout!())).toEqual(layoutLines(trace.endSegments ?? []));
   });
 });
 

@@ -2,9 +2,12 @@
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { cpus, freemem, totalmem } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
 import { formatBytes } from '../../base/bytes.ts';
+import { obstacleIn } from '../../run/environment.ts';
 import { jsonOption } from '../options.ts';
 import { readVersion } from '../version.ts';
 
@@ -16,7 +19,8 @@ interface Finding {
   readonly note: string;
 }
 
-const TIMEOUT_MS = 20_000;
+/** Importing torch from a slow disk takes a while. */
+const TIMEOUT_MS = 60_000;
 
 export function doctorCommand(): Command {
   return new Command('doctor')
@@ -28,7 +32,18 @@ export function doctorCommand(): Command {
 }
 
 async function examine({ json }: { json?: boolean }): Promise<void> {
-  const findings = await Promise.all([node(), memory(), driver(), gpu(), torch(), compiler()]);
+  const python = await askPython();
+  const findings = await Promise.all([
+    node(),
+    memory(),
+    driver(),
+    gpu(),
+    pythonFinding(python),
+    torch(python),
+    compiler(),
+    headers(python),
+    runs(python),
+  ]);
   if (json) {
     process.stdout.write(`${JSON.stringify({ schema: 1, version: readVersion(), findings })}\n`);
     return;
@@ -39,7 +54,7 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
       `${ok ? 'ok     ' : 'missing'}  ${name.padEnd(width)}  ${found}${note === '' ? '' : `\n${' '.repeat(width + 11)}${note}`}`,
   );
   process.stdout.write(
-    `weir ${readVersion()}\n${lines.join('\n')}\n\nanalyze, serve, replay, plan and convert work here; replay --device cuda needs the driver and a GPU. Recording needs PyTorch with a GPU, on the machine where the job runs.\n`,
+    `weir ${readVersion()}\n${lines.join('\n')}\n\nanalyze, serve, replay, plan and convert work here; replay --device cuda needs the driver and a GPU; run and record need all of the above, on the machine where the job runs.\n`,
   );
 }
 
@@ -73,15 +88,101 @@ async function gpu(): Promise<Finding> {
   return { name: 'GPU', ok: output !== undefined, found: output?.trim().split('\n').join('; ') ?? 'none seen by nvidia-smi', note: '' };
 }
 
-async function torch(): Promise<Finding> {
-  const script = 'import torch; print(torch.__version__, "CUDA", torch.version.cuda, "GPUs", torch.cuda.device_count())';
-  const output = await run('python3', ['-c', script]);
+/** What Python says of itself, of PyTorch, and of all that `weir run` would ask for; without starting CUDA. */
+interface PythonAnswer {
+  readonly executable: string;
+  readonly version: string;
+  readonly torch?: string;
+  readonly cuda?: string | null;
+  readonly torchProblem?: string;
+  readonly headers?: string;
+  readonly headersProblem?: string;
+  /** Why `weir run` would refuse; empty if it would not. */
+  readonly refusals?: readonly string[];
+}
+
+/** The very checks that run inside a job, so that their sentences are the same. */
+const QUESTION = `
+import json, sys, os
+answer = {"executable": sys.executable, "version": sys.version.split()[0], "refusals": []}
+try:
+    import torch
+    answer["torch"], answer["cuda"] = str(torch.__version__), torch.version.cuda
+except Exception as error:
+    answer["torchProblem"] = f"{type(error).__name__}: {error}"
+try:
+    from weir import activate, machine
+    from weir.refusal import Refusal
+    def attempt(act):
+        try:
+            return act()
+        except Refusal as refusal:
+            answer["refusals"].append(str(refusal))
+    if "torch" in answer:
+        minor = ".".join(answer["torch"].split("+")[0].split(".")[:2])
+        if answer["cuda"] is None:
+            answer["refusals"].append(f"PyTorch {answer['torch']} was built without CUDA")
+        elif minor not in activate.SUPPORTED:
+            answer["refusals"].append(f"PyTorch {answer['torch']} has not been tested with this version of Weir (tested: {', '.join(activate.SUPPORTED)}); --allow-untested tries it")
+        attempt(lambda: machine.check_driver(answer["cuda"], os.environ))
+        attempt(lambda: machine.compilers(os.environ))
+        try:
+            answer["headers"] = machine.cuda_headers(os.path.dirname(torch.__file__), os.environ)
+        except Refusal as refusal:
+            answer["headersProblem"] = str(refusal)
+            answer["refusals"].append(str(refusal))
+except Exception as error:
+    answer["refusals"].append(f"{type(error).__name__}: {error}")
+print(json.dumps(answer))
+`;
+
+async function askPython(): Promise<PythonAnswer | undefined> {
+  const part = join(fileURLToPath(new URL('../..', import.meta.url)), 'python');
+  const path = [part, process.env['PYTHONPATH']].filter((entry) => entry).join(delimiter);
+  for (const name of ['python3', 'python']) {
+    const output = await run(name, ['-c', QUESTION], { PYTHONPATH: path, TORCH_DEVICE_BACKEND_AUTOLOAD: '0' });
+    const line = output?.trim().split('\n').at(-1);
+    if (line?.startsWith('{')) return JSON.parse(line) as PythonAnswer;
+  }
+  return undefined;
+}
+
+function pythonFinding(python: PythonAnswer | undefined): Finding {
+  return {
+    name: 'Python',
+    ok: python !== undefined,
+    found: python ? `${python.version}, ${python.executable}` : 'no python3 that answers',
+    note: python ? '' : 'Needed only to run and record jobs; activate the environment the job runs in.',
+  };
+}
+
+function torch(python: PythonAnswer | undefined): Finding {
   return {
     name: 'PyTorch',
-    ok: output !== undefined,
-    found: output?.trim() ?? 'python3 here cannot import torch',
-    note: output ? '' : 'Needed only where snapshots are made; activate the environment the job runs in.',
+    ok: python?.torch !== undefined,
+    found: python?.torch ? `${python.torch}, CUDA ${python.cuda ?? 'none'}` : 'python3 here cannot import torch',
+    note: python?.torch ? '' : 'Needed only where jobs run and snapshots are made; activate the environment the job runs in.',
   };
+}
+
+function headers(python: PythonAnswer | undefined): Finding {
+  return {
+    name: 'CUDA headers',
+    ok: python?.headers !== undefined,
+    found: python?.headers ?? 'not found',
+    note: python?.headers ? '' : (python?.headersProblem ?? 'Needed only to run and record jobs; looked for beside PyTorch.'),
+  };
+}
+
+function runs(python: PythonAnswer | undefined): Finding {
+  const obstacle = obstacleIn(process.env);
+  const reasons = [
+    ...(process.platform === 'linux' ? [] : ['jobs run on Linux only']),
+    ...(obstacle ? [obstacle] : []),
+    ...(python?.torch === undefined ? ['there is no PyTorch in the Python that is found here'] : []),
+    ...(python?.refusals ?? []),
+  ];
+  return { name: 'weir run', ok: reasons.length === 0, found: reasons.length === 0 ? 'ready' : 'would refuse', note: reasons.join('; ') };
 }
 
 async function compiler(): Promise<Finding> {
@@ -93,9 +194,9 @@ async function compiler(): Promise<Finding> {
 }
 
 /** What the program printed, or undefined if it is not there, fails or hangs. */
-async function run(program: string, parameters: readonly string[]): Promise<string | undefined> {
+async function run(program: string, parameters: readonly string[], env: Record<string, string> = {}): Promise<string | undefined> {
   try {
-    const { stdout } = await promisify(execFile)(program, parameters, { timeout: TIMEOUT_MS });
+    const { stdout } = await promisify(execFile)(program, parameters, { timeout: TIMEOUT_MS, env: { ...process.env, ...env } });
     return stdout;
   } catch {
     return undefined;

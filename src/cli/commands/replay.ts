@@ -17,7 +17,7 @@ import { type Verification, VerifyingAllocator } from '../../replay/verifying-al
 import { type ReplayRow, replayJson } from '../../report/json.ts';
 import { formatTable } from '../../report/table.ts';
 import { resultOf } from '../../report/what-if.ts';
-import { summarizeTrace, type TraceSummary } from '../../trace/summary.ts';
+import { recordedEngine, summarizeTrace, type TraceSummary } from '../../trace/summary.ts';
 import type { Trace } from '../../trace/trace.ts';
 import { loadRecording, pickGpus } from '../input.ts';
 import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption } from '../options.ts';
@@ -96,7 +96,7 @@ async function replayFile(file: string, options: ReplayOptions): Promise<void> {
   const outputs = traces.map((trace) => {
     const summary = summarizeTrace(trace);
     const recorded = settingsFromRecording(trace.settings);
-    const choices = (options.allocator ?? defaultChoices(recorded)).map((choice) => withConf(withPlan(choice, trace), conf));
+    const choices = (options.allocator ?? defaultChoices(trace, recorded)).map((choice) => withConf(withPlan(choice, trace), conf));
     return { trace, summary, rows: replayAll(trace, summary, choices, formatConf({ ...recorded, memoryFraction: 1 }), options, progress) };
   });
   progress.clear();
@@ -106,7 +106,9 @@ async function replayFile(file: string, options: ReplayOptions): Promise<void> {
   }
 }
 
-function defaultChoices(recorded: PyTorchSettings): AllocatorChoice[] {
+function defaultChoices(trace: Trace, recorded: PyTorchSettings): AllocatorChoice[] {
+  const engine = recordedEngine(trace);
+  if (engine) return chooseAllocators(`${engine},pytorch,expandable`);
   const asRecorded = pytorchChoice(recorded.expandableSegments ? 'expandable' : 'pytorch', recorded);
   const others = chooseAllocators('pytorch,expandable').filter((choice) => choice.conf !== asRecorded.conf);
   return [asRecorded, ...others];
@@ -132,7 +134,7 @@ function replayAll(
     progress.update((index + done) / choices.length, `replaying ${name}`);
 
   const simulate = (choice: AllocatorChoice, index: number) => {
-    const isRecorded = choice.conf === recordedConf && options.scale === 1;
+    const isRecorded = choice.conf === recordedConf && options.scale === 1 && !recordedEngine(trace);
     return replay(scaled, choice.create, {
       device: new SimulatedDevice({ capacity: options.capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
       deviceBytes: knownBytes ?? limits.capacity,

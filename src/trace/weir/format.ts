@@ -12,7 +12,7 @@ import type { Annotation, BlockState } from '../trace.ts';
 /** The first byte is no text in any encoding; the line ending and ^Z betray a transfer that rewrote the file as text. */
 export const WEIR_MAGIC: Uint8Array = Uint8Array.of(0x89, 0x57, 0x45, 0x49, 0x52, 0x0d, 0x0a, 0x1a);
 export const MAJOR_VERSION = 1;
-export const MINOR_VERSION = 0;
+export const MINOR_VERSION = 1;
 export const FILE_HEADER_BYTES = 16;
 export const RECORD_HEADER_BYTES = 16;
 

@@ -1,0 +1,48 @@
+// A recording that was made on Weir's own engine. It shows no segments to compare with, so the same requests go through the
+// same engine on a simulated device: what the model reserves stands beside what was reserved.
+import type { Allocator } from '../allocator/allocator.ts';
+import { settingsFromRecording } from '../allocator/pytorch/settings.ts';
+import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../allocator/registry.ts';
+import { SimulatedDevice } from '../device/simulated.ts';
+import { type RecordedEngine, recordedEngine } from '../trace/summary.ts';
+import type { Trace } from '../trace/trace.ts';
+import { findLimits } from './limits.ts';
+import type { Reconstruction, ReconstructOptions } from './reconstruct.ts';
+import { replay } from './replay.ts';
+
+/** The allocator that a recording was made with, and its settings. */
+export function recordedChoice(trace: Trace, { settings }: Pick<Reconstruction, 'settings'>): AllocatorChoice {
+  const engine = recordedEngine(trace);
+  if (engine) return chooseAllocators(engine)[0]!;
+  return pytorchChoice(settings.expandableSegments ? 'expandable' : 'pytorch', { ...settings, memoryFraction: 1 });
+}
+
+export function reconstructOnEngine(trace: Trace, engine: RecordedEngine, options: ReconstructOptions): Reconstruction {
+  const settings = options.settings ?? settingsFromRecording(trace.settings, trace.limits.memoryFraction);
+  const limits = options.limits ?? findLimits(trace, settings);
+  const capacity = limits.allowedBytes ?? limits.capacity;
+  const device = new SimulatedDevice({ capacity });
+  const { allocator, ...result } = replay(trace, chooseAllocators(engine)[0]!.create, {
+    device,
+    deviceBytes: capacity,
+    stopBefore: options.stopBefore,
+    checkEvery: options.checkEvery,
+    onProgress: options.onProgress,
+    observer: options.observer,
+  });
+  return {
+    allocator: allocator as Allocator,
+    settings,
+    limits,
+    peakReserved: result.peakReserved,
+    peakReservedEvent: result.peakReservedEvent,
+    finalReserved: result.finalReserved,
+    peakAllocated: result.peakAllocated,
+    retries: result.retries,
+    ooms: result.ooms,
+    // Such recordings hold the calls of empty_cache() themselves.
+    emptyCacheBefore: [],
+    differences: { addresses: 0, segments: 0, outcomes: 0, compared: 0, firstEvent: -1 },
+    driver: device.ledger,
+  };
+}

@@ -1,0 +1,103 @@
+// The command itself: started in our process group with our input and output, and told every signal that is meant for it.
+import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process';
+import { closeSync, openSync, writeFileSync } from 'node:fs';
+import { RunError, RunExit } from './run-error.ts';
+
+/** How a command ended. */
+export interface ChildEnd {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** Torchrun and others hand these on to their workers. */
+const FORWARDED = ['SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const;
+/** A second Ctrl-C within this time is meant more seriously. */
+const IMPATIENT_MS = 2000;
+
+export interface ChildOptions {
+  readonly command: readonly string[];
+  readonly environment: NodeJS.ProcessEnv;
+  readonly stdio?: StdioOptions;
+  onStart?(child: ChildProcess): void;
+  onTrouble(sentence: string): void;
+}
+
+/** Runs the command to its end; throws RunError if it cannot be started. */
+export async function runChild(options: ChildOptions): Promise<ChildEnd> {
+  const [program, ...parameters] = options.command as [string, ...string[]];
+  const hasTerminal = hasControllingTerminal();
+  let child: ChildProcess | undefined;
+  let lastInterrupt = Number.NEGATIVE_INFINITY;
+  let impatience = 0;
+  const forward = (signal: NodeJS.Signals) => void child?.kill(signal);
+  const interrupt = () => {
+    const now = performance.now();
+    impatience = now - lastInterrupt <= IMPATIENT_MS ? impatience + 1 : 0;
+    lastInterrupt = now;
+    // A terminal has told the command already, together with us. Without one, somebody told us alone.
+    if (impatience === 0) {
+      if (!hasTerminal) forward('SIGINT');
+    } else {
+      const signal = impatience === 1 ? 'SIGTERM' : 'SIGKILL';
+      options.onTrouble(`interrupted again: sending ${signal} to the command`);
+      forward(signal);
+    }
+  };
+  // Before the start: a signal in between must not end us alone.
+  process.on('SIGINT', interrupt);
+  for (const signal of FORWARDED) process.on(signal, forward);
+  try {
+    return await new Promise<ChildEnd>((resolve, reject) => {
+      const started = spawn(program, parameters, { env: options.environment, stdio: options.stdio ?? 'inherit' });
+      child = started;
+      started.on('error', (error) => {
+        if (started.pid === undefined) reject(startError(program, error));
+      });
+      // With pipes, 'close' also waits for their ends, which a daemon may hold open for ever.
+      started.on('exit', (code, signal) => resolve({ code, signal }));
+      if (started.pid !== undefined) options.onStart?.(started);
+    });
+  } finally {
+    process.off('SIGINT', interrupt);
+    for (const signal of FORWARDED) process.off(signal, forward);
+  }
+}
+
+/** Ends this process as the command ended: with its code, or by its signal. */
+export function endAs({ code, signal }: ChildEnd): void {
+  if (signal === null) {
+    process.exitCode = code ?? 0;
+    return;
+  }
+  // Our own core would say nothing about the command.
+  try {
+    writeFileSync('/proc/self/coredump_filter', '0');
+  } catch {}
+  process.removeAllListeners(signal);
+  // Signals take a moment; until then nothing else ends us.
+  setTimeout(() => process.exit(128), 2000);
+  process.kill(process.pid, signal);
+}
+
+function startError(program: string, error: NodeJS.ErrnoException): RunError {
+  switch (error.code) {
+    case 'ENOENT':
+      return new RunError(`${program}: there is no such program`, RunExit.NotFound);
+    case 'EACCES':
+    case 'EPERM':
+    case 'ENOEXEC':
+    case 'EISDIR':
+      return new RunError(`${program}: it cannot be run (is it executable?)`, RunExit.NotExecutable);
+    default:
+      return new RunError(`${program} could not be started: ${error.message}`, RunExit.NotExecutable);
+  }
+}
+
+function hasControllingTerminal(): boolean {
+  try {
+    closeSync(openSync('/dev/tty', 'r'));
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,93 @@
+// Whether two outputs of one command say the same: the numbers in them, in order, and how far the furthest are apart.
+
+/** Numbers that one run said. */
+export interface Said {
+  readonly values: readonly number[];
+  /** What stands around them; two outputs are comparable only where this is equal. Undefined: any. */
+  readonly around?: string;
+}
+
+const NUMBER = String.raw`[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?\b(?:nan|inf(?:inity)?)\b`;
+/** `loss 2.3`, `train_loss: 2.3`, `'loss': 2.3`, `Loss=tensor(2.3`, `loss is 2.3`. */
+const LOSS: RegExp = new RegExp(String.raw`[\w/.-]*loss[\w/.-]*["')\]]*\s*(?:[:=]|is\b)?\s*(?:tensor\()?\(?(${NUMBER})`, 'gi');
+
+/** Takes the numbers out of an output as it comes, chunk by chunk. */
+export class NumberReader {
+  readonly values: number[] = [];
+  private readonly pattern: RegExp | undefined;
+  private readonly decoder = new TextDecoder();
+  private rest = '';
+
+  /** Lines that match, or without a pattern what stands after a word with "loss" in it. */
+  constructor(pattern: RegExp | undefined) {
+    this.pattern = pattern && new RegExp(pattern.source, `${pattern.flags.replace('g', '')}g`);
+  }
+
+  push(chunk: Uint8Array): void {
+    const lines = (this.rest + this.decoder.decode(chunk, { stream: true })).split(/\r\n|\n|\r/);
+    this.rest = lines.pop() ?? '';
+    for (const line of lines) this.readLine(line);
+    // A line without an end is no output that anybody reads; it must not grow for ever.
+    if (this.rest.length > 1 << 20) this.rest = '';
+  }
+
+  finish(): Said {
+    this.readLine(this.rest + this.decoder.decode());
+    this.rest = '';
+    return { values: this.values };
+  }
+
+  private readLine(line: string): void {
+    const { pattern } = this;
+    if (!pattern) {
+      for (const match of line.matchAll(LOSS)) this.values.push(toNumber(match[1]!));
+      return;
+    }
+    for (const match of line.matchAll(pattern)) {
+      // Groups name the numbers; without any, all numbers of the line count.
+      if (match.length > 1) {
+        for (const group of match.slice(1)) if (group !== undefined) this.values.push(...numbersIn(group));
+      } else {
+        this.values.push(...numbersIn(line));
+        break;
+      }
+    }
+  }
+}
+
+/** A file as numbers and what stands around them; undefined if it is no text. */
+export function readText(bytes: Uint8Array): Said | undefined {
+  let text: string;
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+  if (text.includes('\0')) return undefined;
+  const number = new RegExp(NUMBER, 'gi');
+  return { values: numbersIn(text), around: text.replace(number, '#') };
+}
+
+/** The largest relative difference of two numbers in the same place; infinite where they cannot be compared. */
+export function distance(one: Said, other: Said): number {
+  if (one.values.length !== other.values.length || one.around !== other.around) return Number.POSITIVE_INFINITY;
+  let most = 0;
+  for (const [index, a] of one.values.entries()) {
+    const b = other.values[index]!;
+    if (Object.is(a, b) || a === b) continue;
+    const apart = Math.abs(a - b) / Math.max(Math.abs(a), Math.abs(b));
+    most = Math.max(most, Number.isNaN(apart) ? Number.POSITIVE_INFINITY : apart);
+  }
+  return most;
+}
+
+function numbersIn(text: string): number[] {
+  return [...text.matchAll(new RegExp(NUMBER, 'gi'))].map(([number]) => toNumber(number));
+}
+
+function toNumber(text: string): number {
+  const lower = text.toLowerCase();
+  if (lower.includes('nan')) return Number.NaN;
+  if (lower.includes('inf')) return lower.startsWith('-') ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+  return Number(text);
+}

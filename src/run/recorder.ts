@@ -1,0 +1,198 @@
+// Everything that the processes of a run record: finds their rings in the run folder, empties them, and keeps what they said.
+import { type FSWatcher, readdirSync, readFileSync, statSync, unlinkSync, watch } from 'node:fs';
+import { join } from 'node:path';
+import { ProcessRecording, type RecordingOptions } from './process-recording.ts';
+import { Ring, RingDamage, type RingOwner } from './ring.ts';
+import type { TraceFile } from './trace-file.ts';
+
+/** Full rings drop events: 100 ms is 2.6 million events a second with the usual ring. */
+const LOOK_EVERY_MS = 75;
+/** How long rings are looked at after the command has ended: its last processes may still be writing. */
+const SETTLE_MS = 60;
+const MOST_SETTLING = 20;
+
+/** A process that would not run on Weir. */
+export interface Refusal {
+  readonly reason: string;
+  readonly message: string;
+}
+
+export interface RecorderOptions {
+  readonly folder: string;
+  /** The file for a process; undefined keeps nothing. */
+  fileFor(owner: RingOwner): TraceFile;
+  recordingFor(owner: RingOwner): RecordingOptions;
+  /** Something the user should know now. */
+  onTrouble(sentence: string): void;
+  /** Levels may have changed. */
+  onLevels?(): void;
+}
+
+export class Recorder {
+  readonly processes: ProcessRecording[] = [];
+  readonly refusals: Refusal[] = [];
+  /** Processes that have loaded Weir and used no GPU so far: helpers and launchers, of which no file is kept. */
+  readonly idle: Set<number> = new Set();
+  /** Time spent emptying rings and writing files. */
+  busyMs = 0;
+  private readonly options: RecorderOptions;
+  private readonly current = new Map<string, ProcessRecording>();
+  /** Files that are no rings, and refusals that were read. */
+  private readonly done = new Set<string>();
+  private hasToldTrouble = false;
+  private isBroken = false;
+  private timer: NodeJS.Timeout | undefined;
+  private watcher: FSWatcher | undefined;
+
+  constructor(options: RecorderOptions) {
+    this.options = options;
+  }
+
+  start(): void {
+    this.timer = setInterval(() => this.lookOrStop(), LOOK_EVERY_MS);
+    try {
+      // New files only: what is written into them is looked for in time.
+      this.watcher = watch(this.options.folder, (event) => {
+        if (event === 'rename') this.lookOrStop();
+      });
+      // Without it rings are found a moment later.
+      this.watcher.on('error', () => this.watcher?.close());
+    } catch {}
+  }
+
+  /** One round: new rings, new rows, refusals. Never throws for what a process did. */
+  look(): void {
+    const started = performance.now();
+    let names: string[];
+    try {
+      names = readdirSync(this.options.folder);
+    } catch {
+      // Somebody removed the folder; the processes go on with the rings they have mapped.
+      names = [];
+    }
+    for (const name of names) {
+      if (name.endsWith('.ring')) this.findRing(name);
+      else if (name.endsWith('.refused.json')) this.readRefusal(name);
+    }
+    for (const [name, recording] of this.current) this.empty(name, recording);
+    this.options.onLevels?.();
+    this.busyMs += performance.now() - started;
+  }
+
+  /** The command has ended: takes what is left and closes all files. */
+  async finish(): Promise<void> {
+    this.watcher?.close();
+    clearInterval(this.timer);
+    let before = -1;
+    for (let round = 0; round < MOST_SETTLING && !this.isBroken; round++) {
+      this.lookOrStop();
+      const events = this.processes.reduce((sum, { events, dropped }) => sum + events + dropped, 0);
+      const isQuiet = events === before || this.processes.every((recording) => recording.isFinished);
+      if (isQuiet && round > 0) break;
+      before = events;
+      await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
+    }
+    for (const recording of this.current.values()) recording.finish();
+    this.current.clear();
+  }
+
+  /** A defect of ours ends the recording; the command must not notice. */
+  private lookOrStop(): void {
+    if (this.isBroken) return;
+    try {
+      this.look();
+    } catch (error) {
+      this.isBroken = true;
+      const reason = error instanceof Error ? error.stack : String(error);
+      this.options.onTrouble(`recording stopped, the job goes on; this is a defect in weir, please report it: ${reason}`);
+    }
+  }
+
+  private findRing(name: string): void {
+    const path = join(this.options.folder, name);
+    const known = this.current.get(name);
+    try {
+      const { ino } = statSync(path);
+      if (known && known.inode === ino) return;
+      const key = `${name} ${ino}`;
+      if (this.done.has(key)) return;
+      const ring = Ring.open(path);
+      if (!ring) return;
+      if (isIdle(ring)) {
+        this.idle.add(ring.owner.pid);
+        return;
+      }
+      // A program that replaced itself by another (exec) keeps its number and begins a new ring.
+      while (known?.drain());
+      known?.finish();
+      const file = this.options.fileFor(ring.owner);
+      const recording = new ProcessRecording(ring, file, this.options.recordingFor(ring.owner));
+      this.idle.delete(ring.owner.pid);
+      this.processes.push(recording);
+      this.current.set(name, recording);
+      this.tellFile(recording);
+    } catch (error) {
+      if (error instanceof RingDamage) this.refuseRing(name, path, error.message);
+      // Else it was gone before it could be opened.
+    }
+  }
+
+  private refuseRing(name: string, path: string, why: string): void {
+    const key = `${name} ${statSync(path, { throwIfNoEntry: false })?.ino}`;
+    if (this.done.has(key)) return;
+    this.done.add(key);
+    this.options.onTrouble(`the recording of process ${name.replace('.ring', '')} cannot be read: ${why}`);
+  }
+
+  private empty(name: string, recording: ProcessRecording): void {
+    const wasOpen = recording.file.isOpen;
+    // The second look finds what came between the count of rows and the word that there will be no more.
+    if (!recording.drain() && recording.isClosed && !recording.drain()) recording.finish();
+    if (wasOpen) this.tellFile(recording);
+    if (!recording.isFinished) return;
+    this.current.delete(name);
+    if (recording.damage !== undefined)
+      this.options.onTrouble(
+        `recording of process ${recording.owner.pid} stopped, the job goes on: its ring is damaged: ${recording.damage}`,
+      );
+    this.done.add(`${name} ${recording.inode}`);
+    // Frees shared memory: a job may start many short processes.
+    try {
+      unlinkSync(join(this.options.folder, name));
+    } catch {}
+  }
+
+  private tellFile({ file }: ProcessRecording): void {
+    if (file.problem === undefined || this.hasToldTrouble) return;
+    this.hasToldTrouble = true;
+    this.options.onTrouble(`recording to ${file.path} stopped, the job goes on: ${file.problem}`);
+  }
+
+  private readRefusal(name: string): void {
+    if (this.done.has(name)) return;
+    try {
+      const said: unknown = JSON.parse(readFileSync(join(this.options.folder, name), 'utf8').slice(0, 65536));
+      const { reason, message } = said as Record<string, unknown>;
+      this.done.add(name);
+      this.refusals.push({
+        reason: typeof reason === 'string' ? reason : 'unknown',
+        message: typeof message === 'string' ? message : 'a process refused to run on Weir and did not say why',
+      });
+    } catch {
+      // Not yet written to its end, or never will be: the last look tells.
+    }
+  }
+}
+
+/** Whether nothing has happened in a process yet; then its ring is closed again and looked at later. */
+function isIdle(ring: Ring): boolean {
+  try {
+    ring.refresh();
+  } catch (error) {
+    ring.close();
+    throw error;
+  }
+  if (ring.waiting > 0 || ring.dropped > 0 || ring.gauges.size > 0) return false;
+  ring.close();
+  return true;
+}

@@ -1,0 +1,234 @@
+// One run from beginning to end: folder, environment, command, recording, what-if, summary. The command's own end is ours.
+import type { ChildProcess } from 'node:child_process';
+import { accessSync, constants, mkdtempSync, writeFileSync } from 'node:fs';
+import { hostname, tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { formatBytes } from '../base/bytes.ts';
+import { type ChildEnd, runChild } from './child.ts';
+import { changedVariables, obstacleIn, type RunAllocator, settingsOf } from './environment.ts';
+import { serveMetrics } from './metrics.ts';
+import type { ProcessRecording } from './process-recording.ts';
+import { Recorder, type Refusal } from './recorder.ts';
+import { RunError } from './run-error.ts';
+import { createRunFolder, removeFolder } from './run-folder.ts';
+import type { RunSummary } from './summary.ts';
+import { TraceFile } from './trace-file.ts';
+import { freeName, linkLatest, traceName } from './trace-names.ts';
+import { type GpuWhatIf, runWhatIf } from './what-if.ts';
+
+export interface RunOptions {
+  readonly command: readonly string[];
+  readonly allocator: RunAllocator;
+  readonly limit: number | undefined;
+  /** Where recordings go; undefined keeps none. */
+  readonly record: string | undefined;
+  readonly force: boolean;
+  readonly whatIf: boolean;
+  readonly whatIfEvents: number;
+  readonly metricsPort: number | undefined;
+  readonly metricsHost: string;
+  readonly lend: boolean;
+  readonly allowUntested: boolean;
+  readonly ringRows: number;
+  readonly quiet: boolean;
+  readonly version: string;
+  readonly environment: NodeJS.ProcessEnv;
+  /** Sees the command's output, which then comes through a pipe; otherwise it is the command's alone. */
+  readonly onOutput?: ((child: ChildProcess) => void) | undefined;
+}
+
+/** How a run tells what it does; nothing goes to the command's output. */
+export interface RunVoice {
+  /** A line for everybody. */
+  say(sentence: string): void;
+  /** A line for those who ask for more. */
+  detail(sentence: string): void;
+  /** Something went wrong; said even when all else is quiet. */
+  trouble(sentence: string): void;
+  progress(fraction: number, doing: string): void;
+  clearProgress(): void;
+}
+
+/** Sees a run begin and change, for pages about it. */
+export interface RunWatcher {
+  begin(processes: readonly ProcessRecording[]): Promise<void>;
+  levels(): void;
+  end(): void;
+}
+
+export interface RunOutcome {
+  readonly summary: RunSummary;
+  readonly end: ChildEnd;
+  readonly refusals: readonly Refusal[];
+}
+
+const ENDING_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+export async function supervise(options: RunOptions, voice: RunVoice, watcher?: RunWatcher): Promise<RunOutcome> {
+  const obstacle = obstacleIn(options.environment);
+  if (obstacle) throw new RunError(obstacle);
+  if (options.record !== undefined) checkRecordFolder(options.record);
+  const folder = createRunFolder(options.environment);
+  const scratch = options.record === undefined && options.whatIf ? mkdtempSync(join(tmpdir(), 'weir-run-')) : undefined;
+  // While the command runs it is told; afterwards a signal ends what is left to do. Either way the folders are removed.
+  const afterwards = new AbortController();
+  let isRunning = true;
+  const interrupted = () => {
+    if (!isRunning) afterwards.abort();
+  };
+  for (const signal of ENDING_SIGNALS) process.on(signal, interrupted);
+  try {
+    const changed = changedVariables(options.environment, { ...options, folder });
+    const environment = { ...options.environment, ...changed };
+    const recorder = createRecorder(options, environment, folder, scratch, voice, watcher);
+    const metrics =
+      options.metricsPort === undefined ? undefined : await serveMetrics(options.metricsPort, options.metricsHost, recorder.processes);
+    await watcher?.begin(recorder.processes);
+    sayStart(options, changed, metrics?.address(), voice);
+    recorder.start();
+    const started = performance.now();
+    let end: ChildEnd;
+    try {
+      const { onOutput } = options;
+      end = await runChild({
+        command: options.command,
+        environment,
+        onTrouble: (sentence) => voice.trouble(sentence),
+        ...(onOutput ? { stdio: ['inherit', 'pipe', 'inherit'], onStart: onOutput } : {}),
+      });
+    } finally {
+      isRunning = false;
+      await recorder.finish();
+      metrics?.close();
+      metrics?.closeAllConnections();
+      watcher?.end();
+    }
+    const wallMs = performance.now() - started;
+    const whatIf = options.whatIf ? await replayAll(recorder.processes, afterwards.signal, voice) : new Map();
+    const summary: RunSummary = {
+      allocator: options.allocator,
+      command: options.command,
+      end,
+      wallMs,
+      limit: options.limit,
+      processes: recorder.processes,
+      idleProcesses: recorder.idle.size,
+      whatIf,
+      keepsTraces: options.record !== undefined,
+      recorderMs: recorder.busyMs,
+      refusals: recorder.refusals,
+    };
+    return { summary, end, refusals: recorder.refusals };
+  } finally {
+    removeFolder(folder);
+    if (scratch) removeFolder(scratch);
+    for (const signal of ENDING_SIGNALS) process.off(signal, interrupted);
+  }
+}
+
+/** A long job whose recording has no place to go must not begin; a folder with placeholders is known only later. */
+function checkRecordFolder(pattern: string): void {
+  const folder = dirname(pattern);
+  if (/%[phrq]/.test(folder)) return;
+  try {
+    accessSync(folder, constants.W_OK | constants.X_OK);
+  } catch (error) {
+    const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT';
+    throw new RunError(
+      isMissing ? `${folder}: there is no such folder to record to` : `${folder}: nothing can be recorded there, writing is not allowed`,
+    );
+  }
+}
+
+function createRecorder(
+  options: RunOptions,
+  environment: NodeJS.ProcessEnv,
+  folder: string,
+  scratch: string | undefined,
+  voice: RunVoice,
+  watcher: RunWatcher | undefined,
+): Recorder {
+  const used = new Set<string>();
+  const settings = settingsOf(environment);
+  return new Recorder({
+    folder,
+    fileFor(owner) {
+      if (options.record === undefined) {
+        const name = scratch === undefined ? undefined : join(scratch, `${used.size}.weir`);
+        if (name !== undefined) used.add(name);
+        return new TraceFile(name, false);
+      }
+      const name = freeName(traceName(options.record, owner, environment), owner, options.force, used);
+      used.add(name);
+      const file = new TraceFile(name, options.force);
+      if (file.isOpen && (used.size === 1 || owner.rank === 0)) linkLatest(name);
+      voice.detail(`recording ${owner.rank >= 0 ? `rank ${owner.rank}` : `process ${owner.pid}`} to ${name}`);
+      return file;
+    },
+    recordingFor: () => ({
+      meta: { tool: 'weir', version: options.version, host: hostname(), command: options.command[0] },
+      settings,
+      // Without a file to keep, only what the what-if looks at is written.
+      mostEvents: options.record === undefined ? options.whatIfEvents : Number.POSITIVE_INFINITY,
+      whatIfEvents: options.whatIfEvents,
+    }),
+    onTrouble: (sentence) => voice.trouble(sentence),
+    onLevels: () => watcher?.levels(),
+  });
+}
+
+function sayStart(
+  options: RunOptions,
+  changed: Readonly<Record<string, string>>,
+  metrics: ReturnType<import('node:net').Server['address']> | undefined,
+  voice: RunVoice,
+): void {
+  const parts = [
+    options.record === undefined
+      ? `running on ${options.allocator}`
+      : `recording to ${describePattern(options.record)}, on ${options.allocator}`,
+  ];
+  if (options.limit !== undefined) parts.push(`within ${formatBytes(options.limit)}`);
+  if (typeof metrics === 'object' && metrics) parts.push(`metrics at http://${options.metricsHost}:${metrics.port}/metrics`);
+  const extended = Object.keys(changed).filter((name) => !name.startsWith('WEIR_'));
+  voice.say(`${parts.join(', ')} (extends ${extended.join(', ')} for the command)`);
+  for (const [name, value] of Object.entries(changed)) voice.detail(`${name}=${value}`);
+}
+
+function describePattern(pattern: string): string {
+  return /%[phrq]/.test(pattern) ? pattern : `${pattern.replace(/\.weir$/, '')}.*.weir`;
+}
+
+async function replayAll(
+  processes: readonly ProcessRecording[],
+  signal: AbortSignal,
+  voice: RunVoice,
+): Promise<Map<ProcessRecording, readonly GpuWhatIf[] | string>> {
+  const answers = new Map<ProcessRecording, readonly GpuWhatIf[] | string>();
+  const replayable = processes.filter(({ file, writtenEvents }) => file.path !== undefined && writtenEvents > 0);
+  for (const [index, recording] of replayable.entries()) {
+    const doing = `replaying what ${replayable.length === 1 ? 'the job' : `process ${recording.owner.pid}`} did on other allocators (Ctrl-C skips it)`;
+    voice.detail(doing);
+    voice.progress(index / replayable.length, doing);
+    const answer = await runWhatIf({ path: recording.file.path!, bytes: recording.whatIfBytes }, signal, (done) =>
+      voice.progress((index + done) / replayable.length, doing),
+    );
+    if (answer === undefined) {
+      voice.clearProgress();
+      voice.say('the replay on other allocators was skipped');
+      break;
+    }
+    answers.set(recording, answer);
+  }
+  voice.clearProgress();
+  return answers;
+}
+
+/** Writes the summary for programs; a failure is said and changes nothing else. */
+export function writeSummary(path: string, json: unknown, voice: RunVoice): void {
+  try {
+    writeFileSync(path, `${JSON.stringify(json)}\n`);
+  } catch (error) {
+    voice.trouble(`the summary could not be written: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}

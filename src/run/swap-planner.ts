@@ -1,0 +1,279 @@
+// From a profile to a plan: the step as gaps on GPU time goes to the swap search, what comes back is put on ticks and followed once
+// on paper. Pure.
+import { InvariantError } from '../base/errors.ts';
+import type { SwapBlock, SwapStep } from '../plan/accesses.ts';
+import type { CopyCosts } from '../plan/copy-costs.ts';
+import { planSwaps } from '../plan/swap-search.ts';
+import { verifySwaps } from '../plan/verify-swaps.ts';
+import { type Following, followMoves, type SwapMove } from './swap-following.ts';
+import type { SwapProfile } from './swap-profile.ts';
+
+export interface ProfilePlanOptions {
+  readonly budgetMs?: number | undefined;
+  readonly seed?: number | undefined;
+}
+
+/** As DIR/<pid>.swap.json has it; python/weir/swap/plan.py reads it. */
+export interface ProfilePlan {
+  readonly version: 1;
+  readonly key: string;
+  readonly moves: readonly SwapMove[];
+  readonly hostBytes: number;
+  readonly expected: {
+    /** Peak without swapping, and with it. */
+    readonly from: number;
+    readonly peak: number;
+    readonly stalls: number;
+    readonly stallUs: number;
+    /** Bytes out, and as many back, per step. */
+    readonly moved: number;
+    readonly periodUs: number;
+    readonly limit?: number | undefined;
+    /** Whether the peak stays below the limit asked for. */
+    readonly keepsLimit: boolean;
+  };
+}
+
+const DEFAULT_BUDGET_MS = 4000;
+/** Copies are a little slower beside kernels than alone, and no two steps take quite the same time. */
+const CAUTION = 0.95;
+const MARGIN_US = 100;
+/** Ticks must differ in time, since memory is counted between them. */
+const APART_US = 0.01;
+
+interface Subject {
+  readonly class: 'record' | 'item';
+  readonly index: number;
+}
+
+export function planProfile(profile: SwapProfile, options: ProfilePlanOptions = {}): ProfilePlan {
+  const apart = withTicksApart(profile);
+  const { step, subjects } = stepOf(apart);
+  const costs = costsOf(apart);
+  const ticksUs = Float64Array.from(apart.ticks.us);
+  const choice = planSwaps(step, {
+    costs,
+    limit: apart.limit,
+    // The process has already left out what is too small.
+    minBytes: 1,
+    budgetMs: options.budgetMs ?? DEFAULT_BUDGET_MS,
+    seed: options.seed,
+    ticksUs,
+  });
+  const fault = verifySwaps(step, choice.swaps, choice.peak, costs)[0];
+  if (fault) throw new InvariantError(`the swap planner made a wrong plan: ${fault.message}`);
+  const byStart = [...choice.swaps].sort((a, b) => a.outStartUs - b.outStartUs);
+  const byReturn = [...choice.swaps].sort((a, b) => a.inStartUs - b.inStartUs);
+  let moves: SwapMove[] = [];
+  for (const swap of byStart) {
+    const subject = subjects[swap.block]!;
+    const out = subject.class === 'record' ? apart.records[subject.index]!.sole : apart.items[subject.index]!.post;
+    const drop = tickAfter(ticksUs, swap.outEndUs, step.periodUs);
+    const back = tickBefore(ticksUs, swap.inStartUs, step.periodUs);
+    moves.push({ ...subject, size: swap.size, out, drop, back, turn: byReturn.indexOf(swap) });
+  }
+  moves = withinHostMemory(
+    apart,
+    moves.filter((move) => isSound(apart, move)),
+  );
+  if (apart.limit !== undefined) moves = forced(apart, moves, apart.limit);
+  const following = followMoves(apart, moves);
+  const from = Math.max(...profile.ticks.peak);
+  return {
+    version: 1,
+    key: profile.key,
+    moves,
+    hostBytes: following.hostBytes,
+    expected: {
+      from,
+      peak: following.peak,
+      stalls: following.stalls,
+      stallUs: following.stallUs,
+      moved: moves.reduce((sum, move) => sum + move.size, 0),
+      periodUs: profile.periodUs,
+      limit: profile.limit,
+      keepsLimit: profile.limit === undefined || following.peak <= profile.limit,
+    },
+  };
+}
+
+/** One line for people, as progress shows it. */
+export function describePlan(plan: ProfilePlan): string {
+  const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
+  const { from, peak, stalls, moved, keepsLimit, limit } = plan.expected;
+  const short = keepsLimit || limit === undefined ? '' : `; ${gib(limit)} GiB cannot be kept`;
+  return `planned: ${gib(from)} -> ${gib(peak)} GiB, ${stalls} stalls expected, ${gib(moved)} GiB out and back per step${short}`;
+}
+
+function withTicksApart(profile: SwapProfile): SwapProfile {
+  const us = [...profile.ticks.us];
+  us[0] = 0;
+  for (let tick = 1; tick < us.length; tick++) us[tick] = Math.max(us[tick]!, us[tick - 1]! + APART_US);
+  const periodUs = Math.max(profile.periodUs, us.at(-1)! + APART_US);
+  return { ...profile, periodUs, ticks: { ...profile.ticks, us } };
+}
+
+function costsOf({ copies }: SwapProfile): CopyCosts {
+  const direction = (alone: number, both: number) => ({
+    fixedUs: copies.fixedUs,
+    alone: (CAUTION * alone) / 1e6,
+    both: (CAUTION * Math.min(alone, both)) / 1e6,
+  });
+  return { name: 'measured', out: direction(copies.outAlone, copies.outBoth), in: direction(copies.inAlone, copies.inBoth) };
+}
+
+/** What can move are blocks of the step; all other memory is a block per tick that nobody touches. */
+function stepOf(profile: SwapProfile): { step: SwapStep; subjects: Subject[] } {
+  const { us, peak } = profile.ticks;
+  const { periodUs } = profile;
+  const blocks: SwapBlock[] = [];
+  const subjects: Subject[] = [];
+  const tracked = new Float64Array(us.length);
+  const timeAfter = (tick: number) => us[tick + 1] ?? periodUs;
+  profile.records.forEach((record, index) => {
+    const [use] = record.uses;
+    if (record.sole < 0 || use === undefined || record.sole >= use) return;
+    const last = Math.max(...record.uses);
+    const idleUntil = us[use]! - MARGIN_US;
+    if (idleUntil <= us[record.sole]!) return;
+    for (let tick = record.first; tick <= last; tick++) tracked[tick]! += record.size;
+    subjects.push({ class: 'record', index });
+    blocks.push({
+      size: record.size,
+      fromUs: us[record.first]!,
+      toUs: timeAfter(last),
+      wholeRun: false,
+      accesses: [
+        { fromUs: us[record.first]!, toUs: us[record.sole]!, writes: true },
+        { fromUs: idleUntil, toUs: us[last]!, writes: false },
+      ],
+    });
+  });
+  profile.items.forEach((item, index) => {
+    if (item.pre < 0) return;
+    for (let tick = 0; tick < us.length; tick++) tracked[tick]! += item.size;
+    subjects.push({ class: 'item', index });
+    const fromUs = Math.max(0, us[item.pre]! - MARGIN_US);
+    const toUs = item.post === 0 ? periodUs : us[item.post]!;
+    blocks.push({
+      size: item.size,
+      fromUs: 0,
+      toUs: periodUs,
+      wholeRun: true,
+      accesses: [{ fromUs, toUs: Math.max(fromUs, toUs), writes: true }],
+    });
+  });
+  us.forEach((fromUs, tick) => {
+    const size = Math.max(0, peak[tick]! - tracked[tick]!);
+    blocks.push({ size, fromUs, toUs: timeAfter(tick), wholeRun: false, accesses: [] });
+  });
+  return { step: { name: profile.key, periodUs, blocks, untouchedBytes: 0, momentsUs: Float64Array.from(us) }, subjects };
+}
+
+/** Times beyond the step are in the next one. */
+function tickAfter(ticks: Float64Array, us: number, periodUs: number): number {
+  const time = us % periodUs;
+  const tick = ticks.findIndex((at) => at >= time - APART_US / 4);
+  return tick < 0 ? 0 : tick;
+}
+
+function tickBefore(ticks: Float64Array, us: number, periodUs: number): number {
+  const time = us % periodUs;
+  let tick = ticks.length - 1;
+  while (tick > 0 && ticks[tick]! > time + APART_US / 4) tick--;
+  return tick;
+}
+
+/** Ordered within the gap; a process would refuse anything else. */
+function isSound(profile: SwapProfile, move: SwapMove): boolean {
+  if (move.class === 'record') {
+    const record = profile.records[move.index]!;
+    return move.out === record.sole && move.out <= move.drop && move.drop < move.back && move.back <= record.uses[0]!;
+  }
+  const count = profile.ticks.us.length;
+  const { pre, post } = profile.items[move.index]!;
+  const since = (tick: number) => (tick - post + count) % count;
+  const until = since(pre) === 0 ? count : since(pre);
+  return since(move.drop) > 0 && since(move.drop) < since(move.back) && since(move.back) <= until;
+}
+
+/** Gives up what saves least, until the rest has room in host memory. */
+function withinHostMemory(profile: SwapProfile, moves: readonly SwapMove[]): SwapMove[] {
+  const { us } = profile.ticks;
+  const worth = (move: SwapMove) => {
+    const away = us[move.back]! - us[move.drop]!;
+    return move.size * (away > 0 ? away : away + profile.periodUs);
+  };
+  const kept = [...moves];
+  const byWorth = [...moves].sort((a, b) => worth(a) - worth(b));
+  for (const move of byWorth) {
+    if (followMoves(profile, kept).hostBytes <= profile.hostLimit) break;
+    kept.splice(kept.indexOf(move), 1);
+  }
+  return kept;
+}
+
+/** A limit below what costs nothing: whatever covers the highest load leaves too, for as long as it must, and the GPU waits. */
+function forced(profile: SwapProfile, moves: readonly SwapMove[], limit: number): SwapMove[] {
+  const all = [...moves];
+  for (let round = 0; round < 4 * (profile.records.length + profile.items.length); round++) {
+    const { load, hostBytes } = followMoves(profile, all);
+    let top = 0;
+    load.forEach((bytes, tick) => {
+      if (bytes > load[top]!) top = tick;
+    });
+    if (load[top]! <= limit) break;
+    const wider = candidates(profile, all, load, limit, top).filter((move) => {
+      const old = all.find((other) => other.class === move.class && other.index === move.index);
+      return old !== undefined || hostBytes + move.size <= profile.hostLimit;
+    });
+    // The smallest that is enough, else the largest: what is copied in haste is waited for.
+    const needed = load[top]! - limit;
+    const enough = wider.filter((move) => move.size >= needed).sort((a, b) => a.size - b.size)[0];
+    const chosen = enough ?? wider.sort((a, b) => b.size - a.size)[0];
+    if (!chosen) break;
+    const place = all.findIndex((other) => other.class === chosen.class && other.index === chosen.index);
+    if (place >= 0) all[place] = chosen;
+    else all.push(chosen);
+  }
+  const { us } = profile.ticks;
+  const order = [...all].sort((a, b) => us[a.out]! - us[b.out]!);
+  const returns = [...all].sort((a, b) => us[a.back]! - us[b.back]! || a.turn - b.turn);
+  return order.map((move) => ({ ...move, turn: returns.indexOf(move) }));
+}
+
+/** Moves, new or longer than before, in which something is away at the tick `top`. */
+function candidates(profile: SwapProfile, moves: readonly SwapMove[], load: Float64Array, limit: number, top: number): SwapMove[] {
+  const count = load.length;
+  const found: SwapMove[] = [];
+  const consider = (kind: 'record' | 'item', index: number, size: number, out: number, from: number, to: number) => {
+    // Away in [drop, back) within [from, to]: from where the load is first too high, to where it is last.
+    if (top < from || top >= to) return;
+    let drop = top;
+    let back = top + 1;
+    for (let tick = from; tick < to; tick++) {
+      if (load[tick]! <= limit) continue;
+      drop = Math.min(drop, tick);
+      back = Math.max(back, tick + 1);
+    }
+    const old = moves.find((move) => move.class === kind && move.index === index);
+    if (old && old.drop <= top && top < old.back) return;
+    if (old) {
+      drop = Math.min(drop, old.drop);
+      back = Math.max(back, old.back);
+    }
+    found.push({ class: kind, index, size, out, drop, back: Math.min(back, to, count - 1), turn: count + index });
+  };
+  profile.records.forEach((record, index) => {
+    const use = record.uses[0];
+    if (record.sole >= 0 && use !== undefined && record.sole < use)
+      consider('record', index, record.size, record.sole, record.sole + 1, use);
+  });
+  profile.items.forEach((item, index) => {
+    // Only what is updated at the end of the step: the gap is then in one piece.
+    if (item.pre > 1 && item.post === 0) consider('item', index, item.size, 0, 1, item.pre);
+  });
+  return found.filter((move) => isSound(profile, move));
+}
+
+export type { Following };

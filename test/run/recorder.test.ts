@@ -1,0 +1,282 @@
+// Rings as the supervisor reads them: whole, overflowing, cut short, and such as no sane process would write.
+import { existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Recorder } from '../../src/run/recorder.ts';
+import { RING_HEADER_BYTES, RingOffset } from '../../src/run/ring-layout.ts';
+import { TraceFile } from '../../src/run/trace-file.ts';
+import { summarizeTrace } from '../../src/trace/summary.ts';
+import { EventKind, type Recording } from '../../src/trace/trace.ts';
+import { readWeir } from '../../src/trace/weir/reader.ts';
+import { RingWriter, type Row } from './ring-writer.ts';
+
+const ADDRESS = 0x7f00_0000_0000;
+let folder: string;
+let traces: string;
+let troubles: string[];
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'weir-ring-'));
+  traces = mkdtempSync(join(tmpdir(), 'weir-traces-'));
+  troubles = [];
+});
+afterEach(() => {
+  rmSync(folder, { recursive: true });
+  rmSync(traces, { recursive: true });
+});
+
+function createRecorder(mostEvents = Number.POSITIVE_INFINITY): Recorder {
+  let files = 0;
+  return new Recorder({
+    folder,
+    fileFor: () => new TraceFile(join(traces, `${files++}.weir`), false),
+    recordingFor: () => ({ meta: {}, settings: new Map(), mostEvents, whatIfEvents: mostEvents }),
+    onTrouble: (sentence) => troubles.push(sentence),
+  });
+}
+
+function readTrace(index = 0): Recording {
+  return readWeir(readFileSync(join(traces, `${index}.weir`)));
+}
+
+function openRing(options: ConstructorParameters<typeof RingWriter>[1] = {}): RingWriter {
+  const ring = new RingWriter(folder, options);
+  ring.gauges(0, { total: 2 ** 37, limit: 40 * 2 ** 30 });
+  ring.stream(0, 0, 0);
+  ring.pool(0, 0, [0, 0]);
+  return ring;
+}
+
+const alloc = (index: number): Row => ({ kind: EventKind.Alloc, address: ADDRESS + index * 512, size: 100 + index });
+const free = (index: number): Row => ({ kind: EventKind.FreeRequested, address: ADDRESS + index * 512, size: 100 + index });
+
+describe('a recorder', () => {
+  it('writes what a process put into its ring, around the ring several times', async () => {
+    const ring = openRing({ capacity: 64, rank: 3 });
+    const recorder = createRecorder();
+    for (let index = 0; index < 1000; index++) {
+      ring.put(alloc(index));
+      ring.put(free(index));
+      if (index % 30 === 0) recorder.look();
+    }
+    ring.put({ kind: EventKind.Reserved, size: 12 * 2 ** 20 });
+    ring.close();
+    await recorder.finish();
+    const [process] = recorder.processes;
+    expect([process!.events, process!.dropped, process!.owner.rank, troubles]).toEqual([2001, 0, 3, []]);
+    const [trace] = readTrace().traces;
+    expect(trace!.warnings).toEqual([]);
+    expect(trace!.events.count).toBe(2001);
+    expect(summarizeTrace(trace!)).toMatchObject({ allocs: 1000, recordedPeakReserved: 12 * 2 ** 20, recordedAllocator: 'weir' });
+    expect(trace!.limits.deviceBytes).toBe(2 ** 37);
+    expect(Math.floor(trace!.limits.memoryFraction! * 2 ** 37)).toBe(40 * 2 ** 30);
+    expect(existsSync(ring.path)).toBe(false);
+  });
+
+  it('counts what was dropped, and says it in the file', async () => {
+    const ring = openRing({ capacity: 64 });
+    const recorder = createRecorder();
+    for (let index = 0; index < 100; index++) ring.put(alloc(index));
+    recorder.look();
+    for (let index = 100; index < 110; index++) ring.put(alloc(index));
+    await recorder.finish();
+    const [process] = recorder.processes;
+    expect([process!.events, process!.dropped, process!.gaps]).toEqual([74, 36, 1]);
+    const codes = readTrace().traces[0]!.warnings.map(({ code }) => code);
+    expect(codes).toEqual(['gap', 'dropped-events']);
+  });
+
+  it('takes all that was written before a process was killed in mid-write', async () => {
+    const ring = openRing();
+    const recorder = createRecorder();
+    for (let index = 0; index < 10; index++) ring.put(alloc(index));
+    ring.putHalf(alloc(10));
+    await recorder.finish();
+    expect(readTrace().traces[0]!.events.count).toBe(10);
+    expect(readTrace().traces[0]!.warnings).toEqual([]);
+  });
+
+  it('keeps the settings that a process tells, and puts the strings where they belong', async () => {
+    const ring = openRing({ allocator: 'expandable' });
+    ring.string('twice');
+    ring.string('twice');
+    ring.put({ kind: EventKind.Settings, detail: ring.string('{"max_split_size":1048576}') });
+    ring.put({ kind: EventKind.Mark, detail: ring.string('step 1') });
+    ring.put({ kind: EventKind.Mark, detail: 99 });
+    const recorder = createRecorder();
+    await recorder.finish();
+    const [trace] = readTrace().traces;
+    expect(Object.fromEntries(trace!.settings)).toEqual({ allocator: 'expandable', expandable_segments: true, max_split_size: 1048576 });
+    expect(trace!.symbols.strings[trace!.events.detail![1]!]).toBe('step 1');
+    expect(trace!.events.detail![2]).toBe(0);
+  });
+
+  it('begins anew when a process replaces itself by another program', async () => {
+    const first = openRing({ pid: 77 });
+    const recorder = createRecorder();
+    first.put(alloc(1));
+    recorder.look();
+    first.put(free(1));
+    const second = openRing({ pid: 77 });
+    second.put(alloc(2));
+    second.close();
+    await recorder.finish();
+    expect(recorder.processes.map((process) => process.events)).toEqual([2, 1]);
+    expect([readTrace(0).traces[0]!.events.count, readTrace(1).traces[0]!.events.count]).toEqual([2, 1]);
+  });
+
+  it('stops writing where it was told to, and says so', async () => {
+    const ring = openRing();
+    for (let index = 0; index < 100; index++) ring.put(alloc(index));
+    const recorder = createRecorder(60);
+    await recorder.finish();
+    const [process] = recorder.processes;
+    expect([process!.events, process!.writtenEvents, process!.isCut]).toEqual([100, 60, true]);
+    expect(readTrace().traces[0]!.warnings.map(({ code }) => code)).toEqual(['cut']);
+  });
+
+  it('says once that it cannot write, and goes on emptying the ring', async () => {
+    const recorder = new Recorder({
+      folder,
+      fileFor: () => new TraceFile('/dev/full', true),
+      recordingFor: () => ({ meta: {}, settings: new Map(), mostEvents: 1e9, whatIfEvents: 1e9 }),
+      onTrouble: (sentence) => troubles.push(sentence),
+    });
+    const rings = [openRing({ capacity: 64, pid: 1 }), openRing({ capacity: 64, pid: 2 })];
+    for (let round = 0; round < 5; round++) {
+      for (const ring of rings) for (let index = 0; index < 60; index++) ring.put(alloc(index));
+      recorder.look();
+    }
+    await recorder.finish();
+    expect(troubles).toEqual(['recording to /dev/full stopped, the job goes on: the disk is full']);
+    expect(recorder.processes.map(({ events, dropped }) => [events, dropped])).toEqual([
+      [300, 0],
+      [300, 0],
+    ]);
+  });
+
+  it('reads why a process refused', async () => {
+    writeFileSync(join(folder, '5.refused.json'), '{"reason":"no-gpu","message":"there is no GPU"}');
+    writeFileSync(join(folder, '6.refused.json'), '{"reason":');
+    const recorder = createRecorder();
+    await recorder.finish();
+    expect(recorder.refusals).toEqual([{ reason: 'no-gpu', message: 'there is no GPU' }]);
+  });
+});
+
+describe('a ring that cannot be', () => {
+  it.each<[string, (ring: RingWriter) => void, string]>([
+    ['foreign magic', (ring) => ring.bytes(0, Buffer.from('ELEPHANT')), 'does not begin as a ring'],
+    ['another version', (ring) => ring.u32(RingOffset.version, 9), 'version 9'],
+    ['no power of two', (ring) => ring.u32(RingOffset.capacity, 4095), 'room for 4095 rows'],
+    ['no rows', (ring) => ring.u32(RingOffset.capacity, 0), 'room for 0 rows'],
+    ['absurd size', (ring) => ring.u32(RingOffset.capacity, 2 ** 31), 'room for 2147483648 rows'],
+    ['rows outside', (ring) => ring.u32(RingOffset.rows_at, 0xffffff00), 'rows lie outside'],
+    ['rows in the header', (ring) => ring.u32(RingOffset.rows_at, 8), 'rows lie outside'],
+    ['strings outside', (ring) => ring.u32(RingOffset.strings_at, 0xffffff00), 'strings lie outside'],
+  ])('is refused in one sentence: %s', async (_, damage, words) => {
+    const ring = openRing();
+    ring.put(alloc(1));
+    damage(ring);
+    const recorder = createRecorder();
+    recorder.look();
+    await recorder.finish();
+    expect(troubles).toHaveLength(1);
+    expect(troubles[0]).toContain(words);
+    expect(recorder.processes).toEqual([]);
+  });
+
+  it.each<[string, (ring: RingWriter) => void, string]>([
+    ['tail before', (ring) => ring.u64(RingOffset.tail, 1), 'claims 1 rows after 3'],
+    ['tail far ahead', (ring) => ring.u64(RingOffset.tail, 2 ** 40), 'claims 1099511627776 rows'],
+    ['tail beyond numbers', (ring) => ring.u64(RingOffset.tail, 2n ** 64n - 1n), 'rows after 3'],
+    ['streams vanish', (ring) => ring.u32(RingOffset.stream_count, 0), 'claims 0 streams of GPU 0'],
+    ['too many pools', (ring) => ring.u32(RingOffset.pool_count + 4, 241), 'claims 241 pools of GPU 1'],
+    ['strings too long', (ring) => ring.u64(RingOffset.string_bytes, 2 ** 30), 'bytes of strings'],
+    ['a string without end', (ring) => ring.u64(RingOffset.string_bytes, 2), 'does not end'],
+    [
+      'scattered streams',
+      (ring) => {
+        for (let index = 1; index < 60; index++) ring.u64(RingOffset.streams + index * 8, BigInt(index) << 48n);
+        ring.u32(RingOffset.stream_count, 60);
+      },
+      'scattered',
+    ],
+    ['cut off', (ring) => truncateSync(ring.path, RING_HEADER_BYTES - 5), 'cut off'],
+  ])('keeps what came before: %s', async (_, damage, words) => {
+    const ring = openRing();
+    for (let index = 0; index < 3; index++) ring.put(alloc(index));
+    const recorder = createRecorder();
+    recorder.look();
+    damage(ring);
+    recorder.look();
+    recorder.look();
+    await recorder.finish();
+    expect(troubles).toHaveLength(1);
+    expect(troubles[0]).toContain(words);
+    const [trace] = readTrace().traces;
+    expect(trace!.events.count).toBe(3);
+    expect(trace!.warnings.map(({ code }) => code)).toEqual(['damaged-ring']);
+  });
+
+  it('leaves out rows that cannot be, and counts them', async () => {
+    const ring = openRing();
+    const bad: Row[] = [
+      { kind: 0 },
+      { kind: 19 },
+      { ...alloc(1), device: 16 },
+      { ...alloc(1), device: 1 },
+      { ...alloc(1), stream: 7 },
+      { ...alloc(1), stream: -5 },
+      { ...alloc(1), pool: 3 },
+      { ...alloc(1), pool: -2 },
+      { ...alloc(1), size: 2 ** 60 },
+      { ...alloc(1), address: 2 ** 60 },
+      { kind: EventKind.Operator, size: 2 ** 63 },
+    ];
+    for (const row of bad) {
+      ring.put(alloc(2));
+      ring.put(row);
+    }
+    ring.put({ ...alloc(3), time: Number.NaN });
+    ring.put({ ...alloc(4), time: 5 });
+    const recorder = createRecorder();
+    await recorder.finish();
+    const [trace] = readTrace().traces;
+    expect(recorder.processes[0]!.counts.damaged).toBe(bad.length - 1);
+    // The sign bit alone is minus zero: a duration like any other.
+    expect(trace!.events.count).toBe(bad.length + 3);
+    expect([...trace!.events.timeUs].every((time, index, times) => index === 0 || time >= times[index - 1]!)).toBe(true);
+  });
+
+  it('never brings the supervisor down, whatever bytes it holds', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(fc.nat(RING_HEADER_BYTES + 4096), fc.uint8Array({ minLength: 1, maxLength: 64 }))),
+        async (patches) => {
+          const ring = openRing({ pid: 9 });
+          const recorder = createRecorder();
+          ring.put(alloc(1));
+          for (const [index, [at, bytes]] of patches.entries()) {
+            ring.bytes(at % 3 === 0 ? at : at % 512, bytes);
+            if (index % 2 === 0) recorder.look();
+          }
+          recorder.look();
+          for (const process of recorder.processes) process.finish();
+          for (const { file } of recorder.processes) {
+            // A file of a damaged ring is a file all the same, or one that says it holds nothing.
+            try {
+              readWeir(readFileSync(file.path!));
+            } catch (error) {
+              expect((error as Error).message).toMatch(/holds no recording|no such/);
+            }
+            rmSync(file.path!);
+          }
+          rmSync(ring.path, { force: true });
+        },
+      ),
+      { numRuns: 150 },
+    );
+  });
+});

@@ -1,0 +1,265 @@
+// Plans for running processes: made from what they tell, followed on paper by ticks, checked by what shares no code with the planner.
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { InputError } from '../../src/base/errors.ts';
+import { readAccessJson } from '../../src/plan/access-inputs.ts';
+import { type SwapStep, swapStepOf } from '../../src/plan/accesses.ts';
+import { loadCurve, MIN_SWAP_BYTES } from '../../src/plan/gaps.ts';
+import { followMoves, type SwapMove } from '../../src/run/swap-following.ts';
+import { describePlan, planProfile } from '../../src/run/swap-planner.ts';
+import { readSwapProfile, type SwapProfile } from '../../src/run/swap-profile.ts';
+import { answerProfiles } from '../../src/run/swap-watch.ts';
+
+const MIB = 2 ** 20;
+const H200 = { outAlone: 55e9, inAlone: 55e9, outBoth: 50.8e9, inBoth: 50.8e9, fixedUs: 15 };
+const SLOW = { outAlone: 20e9, inAlone: 20e9, outBoth: 16e9, inBoth: 16e9, fixedUs: 15 };
+
+/** Forward and backward of a stack of layers, then an optimizer: activations of `activation` bytes, state of `state`. */
+function stack(layers: number, layerUs: number, activation: number, state: number, more: Partial<SwapProfile> = {}): SwapProfile {
+  const us = [0];
+  const live = [layers * state];
+  const records = [];
+  for (let layer = 0; layer < layers; layer++) {
+    us.push((layer + 1) * layerUs);
+    live.push(live.at(-1)! + activation);
+    records.push({ size: activation, first: layer + 1, sole: layer + 2, uses: [2 * layers - layer] });
+  }
+  for (let layer = 0; layer < layers; layer++) {
+    us.push(us.at(-1)! + 2 * layerUs);
+    live.push(layer === 0 ? live.at(-1)! : live.at(-1)! - activation);
+  }
+  us.push(us.at(-1)! + 2 * layerUs);
+  live.push(layers * state);
+  return {
+    key: 'stack',
+    periodUs: us.at(-1)! + layerUs,
+    ticks: { us, peak: live },
+    records,
+    items: Array.from({ length: layers }, () => ({ size: state, pre: us.length - 1, post: 0 })),
+    copies: H200,
+    hostLimit: 2 ** 40,
+    ...more,
+  };
+}
+
+/** Nothing is used while away, copies out come first, and nobody moves twice: by comparisons only. */
+function check(profile: SwapProfile, moves: readonly SwapMove[]): void {
+  const seen = new Set<string>();
+  for (const move of moves) {
+    expect(seen.has(`${move.class} ${move.index}`)).toBe(false);
+    seen.add(`${move.class} ${move.index}`);
+    if (move.class === 'record') {
+      const record = profile.records[move.index]!;
+      expect(move.size).toBe(record.size);
+      expect(record.first).toBeLessThanOrEqual(record.sole);
+      expect(move.out).toBeGreaterThanOrEqual(record.sole);
+      expect(move.drop).toBeGreaterThanOrEqual(move.out);
+      expect(move.back).toBeGreaterThan(move.drop);
+      for (const use of record.uses) expect(use).toBeGreaterThanOrEqual(move.back);
+    } else {
+      const { pre, post, size } = profile.items[move.index]!;
+      expect(move.size).toBe(size);
+      if (post === 0) {
+        expect(move.drop).toBeGreaterThan(0);
+        expect(move.back).toBeGreaterThan(move.drop);
+        expect(move.back).toBeLessThanOrEqual(pre);
+      }
+    }
+  }
+}
+
+describe('a plan for a profile', () => {
+  test('cuts the peak at no stall where the link allows it', () => {
+    const profile = stack(24, 2000, 64 * MIB, 16 * MIB);
+    const plan = planProfile(profile, { budgetMs: 400 });
+    check(profile, plan.moves);
+    expect(plan.expected.stalls).toBe(0);
+    expect(plan.expected.peak).toBeLessThan(0.5 * plan.expected.from);
+    expect(plan.moves.some((move) => move.class === 'item')).toBe(true);
+    expect(followMoves(profile, plan.moves).peak).toBe(plan.expected.peak);
+    expect(describePlan(plan)).toMatch(/^planned: 1\.9 -> \d\.\d GiB, 0 stalls expected/);
+  });
+
+  test('stops at the limit asked for', () => {
+    const free = stack(24, 2000, 64 * MIB, 16 * MIB);
+    const limit = 0.8 * Math.max(...free.ticks.peak);
+    const plan = planProfile({ ...free, limit }, { budgetMs: 400 });
+    expect(plan.expected.keepsLimit).toBe(true);
+    expect(plan.expected.stalls).toBe(0);
+    expect(plan.expected.moved).toBeLessThan(planProfile(free, { budgetMs: 400 }).expected.moved);
+  });
+
+  test('below what costs nothing it still keeps the limit, and says what waiting is to be expected', () => {
+    const slow = stack(24, 500, 64 * MIB, 16 * MIB, { copies: SLOW });
+    const free = planProfile(slow, { budgetMs: 400 });
+    const limit = Math.round(0.75 * free.expected.peak);
+    const plan = planProfile({ ...slow, limit }, { budgetMs: 400 });
+    check(slow, plan.moves);
+    expect(plan.expected.keepsLimit).toBe(true);
+    expect(plan.expected.peak).toBeLessThanOrEqual(limit);
+    expect(plan.expected.stallUs).toBeGreaterThan(0);
+  });
+
+  test('says so when a limit cannot be kept at all', () => {
+    const plan = planProfile(stack(8, 2000, 64 * MIB, 16 * MIB, { limit: MIB }), { budgetMs: 100 });
+    expect(plan.expected.keepsLimit).toBe(false);
+    expect(describePlan(plan)).toContain('cannot be kept');
+  });
+
+  test('uses no more host memory than there is', () => {
+    const hostLimit = 300 * MIB;
+    const plan = planProfile(stack(24, 2000, 64 * MIB, 16 * MIB, { hostLimit }), { budgetMs: 200 });
+    expect(plan.hostBytes).toBeLessThanOrEqual(hostLimit);
+    expect(plan.moves.length).toBeGreaterThan(0);
+  });
+
+  test('moves nothing that others hold, or that is never used', () => {
+    const profile = stack(12, 2000, 64 * MIB, 0);
+    const records = profile.records.map((record, index) => (index % 2 ? { ...record, sole: -1 } : { ...record, uses: [] }));
+    expect(planProfile({ ...profile, records, items: [] }, { budgetMs: 50 }).moves).toEqual([]);
+  });
+
+  test('holds for random steps', () => {
+    const shape = fc.record({
+      layers: fc.integer({ min: 1, max: 14 }),
+      layerUs: fc.integer({ min: 0, max: 4000 }),
+      activation: fc.integer({ min: 1, max: 90 }),
+      state: fc.integer({ min: 0, max: 40 }),
+      share: fc.double({ min: 0.2, max: 1, noNaN: true }),
+      limited: fc.boolean(),
+      slow: fc.boolean(),
+    });
+    fc.assert(
+      fc.property(shape, ({ layers, layerUs, activation, state, share, limited, slow }) => {
+        const base = stack(layers, layerUs, activation * MIB, state * MIB, slow ? { copies: SLOW } : {});
+        const profile = limited ? { ...base, limit: Math.round(share * Math.max(...base.ticks.peak)) } : base;
+        const plan = planProfile(profile, { budgetMs: 15 });
+        check(profile, plan.moves);
+        const followed = followMoves(profile, plan.moves);
+        expect(followed.peak).toBe(plan.expected.peak);
+        expect(followed.peak).toBeLessThanOrEqual(plan.expected.from);
+        if (!limited) expect(followed.stalls).toBe(0);
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
+
+describe('profiles from a process', () => {
+  const asJson = (profile: SwapProfile) => ({ version: 1, pid: 7, ...profile });
+
+  test('are read and answered through the folder of the run', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'weir-swap-'));
+    writeFileSync(join(folder, '7.profile.json'), JSON.stringify(asJson(stack(12, 2000, 64 * MIB, 8 * MIB))));
+    writeFileSync(join(folder, '8.profile.json'), '{"version":1');
+    const plans: string[] = [];
+    const errors: number[] = [];
+    const answered = new Map<string, string>();
+    const options = {
+      budgetMs: 50,
+      onPlan: (_pid: number, _plan: object, words: string) => plans.push(words),
+      onError: (pid: number) => errors.push(pid),
+    };
+    answerProfiles(folder, answered, options);
+    answerProfiles(folder, answered, options);
+    expect(plans).toHaveLength(1);
+    expect(errors).toEqual([8]);
+    const plan = JSON.parse(readFileSync(join(folder, '7.swap.json'), 'utf8'));
+    expect(plan).toMatchObject({ version: 1, key: 'stack' });
+  });
+
+  test('that make no sense are refused', () => {
+    const good = asJson(stack(3, 100, MIB, MIB));
+    expect(() => readSwapProfile(good)).not.toThrow();
+    const spoilt = [
+      null,
+      [],
+      { ...good, version: 2 },
+      { ...good, ticks: { us: [], peak: [] } },
+      { ...good, ticks: { ...good.ticks, us: good.ticks.us.toReversed() } },
+      { ...good, ticks: { ...good.ticks, peak: [1] } },
+      { ...good, records: [{ size: 1, first: 0, sole: 99, uses: [] }] },
+      { ...good, records: [{ size: 1, first: 0, sole: 0, uses: [0.5] }] },
+      { ...good, items: [{ size: 1, pre: 0, post: -1 }] },
+      { ...good, copies: { ...H200, inBoth: 0 } },
+      { ...good, hostLimit: 'all' },
+    ];
+    for (const data of spoilt) expect(() => readSwapProfile(data)).toThrow(InputError);
+  });
+});
+
+/**
+ * A recorded step as a process would have told it: a block idle for long between two uses is taken to be saved for backward at the
+ * first and unpacked at the second; blocks that only the end of the step touches are optimizer state.
+ */
+function profileOf(step: SwapStep): SwapProfile {
+  const { periodUs } = step;
+  const big = step.blocks.filter((block) => block.size >= MIN_SWAP_BYTES && block.accesses.length > 0);
+  const isState = (block: (typeof big)[number]) => block.wholeRun && block.accesses[0]!.fromUs > 0.6 * periodUs;
+  const states = big.filter(isState);
+  const updates = Math.min(periodUs * 0.999, ...states.map((block) => block.accesses[0]!.fromUs));
+  const saved = big.flatMap((block) => {
+    if (block.wholeRun || block.fromUs < 0 || block.toUs > periodUs) return [];
+    let best: { from: number; to: number } | undefined;
+    for (let at = 1; at < block.accesses.length; at++) {
+      const from = Math.max(...block.accesses.slice(0, at).map((access) => access.toUs));
+      const to = block.accesses[at]!.fromUs;
+      if (to < updates && (!best || to - from > best.to - best.from)) best = { from, to };
+    }
+    return best && best.to - best.from > 0.002 * periodUs ? [{ size: block.size, ...best }] : [];
+  });
+  const times = [...new Set([0, updates, ...saved.flatMap(({ from, to }) => [from, to])])].sort((a, b) => a - b);
+  const tickOf = (time: number) => times.indexOf(time);
+  const curve = loadCurve(step);
+  const peak = times.map((from, tick) => {
+    const to = times[tick + 1] ?? periodUs;
+    let most = 0;
+    curve.timeUs.forEach((time, at) => {
+      if (time < to && (curve.timeUs[at + 1] ?? periodUs) > from) most = Math.max(most, curve.bytes[at]!);
+    });
+    return most;
+  });
+  return {
+    key: step.name,
+    periodUs,
+    ticks: { us: times, peak },
+    // Others let go of it a tick after it is saved.
+    records: saved.map(({ size, from, to }) => ({ size, first: tickOf(from), sole: tickOf(from) + 1, uses: [tickOf(to)] })),
+    items: states.map(({ size }) => ({ size, pre: tickOf(updates), post: 0 })),
+    copies: H200,
+    hostLimit: 2 ** 40,
+  };
+}
+
+describe('recorded steps', () => {
+  const shared = new URL('../../../shared/traces/access/', import.meta.url);
+  const expectedCut: Readonly<Record<string, number>> = { 'vgg16-b100': 0.1, 'resnet50-b100': 0.3, 'opt1b3-R': 0.25 };
+  for (const name of Object.keys(expectedCut)) {
+    const path = new URL(`${name}.access.json.gz`, shared);
+    test.skipIf(!existsSync(path))(`${name}: no stall, nothing used while away`, () => {
+      const step = swapStepOf(readAccessJson(gunzipSync(readFileSync(path)).toString()), 1);
+      const profile = profileOf(step);
+      const plan = planProfile(profile, { budgetMs: 4000 });
+      check(profile, plan.moves);
+      const followed = followMoves(profile, plan.moves);
+      expect(followed.stalls).toBe(0);
+      expect(followed.misses).toBe(0);
+      expect(followed.peak).toBe(plan.expected.peak);
+      const { from, peak, moved, periodUs } = plan.expected;
+      const cut = 1 - peak / from;
+      const limited = planProfile({ ...profile, limit: Math.round(peak * 0.85) }, { budgetMs: 1000 });
+      check(profile, limited.moves);
+      const waits = `${((100 * limited.expected.stallUs) / periodUs).toFixed(1)} % waiting at ${(limited.expected.peak / 2 ** 30).toFixed(2)}`;
+      console.log(
+        `${name}: ${(from / 2 ** 30).toFixed(2)} -> ${(peak / 2 ** 30).toFixed(2)} GiB, ${(100 * cut).toFixed(1)} % less, ` +
+          `${(moved / 2 ** 30).toFixed(2)} GiB moved in ${(periodUs / 1000).toFixed(0)} ms by ${plan.moves.length} moves, ${profile.ticks.us.length} ticks; ` +
+          `${profile.items.length} state; 15 % lower: keeps ${limited.expected.keepsLimit}, ${waits}`,
+      );
+      expect(cut).toBeGreaterThan(expectedCut[name]!);
+    });
+  }
+});
