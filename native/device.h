@@ -25,6 +25,8 @@ struct weir_device {
   uint32_t captures;
   int freed; /* something was freed since the host last waited for the device */
   uint64_t limit;
+  uint64_t asked; /* by the request that is being served */
+  enum { NOT_ASKED, WORTH_TRYING, HOPELESS } prospect; /* of new memory for it */
   uint64_t held; /* bytes of handles */
   uint64_t *handle_bytes; /* by handle */
   size_t handle_room;

@@ -54,10 +54,30 @@ static int keep_handle(weir_device *device, uint64_t handle, uint64_t bytes) {
   return 1;
 }
 
+/* A request that all free memory and all that the GPU has left cannot serve would first take the whole GPU, handle by handle,
+ * and then give it back: seconds, in which other processes fail. Asking costs less than creating one handle. */
+#define LARGE_REQUEST (256ull << 20)
+
+static int is_hopeless(weir_device *device) {
+  if (device->prospect == NOT_ASKED) {
+    uint64_t available, total;
+    uint64_t spare = device->held - (device->gauges->allocated < device->held ? device->gauges->allocated : device->held);
+    device->prospect = WORTH_TRYING;
+    if (device->asked >= LARGE_REQUEST && device->backend->memory(device->backend->driver.context, &available, &total) >= 0) {
+      uint64_t taken = device->held + device->gauges->outside;
+      uint64_t allowed = device->limit > taken ? device->limit - taken : 0;
+      if (device->limit != 0 && allowed < available) available = allowed;
+      if (device->asked > available + spare) device->prospect = HOPELESS;
+    }
+  }
+  return device->prospect == HOPELESS;
+}
+
 static int64_t create(void *context, uint64_t bytes) {
   weir_device *device = context;
   const weir_driver *driver = &device->backend->driver;
   if (device->limit != 0 && device->held + device->gauges->outside + bytes > device->limit) return WEIR_NO_MEMORY;
+  if (is_hopeless(device)) return WEIR_NO_MEMORY;
   uint64_t start = now_ns();
   int64_t handle = needed(device, start, driver->create(driver->context, bytes));
   if (handle < 0) return handle;

@@ -159,6 +159,12 @@ static void note_shortage(weir_device *device, uint64_t bytes, weir_shortage *sh
   };
 }
 
+static int serve(weir_device *device, uint64_t bytes, uint32_t stream, weir_block *block) {
+  device->asked = bytes;
+  device->prospect = NOT_ASKED;
+  return weir_engine_allocate(device->engine, bytes, stream, 0, block);
+}
+
 /* After the engine has failed: ever harder means. Lets go of the lock while it asks the program. */
 static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir_block *block, weir_shortage *shortage) {
   int given = 0;
@@ -167,7 +173,7 @@ static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir
   note_shortage(device, bytes, shortage);
   if ((block->levels.parked > 0 || shortage->free_elsewhere > 0) && device_wait(device) >= 0) {
     weir_engine_streams_idle(engine);
-    given = weir_engine_allocate(engine, bytes, stream, 0, block);
+    given = serve(device, bytes, stream, block);
   }
   if (given || !device->options.reclaim) return given;
   /* Other threads' requests come in between, with failures of their own. */
@@ -176,7 +182,7 @@ static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir
   int reclaimed = device->options.reclaim(device->options.reclaim_context);
   pthread_mutex_lock(&device->mutex);
   memcpy(device->driver_error, shortage->driver_error, sizeof shortage->driver_error);
-  return reclaimed ? weir_engine_allocate(engine, bytes, stream, 0, block) : 0;
+  return reclaimed ? serve(device, bytes, stream, block) : 0;
 }
 
 static void fail(weir_device *device, weir_shortage *shortage, uint32_t stream) {
@@ -202,7 +208,7 @@ int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, w
   weir_gauges *gauges = device->gauges;
   device->driver_error[0] = 0;
   int64_t number = device_number_of(device, stream);
-  if (number >= 0) done = weir_engine_allocate(device->engine, bytes, (uint32_t)number, 0, &block);
+  if (number >= 0) done = serve(device, bytes, (uint32_t)number, &block);
   if (!done) {
     if (!shortage) shortage = &unwanted;
     if (number >= 0) {

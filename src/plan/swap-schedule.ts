@@ -27,11 +27,17 @@ export class SwapScheduler {
   private readonly inUs: Float64Array;
   private readonly outEnd: Float64Array;
   private readonly inStart: Float64Array;
+  /** When memory is free and when it is taken again: as soon as copies end and begin, or at the next and last tick. */
+  private readonly freeFrom: Float64Array;
+  private readonly takenFrom: Float64Array;
+  private readonly ticksUs: Float64Array | undefined;
   private readonly changeTime: Float64Array;
   private readonly changeOrder: Int32Array;
   private readonly changeBytes: Float64Array;
 
-  constructor(step: SwapStep, gaps: readonly Gap[], curve: LoadCurve, costs: CopyCosts) {
+  /** With `ticksUs` (within the step, ascending, from 0) memory changes hands at these moments only. */
+  constructor(step: SwapStep, gaps: readonly Gap[], curve: LoadCurve, costs: CopyCosts, ticksUs?: Float64Array) {
+    this.ticksUs = ticksUs;
     this.gaps = gaps;
     this.periodUs = step.periodUs;
     this.curve = curve;
@@ -42,6 +48,8 @@ export class SwapScheduler {
     this.inUs = Float64Array.from(gaps, (gap) => plannedUs(costs.in, gap.size));
     this.outEnd = new Float64Array(gaps.length);
     this.inStart = new Float64Array(gaps.length);
+    this.freeFrom = ticksUs ? new Float64Array(gaps.length) : this.outEnd;
+    this.takenFrom = ticksUs ? new Float64Array(gaps.length) : this.inStart;
     this.changeTime = new Float64Array(2 * gaps.length);
     this.changeBytes = new Float64Array(2 * gaps.length);
     this.changeOrder = new Int32Array(2 * gaps.length);
@@ -72,12 +80,25 @@ export class SwapScheduler {
         inStart[gap] = free - due + gaps[gap]!.toUs;
       }
     }
+    if (this.ticksUs) this.waitForTicks(chosen, this.ticksUs);
+  }
+
+  private waitForTicks(chosen: Uint8Array, ticks: Float64Array): void {
+    for (let gap = 0; gap < chosen.length; gap++) {
+      if (chosen[gap] === 0) continue;
+      const ends = this.phase(this.outEnd[gap]!);
+      const next = firstAtOrAfter(ticks, ends);
+      this.freeFrom[gap] = this.outEnd[gap]! + (next < ticks.length ? ticks[next]! : this.periodUs) - ends;
+      const begins = this.phase(this.inStart[gap]!);
+      const last = firstAtOrAfter(ticks, begins);
+      this.takenFrom[gap] = this.inStart[gap]! - begins + (ticks[last] === begins ? begins : ticks[Math.max(0, last - 1)]!);
+    }
   }
 
   /** The peak with the chosen gaps, and how far and how long the load is above `limit`: the integral of the excess over time. */
   evaluate(chosen: Uint8Array, limit: number): { peak: number; excess: number; peakUs: number } {
     this.schedule(chosen);
-    const { gaps, outEnd, inStart, periodUs, changeTime, changeBytes, changeOrder, curve } = this;
+    const { gaps, freeFrom: outEnd, takenFrom: inStart, periodUs, changeTime, changeBytes, changeOrder, curve } = this;
     let changes = 0;
     let away = 0;
     for (let gap = 0; gap < gaps.length; gap++) {
@@ -123,7 +144,7 @@ export class SwapScheduler {
 
   /** Whether the chosen gap is of any use in the schedule last evaluated. */
   isUseful(gap: number): boolean {
-    return this.inStart[gap]! > this.outEnd[gap]!;
+    return this.takenFrom[gap]! > this.freeFrom[gap]!;
   }
 
   /** The copies of the chosen gaps; gaps whose copies would not fit are left out, and the others moved up accordingly. */
@@ -151,4 +172,15 @@ export class SwapScheduler {
       ];
     });
   }
+}
+
+function firstAtOrAfter(ticks: Float64Array, us: number): number {
+  let low = 0;
+  let high = ticks.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ticks[middle]! < us) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

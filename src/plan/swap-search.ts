@@ -13,6 +13,8 @@ export interface SwapSearchOptions {
   readonly minBytes?: number | undefined;
   readonly budgetMs?: number | undefined;
   readonly seed?: number | undefined;
+  /** Moments of the step at which alone memory can be given up and taken again; any moment without them. */
+  readonly ticksUs?: Float64Array | undefined;
   readonly onProgress?: ((limit: number, elapsedMs: number) => void) | undefined;
 }
 
@@ -37,7 +39,7 @@ const RESTART_AFTER = 6000;
 export function planSwaps(step: SwapStep, options: SwapSearchOptions): SwapChoice {
   const gaps = usableGaps(step, options);
   const curve = loadCurve(step);
-  const scheduler = new SwapScheduler(step, gaps, curve, options.costs);
+  const scheduler = new SwapScheduler(step, gaps, curve, options.costs, options.ticksUs);
   const bounds = swapBounds(step, gaps, options.costs);
   const best = gaps.length === 0 ? new Uint8Array(0) : search(step, gaps, scheduler, bounds, curve.peak, options);
   const swaps = dropNeedless(scheduler, best);

@@ -1,0 +1,201 @@
+"""What swapping needs of a GPU: streams, events, copies and figures. Tests put another one in its place."""
+
+import torch
+
+_use_count = torch._C._storage_Use_Count
+
+
+def _calibrate():
+    """References that a storage counts beyond those of tensors: its Python object, which releases of PyTorch count differently."""
+    probe = torch.empty(8)
+    cdata = probe.untyped_storage()._cdata
+    released = _use_count(cdata) - 1
+    held = probe.untyped_storage()
+    return released, _use_count(cdata) - 1, held
+
+
+_RELEASED, _HELD = _calibrate()[:2]
+
+
+def owners(cdata, held=False):
+    """Tensors on a storage whose Python object has been made once, and is held by us or not."""
+    return _use_count(cdata) - (_HELD if held else _RELEASED)
+
+
+class CudaBackend:
+    """One GPU, and the stream that was current when it was first used: the compute stream."""
+
+    name = "cuda"
+
+    def __init__(self, index):
+        self.index = index
+        self.device = torch.device("cuda", index)
+        self.compute = torch.cuda.current_stream(self.device)
+        self.compute_handle = self.compute.cuda_stream
+        self.out = torch.cuda.Stream(self.device)
+        self.back = torch.cuda.Stream(self.device)
+        self._raw_stream = torch._C._cuda_getCurrentRawStream
+        self._set_stream = torch._C._cuda_setStream
+
+    # ---- where we are
+
+    def is_mine(self, tensor):
+        return tensor.is_cuda and tensor.get_device() == self.index
+
+    def on_compute(self):
+        return self._raw_stream(self.index) == self.compute_handle
+
+    def capturing(self):
+        if torch._C._cuda_isCurrentStreamCapturing():
+            return True
+        return False
+
+    # ---- events and streams
+
+    def event(self, stream, timing=False):
+        made = torch.cuda.Event(enable_timing=timing)
+        made.record(stream)
+        return made
+
+    def wait(self, stream, event):
+        stream.wait_event(event)
+
+    def wait_current(self, event):
+        torch.cuda.current_stream(self.device).wait_event(event)
+
+    def current(self):
+        return torch.cuda.current_stream(self.device)
+
+    def finished(self, event):
+        return event.query()
+
+    def elapsed_us(self, first, second):
+        return first.elapsed_time(second) * 1000.0
+
+    def synchronize(self):
+        torch.cuda.synchronize(self.device)
+
+    # ---- memory
+
+    def new_storage(self, size):
+        """Always memory of the compute stream, whatever is current."""
+        if self.on_compute():
+            return torch.UntypedStorage(size, device=self.device)
+        with torch.cuda.stream(self.compute):
+            return torch.UntypedStorage(size, device=self.device)
+
+    def refill(self, storage, size):
+        """Gives a storage of size 0 its memory again."""
+        if self.on_compute():
+            storage.resize_(size)
+        else:
+            with torch.cuda.stream(self.compute):
+                storage.resize_(size)
+
+    def bytes_of(self, storage):
+        return torch.empty(0, dtype=torch.uint8, device=self.device).set_(storage)
+
+    def belongs_to_compute(self, storage):
+        """Memory that another stream allocated is not used again before the compute stream has come this far; else this does nothing."""
+        self.bytes_of(storage).record_stream(self.compute)
+
+    def copy(self, stream, target, source):
+        """Between device bytes and pinned host bytes, on a side stream."""
+        previous = torch.cuda.current_stream(self.device)
+        self._set_stream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
+        try:
+            target.copy_(source, non_blocking=True)
+        finally:
+            self._set_stream(stream_id=previous.stream_id, device_index=previous.device_index, device_type=previous.device_type)
+
+    def pinned(self, size):
+        """Host memory as a tensor of bytes. Registered rather than allocated: PyTorch rounds pinned requests up to powers of two."""
+        import mmap
+
+        memory = mmap.mmap(-1, size)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            try:
+                memory.madvise(mmap.MADV_HUGEPAGE)
+            except OSError:
+                pass
+        held = torch.frombuffer(memory, dtype=torch.uint8)
+        runtime = torch.cuda.cudart()
+        with torch.cuda.device(self.device):
+            code = runtime.cudaHostRegister(held.data_ptr(), size, 0)
+        if code != runtime.cudaError.success:
+            # CUDA remembers the failure and would blame the next kernel for it: let that be one of ours.
+            try:
+                torch.zeros(1, device=self.device)
+            except RuntimeError:
+                pass
+            raise MemoryError(f"cudaHostRegister answered {code}")
+        return held
+
+    def out_of_memory(self, error):
+        return isinstance(error, torch.cuda.OutOfMemoryError)
+
+    def release_cached(self):
+        torch.cuda.empty_cache()
+
+    # ---- figures
+
+    def take_peak(self):
+        """Most bytes allocated, and reserved, since the last call. The figures that the program sees keep their own peaks."""
+        return _PeakKeeper.of(self.index).take()
+
+
+class _PeakKeeper:
+    """Reads peaks between two moments by resetting PyTorch's, and puts the older peaks back into what the program reads."""
+
+    _made = {}
+    _PEAKS = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes", "allocation", "segment", "active", "inactive_split", "inactive_split_bytes")
+
+    @classmethod
+    def of(cls, index):
+        if index not in cls._made:
+            cls._made[index] = cls(index)
+        return cls._made[index]
+
+    def __init__(self, index):
+        self.index = index
+        self.kept = None
+        if not _PeakKeeper._made:
+            self._wrap()
+
+    @classmethod
+    def _wrap(cls):
+        cls.stats = staticmethod(torch._C._cuda_memoryStats)
+        cls.reset = staticmethod(torch._C._cuda_resetPeakMemoryStats)
+
+        def memory_stats(device):
+            figures = cls.stats(device)
+            keeper = cls._made.get(device)
+            if keeper is not None and keeper.kept is not None:
+                lift(figures, keeper.kept)
+            return figures
+
+        def reset_peaks(device):
+            keeper = cls._made.get(device)
+            if keeper is not None:
+                keeper.kept = None
+            cls.reset(device)
+
+        torch._C._cuda_memoryStats = memory_stats
+        torch._C._cuda_resetPeakMemoryStats = reset_peaks
+
+    def take(self):
+        figures = _PeakKeeper.stats(self.index)
+        peak = figures["allocated_bytes"]["all"]["peak"], figures["reserved_bytes"]["all"]["peak"]
+        if self.kept is not None:
+            lift(figures, self.kept)
+        self.kept = {name: {pool: values["peak"] for pool, values in figures[name].items()} for name in self._PEAKS if name in figures}
+        _PeakKeeper.reset(self.index)
+        return peak
+
+
+def lift(figures, kept):
+    for name, pools in kept.items():
+        for pool, peak in pools.items():
+            values = figures[name][pool]
+            if values["peak"] < peak:
+                values["peak"] = peak

@@ -1,0 +1,118 @@
+"""Where swapping takes hold in PyTorch, and how it lets go again."""
+
+import contextlib
+import os
+import weakref
+
+import torch
+from torch.optim import optimizer as optimizers
+
+
+class Hooks:
+    """Saved-tensor hooks of the main thread (autograd carries them into its own threads), and hooks of all optimizers."""
+
+    def __init__(self, manager):
+        self.manager = manager
+        self.pushed = False
+        self.closed = False
+        # One object each: it is by identity that we know the top of the stack as ours.
+        self.pack = manager.pack
+        self.unpack = manager.unpack
+        self.wanted = True
+        self.push()
+        self.before = optimizers.register_optimizer_step_pre_hook(self._before)
+        self.after = optimizers.register_optimizer_step_post_hook(self._after)
+        self._step_aside_for_transforms()
+        self._stop_at_graphs()
+        manager = weakref.ref(manager)
+        os.register_at_fork(after_in_child=lambda: _forked(manager()))
+
+    def _before(self, optimizer, _arguments, _named):
+        if not torch.compiler.is_compiling():
+            self.manager.before_step(optimizer)
+
+    def _after(self, optimizer, _arguments, _named):
+        if not torch.compiler.is_compiling():
+            self.manager.after_step(optimizer)
+            if not self.wanted and self.pushed:
+                self.pop()
+
+    def mark(self):
+        self.manager.mark()
+
+    # ---- the stack of default hooks
+
+    def push(self):
+        if not self.pushed:
+            torch._C._autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
+            self.pushed = True
+
+    def is_top(self):
+        top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        return bool(top) and top[0] is self.pack
+
+    def pop(self):
+        """Only from the top, and only in the thread they are in; else they stay and pass everything through."""
+        if self.pushed and self.is_top():
+            torch._C._autograd._pop_saved_tensors_default_hooks()
+            self.pushed = False
+
+    def remove(self):
+        """Nothing saved for backward will be swapped: no more calls for it."""
+        self.wanted = False
+        self.pop()
+
+    def _step_aside_for_transforms(self):
+        """torch.func refuses to work under saved-tensor hooks; ours get out of its way."""
+        graph = torch.autograd.graph
+        self.original_disable = graph.disable_saved_tensors_hooks
+        hooks = self
+
+        @contextlib.contextmanager
+        def disable_saved_tensors_hooks(error_message):
+            aside = hooks.pushed and not hooks.closed and hooks.is_top()
+            if aside:
+                hooks.pop()
+            try:
+                with hooks.original_disable(error_message):
+                    yield
+            finally:
+                if aside and hooks.wanted and not hooks.closed:
+                    hooks.push()
+
+        graph.disable_saved_tensors_hooks = disable_saved_tensors_hooks
+
+    def _stop_at_graphs(self):
+        """A captured graph has addresses in it. Whoever captures one gets all memory back, for good."""
+        self.graph_class = getattr(getattr(torch.cuda, "graphs", None), "CUDAGraph", None)
+        if self.graph_class is None or not hasattr(self.graph_class, "capture_begin"):
+            return
+        hooks = self
+        self.original_capture = self.graph_class.capture_begin
+
+        def capture_begin(graph, *arguments, **named):
+            if not hooks.closed:
+                hooks.manager.stop("a CUDA graph is captured, and graphs need fixed addresses")
+            return hooks.original_capture(graph, *arguments, **named)
+
+        self.graph_class.capture_begin = capture_begin
+
+    def close(self):
+        self.closed = True
+        self.wanted = False
+        self.pop()
+        self.before.remove()
+        self.after.remove()
+        torch.autograd.graph.disable_saved_tensors_hooks = self.original_disable
+        if self.graph_class is not None and hasattr(self, "original_capture"):
+            self.graph_class.capture_begin = self.original_capture
+
+
+def _forked(manager):
+    if manager is None:
+        return
+    if manager.backend is None:
+        # Nothing has begun: the child may as well be the one that trains.
+        manager.pid = os.getpid()
+    else:
+        manager.stopped = manager.stopped or "this is a forked process"

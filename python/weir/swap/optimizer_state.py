@@ -1,0 +1,326 @@
+"""Optimizer state between steps. Each tensor keeps its object and its storage; only the memory under the storage comes and goes.
+
+A state tensor may be away only while the chain state dict -> entry -> tensor -> storage has no other holder, and every way into
+the state dict from outside of step() brings back first what is away.
+"""
+
+import sys
+import weakref
+from collections import defaultdict
+
+import torch
+
+from .backend import owners
+from .records import GONE, LEAVING, RESIDENT, RETURNING
+
+
+class Entry:
+    """The state of one parameter."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values):
+        self.values = values
+
+
+class Item:
+    __slots__ = ("entry", "key", "tensor", "storage", "size", "state", "slot", "event", "index", "check", "optimizer")
+
+    def __init__(self, entry, key, tensor, optimizer):
+        self.entry, self.key, self.tensor = entry, key, tensor
+        self.storage = tensor.untyped_storage()
+        self.size = self.storage.nbytes()
+        self.state = RESIDENT
+        self.slot = None
+        self.event = None
+        self.index = -1
+        self.check = None
+        self.optimizer = optimizer
+
+
+def _references(item):
+    return (
+        sys.getrefcount(item.entry.values),
+        sys.getrefcount(item.tensor),
+        sys.getrefcount(item.storage),
+        item.tensor._use_count(),
+        owners(item.tensor.untyped_storage()._cdata, True),
+    )
+
+
+def _calibrate():
+    """What the counts are when nobody else holds anything; measured, since Python and PyTorch releases differ in it."""
+    state = {0: {"state": torch.zeros(8)}}
+    item = Item(Entry(state[0]), "state", state[0]["state"], 0)
+    return _references(item), state
+
+
+EXCLUSIVE = _calibrate()[0]
+
+
+def is_ours(item):
+    return item.entry.values.get(item.key) is item.tensor and _references(item) == EXCLUSIVE
+
+
+class GuardedState(defaultdict):
+    """`optimizer.state` that brings back what is away before anybody gets hold of it."""
+
+    guard = None
+
+    def __getitem__(self, key):
+        guard = self.guard
+        if guard is not None and guard.away:
+            guard.bring_back_entry(self, key)
+        return super().__getitem__(key)
+
+    def _all(self):
+        guard = self.guard
+        if guard is not None and guard.away:
+            guard.bring_back_all()
+
+    def get(self, key, default=None):
+        return self[key] if key in self else default
+
+    def setdefault(self, key, default=None):
+        self._all()
+        return super().setdefault(key, default)
+
+    def pop(self, *arguments):
+        self._all()
+        return super().pop(*arguments)
+
+    def popitem(self):
+        self._all()
+        return super().popitem()
+
+    def __delitem__(self, key):
+        self._all()
+        super().__delitem__(key)
+
+    def clear(self):
+        self._all()
+        super().clear()
+
+    def values(self):
+        self._all()
+        return super().values()
+
+    def items(self):
+        self._all()
+        return super().items()
+
+    def __iter__(self):
+        # Defined here so that dict(state) and state | other take the way over __getitem__.
+        return super().__iter__()
+
+    def copy(self):
+        self._all()
+        return defaultdict(self.default_factory, super().items())
+
+    __copy__ = copy
+
+    def __or__(self, other):
+        return self.copy() | other
+
+    def __reduce__(self):
+        self._all()
+        return defaultdict, (self.default_factory,), None, None, iter(super().items())
+
+
+class StateGuard:
+    """All swappable state of all optimizers, in a fixed order."""
+
+    def __init__(self, manager, least):
+        self.manager = manager
+        self.least = least
+        self.optimizers = []  # weak references; the place is the ordinal
+        self.items = []
+        self.away = 0  # tensors not resident: leaving ones are still there and do not count
+        self.signature = ()
+        self.lost = []
+
+    def ordinal(self, optimizer):
+        for place, reference in enumerate(self.optimizers):
+            if reference() is optimizer:
+                return place
+        place = len(self.optimizers)
+        self.optimizers.append(weakref.ref(optimizer, lambda _: self.forget(place)))
+        return place
+
+    def forget(self, place):
+        # Told, not done: this runs when the optimizer dies, in the midst of anything.
+        self.lost.append(place)
+
+    def clear_lost(self):
+        places = set()
+        while self.lost:
+            places.add(self.lost.pop())
+        for item in self.items:
+            if item.optimizer in places:
+                self.let_go(item)
+        self.items = [item for item in self.items if item.optimizer not in places]
+        return self.number()
+
+    def number(self):
+        for index, item in enumerate(self.items):
+            item.index = index
+        signature = tuple((item.optimizer, item.size) for item in self.items)
+        same = signature == self.signature
+        self.signature = signature
+        return not same
+
+    def scan(self, optimizer):
+        """After step(): what there is now. Gives whether the list of items is another one than before."""
+        place = self.ordinal(optimizer)
+        found = []
+        state = optimizer.state
+        known = {id(item.tensor): item for item in self.items if item.optimizer == place}
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if not dict.__contains__(state, parameter):
+                    continue
+                values = dict.__getitem__(state, parameter)
+                if type(values) is not dict:
+                    continue
+                entry = None
+                for key, tensor in values.items():
+                    if type(tensor) is not torch.Tensor or tensor.numel() * tensor.element_size() < self.least:
+                        continue
+                    item = known.get(id(tensor))
+                    if item is not None and item.entry.values is values and item.key == key:
+                        entry = item.entry
+                    elif self.manager.backend.is_mine(tensor) and tensor.layout == torch.strided and not tensor.requires_grad:
+                        entry = entry or Entry(values)
+                        item = Item(entry, key, tensor, place)
+                        # Views that do not fill their storage are somebody else's arrangement.
+                        if item.size != tensor.numel() * tensor.element_size():
+                            continue
+                    else:
+                        continue
+                    found.append(item)
+        kept = {id(item) for item in found}
+        others = []
+        for item in self.items:
+            if item.optimizer != place:
+                others.append(item)
+            elif id(item) not in kept:
+                self.let_go(item)
+        self.items = sorted(others + found, key=lambda item: item.optimizer)
+        return self.number()
+
+    def protect(self, optimizer):
+        """Puts the guard in place of the plain dict; its entries stay the same objects."""
+        state = optimizer.state
+        if type(state) is GuardedState:
+            return True
+        if type(state) is not defaultdict:
+            return False
+        guarded = GuardedState(state.default_factory, state)
+        guarded.guard = self
+        optimizer.state = guarded
+        return True
+
+    # ---- movements; the manager calls them on the compute stream
+
+    def leave(self, item):
+        manager, backend = self.manager, self.manager.backend
+        if item.state != RESIDENT or not is_ours(item):
+            return False
+        if item.slot is None:
+            item.slot = manager.slab.take(item.size)
+            if item.slot is None:
+                return False
+        source = backend.bytes_of(item.storage)
+        item.check = manager.checksum(source)
+        backend.wait(backend.out, backend.event(backend.compute))
+        if item.slot.busy is not None:
+            backend.wait(backend.out, item.slot.busy[1])
+        backend.copy(backend.out, item.slot.bytes, source)
+        item.event = backend.event(backend.out)
+        item.state = LEAVING
+        manager.counts["bytes_out"] += item.size
+        return True
+
+    def drop(self, item):
+        manager, backend = self.manager, self.manager.backend
+        if item.state != LEAVING:
+            return False
+        if not is_ours(item):
+            item.state = RESIDENT
+            manager.counts["kept"] += 1
+            return False
+        manager.wait_timed(item.event, ("state-out", item.index))
+        backend.belongs_to_compute(item.storage)
+        manager.poison(item.storage)
+        item.storage.resize_(0)
+        item.state = GONE
+        item.event = None
+        self.away += 1
+        manager.away += item.size
+        return True
+
+    def begin_return(self, item):
+        manager, backend = self.manager, self.manager.backend
+        backend.refill(item.storage, item.size)
+        target = backend.bytes_of(item.storage)
+        backend.wait(backend.back, backend.event(backend.compute))
+        backend.copy(backend.back, target, item.slot.bytes)
+        item.event = backend.event(backend.back)
+        item.slot.busy = manager.number(item.event)
+        item.state = RETURNING
+        manager.away -= item.size
+        manager.counts["bytes_in"] += item.size
+
+    def end_return(self, item):
+        manager, backend = self.manager, self.manager.backend
+        manager.wait_timed(item.event, ("state-in", item.index))
+        item.event = None
+        item.state = RESIDENT
+        self.away -= 1
+        manager.verify(item.check, backend.bytes_of(item.storage))
+        item.check = None
+
+    def bring_back(self, item, planned=False):
+        if item.state == LEAVING:
+            # Its memory was never given up. The copy only read it, and what it holds is not used again.
+            item.state = RESIDENT
+            return
+        if item.state == GONE:
+            if not planned:
+                self.manager.counts["misses"] += 1
+            self.begin_return(item)
+        if item.state == RETURNING:
+            self.end_return(item)
+
+    def bring_back_all(self, place=None):
+        with self.manager.lock:
+            moved = False
+            for item in self.items:
+                if (place is None or item.optimizer == place) and item.state in (GONE, RETURNING):
+                    self.bring_back(item)
+                    moved = True
+            if moved:
+                self.manager.let_current_follow()
+
+    def bring_back_entry(self, state, key):
+        with self.manager.lock:
+            if not dict.__contains__(state, key):
+                return
+            values = dict.__getitem__(state, key)
+            moved = False
+            for item in self.items:
+                if item.entry.values is values and item.state in (GONE, RETURNING):
+                    self.bring_back(item)
+                    moved = True
+            if moved:
+                self.manager.let_current_follow()
+
+    def let_go(self, item):
+        """The item is no longer state, or not to be touched any more: whoever still has it gets it back."""
+        if item.state in (GONE, RETURNING):
+            self.bring_back(item)
+        if item.event is not None:
+            self.manager.graveyard.append((item.storage, item.event))
+        if item.slot is not None:
+            item.slot.release()
+            item.slot = None

@@ -1,0 +1,120 @@
+"""A plan from the supervisor, checked against the step it is for, and how it is bent when copies turn out late."""
+
+import json
+
+MARGIN = 1.2
+# A return may be moved to an earlier moment only if the load there stays within this share above the planned peak.
+TOLERATED = 0.02
+
+
+class BadPlan(Exception):
+    pass
+
+
+class Plan:
+    def __init__(self, key, kinds, values, sizes, times, load, expected):
+        self.key = key
+        self.kinds, self.values, self.sizes = kinds, values, sizes
+        self.count = len(kinds)
+        self.times = times
+        self.load = load
+        self.expected = expected
+        self.moves = {}  # ("record" or "item", index) -> Move
+        self.outs, self.drops, self.backs = {}, {}, {}
+        self.items = set()
+        self.limit = None
+
+    def index(self):
+        """By tick. State leaves after its optimizer's step, whenever that is."""
+        self.outs, self.drops, self.backs = {}, {}, {}
+        for who, move in sorted(self.moves.items(), key=lambda move: move[1].number):
+            if who[0] == "record":
+                self.outs.setdefault(move.out, []).append(who)
+            self.drops.setdefault(move.drop, []).append(who)
+        for who, move in sorted(self.moves.items(), key=lambda move: (move[1].back, move[1].turn)):
+            self.backs.setdefault(move.back, []).append(who)
+        self.items = {who[1] for who in self.moves if who[0] == "item"}
+
+    def most(self):
+        return self.limit if self.limit is not None else self.expected.get("peak", 0) * (1 + TOLERATED)
+
+    def come_earlier(self, who, late_us):
+        """Moves a return to an earlier tick. Gives whether there was one."""
+        move = self.moves.get(who)
+        if move is None:
+            return False
+        wanted = self.times[move.back] - MARGIN * late_us
+        # Never before it is away, which for state may have been in the step before.
+        lowest = 0 if move.back < move.drop else move.drop + 1
+        target = move.back
+        while target > lowest and self.times[target] > wanted and self.load[target - 1] + move.size <= self.most():
+            target -= 1
+            self.load[target] += move.size
+        moved = target != move.back
+        move.back = target
+        self.index()
+        return moved
+
+    def go_later(self, who, late_us):
+        """Moves the moment from which the compute stream needs the copy out to be over to a later tick."""
+        move = self.moves.get(who)
+        if move is None:
+            return False
+        wanted = self.times[move.drop] + MARGIN * late_us
+        highest = self.count - 1 if move.back < move.drop else move.back - 1
+        target = move.drop
+        while target < highest and self.times[target] < wanted and self.load[target] + move.size <= self.most():
+            self.load[target] += move.size
+            target += 1
+        moved = target != move.drop
+        move.drop = target
+        self.index()
+        return moved
+
+
+class Move:
+    __slots__ = ("size", "out", "drop", "back", "number", "turn")
+
+    def __init__(self, size, out, drop, back, number, turn):
+        self.size, self.out, self.drop, self.back, self.number, self.turn = size, out, drop, back, number, turn
+
+
+def read_plan(path, profiles):
+    """The plan in the file, for one of the profiles sent; BadPlan with a reason if it does not fit."""
+    with open(path, encoding="utf-8") as source:
+        data = json.load(source)
+    if not isinstance(data, dict) or data.get("version") != 1:
+        raise BadPlan("it is of another version")
+    profile = profiles.get(data.get("key"))
+    if profile is None:
+        raise BadPlan("it is for a step that was not sent")
+    steps = profile["ticks"]
+    plan = Plan(
+        data["key"], steps["kind"], steps["value"], steps["size"], steps["us"], [int(peak) for peak in steps["peak"]], data.get("expected") or {}
+    )
+    plan.limit = profile.get("limit") or None
+    count = plan.count
+    for number, move in enumerate(data["moves"]):
+        kind, index, out, drop, back = (move[field] for field in ("class", "index", "out", "drop", "back"))
+        listed = profile["records"] if kind == "record" else profile["items"] if kind == "item" else None
+        if listed is None or not isinstance(index, int) or not 0 <= index < len(listed):
+            raise BadPlan(f"move {number} is of {kind} {index}")
+        if move["size"] != listed[index]["size"]:
+            raise BadPlan(f"move {number} has another size than {kind} {index}")
+        if not all(isinstance(tick, int) and 0 <= tick < count for tick in (out, drop, back)):
+            raise BadPlan(f"move {number} has ticks beyond the step")
+        if kind == "record":
+            first_use = listed[index]["uses"][0] if listed[index]["uses"] else -1
+            if not listed[index]["sole"] <= out <= drop < back <= first_use:
+                raise BadPlan(f"move {number} is not between the uses of record {index}")
+        who = (kind, index)
+        if who in plan.moves:
+            raise BadPlan(f"{kind} {index} moves twice")
+        plan.moves[who] = Move(move["size"], out, drop, back, number, move["turn"])
+        tick = drop
+        while tick != back:
+            plan.load[tick] -= move["size"]
+            tick = (tick + 1) % count
+    plan.host_bytes = int(data.get("hostBytes") or sum(move.size for move in plan.moves.values()))
+    plan.index()
+    return plan

@@ -1,0 +1,151 @@
+"""What one step does, in ticks: when, how much memory in between, which saved tensors and which optimizer state."""
+
+BEGIN, PACK, UNPACK, PRE, POST = range(5)
+# Bytes per copy when bandwidths are measured.
+MEASURED = 64 << 20
+
+
+class StepProfile:
+    """Either of memory or of time: asking the allocator at every tick takes time itself."""
+
+    def __init__(self, backend, memory):
+        self.backend = backend
+        self.memory = memory
+        self.events = []
+        self.kinds, self.values, self.sizes, self.peaks, self.away = [], [], [], [], []
+        self.records = []
+        self.waits = []  # (tick, before, after): time in which the compute stream stood still
+        self.open = {}  # records not yet ours alone
+
+    def tick(self, kind, value, size, away):
+        if self.memory:
+            peak = self.backend.take_peak()[0]
+            if self.kinds:
+                self.peaks.append(peak)
+                self.away.append(away)
+        self.kinds.append(kind)
+        self.values.append(value)
+        self.sizes.append(size)
+        if not self.memory:
+            self.events.append(self.backend.event(self.backend.compute, timing=True))
+        tick = len(self.kinds) - 1
+        for index, reference in list(self.open.items()):
+            record = reference()
+            if record is None:
+                del self.open[index]
+            elif record.sole_at >= 0 or record.is_ours():
+                if record.sole_at < 0:
+                    record.sole_at = tick
+                self.records[index]["sole"] = record.sole_at
+                del self.open[index]
+        return tick
+
+    def packed(self, index, size, reference, tick):
+        if index == len(self.records):
+            self.records.append({"size": size, "first": tick, "sole": -1, "uses": []})
+        self.records[index]["sole"] = -1
+        reference().sole_at = -1
+        self.open[index] = reference
+
+    def used(self, index, tick):
+        self.records[index]["uses"].append(tick)
+
+    def finish(self, away):
+        """After the last tick; waits for the GPU, once."""
+        if self.memory:
+            self.peaks.append(self.backend.take_peak()[0])
+            self.away.append(away)
+            return
+        self.events.append(self.backend.event(self.backend.compute, timing=True))
+        self.backend.synchronize()
+        first = self.events[0]
+        times = [self.backend.elapsed_us(first, event) for event in self.events]
+        # What a wait cost in this step is not there when copies are on time.
+        for tick, before, after in self.waits:
+            stood = max(0.0, self.backend.elapsed_us(before, after))
+            for later in range(tick + 1, len(times)):
+                times[later] -= stood
+        for tick in range(1, len(times)):
+            times[tick] = max(times[tick], times[tick - 1])
+        self.times, self.period = times[:-1], times[-1]
+        self.events = []
+
+    def as_json(self, key, items, copies, limit, host_limit, runs):
+        """Of several profiles of equal steps: times are their medians, peaks their greatest."""
+        timed = [run for run in runs if not run.memory]
+        sized = [run for run in runs if run.memory]
+
+        def median(values):
+            ordered = sorted(values)
+            middle = len(ordered) // 2
+            return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+        count = len(self.kinds)
+        times = [median([run.times[tick] for run in timed]) for tick in range(count)]
+        for tick in range(1, count):
+            times[tick] = max(times[tick], times[tick - 1])
+        records = []
+        for index, record in enumerate(self.records):
+            soles = [run.records[index]["sole"] for run in runs]
+            records.append({**record, "sole": -1 if -1 in soles else max(soles)})
+        return {
+            "version": 1,
+            "key": key,
+            "periodUs": max(times[-1], median([run.period for run in timed])),
+            "ticks": {
+                "us": times,
+                "kind": self.kinds,
+                "value": self.values,
+                "size": self.sizes,
+                "peak": [max(run.peaks[tick] + run.away[tick] for run in sized) for tick in range(count)],
+            },
+            "records": records,
+            "items": items,
+            "copies": copies,
+            "limit": limit,
+            "hostLimit": host_limit,
+        }
+
+
+def measure_copies(backend, slab):
+    """Bytes per second each way, alone and both at once; None when there is no room to find out."""
+    size = MEASURED
+    rounds = 4
+    first = slab.take(size)
+    second = slab.take(size)
+    made = []
+    try:
+        if first is None or second is None:
+            return None
+        made = [backend.bytes_of(backend.new_storage(size)) for _ in range(2)]
+        backend.synchronize()
+
+        def run(out, back):
+            streams = [stream for stream, wanted in ((backend.out, out), (backend.back, back)) if wanted]
+            ends = [[backend.event(stream, timing=True)] for stream in streams]
+            for _ in range(rounds):
+                if out:
+                    backend.wait(backend.out, backend.event(backend.compute))
+                    backend.copy(backend.out, first.bytes, made[0])
+                if back:
+                    backend.wait(backend.back, backend.event(backend.compute))
+                    backend.copy(backend.back, made[1], second.bytes)
+            for end, stream in zip(ends, streams):
+                end.append(backend.event(stream, timing=True))
+            backend.synchronize()
+            return [rounds * size / max(1e-9, backend.elapsed_us(*end) / 1e6) for end in ends]
+
+        run(True, True)
+        (out_alone,) = run(True, False)
+        (in_alone,) = run(False, True)
+        out_both, in_both = run(True, True)
+        return {"outAlone": out_alone, "inAlone": in_alone, "outBoth": min(out_alone, out_both), "inBoth": min(in_alone, in_both), "fixedUs": 15}
+    except RuntimeError as error:
+        if backend.out_of_memory(error):
+            return None
+        raise
+    finally:
+        made.clear()
+        for slot in (first, second):
+            if slot is not None:
+                slot.release()

@@ -1,0 +1,63 @@
+"""One training on the fake GPU, planned by a supervisor over the folder of a run; prints what there is to judge it by, as JSON."""
+
+import json
+import os
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "..", "python"), HERE]
+
+import torch  # noqa: E402
+from swap_fake import FakeBackend  # noqa: E402
+from weir import swap  # noqa: E402
+from weir.swap import host, profile  # noqa: E402
+from weir.swap.records import GONE  # noqa: E402
+
+torch.set_num_threads(1)
+host.CHUNK, host.LEAST_CHUNK, profile.MEASURED = 256 << 10, 4 << 10, 16 << 10
+STEPS = 14
+
+
+def train(pause):
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(*[module for _ in range(8) for module in (torch.nn.Linear(64, 64), torch.nn.Tanh())])
+    for module in net:
+        module.register_forward_hook(lambda *_: time.sleep(pause))
+        module.register_full_backward_hook(lambda *_: time.sleep(pause))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    losses = []
+    for step in range(STEPS):
+        loss = net(torch.randn(256, 64)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item().hex())
+        manager = swap._manager
+        # Planning takes the supervisor a moment; real steps are longer than these.
+        deadline = time.time() + 60
+        while manager and manager.phase == "awaiting" and not os.path.exists(os.path.join(manager.directory, f"{os.getpid()}.swap.json")):
+            time.sleep(0.05)
+            if time.time() > deadline:
+                break
+    return losses
+
+
+class Measured(FakeBackend):
+    def take_peak(self):
+        manager = swap._manager
+        live = sum(record.size for reference in manager.records if (record := reference()) is not None and record.state != GONE)
+        state = sum(item.size for item in manager.guard.items if item.state != GONE)
+        return live + state, live + state
+
+
+expected = train(0)
+backend = Measured("random", 4)
+swap.install(
+    enabled=True, limit=None, directory=sys.argv[1], debug=True, quiet=True, host_limit=1 << 28, least=4096, is_device=lambda tensor: True,
+    make_backend=lambda tensor: backend,
+)  # fmt: skip
+found = train(0.001)
+report = swap.report()
+swap.uninstall()
+print(json.dumps({"same": expected == found, "faults": backend.faults, "freed": backend.freed, "report": report}))
