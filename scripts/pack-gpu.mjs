@@ -16,8 +16,18 @@ mkdirSync(out, { recursive: true });
 copyFileSync(process.execPath, join(out, 'node'));
 // Symbols are two thirds of the binary; without `strip` it is only larger.
 spawnSync('strip', [join(out, 'node')]);
-for (const name of ['package.json', 'dist', 'build/src', 'build/test', 'build/bench', 'samples']) {
-  cpSync(name, join(out, name), { recursive: true, filter: (source) => !/\.(map|d\.ts|pickle)$/.test(source) });
+for (const name of [
+  'package.json',
+  'dist',
+  'build/src',
+  'build/test',
+  'build/bench',
+  'samples',
+  'bench/gpu',
+  'test/gpu/torch',
+  'test/python',
+]) {
+  cpSync(name, join(out, name), { recursive: true, filter: (source) => !/\.(map|d\.ts|pickle)$|__pycache__/.test(source) });
 }
 // koffi's binaries lie in packages of their own, named by platform.
 const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8'));

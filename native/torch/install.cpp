@@ -102,4 +102,13 @@ int weir_torch_gauges(int device, weir_gauges* gauges) {
   }
 }
 
+void weir_torch_swapped(int device, uint64_t out, uint64_t in, uint64_t stalls, uint64_t stall_ns) {
+  weir_gauges* const levels = weir::recording ? weir::recording->gauges(device) : nullptr;
+  if (!levels) return;
+  levels->swapped_out = out;
+  levels->swapped_in = in;
+  levels->swap_stalls = stalls;
+  levels->swap_stall_ns = stall_ns;
+}
+
 uint32_t weir_torch_check(uint32_t level) { return weir::installed ? weir::installed->check(level) : 0; }

@@ -42,6 +42,8 @@ WEIR_TORCH_EXPORT int weir_torch_install(const weir_torch_options *options, char
 WEIR_TORCH_EXPORT void weir_torch_mark(const char *name);
 /* 1, or 0 if the GPU is not in use. */
 WEIR_TORCH_EXPORT int weir_torch_gauges(int device, weir_gauges *gauges);
+/* What has been moved between a GPU and the host so far, for the recording's levels: bytes out and in, waits, nanoseconds of them. */
+WEIR_TORCH_EXPORT void weir_torch_swapped(int device, uint64_t out, uint64_t in, uint64_t stalls, uint64_t stall_ns);
 /* 0, or the number of the first broken invariant of any GPU's engine. */
 WEIR_TORCH_EXPORT uint32_t weir_torch_check(uint32_t level);
 

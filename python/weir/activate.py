@@ -64,6 +64,10 @@ def put_in_place(environment):
     )
     if why is not None:
         raise Refusal("backend", why)
+    if environment.get("WEIR_SWAP"):
+        from . import swap
+
+        swap.install(gauges=adapter.swapped)
 
 
 def _number(environment, name, default):

@@ -1,4 +1,4 @@
-"""The compiled part as Python sees it: four C functions, declared in native/torch/options.h."""
+"""The compiled part as Python sees it: a few C functions, declared in native/torch/options.h."""
 
 import ctypes
 
@@ -38,6 +38,8 @@ def load(path):
     library.weir_torch_mark.argtypes = [ctypes.c_char_p]
     library.weir_torch_mark.restype = None
     library.weir_torch_gauges.argtypes = [ctypes.c_int, ctypes.POINTER(_Gauges)]
+    library.weir_torch_swapped.argtypes = [ctypes.c_int, *[ctypes.c_uint64] * 4]
+    library.weir_torch_swapped.restype = None
     library.weir_torch_check.argtypes = [ctypes.c_uint32]
     library.weir_torch_check.restype = ctypes.c_uint32
     return library
@@ -75,6 +77,12 @@ def gauges(device):
     if _library is None or not _library.weir_torch_gauges(device, ctypes.byref(found)):
         return None
     return {name: getattr(found, name) for name in _GAUGES}
+
+
+def swapped(device, out, back, stalls, stall_ns):
+    """Levels of swapping for the recording, counted from the start."""
+    if _library is not None:
+        _library.weir_torch_swapped(device, int(out), int(back), int(stalls), int(stall_ns))
 
 
 def check(level):
