@@ -6,7 +6,7 @@ import { Call, clearFailure, failedCall } from './failure';
 import { bestFit } from './free-set';
 import { markBusy, serveGmlake } from './gmlake';
 import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, Range, State } from './nodes';
-import { takeFront } from './ranges';
+import { takeFront, takeFrontOf } from './ranges';
 import { releaseAddresses, releaseAll, releaseOthers } from './release';
 import { explain } from './report';
 import { gmlake, largeUnit, smallLimit } from './settings';
@@ -38,7 +38,7 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
         explain(arena, bytes);
         return fail();
       }
-      takeFront(block, size, State.Live);
+      takeFrontOf(arena, block, size, State.Live);
       block.va = block.address;
       block.requested = bytes;
       block.right = NO_RANGE;

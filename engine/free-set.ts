@@ -1,32 +1,55 @@
 // The free ranges of an arena by size: a small tree per size class, and a bit per class that says whether it is empty.
 // Best fit is exact: the smallest sufficient range, the lowest address among equals.
 import { ARENA_BITS, ARENA_ROOTS, Arena, BIN_WORDS, BINS, NO_RANGE, Range } from './nodes';
-import { after, before, checkTree, firstOf, insert, lastOf, lowerBound, remove } from './tree';
+import { after, before, checkTree, firstOf, insert, lastOf, lowerBound, plant, remove } from './tree';
+import { log2 } from './units';
 
-/** Eight classes to each power of two; sizes of one class are in order of size with those of the next. */
+/**
+ * 64 classes to each power of two, so that trees stay small however many ranges there are: below 64 KiB all ranges of a
+ * class are of one size. Sizes of one class are in order of size with those of the next.
+ */
 function binOf(size: u64): usize {
   const units = size >> 9;
-  if (units < 8) return <usize>units;
+  if (units < 64) return <usize>units;
   const high = <usize>(63 - clz<u64>(units));
-  return ((high - 2) << 3) + (<usize>(units >> (high - 3)) & 7);
+  return ((high - 5) << 6) + (<usize>(units >> (high - 6)) & 63);
 }
 
 function slotOf(arena: Arena, bin: usize): usize {
   return changetype<usize>(arena) + ARENA_ROOTS + (bin << 2);
 }
 
-function wordOf(arena: Arena, bin: usize): usize {
-  return changetype<usize>(arena) + ARENA_BITS + ((bin >> 6) << 3);
+function summaryOf(arena: Arena): u64 {
+  return load<u64>(changetype<usize>(arena) + ARENA_BITS);
+}
+
+function wordOf(arena: Arena, word: usize): u64 {
+  return load<u64>(changetype<usize>(arena) + ARENA_BITS + 8 + (word << 3));
+}
+
+function setWord(arena: Arena, word: usize, bits: u64): void {
+  store<u64>(changetype<usize>(arena) + ARENA_BITS + 8 + (word << 3), bits);
+}
+
+function setSummary(arena: Arena, bits: u64): void {
+  store<u64>(changetype<usize>(arena) + ARENA_BITS, bits);
+}
+
+function bitOf(index: usize): u64 {
+  return (<u64>1) << <u64>(index & 63);
 }
 
 export function addFree(arena: Arena, range: Range): void {
   const bin = binOf(range.size);
   const slot = slotOf(arena, bin);
   if (load<usize>(slot) === 0) {
-    const word = wordOf(arena, bin);
-    store<u64>(word, load<u64>(word) | ((<u64>1) << (<u64>bin & 63)));
+    const word = bin >> 6;
+    setWord(arena, word, wordOf(arena, word) | bitOf(bin));
+    setSummary(arena, summaryOf(arena) | bitOf(word));
+    plant(slot, range);
+  } else {
+    insert(slot, range);
   }
-  insert(slot, range);
   arena.freeBytes += range.size;
   arena.freeCount++;
   arena.version++;
@@ -35,31 +58,61 @@ export function addFree(arena: Arena, range: Range): void {
 export function takeFree(arena: Arena, range: Range): void {
   const bin = binOf(range.size);
   const slot = slotOf(arena, bin);
-  remove(slot, range);
-  if (load<usize>(slot) === 0) {
-    const word = wordOf(arena, bin);
-    store<u64>(word, load<u64>(word) & ~((<u64>1) << (<u64>bin & 63)));
+  if (load<usize>(slot) !== changetype<usize>(range) || range.left !== NO_RANGE || range.right !== NO_RANGE) {
+    remove(slot, range);
+  } else {
+    store<usize>(slot, 0);
+    const word = bin >> 6;
+    const bits = wordOf(arena, word) & ~bitOf(bin);
+    setWord(arena, word, bits);
+    if (bits === 0) setSummary(arena, summaryOf(arena) & ~bitOf(word));
   }
   arena.freeBytes -= range.size;
   arena.freeCount--;
   arena.version++;
 }
 
-/** The first class at or after `bin` that holds something; -1 if none does. */
-function nextBin(arena: Arena, bin: usize): i32 {
-  let index = bin >> 6;
-  if (index >= BIN_WORDS) return -1;
-  let word = load<u64>(changetype<usize>(arena) + ARENA_BITS + (index << 3)) & (~(<u64>0) << (<u64>bin & 63));
-  while (word === 0) {
-    if (++index === BIN_WORDS) return -1;
-    word = load<u64>(changetype<usize>(arena) + ARENA_BITS + (index << 3));
-  }
-  return <i32>((index << 6) + <usize>ctz<u64>(word));
+/**
+ * Puts a range where another was, if that was alone in its class and this one is of the same: what mostly happens to a
+ * long range that something is cut from or given back to. False if nothing was done.
+ */
+export function exchangeFree(arena: Arena, gone: Range, come: Range): bool {
+  const bin = binOf(gone.size);
+  if (bin !== binOf(come.size) || gone.left !== NO_RANGE || gone.right !== NO_RANGE) return false;
+  const slot = slotOf(arena, bin);
+  if (load<usize>(slot) !== changetype<usize>(gone)) return false;
+  plant(slot, come);
+  arena.freeBytes += come.size - gone.size;
+  arena.version++;
+  return true;
 }
 
+/** The first class at or after `bin` that holds something; -1 if none does. */
+function nextBin(arena: Arena, bin: usize): i32 {
+  let word = bin >> 6;
+  if (word >= BIN_WORDS) return -1;
+  let bits = wordOf(arena, word) & (~(<u64>0) << <u64>(bin & 63));
+  if (bits === 0) {
+    const words = summaryOf(arena) & ~(((<u64>2) << <u64>word) - 1);
+    if (words === 0) return -1;
+    word = <usize>ctz<u64>(words);
+    bits = wordOf(arena, word);
+  }
+  return <i32>((word << 6) + <usize>ctz<u64>(bits));
+}
+
+/** The last class at or before `bin` that holds something; -1 if none does. */
 function previousBin(arena: Arena, bin: i32): i32 {
-  for (let index = bin; index >= 0; index--) if (load<usize>(slotOf(arena, <usize>index)) !== 0) return index;
-  return -1;
+  if (bin < 0) return -1;
+  let word = <usize>bin >> 6;
+  let bits = wordOf(arena, word) & (~(<u64>0) >> <u64>(63 - (bin & 63)));
+  if (bits === 0) {
+    const words = summaryOf(arena) & (bitOf(word) - 1);
+    if (words === 0) return -1;
+    word = <usize>log2(words);
+    bits = wordOf(arena, word);
+  }
+  return <i32>((word << 6) + <usize>log2(bits));
 }
 
 export function bestFit(arena: Arena, size: u64): Range {
@@ -102,8 +155,9 @@ export function checkFreeSet(arena: Arena): bool {
   for (let bin: usize = 0; bin < BINS; bin++) {
     const held = checkTree(slotOf(arena, bin));
     if (held < 0) return false;
-    const bit = (load<u64>(wordOf(arena, bin)) >> (<u64>bin & 63)) & 1;
-    if (held > 0 !== (bit !== 0)) return false;
+    const word = bin >> 6;
+    if (held > 0 !== ((wordOf(arena, word) & bitOf(bin)) !== 0)) return false;
+    if ((wordOf(arena, word) !== 0) !== ((summaryOf(arena) & bitOf(word)) !== 0)) return false;
     count += held;
   }
   if (count !== arena.freeCount) return false;

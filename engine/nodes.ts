@@ -52,9 +52,9 @@ export class Range {
   owner: u16 = 0;
 }
 
-/** Size classes of the free set: eight to each power of two of 512 B units, up to 2^43 units. */
-export const BINS: usize = 352;
-export const BIN_WORDS: usize = 6;
+/** Size classes of the free set: a word of 64 to each power of two of 512 B units, up to 2^43 units. */
+export const BIN_WORDS: usize = 39;
+export const BINS: usize = BIN_WORDS << 6;
 
 @unmanaged
 export class Arena {
@@ -83,11 +83,12 @@ export class Arena {
   // Sums of the check in progress.
   seenBytes: u64 = 0;
   seenCount: u32 = 0;
-  // The free set follows: BIN_WORDS words of 64 bits that say which bins hold something, then BINS tree roots.
+  // The free set follows: a word that says which words are not 0, BIN_WORDS words that say which bins hold something, then
+  // BINS tree roots.
 }
 
 export const ARENA_BITS: usize = offsetof<Arena>() + ((8 - (offsetof<Arena>() & 7)) & 7);
-export const ARENA_ROOTS: usize = ARENA_BITS + BIN_WORDS * 8;
+export const ARENA_ROOTS: usize = ARENA_BITS + 8 + BIN_WORDS * 8;
 const ARENA_SIZE: usize = ARENA_ROOTS + BINS * 4;
 
 @unmanaged
@@ -244,6 +245,23 @@ export function newRange(region: Region, address: u64, size: u64, state: u8): Ra
   range.region = region;
   range.owner = region.arena.index;
   range.requested = 0;
+  range.state = state;
+  return range;
+}
+
+/** A part of a range: it has its region, its owner and its release, and is linked to nothing yet. Only after ensureRanges. */
+export function newPart(whole: Range, address: u64, size: u64, state: u8): Range {
+  assert(spareCount > 0);
+  const range = changetype<Range>(spareRanges);
+  spareRanges = load<usize>(spareRanges);
+  spareCount--;
+  range.address = address;
+  range.size = size;
+  range.requested = whole.requested;
+  range.region = whole.region;
+  range.view = NO_VIEW;
+  range.left = NO_RANGE;
+  range.owner = whole.owner;
   range.state = state;
   return range;
 }

@@ -9,6 +9,8 @@
 
 #include "wasm-rt.h"
 
+#define HUGE_PAGE ((size_t)2 << 20)
+
 _Thread_local jmp_buf *weir_trap_frame;
 
 void wasm_rt_init(void) {}
@@ -25,6 +27,11 @@ void wasm_rt_allocate_memory(wasm_rt_memory_t *memory, uint64_t pages, uint64_t 
   (void)is64;
   void *data = mmap(NULL, max_pages * page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) wasm_rt_trap(WASM_RT_TRAP_OOB);
+#ifdef MADV_HUGEPAGE
+  // Hundreds of thousands of blocks are spread over more pages than a processor keeps translations for. An engine with few
+  // of them stays below the first huge page.
+  madvise((uint8_t *)data + HUGE_PAGE, max_pages * page_size - HUGE_PAGE, MADV_HUGEPAGE);
+#endif
   memory->data = data;
   memory->pages = pages;
   memory->max_pages = max_pages;
