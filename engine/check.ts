@@ -16,9 +16,10 @@ import {
   views,
 } from './counters';
 import { checkFreeSet } from './free-set';
-import { handleIndex, orphanBytes } from './growth';
+import { orphanBytes } from './growth';
 import {
   handleAt,
+  handleIndex,
   NO_ARENA,
   NO_HANDLE,
   NO_RANGE,

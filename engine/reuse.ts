@@ -1,7 +1,6 @@
 // Free runs inside views: memory that lies side by side already, though not in the arena's own addresses.
-import { Arena, Handle, NO_HANDLE, NO_VIEW, pieceHandle, pieceOffset, View } from './nodes';
-import { freeHeadOf, freeTailOf } from './survey';
-import { pieceIndex } from './views';
+import { Arena, NO_HANDLE, NO_VIEW, pieceEnd, pieceFinding, pieceHandle, pieceIndex, pieceOffset, View } from './nodes';
+import { freeHeadOf, freeTailOf, isFound, isWhole } from './survey';
 
 /** What the last search for a run found. */
 export let runView: View = NO_VIEW;
@@ -35,14 +34,17 @@ function searchView(view: View, size: u64): void {
   for (let point: u64 = 0; point < view.mapped; point += size) {
     if (point < seen) continue;
     const index = pieceIndex(view, point);
+    // Most memory is in use when a run is looked for: most looks end here.
+    const finding = pieceFinding(view, index);
+    if (!isFound(finding)) continue;
     const handle = pieceHandle(view, index);
     if (handle === NO_HANDLE) continue;
     const offset = pieceOffset(view, index);
     const head = freeHeadOf(handle);
-    const tail = freeTailOf(handle);
     let start = offset;
     let end = offset + head;
     if (point - offset >= head) {
+      const tail = freeTailOf(handle);
       if (point - offset < handle.bytes - tail) continue;
       start = offset + handle.bytes - tail;
       end = offset + handle.bytes;
@@ -59,28 +61,20 @@ function searchView(view: View, size: u64): void {
 
 /** Free bytes right before a piece. */
 function freeBefore(view: View, index: u32): u64 {
-  let bytes: u64 = 0;
-  for (let at = index; at > 0; at--) {
-    const handle: Handle = pieceHandle(view, at - 1);
-    if (handle === NO_HANDLE) break;
-    const tail = freeTailOf(handle);
-    bytes += tail;
-    if (tail !== handle.bytes) break;
-  }
-  return bytes;
+  const end = index < view.count ? pieceOffset(view, index) : view.mapped;
+  let at = index;
+  while (at > 0 && isWhole(pieceFinding(view, at - 1)) && pieceHandle(view, at - 1) !== NO_HANDLE) at--;
+  const start = at < view.count ? pieceOffset(view, at) : view.mapped;
+  const handle = at > 0 ? pieceHandle(view, at - 1) : NO_HANDLE;
+  return end - start + (handle === NO_HANDLE ? 0 : freeTailOf(handle));
 }
 
 /** Free bytes right after a piece. */
 function freeAfter(view: View, index: u32): u64 {
-  let bytes: u64 = 0;
-  for (let at = index + 1; at < view.count; at++) {
-    const handle: Handle = pieceHandle(view, at);
-    if (handle === NO_HANDLE) break;
-    const head = freeHeadOf(handle);
-    bytes += head;
-    if (head !== handle.bytes) break;
-  }
-  return bytes;
+  let at = index + 1;
+  while (at < view.count && isWhole(pieceFinding(view, at)) && pieceHandle(view, at) !== NO_HANDLE) at++;
+  const handle = at < view.count ? pieceHandle(view, at) : NO_HANDLE;
+  return pieceEnd(view, at - 1) - pieceEnd(view, index) + (handle === NO_HANDLE ? 0 : freeHeadOf(handle));
 }
 
 /** Finds the view with the longest free end among those with addresses enough to extend it to `size`. Needs the survey. */

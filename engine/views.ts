@@ -6,16 +6,21 @@ import { Call, noteFailure } from './failure';
 import { give, take } from './memory';
 import {
   Arena,
+  addPiece,
+  clearPiece,
   dropView,
+  Handle,
+  makeCells,
   NO_HANDLE,
   NO_RANGE,
   NO_VIEW,
   newView,
+  pieceEnd,
   pieceHandle,
+  pieceIndex,
   pieceOffset,
   Range,
   State,
-  setPiece,
   VIEW_PIECE,
   View,
 } from './nodes';
@@ -41,6 +46,12 @@ export function stitch(arena: Arena): View {
   }
   if (address <= 0) {
     noteFailure(Call.Reserve);
+    dropView(view);
+    return NO_VIEW;
+  }
+  if (!makeCells(view, room)) {
+    noteFailure(Call.Own);
+    unreserve(<u64>address, room);
     dropView(view);
     return NO_VIEW;
   }
@@ -72,9 +83,7 @@ function append(view: View): bool {
       retract(view, first, start);
       return false;
     }
-    setPiece(view, view.count, view.mapped, handle);
-    view.count++;
-    view.mapped += handle.bytes;
+    addPiece(view, handle);
     handle.views++;
     countExtension(handle.bytes);
   }
@@ -107,10 +116,6 @@ function retract(view: View, first: u32, start: u64): void {
   view.mapped = start;
 }
 
-export function pieceBytes(view: View, index: u32): u64 {
-  return (index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped) - pieceOffset(view, index);
-}
-
 /**
  * Takes [start, start + size) of the view for a block: the free memory under it, wherever it lies. Gives the block's
  * first range. Needs two spare ranges per piece. `surveyed`: the survey holds for all handles of the view.
@@ -124,16 +129,12 @@ export function place(view: View, start: u64, size: u64, surveyed: bool): Range 
     const handle = pieceHandle(view, index);
     const offset = pieceOffset(view, index);
     const from = handle.address + (start > offset ? start - offset : 0);
-    let to = handle.address + smaller(handle.bytes, end - offset);
-    const origin = !surveyed ? handle.region.first : from === handle.address ? handle.headRange : handle.tailRange;
+    const finding = handle.finding;
+    const origin = !surveyed ? handle.region.first : from === handle.address ? finding.head : finding.tail;
     // Handles that follow each other in memory as they do in the view are taken in one piece.
     index++;
-    while (index < view.count && pieceOffset(view, index) < end) {
-      const next = pieceHandle(view, index);
-      if (next === NO_HANDLE || next.address !== to || next.region !== handle.region) break;
-      to += smaller(next.bytes, end - pieceOffset(view, index));
-      index++;
-    }
+    while (index < view.count && pieceOffset(view, index) < end && follows(view, index, handle, offset)) index++;
+    const to = handle.address + (smaller(end, pieceEnd(view, index - 1)) - offset);
     const piece = carve(rangeAt(origin, from), from, to - from, State.Piece);
     piece.view = view;
     piece.left = NO_RANGE;
@@ -152,16 +153,11 @@ export function place(view: View, start: u64, size: u64, surveyed: bool): Range 
   return first;
 }
 
-/** Index of the piece that holds `offset`. */
-export function pieceIndex(view: View, offset: u64): u32 {
-  let low: u32 = 0;
-  let high = view.count - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >>> 1;
-    if (pieceOffset(view, middle) <= offset) low = middle;
-    else high = middle - 1;
-  }
-  return low;
+/** Whether a piece lies in memory as far behind `handle` as it lies in the view behind `offset`. */
+function follows(view: View, index: u32, handle: Handle, offset: u64): bool {
+  const next = pieceHandle(view, index);
+  if (next === NO_HANDLE) return false;
+  return next.address - handle.address === pieceOffset(view, index) - offset && next.region === handle.region;
 }
 
 /** Keeps the arena within its limit of views by dropping the least recently used that no block lies in. */
@@ -212,7 +208,7 @@ function forgetPiece(view: View, index: u32): void {
   const handle = pieceHandle(view, index);
   handle.views--;
   countUnmapped(handle.bytes);
-  setPiece(view, index, pieceOffset(view, index), NO_HANDLE);
+  clearPiece(view, index);
 }
 
 /** Drops every view of the arena that no block lies in. */
