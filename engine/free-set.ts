@@ -39,6 +39,12 @@ function bitOf(index: usize): u64 {
   return (<u64>1) << <u64>(index & 63);
 }
 
+/** What a range adds to the signature of its arena's free set. Not linear: moving a border must not cancel out. */
+function traitOf(address: u64, size: u64): u64 {
+  const mixed = (address + (size << 20)) * 0x9e3779b97f4a7c15;
+  return (mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9;
+}
+
 export function addFree(arena: Arena, range: Range): void {
   const bin = binOf(range.size);
   const slot = slotOf(arena, bin);
@@ -51,6 +57,7 @@ export function addFree(arena: Arena, range: Range): void {
     insert(slot, range);
   }
   arena.freeBytes += range.size;
+  arena.signature += traitOf(range.address, range.size);
   arena.freeCount++;
   arena.version++;
 }
@@ -68,6 +75,7 @@ export function takeFree(arena: Arena, range: Range): void {
     if (bits === 0) setSummary(arena, summaryOf(arena) & ~bitOf(word));
   }
   arena.freeBytes -= range.size;
+  arena.signature -= traitOf(range.address, range.size);
   arena.freeCount--;
   arena.version++;
 }
@@ -83,6 +91,7 @@ export function exchangeFree(arena: Arena, gone: Range, come: Range): bool {
   if (load<usize>(slot) !== changetype<usize>(gone)) return false;
   plant(slot, come);
   arena.freeBytes += come.size - gone.size;
+  arena.signature += traitOf(come.address, come.size) - traitOf(gone.address, gone.size);
   arena.version++;
   return true;
 }
@@ -162,6 +171,10 @@ export function checkFreeSet(arena: Arena): bool {
   }
   if (count !== arena.freeCount) return false;
   let bytes: u64 = 0;
-  for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) bytes += range.size;
-  return bytes === arena.freeBytes;
+  let signature: u64 = 0;
+  for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) {
+    bytes += range.size;
+    signature += traitOf(range.address, range.size);
+  }
+  return bytes === arena.freeBytes && signature === arena.signature;
 }

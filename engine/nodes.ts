@@ -80,6 +80,8 @@ export class Arena {
   viewCount: u32 = 0;
   /** Bumped by every change of a free range: tells whether a survey still holds. */
   version: u32 = 0;
+  /** A sum over all free ranges that is the same again when they are the same again. */
+  signature: u64 = 0;
   // Sums of the check in progress.
   seenBytes: u64 = 0;
   seenCount: u32 = 0;
@@ -149,7 +151,10 @@ export class View {
   arena: Arena = changetype<Arena>(0);
   newer: View = changetype<View>(0);
   older: View = changetype<View>(0);
-  /** Entries of VIEW_PIECE bytes: offset, handle, finding. A handle of 0 is a hole: its memory was given back. */
+  /**
+   * Entries of VIEW_PIECE bytes: offset, handle, finding. A handle of 0 is a hole: its memory was given back. The lowest bit
+   * of the finding says that the handle follows that of the piece before in memory, too.
+   */
   pieces: usize = 0;
   count: u32 = 0;
   room: u32 = 0;
@@ -158,6 +163,8 @@ export class View {
   cellShift: u32 = 0;
   /** Blocks that lie in it. */
   live: u32 = 0;
+  /** Larger than that of every view used less recently. */
+  lastUse: u32 = 0;
   /** False when a driver call failed half way and could not be undone: good for nothing but to be dropped. */
   usable: bool = true;
 }
@@ -415,13 +422,21 @@ export function pieceHandle(view: View, index: u32): Handle {
 }
 
 export function pieceFinding(view: View, index: u32): Finding {
-  return changetype<Finding>(load<usize>(view.pieces + <usize>index * VIEW_PIECE, 12));
+  return changetype<Finding>(load<usize>(view.pieces + <usize>index * VIEW_PIECE, 12) & ~1);
+}
+
+/** Whether a piece lies right behind the one before it not only in the view, but in memory; neither is a hole. */
+export function follows(view: View, index: u32): bool {
+  return (load<usize>(view.pieces + <usize>index * VIEW_PIECE, 12) & 1) !== 0;
 }
 
 /** Where a piece ends, and the next one begins. */
 export function pieceEnd(view: View, index: u32): u64 {
   return index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped;
 }
+
+/** Bumped by every change of a view's pieces. */
+export let viewChanges: u32 = 0;
 
 /** Adds a piece at the view's end. */
 export function addPiece(view: View, handle: Handle): void {
@@ -430,7 +445,10 @@ export function addPiece(view: View, handle: Handle): void {
   const end = start + handle.bytes;
   store<u64>(piece, start);
   store<usize>(piece, changetype<usize>(handle), 8);
-  store<usize>(piece, changetype<usize>(handle.finding), 12);
+  const before = view.count > 0 ? pieceHandle(view, view.count - 1) : NO_HANDLE;
+  const joined = before !== NO_HANDLE && before.region === handle.region && before.address + before.bytes === handle.address;
+  store<usize>(piece, changetype<usize>(handle.finding) | <usize>joined, 12);
+  viewChanges++;
   const shift = <u64>view.cellShift;
   for (let cell = (start + ((<u64>1) << shift) - 1) >> shift; cell << shift < end; cell++) {
     store<u32>(view.cells + ((<usize>cell) << 2), view.count);
@@ -439,8 +457,16 @@ export function addPiece(view: View, handle: Handle): void {
   view.mapped = end;
 }
 
+/** Takes back the last piece. */
+export function retractPiece(view: View): void {
+  view.count--;
+  view.mapped = pieceOffset(view, view.count);
+  viewChanges++;
+}
+
 /** Makes a hole of a piece. */
 export function clearPiece(view: View, index: u32): void {
+  viewChanges++;
   store<usize>(view.pieces + <usize>index * VIEW_PIECE, 0, 8);
 }
 

@@ -6,6 +6,21 @@ import { freeHeadOf, freeTailOf, isFound, isWhole } from './survey';
 export let runView: View = NO_VIEW;
 export let runStart: u64 = 0;
 export let runBytes: u64 = 0;
+/** Views with a run of that length, the one found among them. */
+export let runCount: u32 = 0;
+
+/** The first of those views, as entries: where the run begins (u64), view (u32). */
+export const MOST_RUNS: u32 = 4;
+const RUN: usize = 16;
+const runs: usize = memory.data(64);
+
+export function runViewAt(index: u32): View {
+  return changetype<View>(load<usize>(runs + <usize>index * RUN, 8));
+}
+
+export function runStartAt(index: u32): u64 {
+  return load<u64>(runs + <usize>index * RUN);
+}
 
 /** What the last search for a view to extend found: the one with the longest free end. */
 export let openView: View = NO_VIEW;
@@ -15,6 +30,7 @@ export let openBytes: u64 = 0;
 export function searchRuns(arena: Arena, size: u64): void {
   runView = NO_VIEW;
   runBytes = u64.MAX_VALUE;
+  runCount = 0;
   searchMoreRuns(arena, size);
 }
 
@@ -52,11 +68,25 @@ function searchView(view: View, size: u64): void {
     if (start === offset) start -= freeBefore(view, index);
     if (end === offset + handle.bytes) end += freeAfter(view, index);
     seen = end;
-    if (end - start < size || end - start >= runBytes) continue;
-    runView = view;
-    runStart = start;
-    runBytes = end - start;
+    if (end - start < size || end - start > runBytes) continue;
+    if (end - start < runBytes) {
+      runView = view;
+      runStart = start;
+      runBytes = end - start;
+      runCount = 0;
+    }
+    noteRun(view, start);
   }
+}
+
+/** Keeps the first run of each view among equally short ones, as far as there is room. */
+function noteRun(view: View, start: u64): void {
+  if (runCount > 0 && runCount <= MOST_RUNS && runViewAt(runCount - 1) === view) return;
+  if (runCount < MOST_RUNS) {
+    store<u64>(runs + <usize>runCount * RUN, start);
+    store<usize>(runs + <usize>runCount * RUN, changetype<usize>(view), 8);
+  }
+  runCount++;
 }
 
 /** Free bytes right before a piece. */

@@ -9,7 +9,7 @@ import {
   addPiece,
   clearPiece,
   dropView,
-  Handle,
+  follows,
   makeCells,
   NO_HANDLE,
   NO_RANGE,
@@ -20,6 +20,7 @@ import {
   pieceIndex,
   pieceOffset,
   Range,
+  retractPiece,
   State,
   VIEW_PIECE,
   View,
@@ -108,12 +109,11 @@ function retract(view: View, first: u32, start: u64): void {
     return;
   }
   while (view.count > first) {
-    view.count--;
-    const handle = pieceHandle(view, view.count);
+    const handle = pieceHandle(view, view.count - 1);
+    retractPiece(view);
     handle.views--;
     countUnmapped(handle.bytes);
   }
-  view.mapped = start;
 }
 
 /**
@@ -133,7 +133,7 @@ export function place(view: View, start: u64, size: u64, surveyed: bool): Range 
     const origin = !surveyed ? handle.region.first : from === handle.address ? finding.head : finding.tail;
     // Handles that follow each other in memory as they do in the view are taken in one piece.
     index++;
-    while (index < view.count && pieceOffset(view, index) < end && follows(view, index, handle, offset)) index++;
+    while (index < view.count && pieceOffset(view, index) < end && follows(view, index)) index++;
     const to = handle.address + (smaller(end, pieceEnd(view, index - 1)) - offset);
     const piece = carve(rangeAt(origin, from), from, to - from, State.Piece);
     piece.view = view;
@@ -151,13 +151,6 @@ export function place(view: View, start: u64, size: u64, surveyed: bool): Range 
   view.live++;
   touch(view);
   return first;
-}
-
-/** Whether a piece lies in memory as far behind `handle` as it lies in the view behind `offset`. */
-function follows(view: View, index: u32, handle: Handle, offset: u64): bool {
-  const next = pieceHandle(view, index);
-  if (next === NO_HANDLE) return false;
-  return next.address - handle.address === pieceOffset(view, index) - offset && next.region === handle.region;
 }
 
 /** Keeps the arena within its limit of views by dropping the least recently used that no block lies in. */
@@ -221,6 +214,8 @@ export function dismissIdle(arena: Arena): void {
   }
 }
 
+let uses: u32 = 0;
+
 function enlist(view: View): void {
   const arena = view.arena;
   view.older = arena.newestView;
@@ -229,6 +224,7 @@ function enlist(view: View): void {
   else arena.oldestView = view;
   arena.newestView = view;
   arena.viewCount++;
+  view.lastUse = ++uses;
 }
 
 function delist(view: View): void {

@@ -3,7 +3,6 @@
 #include "weir_engine.h"
 
 #include <pthread.h>
-#include <setjmp.h>
 #include <stdlib.h>
 
 #include "engine.h"
@@ -48,15 +47,16 @@ u32 w2c_env_streamWait(struct w2c_env *env, u32 stream, u32 slot) {
   do {                                                          \
     pthread_mutex_lock(&(engine)->mutex);                       \
     if (!(engine)->broken) {                                    \
-      jmp_buf frame;                                            \
-      jmp_buf *outer = weir_trap_frame;                         \
-      weir_trap_frame = &frame;                                 \
-      if (setjmp(frame) == 0) {                                 \
+      weir_frame frame;                                         \
+      weir_frame **current = &weir_trap_frame;                  \
+      weir_frame *outer = *current;                             \
+      *current = &frame;                                        \
+      if (WEIR_MARK(frame) == 0) {                              \
         call;                                                   \
       } else {                                                  \
         (engine)->broken = 1;                                   \
       }                                                         \
-      weir_trap_frame = outer;                                  \
+      *current = outer;                                         \
     }                                                           \
     pthread_mutex_unlock(&(engine)->mutex);                     \
   } while (0)
