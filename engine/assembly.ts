@@ -1,5 +1,6 @@
 // Which handles to put side by side for a request, and in which order: the choice behind every stitch of preset weir.
-import { Handle, NO_HANDLE, pieceHandle, View } from './nodes';
+import { Handle, NO_HANDLE, View } from './nodes';
+import { pieceHandle } from './pieces';
 import { clearPlan, planHandle, plannedCount } from './plan';
 import { mapCost } from './settings';
 import { aroundOf, bestTail, fittingHead, freeTailOf, wholeAt, wholeCount } from './survey';
@@ -74,7 +75,8 @@ function smallestWhole(bytes: u64, start: u32): Handle {
   for (let index = start; index < wholeCount(); index++) {
     const handle = wholeAt(index);
     if (handle.bytes < bytes || handle.mark === mark) continue;
-    if (best === NO_HANDLE || handle.bytes < best.bytes || (handle.bytes === best.bytes && aroundOf(handle) < aroundOf(best))) best = handle;
+    if (best === NO_HANDLE || handle.bytes < best.bytes || (handle.bytes === best.bytes && aroundOf(handle) < aroundOf(best)))
+      best = handle;
   }
   return best;
 }

@@ -17,22 +17,9 @@ import {
 } from './counters';
 import { checkFreeSet } from './free-set';
 import { orphanBytes } from './growth';
-import {
-  handleAt,
-  handleIndex,
-  NO_ARENA,
-  NO_HANDLE,
-  NO_RANGE,
-  NO_REGION,
-  NO_VIEW,
-  ownerOf,
-  pieceHandle,
-  pieceOffset,
-  Range,
-  Region,
-  State,
-  View,
-} from './nodes';
+import { handleAt, handleIndex } from './handles';
+import { NO_ARENA, NO_HANDLE, NO_RANGE, NO_REGION, NO_VIEW, ownerOf, Range, Region, State, View } from './nodes';
+import { pieceHandle, pieceOffset } from './pieces';
 import { smaller } from './units';
 
 // Sums of the walk in progress.

@@ -36,7 +36,7 @@ function setSummary(arena: Arena, bits: u64): void {
 }
 
 function bitOf(index: usize): u64 {
-  return (<u64>1) << <u64>(index & 63);
+  return (<u64>1) << (<u64>(index & 63));
 }
 
 /** What a range adds to the signature of its arena's free set. Not linear: moving a border must not cancel out. */
@@ -45,64 +45,83 @@ function traitOf(address: u64, size: u64): u64 {
   return (mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9;
 }
 
+function isAlone(slot: usize, range: Range): bool {
+  return load<usize>(slot) === changetype<usize>(range) && range.left === NO_RANGE && range.right === NO_RANGE;
+}
+
+/** Makes a range the first of its class. */
+function openBin(arena: Arena, bin: usize, range: Range): void {
+  const word = bin >> 6;
+  setWord(arena, word, wordOf(arena, word) | bitOf(bin));
+  setSummary(arena, summaryOf(arena) | bitOf(word));
+  plant(slotOf(arena, bin), range);
+}
+
+/** Takes the last range out of a class. */
+function closeBin(arena: Arena, bin: usize): void {
+  const word = bin >> 6;
+  const bits = wordOf(arena, word) & ~bitOf(bin);
+  store<usize>(slotOf(arena, bin), 0);
+  setWord(arena, word, bits);
+  if (bits === 0) setSummary(arena, summaryOf(arena) & ~bitOf(word));
+}
+
 export function addFree(arena: Arena, range: Range): void {
-  const bin = binOf(range.size);
+  const size = range.size;
+  const bin = binOf(size);
   const slot = slotOf(arena, bin);
-  if (load<usize>(slot) === 0) {
-    const word = bin >> 6;
-    setWord(arena, word, wordOf(arena, word) | bitOf(bin));
-    setSummary(arena, summaryOf(arena) | bitOf(word));
-    plant(slot, range);
-  } else {
-    insert(slot, range);
-  }
-  arena.freeBytes += range.size;
-  arena.signature += traitOf(range.address, range.size);
+  arena.freeBytes += size;
+  arena.signature += traitOf(range.address, size);
   arena.freeCount++;
   arena.version++;
+  if (load<usize>(slot) === 0) openBin(arena, bin, range);
+  else insert(slot, range);
 }
 
 export function takeFree(arena: Arena, range: Range): void {
-  const bin = binOf(range.size);
+  const size = range.size;
+  const bin = binOf(size);
   const slot = slotOf(arena, bin);
-  if (load<usize>(slot) !== changetype<usize>(range) || range.left !== NO_RANGE || range.right !== NO_RANGE) {
-    remove(slot, range);
-  } else {
-    store<usize>(slot, 0);
-    const word = bin >> 6;
-    const bits = wordOf(arena, word) & ~bitOf(bin);
-    setWord(arena, word, bits);
-    if (bits === 0) setSummary(arena, summaryOf(arena) & ~bitOf(word));
-  }
-  arena.freeBytes -= range.size;
-  arena.signature -= traitOf(range.address, range.size);
+  arena.freeBytes -= size;
+  arena.signature -= traitOf(range.address, size);
   arena.freeCount--;
   arena.version++;
+  if (isAlone(slot, range)) closeBin(arena, bin);
+  else remove(slot, range);
 }
 
 /**
- * Puts a range where another was, if that was alone in its class and this one is of the same: what mostly happens to a
- * long range that something is cut from or given back to. False if nothing was done.
+ * A range of `size` bytes leaves the set and another comes, or the same with its new size: what becomes of a free range that
+ * something is cut from or given back to. A long one mostly stays in its class, alone, and then next to nothing is to be done.
  */
-export function exchangeFree(arena: Arena, gone: Range, come: Range): bool {
-  const bin = binOf(gone.size);
-  if (bin !== binOf(come.size) || gone.left !== NO_RANGE || gone.right !== NO_RANGE) return false;
-  const slot = slotOf(arena, bin);
-  if (load<usize>(slot) !== changetype<usize>(gone)) return false;
-  plant(slot, come);
-  arena.freeBytes += come.size - gone.size;
-  arena.signature += traitOf(come.address, come.size) - traitOf(gone.address, gone.size);
+export function moveFree(arena: Arena, gone: Range, size: u64, come: Range): void {
+  const from = binOf(size);
+  const to = binOf(come.size);
+  const slot = slotOf(arena, from);
+  arena.freeBytes += come.size - size;
+  arena.signature += traitOf(come.address, come.size) - traitOf(gone.address, size);
   arena.version++;
-  return true;
+  if (isAlone(slot, gone)) {
+    if (from === to) {
+      plant(slot, come);
+      return;
+    }
+    closeBin(arena, from);
+  } else {
+    remove(slot, gone);
+  }
+  const target = slotOf(arena, to);
+  if (load<usize>(target) === 0) openBin(arena, to, come);
+  else insert(target, come);
 }
 
 /** The first class at or after `bin` that holds something; -1 if none does. */
 function nextBin(arena: Arena, bin: usize): i32 {
   let word = bin >> 6;
   if (word >= BIN_WORDS) return -1;
-  let bits = wordOf(arena, word) & (~(<u64>0) << <u64>(bin & 63));
+  let bits = wordOf(arena, word) & (~(<u64>0) << (<u64>(bin & 63)));
   if (bits === 0) {
-    const words = summaryOf(arena) & ~(((<u64>2) << <u64>word) - 1);
+    const words = summaryOf(arena) & ~(((<u64>2) << (<u64>word)) - 1);
     if (words === 0) return -1;
     word = <usize>ctz<u64>(words);
     bits = wordOf(arena, word);

@@ -4,7 +4,9 @@
 import { countWay, Way } from './counters';
 import { bestFit, largestFree, nextSmallerFree } from './free-set';
 import { grow } from './growth';
-import { Arena, ensureRanges, handleAt, handleIndex, NO_HANDLE, NO_RANGE, NO_VIEW, pieceHandle, Range, State, View } from './nodes';
+import { handleAt, handleIndex } from './handles';
+import { Arena, ensureRanges, NO_HANDLE, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
+import { pieceHandle } from './pieces';
 import { clearPlan, planHandle, plannedBytes, plannedCount } from './plan';
 import { takeFront } from './ranges';
 import { minStitch, shortfall } from './settings';

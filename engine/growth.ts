@@ -4,24 +4,18 @@ import { addRegion, isEmptyRegion, releaseRegion } from './arenas';
 import { countOrphan, countReleased, countReserved } from './counters';
 import { create, map, release, setAccess, unmap } from './env';
 import { Call, noteFailure } from './failure';
+import { addHandle, dropHandle, dropOrphan, handleAt, handleIndex, newHandle, orphanOf } from './handles';
 import { give, take } from './memory';
 import {
   Arena,
-  addHandle,
-  dropHandle,
-  dropOrphan,
   ensureRanges,
   HANDLE_ENTRY,
   Handle,
-  handleAt,
-  handleIndex,
   NO_HANDLE,
   NO_ORPHAN,
   NO_RANGE,
   NO_REGION,
-  newHandle,
   Orphan,
-  orphanOf,
   Range,
   Region,
   State,

@@ -2,7 +2,8 @@
 import { firstArena } from './arenas';
 import { firstFree, nextFree } from './free-set';
 import { hand, isReady, lends } from './lending';
-import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, ownerOf, pieceHandle, pieceIndex, pieceOffset, Range, State, View } from './nodes';
+import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, ownerOf, Range, State, View } from './nodes';
+import { pieceHandle, pieceIndex, pieceOffset } from './pieces';
 import { carve, rangeAt } from './ranges';
 import { runStart, runView, searchMoreRuns, searchRuns } from './reuse';
 import { order } from './streams';

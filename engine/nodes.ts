@@ -93,6 +93,9 @@ export const ARENA_BITS: usize = offsetof<Arena>() + ((8 - (offsetof<Arena>() & 
 export const ARENA_ROOTS: usize = ARENA_BITS + 8 + BIN_WORDS * 8;
 const ARENA_SIZE: usize = ARENA_ROOTS + BINS * 4;
 
+/** An entry of a region's list of handles: end (u64), handle (u32), finding (u32). */
+export const HANDLE_ENTRY: usize = 16;
+
 @unmanaged
 export class Region {
   address: u64 = 0;
@@ -105,7 +108,7 @@ export class Region {
   tail: Range = changetype<Range>(0);
   /** The range lent to us, if this region is a loan and not a reservation of its own. */
   loan: Range = changetype<Range>(0);
-  /** Handles by address, as entries of HANDLE_ENTRY bytes: end, handle, finding. */
+  /** Handles by address: see handles.ts. */
   handles: usize = 0;
   handleCount: u32 = 0;
   handleRoom: u32 = 0;
@@ -151,10 +154,7 @@ export class View {
   arena: Arena = changetype<Arena>(0);
   newer: View = changetype<View>(0);
   older: View = changetype<View>(0);
-  /**
-   * Entries of VIEW_PIECE bytes: offset, handle, finding. A handle of 0 is a hole: its memory was given back. The lowest bit
-   * of the finding says that the handle follows that of the piece before in memory, too.
-   */
+  /** What it maps: see pieces.ts. */
   pieces: usize = 0;
   count: u32 = 0;
   room: u32 = 0;
@@ -344,180 +344,4 @@ export function newRegion(): Region {
 export function dropRegion(region: Region): void {
   give(region.handles, <usize>region.handleRoom * HANDLE_ENTRY);
   give(changetype<usize>(region), offsetof<Region>());
-}
-
-let spareFindings: Finding = changetype<Finding>(0);
-const SLAB_FINDINGS: usize = 256;
-
-/** A handle with room for what surveys find; NO_HANDLE when the engine's own memory is exhausted. */
-export function newHandle(): Handle {
-  if (changetype<usize>(spareFindings) === 0) {
-    const slab = fresh(SLAB_FINDINGS * offsetof<Finding>());
-    if (slab === 0) return NO_HANDLE;
-    for (let index = SLAB_FINDINGS; index > 0; index--) recycle(changetype<Finding>(slab + (index - 1) * offsetof<Finding>()));
-  }
-  const handle = changetype<Handle>(takeClear(offsetof<Handle>()));
-  if (handle === NO_HANDLE) return NO_HANDLE;
-  handle.finding = spareFindings;
-  spareFindings = spareFindings.next;
-  return handle;
-}
-
-function recycle(finding: Finding): void {
-  finding.survey = 0;
-  finding.next = spareFindings;
-  spareFindings = finding;
-}
-
-export function dropHandle(handle: Handle): void {
-  recycle(handle.finding);
-  give(changetype<usize>(handle), offsetof<Handle>());
-}
-
-/** Turns the record of a handle into that of an orphan, which is smaller: so this cannot fail. */
-export function orphanOf(handle: Handle): Orphan {
-  recycle(handle.finding);
-  const id = handle.id;
-  const bytes = handle.bytes;
-  const orphan = changetype<Orphan>(changetype<usize>(handle));
-  orphan.id = id;
-  orphan.bytes = bytes;
-  return orphan;
-}
-
-export function dropOrphan(orphan: Orphan): void {
-  give(changetype<usize>(orphan), offsetof<Handle>());
-}
-
-export function newView(): View {
-  return changetype<View>(takeClear(offsetof<View>()));
-}
-
-export function dropView(view: View): void {
-  give(view.pieces, <usize>view.room * VIEW_PIECE);
-  give(view.cells, CELL_BYTES);
-  give(changetype<usize>(view), offsetof<View>());
-}
-
-export const VIEW_PIECE: usize = 16;
-/** A view's addresses are at most so many cells, whatever its length. */
-export const CELL_COUNT: usize = 256;
-const CELL_BYTES: usize = CELL_COUNT << 2;
-
-/** Cells for a view of `bytes` addresses; false when the engine's own memory is exhausted. */
-export function makeCells(view: View, bytes: u64): bool {
-  let shift: u32 = 0;
-  while ((bytes - 1) >> shift >= CELL_COUNT) shift++;
-  view.cellShift = shift;
-  view.cells = take(CELL_BYTES);
-  return view.cells !== 0;
-}
-
-export function pieceOffset(view: View, index: u32): u64 {
-  return load<u64>(view.pieces + <usize>index * VIEW_PIECE);
-}
-
-export function pieceHandle(view: View, index: u32): Handle {
-  return changetype<Handle>(load<usize>(view.pieces + <usize>index * VIEW_PIECE, 8));
-}
-
-export function pieceFinding(view: View, index: u32): Finding {
-  return changetype<Finding>(load<usize>(view.pieces + <usize>index * VIEW_PIECE, 12) & ~1);
-}
-
-/** Whether a piece lies right behind the one before it not only in the view, but in memory; neither is a hole. */
-export function follows(view: View, index: u32): bool {
-  return (load<usize>(view.pieces + <usize>index * VIEW_PIECE, 12) & 1) !== 0;
-}
-
-/** Where a piece ends, and the next one begins. */
-export function pieceEnd(view: View, index: u32): u64 {
-  return index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped;
-}
-
-/** Bumped by every change of a view's pieces. */
-export let viewChanges: u32 = 0;
-
-/** Adds a piece at the view's end. */
-export function addPiece(view: View, handle: Handle): void {
-  const piece = view.pieces + <usize>view.count * VIEW_PIECE;
-  const start = view.mapped;
-  const end = start + handle.bytes;
-  store<u64>(piece, start);
-  store<usize>(piece, changetype<usize>(handle), 8);
-  const before = view.count > 0 ? pieceHandle(view, view.count - 1) : NO_HANDLE;
-  const joined = before !== NO_HANDLE && before.region === handle.region && before.address + before.bytes === handle.address;
-  store<usize>(piece, changetype<usize>(handle.finding) | <usize>joined, 12);
-  viewChanges++;
-  const shift = <u64>view.cellShift;
-  for (let cell = (start + ((<u64>1) << shift) - 1) >> shift; cell << shift < end; cell++) {
-    store<u32>(view.cells + ((<usize>cell) << 2), view.count);
-  }
-  view.count++;
-  view.mapped = end;
-}
-
-/** Takes back the last piece. */
-export function retractPiece(view: View): void {
-  view.count--;
-  view.mapped = pieceOffset(view, view.count);
-  viewChanges++;
-}
-
-/** Makes a hole of a piece. */
-export function clearPiece(view: View, index: u32): void {
-  viewChanges++;
-  store<usize>(view.pieces + <usize>index * VIEW_PIECE, 0, 8);
-}
-
-/** Index of the piece that holds `offset`, which lies before the view's end. */
-export function pieceIndex(view: View, offset: u64): u32 {
-  const shift = <u64>view.cellShift;
-  const cell = offset >> shift;
-  let index = load<u32>(view.cells + ((<usize>cell) << 2));
-  let high = view.count - 1;
-  if ((cell + 1) << shift < view.mapped) high = load<u32>(view.cells + ((<usize>cell) << 2), 4);
-  while (index < high) {
-    const middle = (index + high + 1) >>> 1;
-    if (pieceOffset(view, middle) <= offset) index = middle;
-    else high = middle - 1;
-  }
-  return index;
-}
-
-export const HANDLE_ENTRY: usize = 16;
-
-export function handleAt(region: Region, index: u32): Handle {
-  return changetype<Handle>(load<usize>(region.handles + <usize>index * HANDLE_ENTRY, 8));
-}
-
-export function handleEnd(region: Region, index: u32): u64 {
-  return load<u64>(region.handles + <usize>index * HANDLE_ENTRY);
-}
-
-export function findingAt(region: Region, index: u32): Finding {
-  return changetype<Finding>(load<usize>(region.handles + <usize>index * HANDLE_ENTRY, 12));
-}
-
-/** Adds a handle behind the region's others, for which there is room. */
-export function addHandle(region: Region, handle: Handle): void {
-  const entry = region.handles + <usize>region.handleCount * HANDLE_ENTRY;
-  store<u64>(entry, handle.address + handle.bytes);
-  store<usize>(entry, changetype<usize>(handle), 8);
-  store<usize>(entry, changetype<usize>(handle.finding), 12);
-  region.handleCount++;
-}
-
-/** Index of the handle that holds `address`, or of the first one after it. */
-export function handleIndex(region: Region, address: u64): u32 {
-  let low: u32 = 0;
-  let count = region.handleCount;
-  // A comparison that only chooses a number costs less than a branch nobody can foresee.
-  while (count > 0) {
-    const half = count >>> 1;
-    const below = handleEnd(region, low + half) <= address;
-    low = select(low + half + 1, low, below);
-    count = select(count - half - 1, half, below);
-  }
-  return low;
 }

@@ -1,6 +1,6 @@
 // Splitting and joining ranges. Of two that join, the lower stays: whoever holds a pointer into a region
 // finds what has become of its range at or after that pointer.
-import { addFree, exchangeFree, takeFree } from './free-set';
+import { addFree, moveFree, takeFree } from './free-set';
 import { Arena, dropRange, NO_RANGE, newPart, newRange, ownerOf, Range, State } from './nodes';
 import { larger } from './units';
 
@@ -36,10 +36,7 @@ export function takeFrontOf(arena: Arena, range: Range, size: u64, state: u8): v
   if (whole > size) {
     const rest = newPart(range, range.address + size, whole - size, State.Free);
     linkAfter(rest, range);
-    if (!exchangeFree(arena, range, rest)) {
-      takeFree(arena, range);
-      addFree(arena, rest);
-    }
+    moveFree(arena, range, whole, rest);
     range.size = size;
   } else {
     takeFree(arena, range);
@@ -55,12 +52,12 @@ export function carve(range: Range, from: u64, size: u64, state: u8): Range {
     return range;
   }
   const arena = ownerOf(range);
-  takeFree(arena, range);
-  const end = range.address + range.size;
+  const whole = range.size;
+  const end = range.address + whole;
   range.size = from - range.address;
   const middle = newPart(range, from, size, state);
   linkAfter(middle, range);
-  addFree(arena, range);
+  moveFree(arena, range, whole, range);
   if (end > from + size) {
     const rest = newPart(range, from + size, end - from - size, State.Free);
     linkAfter(rest, middle);
@@ -87,31 +84,22 @@ export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
   const joinsPrev = prev !== NO_RANGE && prev.state === State.Free && prev.owner === owner;
   if (joinsNext) {
     point = larger(point, next.requested);
-    if (!joinsPrev) {
-      range.requested = point;
-      range.size += next.size;
-      if (!exchangeFree(arena, next, range)) {
-        takeFree(arena, next);
-        addFree(arena, range);
-      }
-      unlinkNext(range);
-      return range;
-    }
-    takeFree(arena, next);
     range.size += next.size;
+    if (joinsPrev) takeFree(arena, next);
+    else moveFree(arena, next, next.size, range);
     unlinkNext(range);
   }
-  if (!joinsPrev) {
-    range.requested = point;
-    addFree(arena, range);
-    return range;
+  if (joinsPrev) {
+    const size = prev.size;
+    prev.requested = larger(point, prev.requested);
+    prev.size = size + range.size;
+    moveFree(arena, prev, size, prev);
+    unlinkNext(prev);
+    return prev;
   }
-  takeFree(arena, prev);
-  prev.requested = larger(point, prev.requested);
-  prev.size += range.size;
-  unlinkNext(prev);
-  addFree(arena, prev);
-  return prev;
+  range.requested = point;
+  if (!joinsNext) addFree(arena, range);
+  return range;
 }
 
 /** Makes a range that is in no set unbacked and joins it with its neighbours. */

@@ -2,7 +2,9 @@
 import { firstArena, isEmptyRegion, releaseRegion } from './arenas';
 import { unmap } from './env';
 import { forgetHandle, releaseHandle, releaseOrphans } from './growth';
-import { Arena, ensureRanges, Handle, handleAt, handleIndex, NO_ARENA, NO_RANGE, NO_REGION, NO_VIEW, pieceHandle, Range, Region, State } from './nodes';
+import { handleAt, handleIndex } from './handles';
+import { Arena, ensureRanges, Handle, NO_ARENA, NO_RANGE, NO_REGION, NO_VIEW, Range, Region, State } from './nodes';
+import { pieceHandle } from './pieces';
 import { carve, rangeAt, setUnbacked } from './ranges';
 import { larger } from './units';
 import { dismissIdle, punch } from './views';

@@ -1,5 +1,6 @@
 // Free runs inside views: memory that lies side by side already, though not in the arena's own addresses.
-import { Arena, NO_HANDLE, NO_VIEW, pieceEnd, pieceFinding, pieceHandle, pieceIndex, pieceOffset, View } from './nodes';
+import { Arena, NO_HANDLE, NO_VIEW, View } from './nodes';
+import { pieceEnd, pieceFinding, pieceHandle, pieceIndex, pieceOffset } from './pieces';
 import { freeHeadOf, freeTailOf, isFound, isWhole } from './survey';
 
 /** What the last search for a run found. */

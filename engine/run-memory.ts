@@ -2,20 +2,8 @@
 // again when the same ranges are free, and then the same run is the shortest, without looking at every view again.
 import { firstFree, nextFree } from './free-set';
 import { take } from './memory';
-import {
-  Arena,
-  follows,
-  NO_HANDLE,
-  NO_RANGE,
-  NO_VIEW,
-  pieceEnd,
-  pieceHandle,
-  pieceIndex,
-  pieceOffset,
-  Range,
-  View,
-  viewChanges,
-} from './nodes';
+import { Arena, NO_HANDLE, NO_RANGE, NO_VIEW, Range, View } from './nodes';
+import { groupEnd, pieceEnd, pieceHandle, pieceIndex, pieceOffset, viewChanges } from './pieces';
 import { MOST_RUNS, runCount, runStartAt, runViewAt } from './reuse';
 import { smaller } from './units';
 
@@ -27,12 +15,15 @@ class Answer {
   arena: Arena = changetype<Arena>(0);
   changes: u32 = 0;
   count: u32 = 0;
-  // Runs follow as in reuse.ts: MOST_RUNS entries.
+  // Runs follow as in reuse.ts: MOST_RUNS entries. Then, for each part of the run that lies in one free range, a byte: the
+  // place of that range in the walk over all of them, which is the same walk when the same ranges are free.
 }
 
 const RUN: usize = 16;
 const RUNS: usize = 32;
-const ANSWER: usize = RUNS + <usize>MOST_RUNS * RUN;
+const PLACES: usize = RUNS + <usize>MOST_RUNS * RUN;
+const MOST_PLACES: usize = 32;
+const ANSWER: usize = PLACES + MOST_PLACES;
 const ANSWERS: usize = 512;
 /** With more free ranges than this the survey finds them faster. */
 const MOST_RANGES: u32 = 64;
@@ -45,7 +36,7 @@ export let knownStart: u64 = 0;
 
 function answerFor(arena: Arena, size: u64): Answer {
   const mixed = (arena.signature ^ size) * 0x9e3779b97f4a7c15;
-  return changetype<Answer>(answers + (<usize>(mixed >> 55)) * ANSWER);
+  return changetype<Answer>(answers + <usize>(mixed >> 55) * ANSWER);
 }
 
 /** Keeps what the search just made in this arena has found. */
@@ -76,7 +67,8 @@ export function keepRuns(arena: Arena, size: u64): void {
 export function recallRun(arena: Arena, size: u64): bool {
   if (answers === 0 || arena.freeCount > MOST_RANGES) return false;
   const answer = answerFor(arena, size);
-  if (answer.signature !== arena.signature || answer.size !== size || answer.arena !== arena || answer.changes !== viewChanges) return false;
+  if (answer.signature !== arena.signature || answer.size !== size || answer.arena !== arena || answer.changes !== viewChanges)
+    return false;
   // Among equals the view used last, as the search would have it.
   knownView = NO_VIEW;
   for (let index: u32 = 0; index < answer.count; index++) {
@@ -86,36 +78,43 @@ export function recallRun(arena: Arena, size: u64): bool {
     knownView = view;
     knownStart = load<u64>(run);
   }
-  return knownView !== NO_VIEW && knownView.usable && locate(arena, knownView, knownStart, knownStart + size);
+  return knownView !== NO_VIEW && knownView.usable && locate(answer, arena, knownView, knownStart, knownStart + size);
 }
 
 /** Notes in findings which free ranges the run lies in; false if it is not free after all: signatures can coincide. */
-function locate(arena: Arena, view: View, start: u64, end: u64): bool {
+function locate(answer: Answer, arena: Arena, view: View, start: u64, end: u64): bool {
   let count: usize = 0;
   for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) {
     store<usize>(ranges + (count++ << 2), changetype<usize>(range));
   }
+  let part: usize = 0;
   let index = pieceIndex(view, start);
   while (index < view.count && pieceOffset(view, index) < end) {
     const handle = pieceHandle(view, index);
     if (handle === NO_HANDLE) return false;
     const offset = pieceOffset(view, index);
     const from = handle.address + (start > offset ? start - offset : 0);
-    index++;
-    while (index < view.count && pieceOffset(view, index) < end && follows(view, index)) index++;
+    index = groupEnd(view, index, end);
     const to = handle.address + (smaller(end, pieceEnd(view, index - 1)) - offset);
-    const range = rangeAround(count, from, to);
-    if (range === NO_RANGE) return false;
+    const place = changetype<usize>(answer) + PLACES + (part < MOST_PLACES - 1 ? part++ : part);
+    let number = <usize>load<u8>(place);
+    if (number >= count || !holds(rangeOf(number), from, to)) {
+      number = 0;
+      while (number < count && !holds(rangeOf(number), from, to)) number++;
+      if (number === count) return false;
+      store<u8>(place, <u8>number);
+    }
+    const range = rangeOf(number);
     if (from === handle.address) handle.finding.head = range;
     else handle.finding.tail = range;
   }
   return true;
 }
 
-function rangeAround(count: usize, from: u64, to: u64): Range {
-  for (let index: usize = 0; index < count; index++) {
-    const range = changetype<Range>(load<usize>(ranges + (index << 2)));
-    if (range.address <= from && to <= range.address + range.size) return range;
-  }
-  return NO_RANGE;
+function rangeOf(number: usize): Range {
+  return changetype<Range>(load<usize>(ranges + (number << 2)));
+}
+
+function holds(range: Range, from: u64, to: u64): bool {
+  return range.address <= from && to <= range.address + range.size;
 }

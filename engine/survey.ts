@@ -1,8 +1,9 @@
 // What is free, handle by handle: worked out only when no single free range fits, and kept until something changes.
 // Handles that are wholly free can lie anywhere in a view; those free at one end can only begin or end one.
 import { firstFree, nextFree } from './free-set';
+import { findingAt, handleAt, handleEnd, handleIndex } from './handles';
 import { give, take } from './memory';
-import { Arena, Finding, findingAt, Handle, handleAt, handleEnd, handleIndex, NO_HANDLE, NO_RANGE, Range } from './nodes';
+import { Arena, Finding, Handle, NO_HANDLE, NO_RANGE, Range } from './nodes';
 import { larger, log2, smaller } from './units';
 
 /** A growing list of handles with a sort key each: 16 bytes an entry. */

@@ -4,27 +4,21 @@ import { countExtension, countUnmapped, countView, countViewGone } from './count
 import { map, reserve, setAccess, unmap, unreserve } from './env';
 import { Call, noteFailure } from './failure';
 import { give, take } from './memory';
+import { Arena, NO_HANDLE, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
 import {
-  Arena,
   addPiece,
   clearPiece,
   dropView,
-  follows,
+  groupEnd,
   makeCells,
-  NO_HANDLE,
-  NO_RANGE,
-  NO_VIEW,
   newView,
   pieceEnd,
   pieceHandle,
   pieceIndex,
   pieceOffset,
-  Range,
   retractPiece,
-  State,
   VIEW_PIECE,
-  View,
-} from './nodes';
+} from './pieces';
 import { planned, plannedBytes, plannedCount } from './plan';
 import { carve, rangeAt } from './ranges';
 import { accessEach, handleUnit, viewLimit, viewRoom } from './settings';
@@ -132,8 +126,7 @@ export function place(view: View, start: u64, size: u64, surveyed: bool): Range 
     const finding = handle.finding;
     const origin = !surveyed ? handle.region.first : from === handle.address ? finding.head : finding.tail;
     // Handles that follow each other in memory as they do in the view are taken in one piece.
-    index++;
-    while (index < view.count && pieceOffset(view, index) < end && follows(view, index)) index++;
+    index = groupEnd(view, index, end);
     const to = handle.address + (smaller(end, pieceEnd(view, index - 1)) - offset);
     const piece = carve(rangeAt(origin, from), from, to - from, State.Piece);
     piece.view = view;
