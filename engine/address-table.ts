@@ -41,6 +41,11 @@ export function remember(block: Range): bool {
   return true;
 }
 
+/** Brings the place of an address into the cache while other work goes on. */
+export function approach(address: u64): void {
+  if (room !== 0) load<u32>(entries + <usize>(hashOf(address) & (room - 1)) * ENTRY);
+}
+
 function insert(block: Range, hash: u32): void {
   let index = hash & (room - 1);
   while (at(index) !== NO_RANGE) index = (index + 1) & (room - 1);

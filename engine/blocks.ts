@@ -1,4 +1,5 @@
 // Requests and frees. A block is known by the pointer of its first range, from malloc until it is complete.
+import { approach } from './address-table';
 import { arenaOf } from './arenas';
 import { awaitParked, blockSize, completeParked, finish } from './completion';
 import { countFree, countUse, countWay, Way } from './counters';
@@ -38,6 +39,7 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
         explain(arena, bytes);
         return fail();
       }
+      approach(block.address);
       takeFrontOf(arena, block, size, State.Live);
       block.va = block.address;
       block.requested = bytes;
