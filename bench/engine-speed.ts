@@ -149,6 +149,25 @@ function instructionsPerOperation(path: string, workload: Workload): number | nu
   return few === null || many === null ? null : (many - few) / COUNTED;
 }
 
+interface PairRow {
+  readonly bytes: number;
+  readonly engineAtOnceNs: number;
+  readonly engineInTurnNs: number;
+  readonly setAtOnceNs: number;
+  readonly setInTurnNs: number;
+}
+
+/** A request and a free, lock included: what a program pays for each tensor. */
+function measurePair(path: string, bytes: number): PairRow {
+  const result = spawnSync(path, ['pair', String(bytes), '9'], { encoding: 'utf8' });
+  if (result.status !== 0) throw new Error(`the yardstick failed: ${result.stderr}`);
+  const row = { bytes, ...(JSON.parse(result.stdout) as Omit<PairRow, 'bytes'>) };
+  console.log(
+    `${`malloc and free of ${bytes / KIB} KiB`.padEnd(34)} native ${row.engineAtOnceNs.toFixed(0)} ns at once, ${row.engineInTurnNs.toFixed(0)} in turn   std::set ${row.setAtOnceNs.toFixed(0)}, ${row.setInTurnNs.toFixed(0)}`,
+  );
+  return row;
+}
+
 const yardstick = buildYardstick();
 if ('reason' in yardstick) console.log(`Native rows are left out: ${yardstick.reason}`);
 
@@ -181,6 +200,7 @@ const rows: SpeedRow[] = [];
 rows.push(measure(randomWorkload('random 512 B..32 MiB, 4096 blocks', 4096, 1e6, 512, 32 * MIB), 5));
 rows.push(measure(randomWorkload('random 512 B..1 MiB, 4096 blocks', 4096, 1e6, 512, MIB), 5));
 for (const { name, trace } of trainingTraces()) rows.push(measure(recordedWorkload(name, trace), 5));
+const pairs = 'path' in yardstick ? [4 * KIB, 2 * MIB, 64 * MIB].map((bytes) => measurePair(yardstick.path, bytes)) : [];
 const scaling: (SpeedRow & { readonly instructions: number | null })[] = [];
 for (const blocks of [1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6]) {
   const workload = randomWorkload(`512 B..128 KiB, ${blocks} blocks`, blocks, 1e6, 512, 128 * KIB);
@@ -188,6 +208,22 @@ for (const blocks of [1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6]) {
   if (instructions !== null) console.log(`${' '.repeat(35)}${instructions.toFixed(0)} instructions per operation`);
   scaling.push({ ...measure(workload, 3), instructions });
 }
+const decades = growthByDecade();
+console.log('Nanoseconds more per operation for ten times the blocks:');
+for (const { from, to, engineNs, setNs } of decades) {
+  console.log(
+    `  ${from.toLocaleString('en-US')} to ${to.toLocaleString('en-US')}: native ${engineNs.toFixed(0)}, std::set ${setNs.toFixed(0)}`,
+  );
+}
+
+function growthByDecade(): { from: number; to: number; engineNs: number; setNs: number }[] {
+  return scaling.flatMap((low) => {
+    const high = scaling.find((row) => row.blocks === low.blocks * 10);
+    if (!high || low.engineNs === null || high.engineNs === null || low.setNs === null || high.setNs === null) return [];
+    return [{ from: low.blocks, to: high.blocks, engineNs: high.engineNs - low.engineNs, setNs: high.setNs - low.setNs }];
+  });
+}
+
 const date = new Date().toISOString().slice(0, 10);
 mkdirSync('bench/results', { recursive: true });
 const points = (pick: (row: (typeof scaling)[number]) => number | null) =>
@@ -206,5 +242,5 @@ writeFileSync(
 );
 writeFileSync(
   `bench/results/engine-${date}.json`,
-  `${JSON.stringify({ schema: 1, date, node: process.version, processor: cpus()[0]?.model, rows, scaling }, null, 2)}\n`,
+  `${JSON.stringify({ schema: 1, date, node: process.version, processor: cpus()[0]?.model, rows, pairs, scaling, decades }, null, 2)}\n`,
 );

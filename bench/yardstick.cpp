@@ -1,12 +1,15 @@
 // The yardstick for the native engine: best fit the way C++ programmers write it, and PyTorch does, with std::set,
 // std::unordered_map and new/delete. Runs the same operations on both and prints nanoseconds per operation as JSON.
 //
-//   yardstick FILE ROUNDS    FILE: u32 operations, u32 slots, then per operation u32 slot, u32 stream, u64 bytes (0 is a free)
+//   yardstick FILE ROUNDS WARM [alone]   FILE: u32 operations, u32 slots, then per operation u32 slot, u32 stream, u64 bytes
+//                                        (0 is a free); the first WARM operations are not measured; alone: the engine only
+//   yardstick pair BYTES ROUNDS          a request and a free of so many bytes, with few other blocks
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -170,10 +173,61 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+weir_engine *new_engine(Counter *counter) {
+  weir_driver driver{counter, create, ignore_one, reserve, ignore_two, ignore_two, ignore_two, ignore_two};
+  return weir_engine_new(&driver);
+}
+
+struct Pair {
+  double at_once, in_turn;
+};
+
+// Nanoseconds for a request and a free: of the same block at once, and in turn of kHeld blocks with others between them.
+template <typename Malloc, typename Free>
+Pair time_pair(uint64_t bytes, int rounds, Malloc malloc_, Free free_) {
+  constexpr int kHeld = 32, kPairs = 200000;
+  uint64_t held[kHeld];
+  for (uint64_t &address : held) {
+    address = malloc_(bytes);
+    malloc_(bytes);
+  }
+  std::vector<double> at_once, in_turn;
+  for (int round = 0; round < rounds; round++) {
+    double began = seconds();
+    for (int pair = 0; pair < kPairs; pair++) free_(malloc_(bytes));
+    at_once.push_back((seconds() - began) * 1e9 / kPairs);
+    began = seconds();
+    for (int pair = 0; pair < kPairs; pair++) {
+      uint64_t &address = held[pair % kHeld];
+      free_(address);
+      address = malloc_(bytes);
+    }
+    in_turn.push_back((seconds() - began) * 1e9 / kPairs);
+  }
+  return {median(at_once), median(in_turn)};
+}
+
+int compare_pairs(uint64_t bytes, int rounds) {
+  SetAllocator allocator;
+  Pair set = time_pair(
+      bytes, rounds, [&](uint64_t size) { return allocator.malloc(size); }, [&](uint64_t address) { allocator.free(address); });
+  Counter counter;
+  weir_engine *weir = new_engine(&counter);
+  if (!weir) return 2;
+  Pair engine = time_pair(
+      bytes, rounds, [&](uint64_t size) { return weir_engine_malloc(weir, size, 0, 0); },
+      [&](uint64_t address) { weir_engine_free(weir, address); });
+  weir_engine_delete(weir);
+  std::printf("{\"engineAtOnceNs\": %.1f, \"engineInTurnNs\": %.1f, \"setAtOnceNs\": %.1f, \"setInTurnNs\": %.1f}\n", engine.at_once,
+              engine.in_turn, set.at_once, set.in_turn);
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char **arguments) {
   if (count < 4) return 2;
+  if (std::strcmp(arguments[1], "pair") == 0) return compare_pairs(std::strtoull(arguments[2], nullptr, 10), std::atoi(arguments[3]));
   FILE *file = std::fopen(arguments[1], "rb");
   uint32_t head[2];
   if (!file || std::fread(head, sizeof head, 1, file) != 1) return 2;
@@ -193,8 +247,7 @@ int main(int count, char **arguments) {
           [&](uint64_t address) { allocator.free(address); }));
     }
     Counter counter;
-    weir_driver driver{&counter, create, ignore_one, reserve, ignore_two, ignore_two, ignore_two, ignore_two};
-    weir_engine *weir = weir_engine_new(&driver);
+    weir_engine *weir = new_engine(&counter);
     if (!weir) return 2;
     engine.push_back(run(
         operations, head[1], warm,

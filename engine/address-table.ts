@@ -1,65 +1,85 @@
 // Blocks by address, for callers that know nothing else of them: open addressing with linear probing.
-// Removal moves later entries back instead of leaving marks, so the table never has to be cleaned.
+// Removal moves later entries back instead of leaving marks, so the table never has to be cleaned. An entry keeps the hash
+// of its address: neither a search nor a removal looks at blocks that are not meant, which would be a cache miss each.
 import { give, takeClear } from './memory';
 import { NO_RANGE, Range } from './nodes';
 
-const ENTRY: usize = 4;
+/** An entry: the block (u32), the hash of its address (u32). */
+const ENTRY: usize = 8;
 const FIRST_ROOM: u32 = 1024;
 
 let entries: usize = 0;
 let room: u32 = 0;
 let count: u32 = 0;
+/** Where the last search ended: a removal mostly follows it. */
+let found: u32 = 0;
 
 function at(index: u32): Range {
   return changetype<Range>(load<usize>(entries + <usize>index * ENTRY));
 }
 
-function set(index: u32, block: Range): void {
-  store<usize>(entries + <usize>index * ENTRY, changetype<usize>(block));
+function hashAt(index: u32): u32 {
+  return load<u32>(entries + <usize>index * ENTRY, 4);
+}
+
+function set(index: u32, block: Range, hash: u32): void {
+  const entry = entries + <usize>index * ENTRY;
+  store<usize>(entry, changetype<usize>(block));
+  store<u32>(entry, hash, 4);
 }
 
 /** Addresses are multiples of 512: the low bits say nothing, the product spreads the others. */
-function homeOf(address: u64): u32 {
-  return <u32>(((address >> 9) * 0x9e3779b97f4a7c15) >> 32) & (room - 1);
+function hashOf(address: u64): u32 {
+  return <u32>(((address >> 9) * 0x9e3779b97f4a7c15) >> 32);
 }
 
 /** Remembers a block under the address given out; false when the engine's own memory is exhausted. */
 export function remember(block: Range): bool {
   if ((count + 1) * 2 > room && !enlarge()) return false;
-  let index = homeOf(block.va);
-  while (at(index) !== NO_RANGE) index = (index + 1) & (room - 1);
-  set(index, block);
+  insert(block, hashOf(block.va));
   count++;
   return true;
 }
 
+/** Brings the place of an address into the cache while other work goes on. */
+export function approach(address: u64): void {
+  if (room !== 0) load<u32>(entries + <usize>(hashOf(address) & (room - 1)) * ENTRY);
+}
+
+function insert(block: Range, hash: u32): void {
+  let index = hash & (room - 1);
+  while (at(index) !== NO_RANGE) index = (index + 1) & (room - 1);
+  set(index, block, hash);
+}
+
 export function recall(address: u64): Range {
   if (room === 0) return NO_RANGE;
-  let index = homeOf(address);
+  const hash = hashOf(address);
+  let index = hash & (room - 1);
   let block = at(index);
-  while (block !== NO_RANGE && block.va !== address) {
+  while (block !== NO_RANGE && (hashAt(index) !== hash || block.va !== address)) {
     index = (index + 1) & (room - 1);
     block = at(index);
   }
+  found = index;
   return block;
 }
 
 export function forgetAddress(address: u64): void {
-  if (room === 0) return;
-  let hole = homeOf(address);
-  while (at(hole) !== NO_RANGE && at(hole).va !== address) hole = (hole + 1) & (room - 1);
-  if (at(hole) === NO_RANGE) return;
+  const block = room === 0 || at(found) === NO_RANGE || at(found).va !== address ? recall(address) : at(found);
+  if (block === NO_RANGE) return;
+  let hole = found;
   let index = hole;
   while (true) {
     index = (index + 1) & (room - 1);
-    const block = at(index);
-    if (block === NO_RANGE) break;
+    const later = at(index);
+    if (later === NO_RANGE) break;
     // An entry may move back to the hole unless its home lies behind the hole.
-    if (((index - homeOf(block.va)) & (room - 1)) < ((index - hole) & (room - 1))) continue;
-    set(hole, block);
+    if (((index - hashAt(index)) & (room - 1)) < ((index - hole) & (room - 1))) continue;
+    set(hole, later, hashAt(index));
     hole = index;
   }
-  set(hole, NO_RANGE);
+  set(hole, NO_RANGE, 0);
   count--;
 }
 
@@ -71,12 +91,11 @@ function enlarge(): bool {
   if (fresh === 0) return false;
   entries = fresh;
   room = grown;
+  found = 0;
   for (let index: u32 = 0; index < oldRoom; index++) {
-    const block = changetype<Range>(load<usize>(oldEntries + <usize>index * ENTRY));
-    if (block === NO_RANGE) continue;
-    let place = homeOf(block.va);
-    while (at(place) !== NO_RANGE) place = (place + 1) & (room - 1);
-    set(place, block);
+    const old = oldEntries + <usize>index * ENTRY;
+    const block = changetype<Range>(load<usize>(old));
+    if (block !== NO_RANGE) insert(block, load<u32>(old, 4));
   }
   give(oldEntries, <usize>oldRoom * ENTRY);
   return true;

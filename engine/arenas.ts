@@ -29,6 +29,17 @@ export function firstArena(): Arena {
 
 /** The arena of a stream and pool, made when first asked for; NO_ARENA if there is no room for another. */
 export function arenaOf(stream: u32, pool: u32, small: bool): Arena {
+  const first = arenas;
+  if (first !== NO_ARENA && first.stream === stream && first.pool === pool) {
+    if (first.small === small) return first;
+    // Both arenas of a stream come first mostly: the other one is its neighbour.
+    const second = first.next;
+    if (second !== NO_ARENA && second.stream === stream && second.pool === pool) return second;
+  }
+  return searchArena(stream, pool, small);
+}
+
+function searchArena(stream: u32, pool: u32, small: bool): Arena {
   let previous = NO_ARENA;
   for (let arena = arenas; arena !== NO_ARENA; arena = arena.next) {
     if (arena.stream === stream && arena.pool === pool && arena.small === small) {

@@ -1,8 +1,9 @@
 // Which handles to put side by side for a request, and in which order: the choice behind every stitch of preset weir.
-import { Handle, NO_HANDLE, pieceHandle, View } from './nodes';
+import { Handle, NO_HANDLE, View } from './nodes';
+import { pieceHandle } from './pieces';
 import { clearPlan, planHandle, plannedCount } from './plan';
 import { mapCost } from './settings';
-import { bestTail, fittingHead, wholeAt, wholeCount } from './survey';
+import { aroundOf, bestTail, fittingHead, freeTailOf, wholeAt, wholeCount } from './survey';
 import { smaller } from './units';
 
 let mark: u32 = 0;
@@ -39,7 +40,7 @@ export function planExtension(size: u64): i64 {
 function planFrom(size: u64, first: Handle): i64 {
   mark++;
   if (first === NO_HANDLE) return planRest(size, first);
-  const used = smaller(size, first.freeTail);
+  const used = smaller(size, freeTailOf(first));
   return planRest(size - used, first);
 }
 
@@ -47,7 +48,7 @@ function planRest(size: u64, first: Handle): i64 {
   clearPlan();
   planStart = 0;
   if (first !== NO_HANDLE) {
-    planStart = first.bytes - first.freeTail;
+    planStart = first.bytes - freeTailOf(first);
     if (!planHandle(first)) return -1;
   }
   let rest = size;
@@ -74,7 +75,8 @@ function smallestWhole(bytes: u64, start: u32): Handle {
   for (let index = start; index < wholeCount(); index++) {
     const handle = wholeAt(index);
     if (handle.bytes < bytes || handle.mark === mark) continue;
-    if (best === NO_HANDLE || handle.bytes < best.bytes || (handle.bytes === best.bytes && handle.around < best.around)) best = handle;
+    if (best === NO_HANDLE || handle.bytes < best.bytes || (handle.bytes === best.bytes && aroundOf(handle) < aroundOf(best)))
+      best = handle;
   }
   return best;
 }

@@ -1,4 +1,5 @@
 // Requests and frees. A block is known by the pointer of its first range, from malloc until it is complete.
+import { approach } from './address-table';
 import { arenaOf } from './arenas';
 import { awaitParked, blockSize, completeParked, finish } from './completion';
 import { countFree, countUse, countWay, Way } from './counters';
@@ -7,7 +8,7 @@ import { bestFit } from './free-set';
 import { markBusy, serveGmlake } from './gmlake';
 import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, Range, State } from './nodes';
 import { lendIdle, mayBePlanned, servePlanned, yieldPlanned } from './planned';
-import { takeFront } from './ranges';
+import { takeFront, takeFrontOf } from './ranges';
 import { releaseAddresses, releaseAll, releaseOthers } from './release';
 import { explain } from './report';
 import { gmlake, largeUnit, smallLimit } from './settings';
@@ -43,7 +44,8 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
         explain(arena, bytes);
         return fail();
       }
-      takeFront(block, size, State.Live);
+      approach(block.address);
+      takeFrontOf(arena, block, size, State.Live);
       block.va = block.address;
       block.requested = bytes;
       block.right = NO_RANGE;

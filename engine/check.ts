@@ -16,22 +16,10 @@ import {
   views,
 } from './counters';
 import { checkFreeSet } from './free-set';
-import { handleIndex, orphanBytes } from './growth';
-import {
-  handleAt,
-  NO_ARENA,
-  NO_HANDLE,
-  NO_RANGE,
-  NO_REGION,
-  NO_VIEW,
-  ownerOf,
-  pieceHandle,
-  pieceOffset,
-  Range,
-  Region,
-  State,
-  View,
-} from './nodes';
+import { orphanBytes } from './growth';
+import { handleAt, handleIndex } from './handles';
+import { NO_ARENA, NO_HANDLE, NO_RANGE, NO_REGION, NO_VIEW, ownerOf, Range, Region, State, View } from './nodes';
+import { pieceHandle, pieceOffset } from './pieces';
 import { newestPlanned } from './planned-blocks';
 import { checkPlanned } from './planned-check';
 import { plannedView } from './planned-memory';

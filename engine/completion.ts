@@ -5,7 +5,7 @@ import { markBusy } from './gmlake';
 import { Arena, NO_RANGE, NO_STREAM, NO_VIEW, ownerOf, Range } from './nodes';
 import { finishPlanned } from './planned';
 import { isPlanned } from './planned-blocks';
-import { setFree } from './ranges';
+import { setFreeOf } from './ranges';
 import { gmlake } from './settings';
 import { returnSlab } from './small';
 import { stamp } from './streams';
@@ -50,7 +50,7 @@ export function finish(block: Range): void {
   if (block.view === NO_VIEW) {
     countComplete(block.size);
     if (gmlake !== 0) markBusy(block, false);
-    const whole = setFree(block, stamp(arena.lane, block.size));
+    const whole = setFreeOf(arena, block, stamp(arena.lane, block.size));
     if (whole.region.loan !== NO_RANGE) returnSlab(whole);
     return;
   }
@@ -63,7 +63,7 @@ export function finish(block: Range): void {
     const next = piece.left;
     piece.view = NO_VIEW;
     if (gmlake !== 0) markBusy(piece, false);
-    setFree(piece, point);
+    setFreeOf(arena, piece, point);
     piece = next;
   }
 }

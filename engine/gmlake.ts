@@ -3,8 +3,10 @@
 // and stitched to the rest, S5 out of memory. Below the stitch limit: only S1, S2 and a new block.
 import { countWay, Way } from './counters';
 import { bestFit, largestFree, nextSmallerFree } from './free-set';
-import { grow, handleIndex } from './growth';
-import { Arena, ensureRanges, handleAt, NO_HANDLE, NO_RANGE, NO_VIEW, pieceHandle, Range, State, View } from './nodes';
+import { grow } from './growth';
+import { handleAt, handleIndex } from './handles';
+import { Arena, ensureRanges, NO_HANDLE, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
+import { pieceHandle } from './pieces';
 import { clearPlan, planHandle, plannedBytes, plannedCount } from './plan';
 import { takeFront } from './ranges';
 import { minStitch, shortfall } from './settings';

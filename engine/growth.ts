@@ -4,18 +4,17 @@ import { addRegion, isEmptyRegion, releaseRegion } from './arenas';
 import { countOrphan, countReleased, countReserved } from './counters';
 import { create, map, release, setAccess, unmap } from './env';
 import { Call, noteFailure } from './failure';
+import { addHandle, dropHandle, dropOrphan, handleAt, handleIndex, newHandle, orphanOf } from './handles';
 import { give, take } from './memory';
 import {
   Arena,
-  dropHandle,
   ensureRanges,
+  HANDLE_ENTRY,
   Handle,
-  handleAt,
   NO_HANDLE,
   NO_ORPHAN,
   NO_RANGE,
   NO_REGION,
-  newHandle,
   Orphan,
   Range,
   Region,
@@ -98,8 +97,7 @@ function createHandles(region: Region, start: u64, bytes: u64, step: u64): bool 
     handle.address = start + done;
     handle.bytes = size;
     handle.region = region;
-    store<usize>(region.handles + ((<usize>region.handleCount) << 2), changetype<usize>(handle));
-    region.handleCount++;
+    addHandle(region, handle);
     region.arena.held += size;
     countReserved(size);
     done += size;
@@ -163,12 +161,7 @@ export function releaseHandle(handle: Handle): void {
     dropHandle(handle);
     return;
   }
-  // The record of a handle is larger than that of an orphan: it cannot fail to serve as one.
-  const id = handle.id;
-  const bytes = handle.bytes;
-  const orphan = changetype<Orphan>(changetype<usize>(handle));
-  orphan.id = id;
-  orphan.bytes = bytes;
+  const orphan = orphanOf(handle);
   orphan.next = orphans;
   orphans = orphan;
   countOrphan(1);
@@ -183,7 +176,7 @@ export function releaseOrphans(): void {
     if (release(orphan.id) >= 0) {
       countReleased(orphan.bytes);
       countOrphan(-1);
-      give(changetype<usize>(orphan), offsetof<Handle>());
+      dropOrphan(orphan);
     } else {
       orphan.next = kept;
       kept = orphan;
@@ -205,10 +198,10 @@ function makeRoom(region: Region, count: u32): bool {
   if (needed <= region.handleRoom) return true;
   let room: u32 = region.handleRoom === 0 ? 4 : region.handleRoom;
   while (room < needed) room <<= 1;
-  const list = take((<usize>room) << 2);
+  const list = take(<usize>room * HANDLE_ENTRY);
   if (list === 0) return false;
-  memory.copy(list, region.handles, (<usize>region.handleCount) << 2);
-  give(region.handles, (<usize>region.handleRoom) << 2);
+  memory.copy(list, region.handles, <usize>region.handleCount * HANDLE_ENTRY);
+  give(region.handles, <usize>region.handleRoom * HANDLE_ENTRY);
   region.handles = list;
   region.handleRoom = room;
   return true;
@@ -218,23 +211,10 @@ function makeRoom(region: Region, count: u32): bool {
 export function forgetHandle(handle: Handle): void {
   const region = handle.region;
   const index = handleIndex(region, handle.address);
-  const place = region.handles + ((<usize>index) << 2);
-  memory.copy(place, place + 4, (<usize>(region.handleCount - index - 1)) << 2);
+  const place = region.handles + <usize>index * HANDLE_ENTRY;
+  memory.copy(place, place + HANDLE_ENTRY, <usize>(region.handleCount - index - 1) * HANDLE_ENTRY);
   region.handleCount--;
   const arena = region.arena;
   arena.held -= handle.bytes;
   if (arena.loaded > arena.held) arena.loaded = arena.held;
-}
-
-/** Index of the handle that holds `address`, or of the first one after it. */
-export function handleIndex(region: Region, address: u64): u32 {
-  let low: u32 = 0;
-  let high = region.handleCount;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    const handle = handleAt(region, middle);
-    if (handle.address + handle.bytes <= address) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

@@ -4,8 +4,8 @@
 import { firstArena } from './arenas';
 import { countBorrow } from './counters';
 import { bestFit, firstFree, largestFree, nextFree, nextSmallerFree, takeFree } from './free-set';
-import { handleIndex } from './growth';
-import { Arena, ensureRanges, handleAt, NO_ARENA, NO_RANGE, Range, State } from './nodes';
+import { handleAt, handleIndex } from './handles';
+import { Arena, ensureRanges, NO_ARENA, NO_RANGE, Range, State } from './nodes';
 import { carve, setFree, takeFront } from './ranges';
 import { earliestFirst, gmlake, lend, mainLendsOnly, preferDone, sizeDifferenceLimit, splitBorrowed, waitAllowed } from './settings';
 import { isCapturing, isOrdered, order, poll, stamp } from './streams';

@@ -2,13 +2,13 @@
 import { firstArena } from './arenas';
 import { firstFree, nextFree } from './free-set';
 import { hand, isReady, lends } from './lending';
-import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, ownerOf, pieceHandle, pieceOffset, Range, State, View } from './nodes';
+import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, ownerOf, Range, State, View } from './nodes';
+import { pieceHandle, pieceIndex, pieceOffset } from './pieces';
 import { carve, rangeAt } from './ranges';
 import { runStart, runView, searchMoreRuns, searchRuns } from './reuse';
 import { order } from './streams';
 import { beginSurvey, surveyRange } from './survey';
 import { larger, smaller } from './units';
-import { pieceIndex } from './views';
 
 /**
  * Makes the borrower's what the shortest run of at least `size` needs of others' memory. `waiting`: waits may be made for
@@ -39,7 +39,7 @@ function rangeUnder(view: View, index: u32, start: u64): Range {
   const handle = pieceHandle(view, index);
   const offset = pieceOffset(view, index);
   const from = handle.address + (start > offset ? start - offset : 0);
-  return rangeAt(from === handle.address ? handle.headRange : handle.tailRange, from);
+  return rangeAt(from === handle.address ? handle.finding.head : handle.finding.tail, from);
 }
 
 function orderRun(borrower: Arena, view: View, start: u64, end: u64): bool {

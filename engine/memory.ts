@@ -4,6 +4,7 @@ import { Call, noteFailure } from './failure';
 
 const GROW_PAGES: i32 = 16;
 const PAGE: usize = 65536;
+const LINE: usize = 64;
 /** Up to here classes are multiples of 16 bytes, beyond it powers of two. */
 const FINE_LIMIT: usize = 512;
 const CLASSES: usize = 64;
@@ -55,8 +56,10 @@ export function fresh(bytes: usize): usize {
     bump = (__heap_base + 63) & ~63;
     end = <usize>memory.size() * PAGE;
   }
-  if (bytes > end - bump) {
-    const missing = <i32>((bytes - (end - bump) + PAGE - 1) / PAGE);
+  // What is longer than a cache line begins with one: a record of a line then never lies in two.
+  if (bytes >= LINE) bump = (bump + LINE - 1) & ~(LINE - 1);
+  if (bump > end || bytes > end - bump) {
+    const missing = <i32>((bump + bytes - end + PAGE - 1) / PAGE);
     if (memory.grow(missing > GROW_PAGES ? missing : GROW_PAGES) < 0 && memory.grow(missing) < 0) {
       noteFailure(Call.Own);
       return 0;

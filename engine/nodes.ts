@@ -54,9 +54,9 @@ export class Range {
   owner: u16 = 0;
 }
 
-/** Size classes of the free set: eight to each power of two of 512 B units, up to 2^43 units. */
-export const BINS: usize = 352;
-export const BIN_WORDS: usize = 6;
+/** Size classes of the free set: a word of 64 to each power of two of 512 B units, up to 2^43 units. */
+export const BIN_WORDS: usize = 39;
+export const BINS: usize = BIN_WORDS << 6;
 
 @unmanaged
 export class Arena {
@@ -82,15 +82,21 @@ export class Arena {
   viewCount: u32 = 0;
   /** Bumped by every change of a free range: tells whether a survey still holds. */
   version: u32 = 0;
+  /** A sum over all free ranges that is the same again when they are the same again. */
+  signature: u64 = 0;
   // Sums of the check in progress.
   seenBytes: u64 = 0;
   seenCount: u32 = 0;
-  // The free set follows: BIN_WORDS words of 64 bits that say which bins hold something, then BINS tree roots.
+  // The free set follows: a word that says which words are not 0, BIN_WORDS words that say which bins hold something, then
+  // BINS tree roots.
 }
 
 export const ARENA_BITS: usize = offsetof<Arena>() + ((8 - (offsetof<Arena>() & 7)) & 7);
-export const ARENA_ROOTS: usize = ARENA_BITS + BIN_WORDS * 8;
+export const ARENA_ROOTS: usize = ARENA_BITS + 8 + BIN_WORDS * 8;
 const ARENA_SIZE: usize = ARENA_ROOTS + BINS * 4;
+
+/** An entry of a region's list of handles: end (u64), handle (u32), finding (u32). */
+export const HANDLE_ENTRY: usize = 16;
 
 @unmanaged
 export class Region {
@@ -104,7 +110,7 @@ export class Region {
   tail: Range = changetype<Range>(0);
   /** The range lent to us, if this region is a loan and not a reservation of its own. */
   loan: Range = changetype<Range>(0);
-  /** Handles by address. */
+  /** Handles by address: see handles.ts. */
   handles: usize = 0;
   handleCount: u32 = 0;
   handleRoom: u32 = 0;
@@ -119,18 +125,28 @@ export class Handle {
   region: Region = changetype<Region>(0);
   /** In how many views it is mapped. */
   views: u32 = 0;
-  // What the last survey found; valid while `survey` is that survey's number.
-  survey: u32 = 0;
-  freeHead: u64 = 0;
-  freeTail: u64 = 0;
-  /** Length of the free range that covers the handle, if it is wholly free. */
-  around: u64 = 0;
-  headRange: Range = changetype<Range>(0);
-  tailRange: Range = changetype<Range>(0);
+  finding: Finding = changetype<Finding>(0);
   /** Scratch of whoever builds a list of handles. */
   mark: u32 = 0;
+  /** The range that covers it, while it is lent to plans. */
+  lent: Range = changetype<Range>(0);
   /** Preset gmlake: part of a block. */
   busy: bool = false;
+}
+
+/**
+ * What the last survey found of a handle; valid while `survey` is that survey's number. Apart from the handle, four to a
+ * cache line: surveys and searches look at many and need nothing else of most.
+ */
+@unmanaged
+export class Finding {
+  survey: u32 = 0;
+  /** The free range that begins at or before the handle and ends in it; the one that covers it, if that is one. */
+  head: Range = changetype<Range>(0);
+  /** The same for the handle's end. */
+  tail: Range = changetype<Range>(0);
+  /** Of a finding not in use: the next one. */
+  next: Finding = changetype<Finding>(0);
 }
 
 @unmanaged
@@ -142,12 +158,17 @@ export class View {
   arena: Arena = changetype<Arena>(0);
   newer: View = changetype<View>(0);
   older: View = changetype<View>(0);
-  /** Entries of VIEW_PIECE bytes: offset, handle. A handle of 0 is a hole: its memory was given back. */
+  /** What it maps: see pieces.ts. */
   pieces: usize = 0;
   count: u32 = 0;
   room: u32 = 0;
+  /** The piece at every multiple of 2^cellShift, a u32 each: where to begin looking for an offset. */
+  cells: usize = 0;
+  cellShift: u32 = 0;
   /** Blocks that lie in it. */
   live: u32 = 0;
+  /** Larger than that of every view used less recently. */
+  lastUse: u32 = 0;
   /** False when a driver call failed half way and could not be undone: good for nothing but to be dropped. */
   usable: bool = true;
 }
@@ -250,6 +271,23 @@ export function newRange(region: Region, address: u64, size: u64, state: u8): Ra
   return range;
 }
 
+/** A part of a range: it has its region, its owner and its release, and is linked to nothing yet. Only after ensureRanges. */
+export function newPart(whole: Range, address: u64, size: u64, state: u8): Range {
+  assert(spareCount > 0);
+  const range = changetype<Range>(spareRanges);
+  spareRanges = load<usize>(spareRanges);
+  spareCount--;
+  range.address = address;
+  range.size = size;
+  range.requested = whole.requested;
+  range.region = whole.region;
+  range.view = NO_VIEW;
+  range.left = NO_RANGE;
+  range.owner = whole.owner;
+  range.state = state;
+  return range;
+}
+
 export function dropRange(range: Range): void {
   range.state = 0;
   store<usize>(changetype<usize>(range), spareRanges);
@@ -308,43 +346,6 @@ export function newRegion(): Region {
 }
 
 export function dropRegion(region: Region): void {
-  give(region.handles, (<usize>region.handleRoom) << 2);
+  give(region.handles, <usize>region.handleRoom * HANDLE_ENTRY);
   give(changetype<usize>(region), offsetof<Region>());
-}
-
-export function newHandle(): Handle {
-  return changetype<Handle>(takeClear(offsetof<Handle>()));
-}
-
-export function dropHandle(handle: Handle): void {
-  give(changetype<usize>(handle), offsetof<Handle>());
-}
-
-export function newView(): View {
-  return changetype<View>(takeClear(offsetof<View>()));
-}
-
-export function dropView(view: View): void {
-  give(view.pieces, <usize>view.room * VIEW_PIECE);
-  give(changetype<usize>(view), offsetof<View>());
-}
-
-export const VIEW_PIECE: usize = 16;
-
-export function pieceOffset(view: View, index: u32): u64 {
-  return load<u64>(view.pieces + <usize>index * VIEW_PIECE);
-}
-
-export function pieceHandle(view: View, index: u32): Handle {
-  return changetype<Handle>(load<usize>(view.pieces + <usize>index * VIEW_PIECE, 8));
-}
-
-export function setPiece(view: View, index: u32, offset: u64, handle: Handle): void {
-  const piece = view.pieces + <usize>index * VIEW_PIECE;
-  store<u64>(piece, offset);
-  store<usize>(piece, changetype<usize>(handle), 8);
-}
-
-export function handleAt(region: Region, index: u32): Handle {
-  return changetype<Handle>(load<usize>(region.handles + ((<usize>index) << 2)));
 }

@@ -1,7 +1,8 @@
 // The invariants of planned blocks and of the memory they lie in, by number as in src/allocator/engine/rules.ts.
 
-import { handleIndex } from './growth';
-import { handleAt, NO_HANDLE, NO_RANGE, NO_VIEW, ownerOf, pieceHandle, pieceOffset, State } from './nodes';
+import { handleAt, handleIndex } from './handles';
+import { NO_HANDLE, NO_RANGE, NO_VIEW, ownerOf, State } from './nodes';
+import { pieceHandle, pieceOffset } from './pieces';
 import { endCell, firstCell, newestPlanned, plannedBlocks } from './planned-blocks';
 import { areFree, cellCount, edgeAt, takenCells } from './planned-cells';
 import { heldBytes, heldPieces, lentRange, plannedView } from './planned-memory';

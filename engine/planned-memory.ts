@@ -5,26 +5,13 @@ import { firstArena } from './arenas';
 import { peakInUse, reserved } from './counters';
 import { grow } from './growth';
 import { gather, lends, mayBorrow, pollLenders } from './lending';
-import {
-  Arena,
-  ensureRanges,
-  Handle,
-  NO_ARENA,
-  NO_HANDLE,
-  NO_RANGE,
-  NO_VIEW,
-  pieceHandle,
-  pieceOffset,
-  Range,
-  State,
-  VIEW_PIECE,
-  View,
-} from './nodes';
+import { Arena, ensureRanges, Handle, NO_ARENA, NO_HANDLE, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
+import { pieceHandle, pieceOffset } from './pieces';
 import { clearPlan, planHandle, plannedCount } from './plan';
 import { carve, rangeAt, setFree } from './ranges';
 import { handleUnit, regionBytes } from './settings';
 import { isCapturing, stamp } from './streams';
-import { freeHeadOf, listWholes, surveyArena, wholeAt, wholeBytes, wholeCount } from './survey';
+import { isWhole, listWholes, surveyArena, wholeAt, wholeBytes, wholeCount } from './survey';
 import { larger, MIB, roundUp, smaller } from './units';
 import { cutView, dismiss, extend, openView } from './views';
 import { budgetWith } from './weir';
@@ -56,7 +43,7 @@ export function heldPieces(): u32 {
 
 /** The range of a lent handle. */
 export function lentRange(index: u32): Range {
-  return changetype<Range>(load<usize>(view.pieces + <usize>index * VIEW_PIECE, 12));
+  return pieceHandle(view, index).lent;
 }
 
 /**
@@ -121,7 +108,8 @@ function takeUp(arena: Arena, goal: u64): bool {
   if (!surveyArena(arena) || !ensureRanges(2 * (view.count - heldCount))) return false;
   while (heldCount < view.count && heldBytes < goal) {
     const handle = pieceHandle(view, heldCount);
-    if (handle === NO_HANDLE || freeHeadOf(handle) !== handle.bytes) break;
+    // As surveyed: ranges have changed since, by lending the handles before.
+    if (handle === NO_HANDLE || !isWhole(handle.finding)) break;
     lendPiece(handle);
   }
   if (heldBytes >= goal || heldCount === view.count) return true;
@@ -159,8 +147,7 @@ function addWholes(arena: Arena, goal: u64, beyond: bool): bool {
 
 /** Lends the handle of the next piece, which is wholly free. Needs two spare ranges, and the survey. */
 function lendPiece(handle: Handle): void {
-  const range = carve(rangeAt(handle.headRange, handle.address), handle.address, handle.bytes, State.Planned);
-  store<usize>(view.pieces + <usize>heldCount * VIEW_PIECE, changetype<usize>(range), 12);
+  handle.lent = carve(rangeAt(handle.finding.head, handle.address), handle.address, handle.bytes, State.Planned);
   heldCount++;
   heldBytes += handle.bytes;
 }

@@ -1,7 +1,7 @@
 // Splitting and joining ranges. Of two that join, the lower stays: whoever holds a pointer into a region
 // finds what has become of its range at or after that pointer.
-import { addFree, takeFree } from './free-set';
-import { dropRange, NO_RANGE, newRange, ownerOf, Range, State } from './nodes';
+import { addFree, moveFree, takeFree } from './free-set';
+import { Arena, dropRange, NO_RANGE, newPart, newRange, ownerOf, Range, State } from './nodes';
 import { larger } from './units';
 
 function linkAfter(range: Range, after: Range): void {
@@ -13,29 +13,33 @@ function linkAfter(range: Range, after: Range): void {
 }
 
 function absorbNext(range: Range): void {
-  const next = range.next;
-  range.size += next.size;
-  range.next = next.next;
-  if (next.next !== NO_RANGE) next.next.prev = range;
-  dropRange(next);
+  range.size += range.next.size;
+  unlinkNext(range);
 }
 
-/** A part of a range has its owner and its release. */
-function inherit(part: Range, range: Range): void {
-  part.owner = range.owner;
-  part.requested = range.requested;
+function unlinkNext(range: Range): void {
+  const gone = range.next;
+  const next = gone.next;
+  range.next = next;
+  if (next !== NO_RANGE) next.prev = range;
+  dropRange(gone);
 }
 
 /** Cuts a free range to its first `size` bytes, which leave the free set in the given state. Needs one spare range. */
 export function takeFront(range: Range, size: u64, state: u8): void {
-  const arena = ownerOf(range);
-  takeFree(arena, range);
-  if (range.size > size) {
-    const rest = newRange(range.region, range.address + size, range.size - size, State.Free);
-    inherit(rest, range);
-    range.size = size;
+  takeFrontOf(ownerOf(range), range, size, state);
+}
+
+/** The same where the owner is known. */
+export function takeFrontOf(arena: Arena, range: Range, size: u64, state: u8): void {
+  const whole = range.size;
+  if (whole > size) {
+    const rest = newPart(range, range.address + size, whole - size, State.Free);
     linkAfter(rest, range);
-    addFree(arena, rest);
+    moveFree(arena, range, whole, rest);
+    range.size = size;
+  } else {
+    takeFree(arena, range);
   }
   range.state = state;
   range.left = NO_RANGE;
@@ -48,16 +52,14 @@ export function carve(range: Range, from: u64, size: u64, state: u8): Range {
     return range;
   }
   const arena = ownerOf(range);
-  takeFree(arena, range);
-  const end = range.address + range.size;
+  const whole = range.size;
+  const end = range.address + whole;
   range.size = from - range.address;
-  const middle = newRange(range.region, from, size, state);
-  inherit(middle, range);
+  const middle = newPart(range, from, size, state);
   linkAfter(middle, range);
-  addFree(arena, range);
+  moveFree(arena, range, whole, range);
   if (end > from + size) {
-    const rest = newRange(range.region, from + size, end - from - size, State.Free);
-    inherit(rest, range);
+    const rest = newPart(range, from + size, end - from - size, State.Free);
     linkAfter(rest, middle);
     addFree(arena, rest);
   }
@@ -69,23 +71,34 @@ export function carve(range: Range, from: u64, size: u64, state: u8): Range {
  * release; the whole has the latest release of its parts.
  */
 export function setFree(range: Range, point: u64): Range {
-  const arena = ownerOf(range);
+  return setFreeOf(ownerOf(range), range, point);
+}
+
+/** The same where the owner is known. */
+export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
   range.state = State.Free;
-  range.requested = point;
+  const owner = range.owner;
   const next = range.next;
-  if (next !== NO_RANGE && next.state === State.Free && next.owner === range.owner) {
-    takeFree(arena, next);
-    range.requested = larger(range.requested, next.requested);
-    absorbNext(range);
-  }
   const prev = range.prev;
-  if (prev !== NO_RANGE && prev.state === State.Free && prev.owner === range.owner) {
-    takeFree(arena, prev);
-    prev.requested = larger(prev.requested, range.requested);
-    absorbNext(prev);
-    range = prev;
+  const joinsNext = next !== NO_RANGE && next.state === State.Free && next.owner === owner;
+  const joinsPrev = prev !== NO_RANGE && prev.state === State.Free && prev.owner === owner;
+  if (joinsNext) {
+    point = larger(point, next.requested);
+    range.size += next.size;
+    if (joinsPrev) takeFree(arena, next);
+    else moveFree(arena, next, next.size, range);
+    unlinkNext(range);
   }
-  addFree(arena, range);
+  if (joinsPrev) {
+    const size = prev.size;
+    prev.requested = larger(point, prev.requested);
+    prev.size = size + range.size;
+    moveFree(arena, prev, size, prev);
+    unlinkNext(prev);
+    return prev;
+  }
+  range.requested = point;
+  if (!joinsNext) addFree(arena, range);
   return range;
 }
 

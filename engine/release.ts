@@ -1,8 +1,10 @@
 // Giving memory back to the driver, handle by handle: whatever is wholly free and whatever a failure left behind.
 import { firstArena, isEmptyRegion, releaseRegion } from './arenas';
 import { unmap } from './env';
-import { forgetHandle, handleIndex, releaseHandle, releaseOrphans } from './growth';
-import { Arena, ensureRanges, Handle, handleAt, NO_ARENA, NO_RANGE, NO_REGION, NO_VIEW, pieceHandle, Range, Region, State } from './nodes';
+import { forgetHandle, releaseHandle, releaseOrphans } from './growth';
+import { handleAt, handleIndex } from './handles';
+import { Arena, ensureRanges, Handle, NO_ARENA, NO_RANGE, NO_REGION, NO_VIEW, Range, Region, State } from './nodes';
+import { pieceHandle } from './pieces';
 import { carve, rangeAt, setUnbacked } from './ranges';
 import { larger } from './units';
 import { dismissIdle, punch } from './views';

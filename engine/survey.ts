@@ -1,10 +1,10 @@
 // What is free, handle by handle: worked out only when no single free range fits, and kept until something changes.
 // Handles that are wholly free can lie anywhere in a view; those free at one end can only begin or end one.
 import { firstFree, nextFree } from './free-set';
-import { handleIndex } from './growth';
+import { findingAt, handleAt, handleEnd, handleIndex } from './handles';
 import { give, take } from './memory';
-import { Arena, Handle, handleAt, NO_HANDLE, NO_RANGE, Range } from './nodes';
-import { larger, log2 } from './units';
+import { Arena, Finding, Handle, NO_HANDLE, NO_RANGE, Range } from './nodes';
+import { larger, log2, smaller } from './units';
 
 /** A growing list of handles with a sort key each: 16 bytes an entry. */
 @unmanaged
@@ -62,48 +62,76 @@ export function surveyRange(range: Range): bool {
   const region = range.region;
   const start = range.address;
   const end = start + range.size;
-  for (let index = handleIndex(region, start); index < region.handleCount; index++) {
-    const handle = handleAt(region, index);
-    if (handle.address >= end) break;
-    if (handle.survey !== survey) {
-      handle.survey = survey;
-      handle.freeHead = 0;
-      handle.freeTail = 0;
-    }
-    const handleEnd = handle.address + handle.bytes;
-    if (start <= handle.address && end >= handleEnd) {
-      handle.freeHead = handle.bytes;
-      handle.freeTail = handle.bytes;
-      handle.around = range.size;
-      handle.headRange = range;
-      handle.tailRange = range;
-      wholeBytes += handle.bytes;
-      wholeHandles++;
-    } else if (start <= handle.address) {
-      handle.freeHead = end - handle.address;
-      handle.headRange = range;
-      if (!add(headList, handle, handle.freeHead)) return false;
-    } else if (end >= handleEnd) {
-      handle.freeTail = handleEnd - start;
-      handle.tailRange = range;
-      if (!add(tailList, handle, handle.freeTail)) return false;
-    }
+  let index = handleIndex(region, start);
+  const first = handleAt(region, index);
+  let from = first.address;
+  if (from < start) {
+    from = first.address + first.bytes;
+    // A range in the middle of a handle is of no use to any view.
+    if (from > end) return true;
+    const finding = touch(first.finding);
+    finding.tail = range;
+    if (!add(tailList, first, from - start)) return false;
+    index++;
   }
-  return true;
+  // Handles under a free range lie side by side: what matters is where each of them ends.
+  const whole = from;
+  let to = from;
+  while (to < end && handleEnd(region, index) <= end) {
+    const finding = findingAt(region, index);
+    finding.survey = survey;
+    finding.head = range;
+    finding.tail = range;
+    to = handleEnd(region, index++);
+    wholeHandles++;
+  }
+  wholeBytes += to - whole;
+  if (to >= end) return true;
+  touch(findingAt(region, index)).head = range;
+  return add(headList, handleAt(region, index), end - to);
 }
 
-/** Free bytes at the start of a handle, at its end; all of it if wholly free. */
+/** A finding of this survey, empty if the survey has not come to it before. */
+function touch(finding: Finding): Finding {
+  if (finding.survey !== survey) {
+    finding.survey = survey;
+    finding.head = NO_RANGE;
+    finding.tail = NO_RANGE;
+  }
+  return finding;
+}
+
+/** Whether anything of a handle is free at one of its ends. */
+export function isFound(finding: Finding): bool {
+  return finding.survey === survey;
+}
+
+/** Whether all of a handle is free: only then the same range lies at both ends. */
+export function isWhole(finding: Finding): bool {
+  return finding.survey === survey && finding.head === finding.tail;
+}
+
+/** Free bytes at the start of a handle, at its end; all of it if wholly free. Of no use once a free range has changed. */
 export function freeHeadOf(handle: Handle): u64 {
-  return handle.survey === survey ? handle.freeHead : 0;
+  const finding = handle.finding;
+  if (finding.survey !== survey || finding.head === NO_RANGE) return 0;
+  return smaller(handle.bytes, finding.head.address + finding.head.size - handle.address);
 }
 
 export function freeTailOf(handle: Handle): u64 {
-  return handle.survey === survey ? handle.freeTail : 0;
+  const finding = handle.finding;
+  if (finding.survey !== survey || finding.tail === NO_RANGE) return 0;
+  return smaller(handle.bytes, handle.address + handle.bytes - finding.tail.address);
+}
+
+/** Length of the free range around a wholly free handle. */
+export function aroundOf(handle: Handle): u64 {
+  return handle.finding.head.size;
 }
 
 /** Large handles first, since fewer are needed; among alike those from short free ranges, so that long ones stay whole. */
 function wholeKey(handle: Handle): u64 {
-  return ((<u64>(63 - log2(handle.bytes))) << 56) | (handle.around >> 9);
+  return ((<u64>(63 - log2(handle.bytes))) << 56) | (aroundOf(handle) >> 9);
 }
 
 export function wholeCount(): u32 {
@@ -119,7 +147,7 @@ export function listWholes(arena: Arena): bool {
     for (let index = handleIndex(region, range.address); index < region.handleCount; index++) {
       const handle = handleAt(region, index);
       if (handle.address >= range.address + range.size) break;
-      if (freeHeadOf(handle) === handle.bytes && !add(wholeList, handle, wholeKey(handle))) return false;
+      if (isWhole(handle.finding) && !add(wholeList, handle, wholeKey(handle))) return false;
     }
   }
   sort(wholeList);
@@ -144,10 +172,13 @@ export function bestHead(except: Handle): Handle {
 /** The handle with fewest but at least `bytes` free at its start, not `except` and not marked. */
 export function fittingHead(bytes: u64, except: Handle, mark: u32): Handle {
   let best = NO_HANDLE;
+  let least: u64 = u64.MAX_VALUE;
   for (let index: u32 = 0; index < headList.count; index++) {
     const handle = entryHandle(headList, index);
-    if (handle.freeHead < bytes || handle === except || handle.mark === mark) continue;
-    if (best === NO_HANDLE || handle.freeHead < best.freeHead) best = handle;
+    const free = entryKey(headList, index);
+    if (free < bytes || free >= least || handle === except || handle.mark === mark) continue;
+    best = handle;
+    least = free;
   }
   return best;
 }
@@ -169,14 +200,14 @@ function bestOf(list: HandleList, except: Handle): Handle {
 export function assemblable(): u64 {
   const tail = bestTail(NO_HANDLE);
   const head = bestHead(NO_HANDLE);
-  if (tail === NO_HANDLE) return wholeBytes + (head === NO_HANDLE ? 0 : head.freeHead);
-  if (head === NO_HANDLE) return wholeBytes + tail.freeTail;
-  if (head !== tail) return wholeBytes + tail.freeTail + head.freeHead;
+  if (tail === NO_HANDLE) return wholeBytes + (head === NO_HANDLE ? 0 : freeHeadOf(head));
+  if (head === NO_HANDLE) return wholeBytes + freeTailOf(tail);
+  if (head !== tail) return wholeBytes + freeTailOf(tail) + freeHeadOf(head);
   // One handle cannot be both the first and the last: its better end counts, or each end with another handle's.
   const otherHead = bestHead(tail);
   const otherTail = bestTail(head);
-  const one = tail.freeTail + (otherHead === NO_HANDLE ? 0 : otherHead.freeHead);
-  const other = head.freeHead + (otherTail === NO_HANDLE ? 0 : otherTail.freeTail);
+  const one = freeTailOf(tail) + (otherHead === NO_HANDLE ? 0 : freeHeadOf(otherHead));
+  const other = freeHeadOf(head) + (otherTail === NO_HANDLE ? 0 : freeTailOf(otherTail));
   return wholeBytes + larger(one, other);
 }
 

@@ -71,23 +71,31 @@ export function before(node: Range): Range {
   return parent;
 }
 
+/** Makes a tree of one node. */
+export function plant(slot: usize, node: Range): void {
+  node.parent = NO_RANGE;
+  node.left = NO_RANGE;
+  node.right = NO_RANGE;
+  node.red = 0;
+  setRoot(slot, node);
+}
+
+/** Adds a node to a tree that is not empty. */
 export function insert(slot: usize, node: Range): void {
-  let parent = NO_RANGE;
+  const size = node.size;
+  const address = node.address;
   let place = rootOf(slot);
+  let parent = place;
   let goLeft = false;
   while (place !== NO_RANGE) {
     parent = place;
-    goLeft = isBefore(node, place);
+    const other = place.size;
+    goLeft = size < other || (size === other && address < place.address);
     place = goLeft ? place.left : place.right;
   }
   node.parent = parent;
   node.left = NO_RANGE;
   node.right = NO_RANGE;
-  if (parent === NO_RANGE) {
-    node.red = 0;
-    setRoot(slot, node);
-    return;
-  }
   if (goLeft) parent.left = node;
   else parent.right = node;
   node.red = 1;

@@ -4,21 +4,21 @@ import { countExtension, countUnmapped, countView, countViewGone } from './count
 import { map, reserve, setAccess, unmap, unreserve } from './env';
 import { Call, noteFailure } from './failure';
 import { give, take } from './memory';
+import { Arena, NO_HANDLE, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
 import {
-  Arena,
+  addPiece,
+  clearPiece,
   dropView,
-  NO_HANDLE,
-  NO_RANGE,
-  NO_VIEW,
+  groupEnd,
+  makeCells,
   newView,
+  pieceEnd,
   pieceHandle,
+  pieceIndex,
   pieceOffset,
-  Range,
-  State,
-  setPiece,
+  retractPiece,
   VIEW_PIECE,
-  View,
-} from './nodes';
+} from './pieces';
 import { planned, plannedBytes, plannedCount } from './plan';
 import { carve, rangeAt } from './ranges';
 import { accessEach, handleUnit, viewLimit, viewRoom } from './settings';
@@ -61,6 +61,12 @@ function reserveFor(view: View, arena: Arena, generous: u64, needed: u64): bool 
     dropView(view);
     return false;
   }
+  if (!makeCells(view, room)) {
+    noteFailure(Call.Own);
+    unreserve(<u64>address, room);
+    dropView(view);
+    return false;
+  }
   view.address = <u64>address;
   view.reserved = room;
   view.arena = arena;
@@ -86,9 +92,7 @@ function append(view: View): bool {
       retract(view, first, start);
       return false;
     }
-    setPiece(view, view.count, view.mapped, handle);
-    view.count++;
-    view.mapped += handle.bytes;
+    addPiece(view, handle);
     handle.views++;
     countExtension(handle.bytes);
   }
@@ -113,16 +117,11 @@ function retract(view: View, first: u32, start: u64): void {
     return;
   }
   while (view.count > first) {
-    view.count--;
-    const handle = pieceHandle(view, view.count);
+    const handle = pieceHandle(view, view.count - 1);
+    retractPiece(view);
     handle.views--;
     countUnmapped(handle.bytes);
   }
-  view.mapped = start;
-}
-
-export function pieceBytes(view: View, index: u32): u64 {
-  return (index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped) - pieceOffset(view, index);
 }
 
 /**
@@ -138,16 +137,11 @@ export function place(view: View, start: u64, size: u64, surveyed: bool): Range 
     const handle = pieceHandle(view, index);
     const offset = pieceOffset(view, index);
     const from = handle.address + (start > offset ? start - offset : 0);
-    let to = handle.address + smaller(handle.bytes, end - offset);
-    const origin = !surveyed ? handle.region.first : from === handle.address ? handle.headRange : handle.tailRange;
+    const finding = handle.finding;
+    const origin = !surveyed ? handle.region.first : from === handle.address ? finding.head : finding.tail;
     // Handles that follow each other in memory as they do in the view are taken in one piece.
-    index++;
-    while (index < view.count && pieceOffset(view, index) < end) {
-      const next = pieceHandle(view, index);
-      if (next === NO_HANDLE || next.address !== to || next.region !== handle.region) break;
-      to += smaller(next.bytes, end - pieceOffset(view, index));
-      index++;
-    }
+    index = groupEnd(view, index, end);
+    const to = handle.address + (smaller(end, pieceEnd(view, index - 1)) - offset);
     const piece = carve(rangeAt(origin, from), from, to - from, State.Piece);
     piece.view = view;
     piece.left = NO_RANGE;
@@ -164,18 +158,6 @@ export function place(view: View, start: u64, size: u64, surveyed: bool): Range 
   view.live++;
   touch(view);
   return first;
-}
-
-/** Index of the piece that holds `offset`. */
-export function pieceIndex(view: View, offset: u64): u32 {
-  let low: u32 = 0;
-  let high = view.count - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >>> 1;
-    if (pieceOffset(view, middle) <= offset) low = middle;
-    else high = middle - 1;
-  }
-  return low;
 }
 
 /** Keeps the arena within its limit of views by dropping the least recently used that no block lies in. */
@@ -234,7 +216,7 @@ function forgetPiece(view: View, index: u32): void {
   const handle = pieceHandle(view, index);
   handle.views--;
   countUnmapped(handle.bytes);
-  setPiece(view, index, pieceOffset(view, index), NO_HANDLE);
+  clearPiece(view, index);
 }
 
 /** Drops every view of the arena that no block lies in. */
@@ -247,6 +229,8 @@ export function dismissIdle(arena: Arena): void {
   }
 }
 
+let uses: u32 = 0;
+
 function enlist(view: View): void {
   const arena = view.arena;
   view.older = arena.newestView;
@@ -255,6 +239,7 @@ function enlist(view: View): void {
   else arena.oldestView = view;
   arena.newestView = view;
   arena.viewCount++;
+  view.lastUse = ++uses;
 }
 
 function delist(view: View): void {

@@ -13,6 +13,7 @@ import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, Range, State, View } 
 import { plannedBytes, plannedCount } from './plan';
 import { takeFront } from './ranges';
 import { openBytes, openView, runStart, runView, searchOpen, searchRuns } from './reuse';
+import { keepRuns, knownStart, knownView, recallRun } from './run-memory';
 import {
   borrow,
   ceiling,
@@ -46,8 +47,10 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
   const haveLenders = pollLenders(arena);
   shared = haveLenders;
+  if (recallRun(arena, size)) return settle(knownView, knownStart, size, Way.Reuse);
   if (!surveyArena(arena)) return NO_RANGE;
   searchRuns(arena, size);
+  keepRuns(arena, size);
   if (runView !== NO_VIEW) return settle(runView, runStart, size, Way.Reuse);
 
   // Another stream's memory costs nothing once its release is over.

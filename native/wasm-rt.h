@@ -1,5 +1,9 @@
-/* What the C that wasm2c generates needs from its surroundings, and nothing more: explicit bounds checks, no signal
- * handlers, no guard pages, no process-wide state. Written for the one module it serves (no tables, one memory). */
+/* What the C that wasm2c generates needs from its surroundings, and nothing more: no signal handlers, no guard pages, no
+ * process-wide state. Written for the one module it serves (no tables, one memory).
+ *
+ * Loads and stores are not checked, because they cannot leave the engine's own memory: addresses are 32 bits, and all that
+ * 32 bits and an offset can name is mapped for it (wasm_runtime.c). Define WEIR_BOUNDS_CHECK to have each one compared with
+ * what is in use, as tests do: then a stray one is a trap, and not memory of the engine that means nothing. */
 #ifndef WEIR_WASM_RT_H
 #define WEIR_WASM_RT_H
 
@@ -7,8 +11,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef WEIR_BOUNDS_CHECK
 #define WASM_RT_MEMCHECK_BOUNDS_CHECK 1
 #define WASM_RT_MEMCHECK_GUARD_PAGES 0
+#else
+#define WASM_RT_MEMCHECK_BOUNDS_CHECK 0
+#define WASM_RT_MEMCHECK_GUARD_PAGES 1
+#endif
 #define WASM_RT_STACK_DEPTH_COUNT 0
 #define WASM_RT_USE_SEGUE 0
 #define WASM_RT_USE_MMAP 1

@@ -1,5 +1,5 @@
 /* The runtime of the generated engine: linear memory and traps.
- * Memory is one mapping of the most it may ever become, without a reservation: its base never moves. */
+ * Memory is one mapping, without a reservation, of all that 32 bits can name: its base never moves, nothing leaves it. */
 #define _GNU_SOURCE
 #include "wasm_runtime.h"
 
@@ -9,22 +9,31 @@
 
 #include "wasm-rt.h"
 
-_Thread_local jmp_buf *weir_trap_frame;
+/* What an address of 32 bits and the offset of a field can name, and no field is that far into its record. */
+#define WINDOW (((uint64_t)1 << 32) + ((uint64_t)1 << 20))
+#define HUGE_PAGE ((size_t)2 << 20)
+
+_Thread_local weir_frame *weir_trap_frame;
 
 void wasm_rt_init(void) {}
 
 bool wasm_rt_is_initialized(void) { return true; }
 
 void wasm_rt_trap(wasm_rt_trap_t code) {
-  if (weir_trap_frame) longjmp(*weir_trap_frame, (int)code);
+  if (weir_trap_frame) WEIR_RETURN_TO(*weir_trap_frame);
   fprintf(stderr, "weir: the engine trapped outside a call (code %d)\n", (int)code);
   abort();
 }
 
 void wasm_rt_allocate_memory(wasm_rt_memory_t *memory, uint64_t pages, uint64_t max_pages, bool is64, uint32_t page_size) {
   (void)is64;
-  void *data = mmap(NULL, max_pages * page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *data = mmap(NULL, WINDOW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) wasm_rt_trap(WASM_RT_TRAP_OOB);
+#ifdef MADV_HUGEPAGE
+  /* Hundreds of thousands of blocks are spread over more pages than a processor keeps translations for. An engine with few
+   * of them stays below the first huge page. */
+  madvise((uint8_t *)data + HUGE_PAGE, max_pages * page_size - HUGE_PAGE, MADV_HUGEPAGE);
+#endif
   memory->data = data;
   memory->pages = pages;
   memory->max_pages = max_pages;
@@ -40,6 +49,6 @@ uint64_t wasm_rt_grow_memory(wasm_rt_memory_t *memory, uint64_t pages) {
 }
 
 void wasm_rt_free_memory(wasm_rt_memory_t *memory) {
-  munmap(memory->data, memory->max_pages * WASM_DEFAULT_PAGE_SIZE);
+  munmap(memory->data, WINDOW);
   memory->data = NULL;
 }

@@ -3,7 +3,6 @@
 #include "weir_engine.h"
 
 #include <pthread.h>
-#include <setjmp.h>
 #include <stdlib.h>
 
 #include "engine.h"
@@ -68,15 +67,16 @@ void engine_leave_locking_to_caller(weir_engine *engine) { engine->serialized = 
   do {                                                          \
     lock(engine);                                               \
     if (!(engine)->broken) {                                    \
-      jmp_buf frame;                                            \
-      jmp_buf *outer = weir_trap_frame;                         \
-      weir_trap_frame = &frame;                                 \
-      if (setjmp(frame) == 0) {                                 \
+      weir_frame frame;                                         \
+      weir_frame **current = &weir_trap_frame;                  \
+      weir_frame *outer = *current;                             \
+      *current = &frame;                                        \
+      if (WEIR_MARK(frame) == 0) {                              \
         call;                                                   \
       } else {                                                  \
         (engine)->broken = 1;                                   \
       }                                                         \
-      weir_trap_frame = outer;                                  \
+      *current = outer;                                         \
     }                                                           \
     unlock(engine);                                             \
   } while (0)

@@ -44,14 +44,14 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'joined ranges keep the older release',
     file: 'engine/ranges.ts',
-    from: 'prev.requested = larger(prev.requested, range.requested);',
+    from: 'prev.requested = larger(point, prev.requested);',
     to: '',
   },
   {
     name: 'the rest of a split range has no release',
-    file: 'engine/ranges.ts',
-    from: '  part.requested = range.requested;',
-    to: '',
+    file: 'engine/nodes.ts',
+    from: '  range.requested = whole.requested;',
+    to: '  range.requested = 0;',
   },
   {
     name: 'recorded streams are forgotten',
