@@ -12,7 +12,7 @@ const row = (...cells: (string | number)[]) => `| ${cells.join(' | ')} |\n`;
 const header = (...cells: string[]) => row(...cells) + row(...cells.map(() => '---'));
 
 /** The middle of the steps after the two in which memory is still being taken. */
-export function medianStep(results: readonly Result[]): number {
+function medianStep(results: readonly Result[]): number {
   const times = results.flatMap((result) => result.times.slice(2)).sort((a, b) => a - b);
   return times[times.length >> 1] ?? Number.NaN;
 }
@@ -21,7 +21,7 @@ export function medianStep(results: readonly Result[]): number {
  * The median of step-by-step ratios against every run of the other side: lengths vary from step to step, so steps are compared
  * with their own likes.
  */
-export function stepRatio(results: readonly Result[], against: readonly Result[]): number {
+function stepRatio(results: readonly Result[], against: readonly Result[]): number {
   const ratios = results.flatMap((one) =>
     against.flatMap((other) => (one === other ? [] : one.times.slice(2).map((time, index) => time / other.times[index + 2]!))),
   );
@@ -35,11 +35,11 @@ const warmUp = (results: readonly Result[]) => {
 };
 
 /** Losses are written as hexadecimal floats: equal text is equal bits. */
-export function lossDistance(one: Result, other: Result): number {
+function lossDistance(one: Result, other: Result): number {
   return Math.max(0, ...one.losses.map((loss, index) => Math.abs(parseHexFloat(loss) - parseHexFloat(other.losses[index] ?? 'nan'))));
 }
 
-export function parseHexFloat(text: string): number {
+function parseHexFloat(text: string): number {
   const match = /^(-?)0x([01])\.([0-9a-f]*)p([+-]\d+)$/.exec(text);
   if (!match) return Number.NaN;
   const [, sign, lead, digits, exponent] = match;
@@ -47,7 +47,7 @@ export function parseHexFloat(text: string): number {
   return (sign === '-' ? -1 : 1) * (Number(lead) + fraction) * 2 ** Number(exponent);
 }
 
-export function deterministicTable(results: readonly Result[]): string {
+function deterministicTable(results: readonly Result[]): string {
   let text = '## Deterministic mode: PyTorch against Weir\n\n';
   text += header('workload', 'steps', 'losses', 'weights', 'allocations, peak requested');
   for (const [workload, runs] of byWorkload(results)) {
@@ -71,7 +71,7 @@ export function deterministicTable(results: readonly Result[]): string {
   return text;
 }
 
-export function comparisonTable(results: readonly Result[]): string {
+function comparisonTable(results: readonly Result[]): string {
   let text = '## Default mode: memory and time\n\nReserved is the peak, in GB and as a multiple of the peak allocated by the same run.\n';
   text +=
     'Step time is the median ratio of equal steps; native against itself shows the noise. Warm-up is the first two steps, best run.\n\n';
@@ -113,7 +113,7 @@ export function comparisonTable(results: readonly Result[]): string {
   return text;
 }
 
-export function batchTable(results: readonly Result[]): string {
+function batchTable(results: readonly Result[]): string {
   let text = '## The largest batch under a limit\n\n';
   text += header('workload', 'limit', 'native', 'expandable', 'weir');
   for (const [workload, runs] of byWorkload(results)) {
@@ -124,14 +124,14 @@ export function batchTable(results: readonly Result[]): string {
   return text;
 }
 
-export function faultTable(results: readonly Result[]): string {
+function faultTable(results: readonly Result[]): string {
   const clean = results.find((result) => result.allocator === 'native');
   let text = '## Driver calls made to fail at random during training\n\n';
   text += header('share of calls', 'seed', 'calls refused', 'outcome');
   for (const run of results) {
     if (run === clean) continue;
     const [rate, seed] = (run.environment?.['WEIR_FAULTS'] ?? ':').split(':');
-    const losses = run.losses.join();
+    const losses = (run.losses ?? []).join();
     const outcome = run.failed
       ? `ended: ${run.failed.slice(-200)}`
       : run.oom
@@ -139,12 +139,12 @@ export function faultTable(results: readonly Result[]): string {
         : losses === clean?.losses.join()
           ? 'went on, losses identical'
           : 'LOSSES WRONG';
-    text += row(`${(Number(rate) / 1e4).toFixed(0)} %`, seed ?? '', run.weir?.['driver_failures'] ?? '', outcome);
+    text += row(`${(Number(rate) / 1e4).toFixed(1)} %`, seed ?? '', run.weir?.['driver_failures'] ?? '', outcome);
   }
   return text;
 }
 
-export function streamTable(results: readonly Result[]): string {
+function streamTable(results: readonly Result[]): string {
   let text = '## Two trainings of BERT: two streams, one stream\n\n';
   text += header('run', 'peak reserved GB', 'over allocated', 'median step ms', 'requests served with memory of the other stream', 'waits');
   const nameOf = ({ workload, allocator, environment }: Result) =>
@@ -169,7 +169,7 @@ export function streamTable(results: readonly Result[]): string {
 }
 
 /** cudaMallocAsync was run once: its memory, and its time against the other allocators' runs where there are any. */
-export function asyncTable(results: readonly Result[], others: readonly Result[]): string {
+function asyncTable(results: readonly Result[], others: readonly Result[]): string {
   let text = '## cudaMallocAsync, once\n\n';
   text += header('workload', 'peak reserved GB', 'over allocated', 'step : native');
   for (const run of results) {
@@ -189,4 +189,17 @@ export function asyncTable(results: readonly Result[], others: readonly Result[]
     );
   }
   return text;
+}
+
+/** One table for each part there is. */
+export function tablesOf(results: Readonly<Record<string, readonly Result[]>>): string[] {
+  const makers: readonly [string, (runs: readonly Result[]) => string][] = [
+    ['deterministic', deterministicTable],
+    ['default', comparisonTable],
+    ['batch', batchTable],
+    ['streams', streamTable],
+    ['faults', faultTable],
+    ['async', (runs) => asyncTable(runs, results['default'] ?? [])],
+  ];
+  return makers.flatMap(([part, make]) => (results[part] ? [make(results[part])] : []));
 }

@@ -108,9 +108,9 @@ def train(job, workloads):
     random.seed(0)
     losses, optimizers = watch(torch)
     result = {key: job[key] for key in ("workload", "allocator", "deterministic", "batch", "limit", "environment") if key in job}
-    step, default_steps, _ = build_workload(torch, workloads, job["workload"], job.get("batch"))
     times = []
     try:
+        step, default_steps, _ = build_workload(torch, workloads, job["workload"], job.get("batch"))
         for number in range(job.get("steps") or default_steps):
             torch.cuda.synchronize()
             begin = time.perf_counter()

@@ -28,11 +28,11 @@ export function opsOfTrace(trace: Trace): MemoryOps {
   let liveBefore = 0;
   const allocOp = new Int32Array(allocations.count).fill(-1);
   for (let index = 0; index < allocations.liveAtStart; index++) liveBefore += liveSize(allocations.requested[index]!);
-  const marks = commonestMark(trace);
+  const marks = commonestMarks(trace);
   for (let event = 0; event < events.count; event++) {
     const allocation = allocationOf[event]!;
     const kind = events.kind[event]!;
-    if (kind === EventKind.Mark && events.detail?.[event] === marks) ops.mark();
+    if (kind === EventKind.Mark && events.detail && marks.has(events.detail[event]!)) ops.mark();
     if (allocation < 0) continue;
     if (kind === EventKind.Alloc) {
       const displaced = trace.impliedFrees.get(event);
@@ -52,17 +52,28 @@ export function opsOfTrace(trace: Trace): MemoryOps {
   return result.marks.length > 0 ? result : { ...result, marks: recordedMarks(trace, result.event!) };
 }
 
-/** The mark that the program set most often, as a string index; -1 for none. */
-function commonestMark(trace: Trace): number {
-  const { events } = trace;
-  if (!events.detail) return -1;
-  const counts = new Map<number, number>();
-  for (let event = 0; event < events.count; event++) {
-    if (events.kind[event] === EventKind.Mark) counts.set(events.detail[event]!, (counts.get(events.detail[event]!) ?? 0) + 1);
+/** The kind of a mark: `step 7` and `step 8` are one. Undefined for marks of our own, which say what became of plans. */
+export function markKind(name: string): string | undefined {
+  return name.startsWith('weir plan ') ? undefined : name.replaceAll(/\d+/g, '#');
+}
+
+/** The marks, as string indices, of the kind that the program set most often; none if no kind was set twice. */
+function commonestMarks(trace: Trace): ReadonlySet<number> {
+  const { events, symbols } = trace;
+  const kinds = new Map<string, { count: number; names: Set<number> }>();
+  for (let event = 0; events.detail && event < events.count; event++) {
+    if (events.kind[event] !== EventKind.Mark) continue;
+    const name = events.detail[event]!;
+    const kind = markKind(symbols.strings[name] ?? '');
+    if (kind === undefined) continue;
+    const entry = kinds.get(kind) ?? { count: 0, names: new Set() };
+    kinds.set(kind, entry);
+    entry.count++;
+    entry.names.add(name);
   }
-  let best = -1;
-  for (const [name, count] of counts) if (count > (counts.get(best) ?? 1)) best = name;
-  return best;
+  let best: { count: number; names: ReadonlySet<number> } = { count: 1, names: new Set() };
+  for (const entry of kinds.values()) if (entry.count > best.count) best = entry;
+  return best.names;
 }
 
 /** Steps as snapshots have them: the annotation that begins most often, or user metadata that counts steps. */

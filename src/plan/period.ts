@@ -43,7 +43,7 @@ export function findPeriod(ops: MemoryOps): Period | NotPeriodic {
   let best: Period | undefined;
   for (const length of [...candidates].sort((a, b) => a - b)) {
     if (length < MIN_PERIOD || length * 2 > ops.count) continue;
-    const period = measurePeriod(symbols, length, live, ops.peak, length === marked);
+    const period = measurePeriod(symbols, length, live, ops, length === marked);
     if (period && (!best || isBetter(period, best))) best = period;
   }
   if (!best) return { reason: 'no sequence of allocations and frees is ever repeated as a whole' };
@@ -59,9 +59,15 @@ export function findPeriod(ops: MemoryOps): Period | NotPeriodic {
  * the longer must have been seen several times: some multiple always happens to fit two interruptions.
  */
 function isBetter(longer: Period, shorter: Period): boolean {
+  // A loop inside the last step repeats perfectly for as long as it lasts.
+  if (longer.coverage >= MIN_COVERAGE && coveredBy(longer) > 2 * coveredBy(shorter)) return true;
   if (longer.coverage <= shorter.coverage + 0.01) return false;
   const repeats = longer.runs.reduce((sum, run) => sum + (run.to - run.from) / longer.length + 1, 0);
   return shorter.coverage < MIN_COVERAGE || repeats >= MIN_REPEATS;
+}
+
+function coveredBy({ length, runs }: Period): number {
+  return runs.reduce((sum, run) => sum + run.to - run.from + length, 0);
 }
 
 export function isPeriodic(result: Period | NotPeriodic): result is Period {
@@ -112,7 +118,13 @@ function mix(symbol: number): number {
   return mixed ^ (mixed >>> 15);
 }
 
-function measurePeriod(symbols: Int32Array, length: number, live: Float64Array, peak: number, marked: boolean): Period | undefined {
+function measurePeriod(
+  symbols: Int32Array,
+  length: number,
+  live: Float64Array,
+  { peak, liveBefore }: MemoryOps,
+  marked: boolean,
+): Period | undefined {
   const runs: { from: number; to: number }[] = [];
   const last = symbols.length - length;
   let covered = 0;
@@ -125,7 +137,7 @@ function measurePeriod(symbols: Int32Array, length: number, live: Float64Array, 
     for (let at = start; at < Math.min(start + NOISE_WINDOW, end); at++) if (differs(at)) from = at + 1;
     if (end - from < length) return;
     const turns = Math.floor((end - from) / length) + 1;
-    if (Math.abs(live[from + turns * length - 1]! - (from > 0 ? live[from - 1]! : live[0]!)) > MAX_DRIFT * peak) return;
+    if (Math.abs(live[from + turns * length - 1]! - (from > 0 ? live[from - 1]! : liveBefore)) > MAX_DRIFT * peak) return;
     runs.push({ from, to: end });
     covered += end - from + length;
   };

@@ -14,6 +14,10 @@ export interface EnvironmentOptions {
   readonly limit: number | undefined;
   readonly folder: string;
   readonly lend: boolean;
+  /** Bytes to swap down to, or as low as costs no time. */
+  readonly swap: number | 'auto' | undefined;
+  /** Bytes of host memory that swapping may take. */
+  readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
   readonly ringRows: number;
   readonly quiet: boolean;
@@ -37,6 +41,8 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
     WEIR_RING_ROWS: String(options.ringRows),
     WEIR_QUIET: options.quiet ? '1' : '0',
   };
+  if (options.swap !== undefined) changed['WEIR_SWAP'] = String(options.swap);
+  if (options.swapHost !== undefined) changed['WEIR_SWAP_HOST'] = String(options.swapHost);
   if (options.limit !== undefined) changed['WEIR_LIMIT'] = String(options.limit);
   if (options.allocator === 'expandable') {
     for (const name of CONF_VARIABLES) {

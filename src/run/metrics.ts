@@ -43,6 +43,7 @@ const METRICS: readonly Metric[] = [
   counter('weir_stream_waits_total', 'waits', 'Waits of a stream for memory lent to it.'),
   counter('weir_borrows_total', 'borrows', 'Requests served with memory of another stream.'),
   counter('weir_stitches_total', 'stitches', 'Blocks made of pieces that lay apart.'),
+  counter('weir_plans_total', 'plans', 'Plans that the process has taken.'),
   counter('weir_planned_hits_total', 'planned_hits', 'Requests served from a plan.'),
   counter('weir_planned_misses_total', 'planned_misses', 'Requests that a plan in use did not serve.'),
   counter('weir_swapped_out_bytes_total', 'swapped_out', 'Bytes copied to the host.'),

@@ -21,6 +21,8 @@ export interface RecordingOptions {
   readonly mostEvents: number;
   /** Events that a what-if looks at. */
   readonly whatIfEvents: number;
+  /** Sees the rows that passed, before they are written. */
+  readonly onRows?: ((recording: ProcessRecording, rows: Buffer) => void) | undefined;
 }
 
 export class ProcessRecording {
@@ -42,6 +44,8 @@ export class ProcessRecording {
   private readonly writer: WeirWriter;
   private readonly checker = new RowChecker();
   private readonly declared = { strings: [0], streams: new Int32Array(RING_DEVICES), pools: new Int32Array(RING_DEVICES) };
+  private readonly streams: bigint[][] = [];
+  private readonly defaultPools: number[] = [];
   private settings: ReadonlyMap<string, SettingValue>;
   private hasToldGap = false;
 
@@ -115,6 +119,32 @@ export class ProcessRecording {
     this.ring.close();
   }
 
+  /** Handles of the streams of a GPU, by their numbers in rows. */
+  streamsOf(device: number): readonly bigint[] {
+    return this.streams[device] ?? [];
+  }
+
+  /** The number, in rows, of the pool that requests go to by default. */
+  defaultPool(device: number): number {
+    return this.defaultPools[device] ?? -1;
+  }
+
+  /** What the detail of a row that passed stands for. */
+  textOf(detail: number): string {
+    return this.writer.symbols.strings[detail] ?? '';
+  }
+
+  /** Tells the process that the plan of that number lies in its file; false if it can no longer be told. */
+  announcePlan(generation: number): boolean {
+    if (this.isFinished) return false;
+    try {
+      this.ring.announcePlan(generation);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
   /** Whether the file holds less than what happened. */
   get isCut(): boolean {
     return this.writtenEvents < this.events - this.counts.damaged;
@@ -139,6 +169,9 @@ export class ProcessRecording {
         streams.map((handle) => this.writer.symbols.addresses.encode(handle)),
       );
       this.writer.pools(device, pools);
+      this.streams[device] = [...(this.streams[device] ?? []), ...streams];
+      const first = pools.findIndex(([high, low]) => high === 0 && low === 0);
+      if (first >= 0) this.defaultPools[device] ??= declared.pools[device]! + first;
       declared.streams[device]! += streams.length;
       declared.pools[device]! += pools.length;
     }
@@ -148,6 +181,7 @@ export class ProcessRecording {
     this.events += rows.length / EVENT_BYTES;
     const bytes = this.checker.check(rows, this.declared, this.counts);
     for (const { text } of this.counts.settings.splice(0)) this.takeSettings(this.writer.symbols.strings[text] ?? '');
+    this.options.onRows?.(this, rows.subarray(0, bytes));
     const room = Math.max(0, this.options.mostEvents - this.writtenEvents);
     const kept = Math.min(bytes / EVENT_BYTES, room);
     if (kept === 0 || !this.file.isOpen) return;

@@ -73,6 +73,8 @@ export const GAUGE_NAMES = [
   'swap_stalls',
   'swap_stall_ns',
   'driver_failures',
+  'plans',
+  'plans_refused',
 ] as const;
 export type GaugeName = (typeof GAUGE_NAMES)[number];
 /** Levels of one GPU as the process keeps them; bytes, counts or nanoseconds. */

@@ -186,6 +186,13 @@ export class Ring {
     return found;
   }
 
+  /** The plan of that number lies in its file. */
+  announcePlan(generation: number): void {
+    const word = Buffer.alloc(4);
+    word.writeUInt32LE(generation);
+    writeSync(this.file, word, 0, 4, RingOffset.plan_generation);
+  }
+
   close(): void {
     closeSync(this.file);
   }

@@ -7,6 +7,8 @@ import { levelName, levelsOf, processName } from './levels.ts';
 import type { ProcessRecording } from './process-recording.ts';
 import type { Refusal } from './recorder.ts';
 import type { GaugeName, Gauges } from './ring-layout.ts';
+import type { PlanReport } from './run-planner.ts';
+import type { SwapReport } from './swap-watch.ts';
 import type { GpuWhatIf, WhatIfResult } from './what-if.ts';
 
 export interface RunSummary {
@@ -20,6 +22,10 @@ export interface RunSummary {
   readonly idleProcesses: number;
   /** By process: what other allocators would have needed, or why that is not known. */
   readonly whatIf: ReadonlyMap<ProcessRecording, readonly GpuWhatIf[] | string>;
+  /** Who planned, if anybody did. */
+  readonly planner?: { reportOf(process: ProcessRecording, gpu: number): PlanReport | undefined } | undefined;
+  /** Who planned swaps, if anybody did. */
+  readonly swapper?: { reportOf(process: ProcessRecording): SwapReport | undefined } | undefined;
   /** Whether files are kept, so that they can be named. */
   readonly keepsTraces: boolean;
   readonly recorderMs: number;
@@ -43,6 +49,8 @@ export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string
     lines.push(`${paint.strong(levelName(level))}: ${peaks(gauges)}`);
     const costs = costsOf(gauges);
     if (costs !== '') lines.push(`  ${costs}`);
+    if (summary.planner) lines.push(...planLines(summary.planner.reportOf(process, gpu), gauges).map((line) => `  ${line}`));
+    if (summary.swapper) lines.push(...swapLines(summary.swapper.reportOf(process)).map((line) => `  ${line}`));
     if (gauges.ooms > 0) lines.push(`  ${paint.bad(`out of memory ${times(gauges.ooms)}`)}${limitWords(gauges)}`);
     if (typeof answer === 'string') lines.push(`  what other allocators would have needed is not known: ${answer}`);
     const whatIf = typeof answer === 'object' ? answer.find((candidate) => candidate.gpu === gpu) : undefined;
@@ -93,12 +101,18 @@ function processJson(process: ProcessRecording, summary: RunSummary): Record<str
     damage: process.damage ?? null,
     trace: summary.keepsTraces ? (process.file.path ?? null) : null,
     traceProblem: process.file.problem ?? null,
+    swap: summary.swapper?.reportOf(process) ?? null,
     whatIfProblem: typeof answer === 'string' ? answer : null,
-    gpus: [...process.gauges].map(([gpu, gauges]) => gpuJson(gpu, gauges, answer)),
+    gpus: [...process.gauges].map(([gpu, gauges]) => gpuJson(gpu, gauges, answer, summary.planner?.reportOf(process, gpu))),
   };
 }
 
-function gpuJson(gpu: number, gauges: Gauges, answer: readonly GpuWhatIf[] | string | undefined): Record<string, unknown> {
+function gpuJson(
+  gpu: number,
+  gauges: Gauges,
+  answer: readonly GpuWhatIf[] | string | undefined,
+  report: PlanReport | undefined,
+): Record<string, unknown> {
   const whatIf = typeof answer === 'object' ? answer.find((candidate) => candidate.gpu === gpu) : undefined;
   return {
     gpu,
@@ -117,7 +131,7 @@ function gpuJson(gpu: number, gauges: Gauges, answer: readonly GpuWhatIf[] | str
     waits: gauges.waits,
     borrows: gauges.borrows,
     stitches: gauges.stitches,
-    planned: { hits: gauges.planned_hits, misses: gauges.planned_misses },
+    planned: { hits: gauges.planned_hits, misses: gauges.planned_misses, refused: gauges.plans_refused, ...planJson(report) },
     swapped: { out: gauges.swapped_out, in: gauges.swapped_in, stalls: gauges.swap_stalls, stallUs: gauges.swap_stall_ns / 1e3 },
     whatIf: whatIf ? { events: whatIf.events, replayError: whatIf.replayError, results: whatIf.results } : null,
   };
@@ -151,6 +165,48 @@ function costsOf(gauges: Gauges): string {
   if (gauges.driver_ns > 0) parts.unshift(`driver time ${milliseconds(gauges.driver_ns / 1e6)} in ${count(gauges.driver_calls)} calls`);
   else if (gauges.driver_calls > 0) parts.unshift(`${count(gauges.driver_calls)} driver calls`);
   return parts.join(', ');
+}
+
+/** How planning went: what was expected against what came, or why there was nothing to plan. */
+function planLines(report: PlanReport | undefined, gauges: Gauges): string[] {
+  const plan = report?.plans.at(-1);
+  if (!report || !plan) return [`no plan: ${report?.reason ?? 'the job did too little to be watched'}`];
+  const lines: string[] = [];
+  const { measured } = report;
+  const held = measured ? `, measured ${formatBytes(measured.reserved)}` : '';
+  lines.push(`planned ${formatBytes(plan.from)} -> ${formatBytes(plan.expected)}${held}`);
+  const requests = gauges.planned_hits + gauges.planned_misses;
+  const share = requests > 0 ? `${((100 * gauges.planned_hits) / requests).toFixed(1)} %` : 'none';
+  const last = measured ? `; in the last ${count(measured.steps)} steps ${calls(measured.driverCalls)}` : '';
+  lines.push(`${share} of ${count(requests)} requests since at their places${last}`);
+  if (report.plans.length > 1) lines.push(`${count(report.plans.length)} plans, since the steps changed`);
+  if (report.reason !== undefined) lines.push(`at the end no plan was followed: ${report.reason}`);
+  return lines;
+}
+
+/** How swapping went: what was expected against what came, what it moved and what it cost. */
+function swapLines(report: SwapReport | undefined): string[] {
+  if (!report) return ['nothing swapped: the process has not said why'];
+  const lines: string[] = [];
+  const { expected } = report;
+  if (expected.peak !== undefined)
+    lines.push(`swapped: expected peak ${formatBytes(expected.peak)}, measured ${formatBytes(report.peakAllocated)} allocated`);
+  const waits = report.stalls === 0 ? 'no stall' : `${count(report.stalls)} stalls of ${(report.stallUs / 1e3).toFixed(1)} ms in all`;
+  lines.push(
+    `${formatBytes(report.bytesOut)} out, ${formatBytes(report.bytesIn)} back in ${count(report.stepsPlanned)} planned steps; ${waits}, ${count(report.misses)} misses`,
+  );
+  if (report.stopped !== null) lines.push(`swapping ended early: ${report.stopped}`);
+  return lines;
+}
+
+function calls(value: number): string {
+  return value === 0 ? 'no driver call' : value === 1 ? 'one driver call' : `${count(value)} driver calls`;
+}
+
+function planJson(report: PlanReport | undefined): Record<string, unknown> {
+  if (!report) return {};
+  const { state, reason, plans, left, measured } = report;
+  return { state, reason: reason ?? null, left, plans, measured: measured ?? null };
 }
 
 function whatIfLines(whatIf: GpuWhatIf, gauges: Gauges, process: ProcessRecording): string[] {

@@ -11,6 +11,8 @@ import type { ProcessRecording } from './process-recording.ts';
 import { Recorder, type Refusal } from './recorder.ts';
 import { RunError } from './run-error.ts';
 import { createRunFolder, removeFolder } from './run-folder.ts';
+import { RunPlanner } from './run-planner.ts';
+import { RunSwapper } from './run-swapper.ts';
 import type { RunSummary } from './summary.ts';
 import { TraceFile } from './trace-file.ts';
 import { freeName, linkLatest, traceName } from './trace-names.ts';
@@ -28,6 +30,11 @@ export interface RunOptions {
   readonly metricsPort: number | undefined;
   readonly metricsHost: string;
   readonly lend: boolean;
+  /** Plan the steps of the job beside it. */
+  readonly plan: boolean;
+  /** Move idle tensors to the host: down to so many bytes, or as low as costs no time. */
+  readonly swap: number | 'auto' | undefined;
+  readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
   readonly ringRows: number;
   readonly quiet: boolean;
@@ -80,7 +87,9 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   try {
     const changed = changedVariables(options.environment, { ...options, folder });
     const environment = { ...options.environment, ...changed };
-    const recorder = createRecorder(options, environment, folder, scratch, voice, watcher);
+    const planner = options.plan ? new RunPlanner(folder, voice) : undefined;
+    const swapper = options.swap === undefined ? undefined : new RunSwapper(folder, voice);
+    const recorder = createRecorder(options, environment, folder, scratch, voice, watcher, planner);
     const metrics =
       options.metricsPort === undefined ? undefined : await serveMetrics(options.metricsPort, options.metricsHost, recorder.processes);
     await watcher?.begin(recorder.processes);
@@ -99,6 +108,8 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
     } finally {
       isRunning = false;
       await recorder.finish();
+      await planner?.finish();
+      await swapper?.finish();
       metrics?.close();
       metrics?.closeAllConnections();
       watcher?.end();
@@ -114,6 +125,8 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
       processes: recorder.processes,
       idleProcesses: recorder.idle.size,
       whatIf,
+      planner,
+      swapper,
       keepsTraces: options.record !== undefined,
       recorderMs: recorder.busyMs,
       refusals: recorder.refusals,
@@ -147,6 +160,7 @@ function createRecorder(
   scratch: string | undefined,
   voice: RunVoice,
   watcher: RunWatcher | undefined,
+  planner: RunPlanner | undefined,
 ): Recorder {
   const used = new Set<string>();
   const settings = settingsOf(environment);
@@ -171,9 +185,13 @@ function createRecorder(
       // Without a file to keep, only what the what-if looks at is written.
       mostEvents: options.record === undefined ? options.whatIfEvents : Number.POSITIVE_INFINITY,
       whatIfEvents: options.whatIfEvents,
+      onRows: planner && ((recording, rows) => planner.rows(recording, rows)),
     }),
     onTrouble: (sentence) => voice.trouble(sentence),
-    onLevels: () => watcher?.levels(),
+    onLevels: () => {
+      planner?.levels();
+      watcher?.levels();
+    },
   });
 }
 
@@ -188,6 +206,9 @@ function sayStart(
       ? `running on ${options.allocator}`
       : `recording to ${describePattern(options.record)}, on ${options.allocator}`,
   ];
+  if (options.plan) parts.push('watching its steps to plan them');
+  if (options.swap !== undefined)
+    parts.push(options.swap === 'auto' ? 'swapping what costs no time' : `swapping down to ${formatBytes(options.swap)}`);
   if (options.limit !== undefined) parts.push(`within ${formatBytes(options.limit)}`);
   if (typeof metrics === 'object' && metrics) parts.push(`metrics at http://${options.metricsHost}:${metrics.port}/metrics`);
   const extended = Object.keys(changed).filter((name) => !name.startsWith('WEIR_'));

@@ -32,6 +32,9 @@ interface Flags {
   readonly checkLines?: RegExp;
   readonly checkOutput?: string;
   readonly lend: boolean;
+  readonly plan?: boolean;
+  readonly swap?: number | 'auto';
+  readonly swapHost?: number;
   readonly allowUntested?: boolean;
   readonly ringRows: number;
   readonly json?: boolean;
@@ -56,6 +59,16 @@ export function runCommand(): Command {
     .option('--check', "run the command on PyTorch's allocator, on ours and on PyTorch's again, and compare the losses it prints")
     .addOption(new Option('--check-lines <regex>', 'with --check, compare these lines instead of losses').argParser(asArgument(parseRegex)))
     .option('--check-output <file>', 'with --check, compare a file that the command writes')
+    .option('--plan', 'watch the job for a few steps, then plan where every request of a step lies')
+    .addOption(
+      new Option(
+        '--swap <size>',
+        'move idle tensors to the host and back in time: down to this size, like 24GiB, or as low as costs no time with auto',
+      ).argParser(parseSwap),
+    )
+    .addOption(
+      new Option('--swap-host <size>', 'host memory that swapping may take (half of what is there)').argParser(asArgument(parsePositive)),
+    )
     .option('--no-lend', 'streams do not use memory that others have freed')
     .option('--allow-untested', 'run on versions of PyTorch that Weir was not tested with')
     .addHelpText(
@@ -149,6 +162,9 @@ async function start(command: string[], self: Command, defaultName: string | und
     metricsPort: flags.metrics,
     metricsHost: flags.metricsHost,
     lend: flags.lend ?? true,
+    plan: flags.plan ?? false,
+    swap: flags.swap,
+    swapHost: flags.swapHost,
     allowUntested: flags.allowUntested ?? false,
     ringRows: flags.ringRows,
     quiet: flags.quiet ?? false,
@@ -218,6 +234,9 @@ function checkFlags(flags: Flags, record: string | undefined): void {
   ] as const;
   for (const [name, value] of onlyWithCheck)
     if (value !== undefined && !flags.check) throw new UsageError(`${name} says what --check compares; add --check`);
+  if (flags.plan && flags.allocator !== 'weir')
+    throw new UsageError(`--plan is followed by Weir's allocator; it does nothing with --allocator ${flags.allocator}`);
+  if (flags.swapHost !== undefined && flags.swap === undefined) throw new UsageError('--swap-host bounds what --swap takes; add --swap');
   if (flags.checkLines && flags.checkOutput) throw new UsageError('--check compares lines or a file; choose one');
   if (flags.check && flags.serve) throw new UsageError('--check runs the command three times; it cannot be shown with --serve');
   if (flags.limit !== undefined && flags.limit < 32 * 1024 * 1024)
@@ -249,6 +268,10 @@ function parseRows(text: string): number {
   if (rows < 1024 || rows > 1 << 24 || (rows & (rows - 1)) !== 0)
     throw new UsageError(`'${text}' is not a power of two from 1024 to ${1 << 24}`);
   return rows;
+}
+
+function parseSwap(text: string): number | 'auto' {
+  return text === 'auto' ? text : asArgument(parsePositive)(text);
 }
 
 function parsePort(text: string): number {

@@ -1,0 +1,20 @@
+// Worker thread that plans swaps for the processes of a run: a plan takes seconds, and rings must be read meanwhile.
+import { parentPort, workerData } from 'node:worker_threads';
+import { watchSwapProfiles } from './swap-watch.ts';
+
+/** What the thread tells: a plan in words, or why a profile was of no use. */
+export type SwapAnswer =
+  | { readonly kind: 'planned'; readonly pid: number; readonly words: string; readonly moves: number }
+  | { readonly kind: 'declined'; readonly pid: number; readonly reason: string };
+
+const { directory } = workerData as { directory: string };
+const stop = watchSwapProfiles(directory, {
+  onPlan: (pid, plan, words) => parentPort?.postMessage({ kind: 'planned', pid, words, moves: plan.moves.length } satisfies SwapAnswer),
+  onError: (pid, error) =>
+    parentPort?.postMessage({
+      kind: 'declined',
+      pid,
+      reason: error instanceof Error ? error.message : String(error),
+    } satisfies SwapAnswer),
+});
+parentPort?.on('message', stop);
