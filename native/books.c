@@ -18,7 +18,7 @@ int weir_books_ensure_handle(weir_books *books) {
 
 int64_t weir_books_add_handle(weir_books *books, uint64_t value, uint64_t bytes) {
   size_t number = books->spare_count > 0 ? (size_t)books->spare[--books->spare_count] : books->handle_count++;
-  books->handles[number] = (weir_held){value, bytes, 0};
+  books->handles[number] = (weir_held){.value = value, .bytes = bytes};
   books->used += bytes;
   return (int64_t)number;
 }
@@ -61,6 +61,15 @@ void weir_books_unmap(weir_books *books, uint64_t address, uint64_t bytes) {
     weir_map_remove(&books->mappings, address);
     address = next;
   }
+}
+
+const weir_entry *weir_books_around(const weir_books *books, uint64_t address, uint64_t unit) {
+  for (uint64_t at = address / unit * unit; at != 0; at -= unit) {
+    const weir_entry *entry = weir_map_find(&books->mappings, at);
+    if (entry) return address - at < entry->other ? entry : NULL;
+    if (weir_map_find(&books->reservations, at)) return NULL;
+  }
+  return NULL;
 }
 
 int weir_books_ensure_reservation(weir_books *books) { return weir_map_ensure(&books->reservations, 1); }

@@ -9,6 +9,8 @@ typedef struct weir_held {
   uint64_t value; /* the driver's name for it */
   uint64_t bytes; /* 0: no such handle */
   uint64_t mappings;
+  uint64_t shared; /* 0, or what tells it from all others that were shared */
+  int32_t file;    /* where it is shared: the open file that stands for it */
 } weir_held;
 
 typedef struct weir_books {
@@ -34,6 +36,8 @@ void weir_books_map(weir_books *books, uint64_t address, uint64_t handle);
 /* Whether whole mappings fill the range. */
 int weir_books_tile(const weir_books *books, uint64_t address, uint64_t bytes);
 void weir_books_unmap(weir_books *books, uint64_t address, uint64_t bytes);
+/* The mapping that the address lies in, or NULL; mappings begin at multiples of `unit`. */
+const weir_entry *weir_books_around(const weir_books *books, uint64_t address, uint64_t unit);
 
 int weir_books_ensure_reservation(weir_books *books);
 void weir_books_reserve(weir_books *books, uint64_t address, uint64_t bytes);

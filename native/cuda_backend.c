@@ -1,36 +1,14 @@
 /* A CUDA device as the engine's driver: plain allocations through virtual memory management, events of the program's streams.
  * Every call runs in the primary context, with capture checks relaxed: a capture elsewhere must not make memory calls fail. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "books.h"
-#include "cuda_driver.h"
-#include "weir_runtime.h"
-
-#define MOST_PEERS 63
-
-typedef struct cuda_device {
-  weir_backend backend;
-  const cuda_driver *cuda;
-  cu_context context;
-  int device;
-  cu_memory_properties properties;
-  pthread_mutex_t mutex; /* books and access: a peer is allowed at any time */
-  cu_access access[1 + MOST_PEERS];
-  size_t access_count;
-  weir_books books;
-  cu_stream *streams; /* by number */
-  uint32_t stream_room;
-  cu_event *events; /* by slot, made when first recorded */
-  uint32_t event_room;
-} cuda_device;
+#include "cuda_device.h"
 
 static _Thread_local char words[128] = "no call has failed";
 
-/* 0, or -1 with the driver's words kept. */
-static int32_t judged(const cuda_driver *cuda, int result, const char *what) {
+int32_t cuda_judged(const cuda_driver *cuda, int result, const char *what) {
   if (result == CUDA_SUCCESS) return 0;
   const char *name = NULL, *text = NULL;
   if (cuda->cuGetErrorName(result, &name) != CUDA_SUCCESS || !name) name = "unknown error";
@@ -39,63 +17,57 @@ static int32_t judged(const cuda_driver *cuda, int result, const char *what) {
   return -1;
 }
 
-static int32_t refused(const char *why) {
+int32_t cuda_refused(const char *why) {
   snprintf(words, sizeof words, "%s", why);
   return -1;
 }
 
-/* Runs `call` in the device's context; gives its result, or that of making the context current. */
-#define IN_CONTEXT(self, result, call)                                          \
-  do {                                                                          \
-    int mode = CU_CAPTURE_RELAXED;                                              \
-    cu_context popped;                                                          \
-    (result) = (self)->cuda->cuCtxPushCurrent_v2((self)->context);              \
-    if ((result) == CUDA_SUCCESS) {                                             \
-      int exchanged = (self)->cuda->cuThreadExchangeStreamCaptureMode(&mode);   \
-      (result) = (self)->cuda->call;                                            \
-      if (exchanged == CUDA_SUCCESS) (self)->cuda->cuThreadExchangeStreamCaptureMode(&mode); \
-      (self)->cuda->cuCtxPopCurrent_v2(&popped);                                \
-    }                                                                           \
-  } while (0)
-
 static int64_t create(void *context, uint64_t bytes) {
   cuda_device *self = context;
-  if (!weir_books_ensure_handle(&self->books)) return refused("cuMemCreate: no host memory for its books");
+  if (!weir_books_ensure_handle(&self->books)) return cuda_refused("cuMemCreate: no host memory for its books");
   cu_handle handle;
   int result;
   IN_CONTEXT(self, result, cuMemCreate(&handle, bytes, &self->properties, 0));
-  if (judged(self->cuda, result, "cuMemCreate") < 0) return result == CUDA_ERROR_OUT_OF_MEMORY ? WEIR_NO_MEMORY : -1;
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && self->properties.handle_types != CU_HANDLE_NONE) {
+    /* Some sandboxes let memory be had, but not shared. If that is it, nobody shares from now on. */
+    cu_memory_properties plain = self->properties;
+    plain.handle_types = CU_HANDLE_NONE;
+    IN_CONTEXT(self, result, cuMemCreate(&handle, bytes, &plain, 0));
+    if (result == CUDA_SUCCESS) self->properties = plain;
+  }
+  if (cuda_judged(self->cuda, result, "cuMemCreate") < 0) return result == CUDA_ERROR_OUT_OF_MEMORY ? WEIR_NO_MEMORY : -1;
   return weir_books_add_handle(&self->books, handle, bytes);
 }
 
 static int32_t release(void *context, uint64_t handle) {
   cuda_device *self = context;
   weir_held *held = weir_books_handle(&self->books, handle);
-  if (!held || held->mappings > 0) return refused("cuMemRelease: the handle is not held, or still mapped");
+  if (!held || held->mappings > 0) return cuda_refused("cuMemRelease: the handle is not held, or still mapped");
   int result;
   IN_CONTEXT(self, result, cuMemRelease(held->value));
-  if (judged(self->cuda, result, "cuMemRelease") < 0) return -1;
+  if (cuda_judged(self->cuda, result, "cuMemRelease") < 0) return -1;
+  cuda_unshare(held);
   weir_books_drop_handle(&self->books, handle);
   return 0;
 }
 
 static int64_t reserve(void *context, uint64_t bytes) {
   cuda_device *self = context;
-  if (!weir_books_ensure_reservation(&self->books)) return refused("cuMemAddressReserve: no host memory for its books");
+  if (!weir_books_ensure_reservation(&self->books)) return cuda_refused("cuMemAddressReserve: no host memory for its books");
   cu_pointer address;
   int result;
   IN_CONTEXT(self, result, cuMemAddressReserve(&address, bytes, self->backend.granularity, 0, 0));
-  if (judged(self->cuda, result, "cuMemAddressReserve") < 0) return -1;
+  if (cuda_judged(self->cuda, result, "cuMemAddressReserve") < 0) return -1;
   weir_books_reserve(&self->books, address, bytes);
   return (int64_t)address;
 }
 
 static int32_t unreserve(void *context, uint64_t address, uint64_t bytes) {
   cuda_device *self = context;
-  if (!weir_books_is_reserved(&self->books, address, bytes)) return refused("cuMemAddressFree: not what was reserved");
+  if (!weir_books_is_reserved(&self->books, address, bytes)) return cuda_refused("cuMemAddressFree: not what was reserved");
   int result;
   IN_CONTEXT(self, result, cuMemAddressFree(address, bytes));
-  if (judged(self->cuda, result, "cuMemAddressFree") < 0) return -1;
+  if (cuda_judged(self->cuda, result, "cuMemAddressFree") < 0) return -1;
   weir_books_unreserve(&self->books, address);
   return 0;
 }
@@ -105,12 +77,12 @@ static int32_t map(void *context, uint64_t address, uint64_t handle) {
   pthread_mutex_lock(&self->mutex);
   int32_t done = -1;
   if (!weir_books_may_map(&self->books, address, handle)) {
-    refused("cuMemMap: the handle is not held, or the address is taken");
+    cuda_refused("cuMemMap: the handle is not held, or the address is taken");
   } else {
     const weir_held *held = weir_books_handle(&self->books, handle);
     int result;
     IN_CONTEXT(self, result, cuMemMap(address, held->bytes, 0, held->value, 0));
-    done = judged(self->cuda, result, "cuMemMap");
+    done = cuda_judged(self->cuda, result, "cuMemMap");
     if (done == 0) weir_books_map(&self->books, address, handle);
   }
   pthread_mutex_unlock(&self->mutex);
@@ -122,11 +94,11 @@ static int32_t set_access(void *context, uint64_t address, uint64_t bytes) {
   pthread_mutex_lock(&self->mutex);
   int32_t done = -1;
   if (!weir_books_tile(&self->books, address, bytes)) {
-    refused("cuMemSetAccess: not whole mappings");
+    cuda_refused("cuMemSetAccess: not whole mappings");
   } else {
     int result;
     IN_CONTEXT(self, result, cuMemSetAccess(address, bytes, self->access, self->access_count));
-    done = judged(self->cuda, result, "cuMemSetAccess");
+    done = cuda_judged(self->cuda, result, "cuMemSetAccess");
   }
   pthread_mutex_unlock(&self->mutex);
   return done;
@@ -137,11 +109,11 @@ static int32_t unmap(void *context, uint64_t address, uint64_t bytes) {
   pthread_mutex_lock(&self->mutex);
   int32_t done = -1;
   if (!weir_books_tile(&self->books, address, bytes)) {
-    refused("cuMemUnmap: not whole mappings");
+    cuda_refused("cuMemUnmap: not whole mappings");
   } else {
     int result;
     IN_CONTEXT(self, result, cuMemUnmap(address, bytes));
-    done = judged(self->cuda, result, "cuMemUnmap");
+    done = cuda_judged(self->cuda, result, "cuMemUnmap");
     if (done == 0) weir_books_unmap(&self->books, address, bytes);
   }
   pthread_mutex_unlock(&self->mutex);
@@ -167,7 +139,7 @@ static int make_room(void **array, uint32_t *room, size_t entry, uint32_t index)
 static int32_t name_stream(void *context, uint32_t number, uint64_t handle) {
   cuda_device *self = context;
   if (!make_room((void **)&self->streams, &self->stream_room, sizeof *self->streams, number)) {
-    return refused("no host memory for another stream");
+    return cuda_refused("no host memory for another stream");
   }
   self->streams[number] = (cu_stream)(uintptr_t)handle;
   return 0;
@@ -175,43 +147,43 @@ static int32_t name_stream(void *context, uint32_t number, uint64_t handle) {
 
 static int32_t event_record(void *context, uint32_t stream, uint32_t slot) {
   cuda_device *self = context;
-  if (stream >= self->stream_room) return refused("cuEventRecord: a stream without a name");
-  if (!make_room((void **)&self->events, &self->event_room, sizeof *self->events, slot)) return refused("no host memory for an event");
+  if (stream >= self->stream_room) return cuda_refused("cuEventRecord: a stream without a name");
+  if (!make_room((void **)&self->events, &self->event_room, sizeof *self->events, slot)) return cuda_refused("no host memory for an event");
   int result = CUDA_SUCCESS;
   if (!self->events[slot]) {
     cu_event made = NULL;
     IN_CONTEXT(self, result, cuEventCreate(&made, CU_EVENT_NO_TIMING));
-    if (judged(self->cuda, result, "cuEventCreate") < 0) return -1;
+    if (cuda_judged(self->cuda, result, "cuEventCreate") < 0) return -1;
     self->events[slot] = made;
   }
   IN_CONTEXT(self, result, cuEventRecord(self->events[slot], self->streams[stream]));
-  return judged(self->cuda, result, "cuEventRecord");
+  return cuda_judged(self->cuda, result, "cuEventRecord");
 }
 
 static int32_t event_query(void *context, uint32_t slot) {
   cuda_device *self = context;
-  if (slot >= self->event_room || !self->events[slot]) return refused("cuEventQuery: an event that was never recorded");
+  if (slot >= self->event_room || !self->events[slot]) return cuda_refused("cuEventQuery: an event that was never recorded");
   int result;
   IN_CONTEXT(self, result, cuEventQuery(self->events[slot]));
   if (result == CUDA_ERROR_NOT_READY) return 0;
-  return judged(self->cuda, result, "cuEventQuery") < 0 ? -1 : 1;
+  return cuda_judged(self->cuda, result, "cuEventQuery") < 0 ? -1 : 1;
 }
 
 static int32_t stream_wait(void *context, uint32_t stream, uint32_t slot) {
   cuda_device *self = context;
   if (stream >= self->stream_room || slot >= self->event_room || !self->events[slot]) {
-    return refused("cuStreamWaitEvent: an event that was never recorded");
+    return cuda_refused("cuStreamWaitEvent: an event that was never recorded");
   }
   int result;
   IN_CONTEXT(self, result, cuStreamWaitEvent(self->streams[stream], self->events[slot], 0));
-  return judged(self->cuda, result, "cuStreamWaitEvent");
+  return cuda_judged(self->cuda, result, "cuStreamWaitEvent");
 }
 
-static int32_t synchronize(void *context) {
+int32_t cuda_synchronize(void *context) {
   cuda_device *self = context;
   int result;
   IN_CONTEXT(self, result, cuCtxSynchronize());
-  return judged(self->cuda, result, "cuCtxSynchronize");
+  return cuda_judged(self->cuda, result, "cuCtxSynchronize");
 }
 
 static int32_t memory(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
@@ -219,7 +191,7 @@ static int32_t memory(void *context, uint64_t *free_bytes, uint64_t *total_bytes
   size_t available = 0, total = 0;
   int result;
   IN_CONTEXT(self, result, cuMemGetInfo_v2(&available, &total));
-  if (judged(self->cuda, result, "cuMemGetInfo") < 0) return -1;
+  if (cuda_judged(self->cuda, result, "cuMemGetInfo") < 0) return -1;
   *free_bytes = available;
   *total_bytes = total;
   return 0;
@@ -240,7 +212,7 @@ int weir_cuda_allow_peer(weir_backend *backend, int peer) {
     if (self->access[index].location.id == peer) goto out;
   }
   if (self->access_count > MOST_PEERS) {
-    done = refused("too many peers");
+    done = cuda_refused("too many peers");
     goto out;
   }
   for (size_t index = 0; done == 0 && index < self->books.mappings.room; index++) {
@@ -248,7 +220,14 @@ int weir_cuda_allow_peer(weir_backend *backend, int peer) {
     if (entry->address == 0) continue;
     int result;
     IN_CONTEXT(self, result, cuMemSetAccess(entry->address, entry->other, &access, 1));
-    done = judged(self->cuda, result, "cuMemSetAccess for a peer");
+    done = cuda_judged(self->cuda, result, "cuMemSetAccess for a peer");
+  }
+  for (size_t index = 0; done == 0 && index < self->imports.room; index++) {
+    const weir_entry *entry = &self->imports.entries[index];
+    if (entry->address == 0) continue;
+    int result;
+    IN_CONTEXT(self, result, cuMemSetAccess(entry->address, entry->value, &access, 1));
+    done = cuda_judged(self->cuda, result, "cuMemSetAccess for a peer");
   }
   /* If one was refused, those before it stay accessible, which does no harm. */
   if (done == 0) self->access[self->access_count++] = access;
@@ -259,14 +238,22 @@ out:
 
 static void close_device(void *context) {
   cuda_device *self = context;
-  synchronize(self);
+  cuda_synchronize(self);
   int result;
   for (size_t index = 0; index < self->books.mappings.room; index++) {
     const weir_entry *entry = &self->books.mappings.entries[index];
     if (entry->address) IN_CONTEXT(self, result, cuMemUnmap(entry->address, entry->other));
   }
+  for (size_t index = 0; index < self->imports.room; index++) {
+    const weir_entry *entry = &self->imports.entries[index];
+    if (!entry->address) continue;
+    IN_CONTEXT(self, result, cuMemUnmap(entry->address, entry->value));
+    IN_CONTEXT(self, result, cuMemAddressFree(entry->address, entry->value));
+  }
   for (size_t index = 0; index < self->books.handle_count; index++) {
-    if (self->books.handles[index].bytes) IN_CONTEXT(self, result, cuMemRelease(self->books.handles[index].value));
+    if (!self->books.handles[index].bytes) continue;
+    IN_CONTEXT(self, result, cuMemRelease(self->books.handles[index].value));
+    cuda_unshare(&self->books.handles[index]);
   }
   for (size_t index = 0; index < self->books.reservations.room; index++) {
     const weir_entry *entry = &self->books.reservations.entries[index];
@@ -278,6 +265,7 @@ static void close_device(void *context) {
   (void)result;
   self->cuda->cuDevicePrimaryCtxRelease_v2(self->device);
   weir_books_free(&self->books);
+  weir_map_free(&self->imports);
   pthread_mutex_destroy(&self->mutex);
   free(self->streams);
   free(self->events);
@@ -306,8 +294,16 @@ weir_backend *weir_cuda_backend(int device, char *why, size_t room) {
   if (result == CUDA_SUCCESS) result = cuda->cuDeviceGet(&self->device, device);
   if (result == CUDA_SUCCESS) result = cuda->cuDevicePrimaryCtxRetain(&self->context, self->device);
   retained = result == CUDA_SUCCESS;
-  if (retained) IN_CONTEXT(self, result, cuMemGetAllocationGranularity(&granularity, &self->properties, CU_GRANULARITY_MINIMUM));
-  if (judged(cuda, result, "start") < 0) {
+  int sharable = 0;
+  if (retained && cuda->cuDeviceGetAttribute(&sharable, CU_ATTRIBUTE_HANDLE_FILE, self->device) == CUDA_SUCCESS && sharable) {
+    self->properties.handle_types = CU_HANDLE_FILE;
+    IN_CONTEXT(self, result, cuMemGetAllocationGranularity(&granularity, &self->properties, CU_GRANULARITY_MINIMUM));
+    if (result != CUDA_SUCCESS) self->properties.handle_types = CU_HANDLE_NONE;
+  }
+  if (retained && granularity == 0) {
+    IN_CONTEXT(self, result, cuMemGetAllocationGranularity(&granularity, &self->properties, CU_GRANULARITY_MINIMUM));
+  }
+  if (cuda_judged(cuda, result, "start") < 0) {
     snprintf(why, room, "GPU %d cannot be used: %s", device, words);
     if (retained) cuda->cuDevicePrimaryCtxRelease_v2(self->device);
     pthread_mutex_destroy(&self->mutex);
@@ -316,7 +312,8 @@ weir_backend *weir_cuda_backend(int device, char *why, size_t room) {
   }
   self->backend = (weir_backend){
       {self, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait},
-      granularity, name_stream, synchronize, memory, last_error, close_device,
+      granularity, name_stream, cuda_synchronize, memory, last_error, close_device,
+      cuda_share, cuda_import, cuda_drop_import, cuda_forked,
   };
   return &self->backend;
 }

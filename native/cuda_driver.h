@@ -9,6 +9,7 @@
 enum { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NOT_READY = 600 };
 enum { CU_PINNED = 1, CU_LOCATION_DEVICE = 1, CU_READ_WRITE = 3, CU_GRANULARITY_MINIMUM = 0 };
 enum { CU_EVENT_NO_TIMING = 2, CU_CAPTURE_RELAXED = 2 };
+enum { CU_HANDLE_NONE = 0, CU_HANDLE_FILE = 1, CU_ATTRIBUTE_HANDLE_FILE = 103 };
 
 typedef void *cu_context, *cu_stream, *cu_event;
 typedef uint64_t cu_pointer, cu_handle;
@@ -34,6 +35,7 @@ _Static_assert(sizeof(cu_memory_properties) == 32 && sizeof(cu_access) == 12, "a
 #define CUDA_FUNCTIONS(F)                                                                                        \
   F(cuInit, (unsigned))                                                                                          \
   F(cuDeviceGet, (int *, int))                                                                                   \
+  F(cuDeviceGetAttribute, (int *, int, int))                                                                     \
   F(cuDevicePrimaryCtxRetain, (cu_context *, int))                                                               \
   F(cuDevicePrimaryCtxRelease_v2, (int))                                                                         \
   F(cuCtxPushCurrent_v2, (cu_context))                                                                           \
@@ -48,6 +50,8 @@ _Static_assert(sizeof(cu_memory_properties) == 32 && sizeof(cu_access) == 12, "a
   F(cuMemRelease, (cu_handle))                                                                                   \
   F(cuMemMap, (cu_pointer, size_t, size_t, cu_handle, unsigned long long))                                       \
   F(cuMemSetAccess, (cu_pointer, size_t, const cu_access *, size_t))                                             \
+  F(cuMemExportToShareableHandle, (void *, cu_handle, int, unsigned long long))                                  \
+  F(cuMemImportFromShareableHandle, (cu_handle *, void *, int))                                                  \
   F(cuMemUnmap, (cu_pointer, size_t))                                                                            \
   F(cuEventCreate, (cu_event *, unsigned))                                                                       \
   F(cuEventDestroy_v2, (cu_event))                                                                               \

@@ -1,11 +1,11 @@
-/* A device from the inside: what its three files share. device_driver.c stands between engine and backend, device_streams.c
- * keeps streams by number and writes rows, weir_device.c is the rest. Everything but `owned` is touched inside the mutex. */
+/* A device from the inside: what its four files share. device_driver.c stands between engine and backend, device_streams.c
+ * keeps streams by number and writes rows, device_plan.c takes plans, weir_device.c is the rest. Everything is touched inside the
+ * mutex, but for `owned` and `plan_seen`. */
 #ifndef WEIR_DEVICE_H
 #define WEIR_DEVICE_H
 
-#include <pthread.h>
-
 #include "address_map.h"
+#include "device_lock.h"
 #include "recorder.h"
 
 typedef struct device_stream {
@@ -14,10 +14,17 @@ typedef struct device_stream {
 } device_stream;
 
 struct weir_device {
-  pthread_mutex_t mutex;
+  /* Read without the lock, so on a cache line where nothing changes. */
+  uint64_t *owned; /* a bit for each unit of addresses: reserved by us */
+  size_t owned_bytes;
+  unsigned unit_shift;
+  uint32_t plan_seen; /* the supervisor's number of plans that were taken; written inside the lock */
+  weir_recorder *recorder; /* or NULL */
+  char apart[96];
+
+  device_mutex lock;
   weir_engine *engine;
   weir_backend *backend;
-  weir_recorder *recorder; /* or NULL */
   weir_device_options options;
   weir_gauges *gauges; /* in the ring, or our own */
   weir_gauges own_gauges;
@@ -32,10 +39,6 @@ struct weir_device {
   size_t handle_room;
   char driver_error[128]; /* words of the latest failure of a call that a request depends on */
 
-  uint64_t *owned; /* a bit for each unit of addresses: reserved by us */
-  size_t owned_bytes;
-  unsigned unit_shift;
-
   device_stream *streams; /* by number */
   uint32_t stream_count, stream_room;
   weir_map stream_numbers; /* handle + 1 -> number */
@@ -44,9 +47,15 @@ struct weir_device {
 
   int32_t pool;
   uint64_t recorded_reserved;
-  weir_map parked; /* address -> requested, stream: what rows of later completion will say */
+  weir_map parked;       /* address -> requested, stream: what will be said when the block is completed */
+  weir_map parked_sizes; /* address -> size of the block */
   uint64_t *drained;
   size_t drained_room;
+
+  int takes_plans;    /* a thread is reading one */
+  int has_plans;
+  uint32_t active_plan;    /* the engine's number of the plan in use, when last looked at */
+  uint32_t plan_countdown; /* requests until then */
 };
 
 /* device_driver.c */
@@ -62,8 +71,19 @@ void device_count_reserved(weir_device *device);
 /* The number of a stream, named at first sight; below 0 if it cannot be. */
 int64_t device_number_of(weir_device *device, uint64_t handle);
 void device_row(weir_device *device, weir_event event, uint32_t stream);
-void device_row_free(weir_device *device, const weir_block *block, int parked);
+/* A block as the program knows it. */
+weir_allocation device_told(const weir_device *device, const weir_block *block);
+/* A block was let go of, and is free or parked: rows, and `changed`. */
+void device_let_go(weir_device *device, const weir_block *block, int parked);
 /* Rows for what has changed beside the call itself: parked blocks that completed, and what is reserved. */
 void device_rows_changed(weir_device *device, uint32_t completed);
+
+/* device_plan.c */
+/* Requests between two looks at what plans have done. */
+#define PLANNED_EVERY 64u
+/* Reads the plans announced since, and gives those for this GPU to the engine. Without the lock. */
+void device_take_plans(weir_device *device);
+/* The levels of plans, and a row when another one is in use. Inside the lock. */
+void device_count_planned(weir_device *device);
 
 #endif

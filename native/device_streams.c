@@ -48,17 +48,36 @@ void device_row(weir_device *device, weir_event event, uint32_t stream) {
   recorder_put_rows(device->recorder, &event, 1);
 }
 
-void device_row_free(weir_device *device, const weir_block *block, int parked) {
-  if (!device->recorder) return;
-  weir_event rows[2];
-  rows[0] = completed_event(device, (weir_event){.kind = WEIR_FREE_REQUESTED, .address = block->address, .size = block->requested}, block->stream);
-  rows[1] = rows[0];
-  rows[1].kind = WEIR_FREE_COMPLETED;
-  recorder_put_rows(device->recorder, rows, parked ? 1 : 2);
-  if (parked && weir_map_ensure(&device->parked, 1)) weir_map_put(&device->parked, block->address, block->requested, block->stream);
+weir_allocation device_told(const weir_device *device, const weir_block *block) {
+  weir_allocation told = {block->address, block->size, block->requested, 0};
+  if (block->stream < device->stream_count) told.stream = device->streams[block->stream].handle;
+  return told;
 }
 
-static void rows_completed(weir_device *device, uint32_t completed) {
+static void say(weir_device *device, enum weir_change change, const weir_block *block) {
+  if (!device->options.changed) return;
+  weir_allocation told = device_told(device, block);
+  device->options.changed(device->options.changed_context, change, &told, device->gauges->reserved);
+}
+
+void device_let_go(weir_device *device, const weir_block *block, int parked) {
+  /* Without memory for the note it is said to be complete: too early, but said. */
+  parked = parked && weir_map_ensure(&device->parked, 1) && weir_map_ensure(&device->parked_sizes, 1);
+  if (device->recorder) {
+    weir_event rows[2];
+    rows[0] = completed_event(device, (weir_event){.kind = WEIR_FREE_REQUESTED, .address = block->address, .size = block->requested}, block->stream);
+    rows[1] = rows[0];
+    rows[1].kind = WEIR_FREE_COMPLETED;
+    recorder_put_rows(device->recorder, rows, parked ? 1 : 2);
+  }
+  if (parked) {
+    weir_map_put(&device->parked, block->address, block->requested, block->stream);
+    weir_map_put(&device->parked_sizes, block->address, block->size, 0);
+  }
+  say(device, parked ? WEIR_PARKED : WEIR_FREED, block);
+}
+
+static void drain_completed(weir_device *device, uint32_t completed) {
   if (completed > device->drained_room) {
     uint64_t *grown = realloc(device->drained, completed * sizeof *grown);
     if (grown) device->drained = grown;
@@ -68,17 +87,19 @@ static void rows_completed(weir_device *device, uint32_t completed) {
   uint32_t count = weir_engine_drain_completed(device->engine, device->drained, room);
   for (uint32_t index = 0; index < count; index++) {
     const weir_entry *entry = weir_map_find(&device->parked, device->drained[index]);
-    if (!entry) continue;
-    weir_event row = {.kind = WEIR_FREE_COMPLETED, .address = entry->address, .size = entry->value};
-    device_row(device, row, (uint32_t)entry->other);
-    weir_map_remove(&device->parked, device->drained[index]);
+    const weir_entry *size = weir_map_find(&device->parked_sizes, device->drained[index]);
+    if (!entry || !size) continue;
+    weir_block block = {.address = entry->address, .size = size->value, .requested = entry->value, .stream = (uint32_t)entry->other};
+    weir_map_remove(&device->parked, block.address);
+    weir_map_remove(&device->parked_sizes, block.address);
+    device_row(device, (weir_event){.kind = WEIR_FREE_COMPLETED, .address = block.address, .size = block.requested}, block.stream);
+    say(device, WEIR_COMPLETED, &block);
   }
 }
 
 void device_rows_changed(weir_device *device, uint32_t completed) {
-  if (!device->recorder) return;
-  if (completed > 0) rows_completed(device, completed);
-  if (device->recorded_reserved == device->gauges->reserved) return;
+  if (completed > 0) drain_completed(device, completed);
+  if (!device->recorder || device->recorded_reserved == device->gauges->reserved) return;
   device->recorded_reserved = device->gauges->reserved;
   device_row(device, (weir_event){.kind = WEIR_RESERVED, .size = device->gauges->reserved}, 0);
 }

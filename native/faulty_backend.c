@@ -80,6 +80,22 @@ static const char *last_error(void *context) {
   faulty_backend *self = context;
   return injected ? INJECTED : self->inner->last_error(self->inner->driver.context);
 }
+static int32_t share(void *context, uint64_t address, uint64_t bytes, weir_piece *pieces, uint32_t room, uint64_t *start) {
+  faulty_backend *self = context;
+  return fails(self) ? -1 : self->inner->share(self->inner->driver.context, address, bytes, pieces, room, start);
+}
+static int64_t import(void *context, const weir_piece *pieces, uint32_t count) {
+  faulty_backend *self = context;
+  return fails(self) ? -1 : self->inner->import(self->inner->driver.context, pieces, count);
+}
+static int32_t drop_import(void *context, uint64_t address) {
+  faulty_backend *self = context;
+  return self->inner->drop_import(self->inner->driver.context, address);
+}
+static void forked(void *context) {
+  faulty_backend *self = context;
+  self->inner->forked(self->inner->driver.context);
+}
 static void close_backend(void *context) {
   faulty_backend *self = context;
   self->inner->close(self->inner->driver.context);
@@ -95,6 +111,7 @@ weir_backend *weir_faulty_backend(weir_backend *inner, uint32_t per_million, uin
   self->backend = (weir_backend){
       {self, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait},
       inner->granularity, name_stream, synchronize, memory, last_error, close_backend,
+      inner->share ? share : NULL, inner->import ? import : NULL, inner->drop_import ? drop_import : NULL, inner->forked ? forked : NULL,
   };
   return &self->backend;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "books.h"
+#include "file_server.h"
 #include "host_queues.h"
 #include "weir_runtime.h"
 
@@ -25,6 +26,7 @@ typedef struct host_device {
   weir_books books;
   weir_map accessible; /* every unit that may be touched */
   weir_map names;      /* stream number + 1 -> handle */
+  weir_map imports;    /* address -> bytes: memory of other processes */
   host_queues queues;
 } host_device;
 
@@ -202,6 +204,73 @@ static int32_t memory(void *context, uint64_t *free_bytes, uint64_t *total_bytes
   return 0;
 }
 
+static int32_t share(void *context, uint64_t address, uint64_t bytes, weir_piece *pieces, uint32_t room, uint64_t *start) {
+  host_device *self = context;
+  int32_t count = 0;
+  pthread_mutex_lock(&self->mutex);
+  const weir_entry *entry = weir_books_around(&self->books, address, UNIT);
+  if (entry) *start = entry->address;
+  for (uint64_t at = entry ? entry->address : address; at < address + bytes; at += entry->other) {
+    entry = weir_map_find(&self->books.mappings, at);
+    if (!entry) {
+      count = refused("share: there is no memory at this address");
+      break;
+    }
+    const weir_held *held = &self->books.handles[entry->value];
+    /* Offsets are never used twice, so they tell handles apart for good. */
+    if ((uint32_t)count < room) pieces[count] = (weir_piece){held->value / UNIT + 1, held->value, held->bytes, self->file, 0};
+    count++;
+  }
+  if (count > 0) files_offer(self->file);
+  pthread_mutex_unlock(&self->mutex);
+  return count;
+}
+
+static int64_t import_locked(host_device *self, const weir_piece *pieces, uint32_t count) {
+  uint64_t bytes = 0;
+  for (uint32_t index = 0; index < count; index++) bytes += pieces[index].bytes;
+  if (!weir_map_ensure(&self->imports, 1)) return refused("import: no memory for its books");
+  void *place = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (place == MAP_FAILED) return refused("import: no addresses");
+  char *at = place;
+  for (uint32_t index = 0; index < count; index++) {
+    const weir_piece *piece = &pieces[index];
+    void *mapped = mmap(at, piece->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, piece->file, (off_t)piece->offset);
+    if (mapped == MAP_FAILED) {
+      munmap(place, bytes);
+      return refused("import: the kernel refuses");
+    }
+    at += piece->bytes;
+  }
+  weir_map_put(&self->imports, (uint64_t)place, bytes, 0);
+  return (int64_t)(uint64_t)place;
+}
+
+static int64_t import(void *context, const weir_piece *pieces, uint32_t count) {
+  host_device *self = context;
+  LOCKED(self, int64_t, import_locked(self, pieces, count));
+}
+
+static int32_t drop_import_locked(host_device *self, uint64_t address) {
+  const weir_entry *entry = weir_map_find(&self->imports, address);
+  if (!entry) return refused("drop_import: nothing was imported there");
+  weir_queues_finish(&self->queues);
+  munmap((void *)address, entry->value);
+  weir_map_remove(&self->imports, address);
+  return 0;
+}
+
+static int32_t drop_import(void *context, uint64_t address) {
+  host_device *self = context;
+  LOCKED(self, int32_t, drop_import_locked(self, address));
+}
+
+static void forked(void *context) {
+  host_device *self = context;
+  files_withdraw(self->file);
+  self->file = -1;
+}
+
 static const char *last_error(void *context) {
   (void)context;
   return words;
@@ -213,8 +282,13 @@ static void close_device(void *context) {
     const weir_entry *entry = &self->books.reservations.entries[index];
     if (entry->address) munmap((void *)entry->address, entry->value);
   }
-  close(self->file);
+  for (size_t index = 0; index < self->imports.room; index++) {
+    const weir_entry *entry = &self->imports.entries[index];
+    if (entry->address) munmap((void *)entry->address, entry->value);
+  }
+  files_withdraw(self->file);
   weir_books_free(&self->books);
+  weir_map_free(&self->imports);
   weir_map_free(&self->accessible);
   weir_map_free(&self->names);
   weir_queues_free(&self->queues);
@@ -287,6 +361,7 @@ weir_backend *weir_host_backend(uint64_t total_bytes, char *why, size_t room) {
   self->backend = (weir_backend){
       {self, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait},
       UNIT, name_stream, synchronize, memory, last_error, close_device,
+      share, import, drop_import, forked,
   };
   return &self->backend;
 }

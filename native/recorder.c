@@ -38,6 +38,7 @@ struct weir_recorder {
   uint64_t tail;
   uint64_t known_head; /* the reader's, when last looked at: its cache line is left alone while there is room */
   int dropping;
+  int finished; /* the reader was told that there are no more rows */
   double origin_us; /* a monotonic time of 0, since 1970 */
   interned *table;
   uint32_t table_room, string_count;
@@ -147,6 +148,15 @@ void weir_recorder_forget(weir_recorder *recorder) {
   if (own != MAP_FAILED) memcpy(recorder->ring->gauges, gauges, sizeof gauges);
 }
 
+void weir_recorder_finish(weir_recorder *recorder) {
+  if (!recorder || atomic_load(&recorder->forgotten)) return;
+  /* Inside the lock: a row that is being written is whole before the reader hears that there are no more. */
+  pthread_mutex_lock(&recorder->mutex);
+  recorder->finished = 1;
+  __atomic_store_n(&recorder->ring->state, WEIR_RING_CLOSED, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&recorder->mutex);
+}
+
 void weir_recorder_close(weir_recorder *recorder) {
   if (!recorder) return;
   int forgotten = atomic_exchange(&recorder->forgotten, 1);
@@ -166,6 +176,10 @@ void recorder_put_rows(weir_recorder *recorder, weir_event *rows, uint32_t count
   if (thread_number == 0) thread_number = (int32_t)syscall(SYS_gettid);
   weir_ring_header *ring = recorder->ring;
   pthread_mutex_lock(&recorder->mutex);
+  if (recorder->finished) {
+    pthread_mutex_unlock(&recorder->mutex);
+    return;
+  }
   uint64_t tail = recorder->tail;
   if (tail + count - recorder->known_head > recorder->mask + 1) recorder->known_head = observe(&ring->head);
   if (tail + count - recorder->known_head > recorder->mask + 1) {

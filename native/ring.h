@@ -46,7 +46,9 @@ typedef struct weir_gauges {
   uint64_t swap_stalls;      /* count */
   uint64_t swap_stall_ns;
   uint64_t driver_failures;  /* calls the driver refused, count */
-  uint64_t reserved_for_later[5];
+  uint64_t plans;            /* installed, count */
+  uint64_t plans_refused;    /* count */
+  uint64_t reserved_for_later[3];
 } weir_gauges; /* 256 bytes */
 
 typedef struct weir_ring_header {

@@ -42,7 +42,7 @@ static int configure(weir_device *device, const weir_device_options *options) {
   int right = weir_engine_configure(engine, SETTING_HANDLE_UNIT, unit);
   if (device->gauges->total != 0) right &= weir_engine_configure(engine, SETTING_REGION_BYTES, region);
   right &= weir_engine_configure(engine, SETTING_LEND, options->lend != 0 && !options->gmlake);
-  right &= weir_engine_configure(engine, SETTING_QUEUE_COMPLETED, device->recorder != NULL);
+  right &= weir_engine_configure(engine, SETTING_QUEUE_COMPLETED, device->recorder != NULL || options->changed != NULL);
   if (!options->gmlake) return right;
   /* As GMLAKE_SETTINGS in src/allocator/engine/settings.ts. */
   right &= weir_engine_configure(engine, SETTING_LARGE_UNIT, 2u << 20);
@@ -62,30 +62,16 @@ static void discard(weir_device *device) {
   device_owned_close(device);
   weir_map_free(&device->stream_numbers);
   weir_map_free(&device->parked);
+  weir_map_free(&device->parked_sizes);
   free(device->handle_bytes);
   free(device->streams);
   free(device->drained);
-  pthread_mutex_destroy(&device->mutex);
   free(device);
-}
-
-/* Held for a tenth of a microsecond at a time by whichever thread allocates: to sleep and be woken would take fifty times that. */
-static int make_mutex(pthread_mutex_t *mutex) {
-  pthread_mutexattr_t attributes;
-  if (pthread_mutexattr_init(&attributes) != 0) return 0;
-  pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
-  int made = pthread_mutex_init(mutex, &attributes) == 0;
-  pthread_mutexattr_destroy(&attributes);
-  return made;
 }
 
 weir_device *weir_device_new(weir_backend *backend, const weir_device_options *options) {
   weir_device *device = calloc(1, sizeof *device);
   if (!device) return NULL;
-  if (!make_mutex(&device->mutex)) {
-    free(device);
-    return NULL;
-  }
   device->backend = backend;
   device->options = *options;
   device->recorder = options->device >= 0 && options->device < WEIR_RING_DEVICES ? options->recorder : NULL;
@@ -111,11 +97,12 @@ weir_device *weir_device_new(weir_backend *backend, const weir_device_options *o
 
 void weir_device_delete(weir_device *device) {
   if (!device) return;
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
+  if (device->has_plans) device_count_planned(device);
   if (device_wait(device) >= 0) weir_engine_streams_idle(device->engine);
   weir_engine_empty_cache(device->engine);
   device_rows_changed(device, 0);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   weir_backend *backend = device->backend;
   discard(device);
   backend->close(backend->driver.context);
@@ -139,9 +126,7 @@ static void follow_now(weir_device *device) {
 }
 
 static void tell(const weir_device *device, const weir_block *block, weir_allocation *out) {
-  if (!out) return;
-  *out = (weir_allocation){block->address, block->size, block->requested, 0};
-  if (block->stream < device->stream_count) out->stream = device->streams[block->stream].handle;
+  if (out) *out = device_told(device, block);
 }
 
 static void note_shortage(weir_device *device, uint64_t bytes, weir_shortage *shortage) {
@@ -178,9 +163,9 @@ static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir
   if (given || !device->options.reclaim) return given;
   /* Other threads' requests come in between, with failures of their own. */
   memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   int reclaimed = device->options.reclaim(device->options.reclaim_context);
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   memcpy(device->driver_error, shortage->driver_error, sizeof shortage->driver_error);
   return reclaimed ? serve(device, bytes, stream, block) : 0;
 }
@@ -204,7 +189,10 @@ int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, w
   weir_block block = {0};
   weir_shortage unwanted;
   int done = 0;
-  pthread_mutex_lock(&device->mutex);
+  if (device->recorder && weir_recorder_plan_generation(device->recorder) != __atomic_load_n(&device->plan_seen, __ATOMIC_RELAXED)) {
+    device_take_plans(device);
+  }
+  device_lock(&device->lock);
   weir_gauges *gauges = device->gauges;
   device->driver_error[0] = 0;
   int64_t number = device_number_of(device, stream);
@@ -227,51 +215,54 @@ int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, w
     if (gauges->allocated > gauges->peak_allocated) gauges->peak_allocated = gauges->allocated;
     gauges->allocations++;
     device_row(device, (weir_event){.kind = WEIR_ALLOC, .address = block.address, .size = bytes}, block.stream);
-    tell(device, &block, given);
+    weir_allocation told = device_told(device, &block);
+    if (device->options.changed) device->options.changed(device->options.changed_context, WEIR_GIVEN, &told, gauges->reserved);
+    if (given) *given = told;
+    if (device->has_plans && --device->plan_countdown == 0) device_count_planned(device);
   } else {
     fail(device, shortage, number < 0 ? 0 : (uint32_t)number);
   }
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   return done;
 }
 
 int weir_device_free(weir_device *device, uint64_t address, weir_allocation *freed) {
   weir_block block;
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   int done = weir_engine_deallocate(device->engine, address, &block);
   if (done) {
     device->freed = 1;
     device->gauges->live -= rounded(block.requested);
     device->gauges->frees++;
-    device_row_free(device, &block, done == 2);
+    device_let_go(device, &block, done == 2);
     follow(device, &block.levels);
     tell(device, &block, freed);
   }
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   return done != 0;
 }
 
 int weir_device_find(weir_device *device, uint64_t address, weir_allocation *found) {
   weir_block block;
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   int there = weir_engine_find(device->engine, address, &block);
   if (there) tell(device, &block, found);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   return there;
 }
 
 int weir_device_find_containing(weir_device *device, uint64_t address, weir_allocation *found) {
   weir_block block;
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   int there = weir_engine_find(device->engine, address, &block) || weir_engine_find_containing(device->engine, address, &block);
   if (there) tell(device, &block, found);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   return there;
 }
 
 int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t stream) {
   weir_block block;
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   int64_t number = device_number_of(device, stream);
   int done = number >= 0 && weir_engine_record_stream(device->engine, address, (uint32_t)number);
   if (done && device->recorder && weir_engine_find(device->engine, address, &block)) {
@@ -279,94 +270,101 @@ int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t st
     row.detail = device->streams[number].recorded;
     device_row(device, row, block.stream);
   }
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   return done;
 }
 
 void weir_device_empty_cache(weir_device *device) {
   weir_levels levels;
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   weir_engine_levels(device->engine, &levels);
   if (levels.parked > 0 && device_wait(device) >= 0) weir_engine_streams_idle(device->engine);
   weir_engine_empty_cache(device->engine);
   device_row(device, (weir_event){.kind = WEIR_EMPTY_CACHE}, 0);
   follow_now(device);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
 }
 
 void weir_device_set_limit(weir_device *device, uint64_t bytes) {
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   int changed = device->limit != bytes;
   device->limit = bytes;
   device->gauges->limit = bytes;
   if (changed) device_row(device, (weir_event){.kind = WEIR_LIMIT, .size = bytes}, 0);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
 }
 
 void weir_device_set_outside(weir_device *device, uint64_t bytes) {
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   device->gauges->outside = bytes;
   device_count_reserved(device);
   device_rows_changed(device, 0);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
 }
 
 void weir_device_begin_capture(weir_device *device) {
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   if (device->captures++ == 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 1);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
 }
 
 void weir_device_end_capture(weir_device *device) {
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   if (device->captures > 0 && --device->captures == 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 0);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
 }
 
 uint64_t weir_device_largest_free(weir_device *device) {
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   uint64_t largest = weir_engine_largest_free(device->engine);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   return largest;
 }
 
 weir_gauges weir_device_gauges(weir_device *device) {
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
+  if (device->has_plans) device_count_planned(device);
   weir_gauges gauges = *device->gauges;
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   return gauges;
 }
 
 void weir_device_reset_peaks(weir_device *device) {
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   weir_gauges *gauges = device->gauges;
   gauges->peak_live = gauges->live;
   gauges->peak_allocated = gauges->allocated;
   gauges->peak_reserved = gauges->reserved;
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
+}
+
+void weir_device_locked(weir_device *device, void (*function)(void *context), void *context) {
+  device_lock(&device->lock);
+  function(context);
+  device_unlock(&device->lock);
 }
 
 uint32_t weir_device_snapshot(weir_device *device, weir_range *ranges, uint32_t capacity) {
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   uint32_t count = weir_engine_snapshot(device->engine, ranges, capacity);
   for (uint32_t index = 0; index < count && index < capacity; index++) {
     uint32_t number = (uint32_t)ranges[index].stream;
     if (number < device->stream_count) ranges[index].stream = (double)device->streams[number].handle;
   }
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   return count;
 }
 
 uint32_t weir_device_check(weir_device *device, uint32_t level) {
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   uint32_t broken = weir_engine_check(device->engine, level);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   return broken;
 }
 
 int weir_device_is_broken(weir_device *device) {
-  pthread_mutex_lock(&device->mutex);
+  device_lock(&device->lock);
   int broken = weir_engine_is_broken(device->engine);
-  pthread_mutex_unlock(&device->mutex);
+  device_unlock(&device->lock);
   return broken;
 }

@@ -20,6 +20,14 @@ extern "C" {
 
 #define WEIR_NO_MEMORY (-2)
 
+/* Memory as another process can have it: bytes of a file that is open in the process that shares it. */
+typedef struct weir_piece {
+  uint64_t id; /* unlike that of any other memory this process has shared or will */
+  uint64_t offset, bytes;
+  int32_t file;
+  uint32_t zero;
+} weir_piece;
+
 typedef struct weir_backend weir_backend;
 struct weir_backend {
   /* As the engine's driver, with three differences. Handles are small numbers, used again after release. Create gives
@@ -34,6 +42,18 @@ struct weir_backend {
   /* The driver's own words for its last failure on this thread; never NULL. */
   const char *(*last_error)(void *context);
   void (*close)(void *context);
+
+  /* Sharing with other processes; NULL where there is none. */
+  /* What is mapped in the range, in order: the number of pieces, `room` of which are told, or below 0. The first begins at
+   * `start`, perhaps before the range. Files stay open, and are the backend's, until what they are of is released. */
+  int32_t (*share)(void *context, uint64_t address, uint64_t bytes, weir_piece *pieces, uint32_t room, uint64_t *start);
+  /* Pieces of another process, through files that are open here and stay the caller's, one after the other at a new address;
+   * below 0 on failure. This and the next may be called by any thread at any time. */
+  int64_t (*import)(void *context, const weir_piece *pieces, uint32_t count);
+  /* Waits for the device and takes the memory away again. */
+  int32_t (*drop_import)(void *context, uint64_t address);
+  /* In the child of a fork: lets go of files that would keep the parent's memory. Calls no driver. */
+  void (*forked)(void *context);
 };
 
 /* A CUDA device, through libcuda.so.1 loaded at run time. Uses the primary context and makes it current around its calls.
@@ -62,6 +82,9 @@ typedef struct weir_recorder weir_recorder;
 weir_recorder *weir_recorder_open(const char *directory, const char *allocator, const char *torch_version, uint32_t rows);
 /* After fork: the child must not write into its parent's ring. Frees nothing of the parent. */
 void weir_recorder_forget(weir_recorder *recorder);
+/* No more rows, and the reader is told so; levels may still be written, and the recorder stays for those that do. For the end of
+ * a process, where nobody knows who still uses it. */
+void weir_recorder_finish(weir_recorder *recorder);
 void weir_recorder_close(weir_recorder *recorder);
 /* The number of a stream or pool of a device, naming it at first sight; -1 when there are too many. */
 int32_t weir_recorder_stream(weir_recorder *recorder, int device, uint64_t handle);
@@ -81,6 +104,17 @@ const char *weir_recorder_directory(const weir_recorder *recorder);
 
 typedef struct weir_device weir_device;
 
+/* What was given or freed. */
+typedef struct weir_allocation {
+  uint64_t address;
+  uint64_t size;      /* of the block */
+  uint64_t requested;
+  uint64_t stream;    /* handle */
+} weir_allocation;
+
+/* What has become of a block: given, freed, or let go of while other streams still use it, and at last completed. */
+enum weir_change { WEIR_GIVEN = 1, WEIR_FREED = 2, WEIR_PARKED = 3, WEIR_COMPLETED = 4 };
+
 typedef struct weir_device_options {
   int32_t device;
   int32_t gmlake;            /* preset gmlake instead of weir */
@@ -90,20 +124,16 @@ typedef struct weir_device_options {
   /* Asks the program to give back memory of the device that it caches itself; 1 if it may have. Called without any lock of ours. */
   int (*reclaim)(void *context);
   void *reclaim_context;
+  /* Told of every change, in order and inside the lock of the device, with the bytes reserved: it must be quick, and must not
+   * call the device. Or NULL. */
+  void (*changed)(void *context, enum weir_change change, const weir_allocation *block, uint64_t reserved);
+  void *changed_context;
 } weir_device_options;
 
 /* Owns the backend from then on. NULL if there is no memory for it, and the backend is still the caller's. */
 weir_device *weir_device_new(weir_backend *backend, const weir_device_options *options);
 /* Gives back all memory; nothing of the device may be in use any more. */
 void weir_device_delete(weir_device *device);
-
-/* What was given or freed. */
-typedef struct weir_allocation {
-  uint64_t address;
-  uint64_t size;      /* of the block */
-  uint64_t requested;
-  uint64_t stream;    /* handle */
-} weir_allocation;
 
 /* Why a request failed. */
 typedef struct weir_shortage {
@@ -136,6 +166,19 @@ void weir_device_begin_capture(weir_device *device);
 void weir_device_end_capture(weir_device *device);
 /* Bytes of the largest request that needs no new memory and no stitch. */
 uint64_t weir_device_largest_free(weir_device *device);
+/* Runs a function inside the lock of the device, as `changed` is: for what the two share. */
+void weir_device_locked(weir_device *device, void (*function)(void *context), void *context);
+/* The memory behind the live block that holds the address, for another process: the number of pieces, `room` of which are told,
+ * the first of which begins at `start`; 0 if it cannot be shared, and `why` says so in one sentence. */
+uint32_t weir_device_share(weir_device *device, uint64_t address, weir_piece *pieces, uint32_t room, uint64_t *start, char *why,
+                           size_t why_room);
+/* A file of another process, by its number there, opened in this one; below 0, and `why`. Where the kernel does not allow that, the
+ * other process is asked for it, which has said weir_serve_files with that mark. */
+int weir_fetch_file(int64_t process, uint64_t mark, int file, char *why, size_t room);
+/* Other processes of this user can have the files of shared pieces from a thread of this process; the first mark counts. */
+void weir_serve_files(uint64_t mark);
+/* In the child of a fork, which has no such thread. */
+void weir_serve_files_forked(void);
 /* Levels of the device; also in the ring, if there is one. */
 weir_gauges weir_device_gauges(weir_device *device);
 /* Sets the peaks to the levels of now. */

@@ -18,6 +18,16 @@ namespace {
 // A deleter is a bare function: it finds its allocator here.
 WeirAllocator* the_allocator = nullptr;
 
+// The stack of the request or free that this thread is in the middle of, gathered before the lock of the device is taken.
+thread_local Context* at_hand = nullptr;
+struct AtHand {
+  explicit AtHand(Context* context) : before(at_hand) { at_hand = context; }
+  ~AtHand() { at_hand = before; } // a request may ask the program for memory, which then frees
+  AtHand(const AtHand&) = delete;
+  AtHand& operator=(const AtHand&) = delete;
+  Context* const before;
+};
+
 uint64_t handle_of(cudaStream_t stream) { return reinterpret_cast<uint64_t>(stream); }
 uint64_t address_of(const void* ptr) { return reinterpret_cast<uint64_t>(ptr); }
 c10::Device cuda_device(DeviceIndex index) { return {c10::DeviceType::CUDA, index}; }
@@ -48,7 +58,7 @@ void WeirAllocator::init(int device_count) {
     slots_[device].fraction = slots_[device].native_fraction = torch_alloc::CUDAAllocatorConfig::per_process_memory_fraction();
   }
   // PyTorch attaches to the devices there are: all of them, as init runs once.
-  if (before == 0) native_->attachAllocatorTraceTracker([this](const TraceEntry& entry) { recording_->put(entry); });
+  if (before == 0) native_->attachAllocatorTraceTracker([this](const TraceEntry& entry) { recording_->put_of_pool(entry); });
 }
 
 weir_device* WeirAllocator::make_engine(Slot& slot) {
@@ -72,11 +82,13 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   options.recorder = slot.device < WEIR_RING_DEVICES ? recorder : nullptr;
   options.reclaim = &WeirAllocator::reclaim_for;
   options.reclaim_context = &slot;
+  options.changed = &WeirAllocator::changed;
+  options.changed_context = &slot;
   made = weir_device_new(backend, &options);
   TORCH_CHECK(made, "weir: there is no host memory for the engine of GPU ", static_cast<int>(slot.device));
-  slot.levels = recording_->gauges(slot.device);
   pools_.locked([&](int open) {
     for (slot.captures = 0; slot.captures < open; slot.captures++) weir_device_begin_capture(made);
+    std::lock_guard<std::mutex> figuring(slot.figuring);
     slot.engine.store(made, std::memory_order_release);
   });
   for (int before = used_.load(); before <= slot.device && !used_.compare_exchange_weak(before, slot.device + 1);) {
@@ -120,7 +132,10 @@ void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t 
     ptr = allocate_native(slot, bytes, stream);
   } else {
     weir_device* engine = slot.engine.load(std::memory_order_acquire);
-    if (C10_UNLIKELY(!engine)) engine = make_engine(slot);
+    if (C10_UNLIKELY(!engine)) {
+      engine = make_engine(slot);
+      if (device < initialized_.load()) follow_native(slot); // private pools there are already count as reserved
+    }
     ptr = allocate_ours(slot, engine, bytes, handle_of(stream));
     if (const c10::impl::PyInterpreter* const interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter)) {
       (*interpreter)->trace_gpu_memory_allocation(c10::kCUDA, address_of(ptr));
@@ -131,18 +146,45 @@ void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t 
 
 void* WeirAllocator::allocate_ours(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream) {
   Context context;
-  const bool watched = history_.watched();
-  if (C10_UNLIKELY(watched)) context = history_.gather(RecordContext::STATE);
+  if (C10_UNLIKELY(history_.watched())) context = history_.gather(RecordContext::STATE);
+  const AtHand stack(&context);
   weir_allocation given;
   weir_shortage shortage;
   if (C10_UNLIKELY(!weir_device_allocate(engine, bytes, stream, &given, &shortage))) {
     return fail(slot, engine, bytes, stream, shortage, std::move(context));
   }
-  const Figures::Levels levels = slot.figures.allocated(given.size, bytes, reserved_now(slot));
-  if (C10_UNLIKELY(watched)) history_.allocated(slot.device, given.address, bytes, stream, std::move(context));
   void* const ptr = reinterpret_cast<void*>(given.address);
-  c10::reportMemoryUsageToProfiler(ptr, static_cast<int64_t>(given.size), levels.allocated, levels.reserved, cuda_device(slot.device));
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) report(slot, ptr, static_cast<int64_t>(given.size));
   return ptr;
+}
+
+// Inside the lock of the device: figures and history are of one order with what the engine does.
+void WeirAllocator::changed(void* context, weir_change change, const weir_allocation* block, uint64_t reserved) {
+  Slot& slot = *static_cast<Slot*>(context);
+  Figures& figures = slot.figures;
+  if (change == WEIR_GIVEN) figures.given(block->size, block->requested, reserved);
+  if (change == WEIR_FREED || change == WEIR_PARKED) figures.let_go(block->size, block->requested);
+  if (change == WEIR_FREED || change == WEIR_COMPLETED) figures.completed(block->size, block->requested);
+  if (C10_UNLIKELY(slot.owner->history_.watched())) slot.owner->note_change(slot, change, *block);
+}
+
+void WeirAllocator::note_change(Slot& slot, weir_change change, const weir_allocation& block) {
+  // Called from C: nothing may be thrown through it.
+  try {
+    Context context;
+    if (at_hand && change != WEIR_COMPLETED) context = std::move(*at_hand);
+    if (change == WEIR_GIVEN) history_.allocated(slot.device, block.address, block.requested, block.stream, std::move(context));
+    else if (change == WEIR_COMPLETED) history_.completed(slot.device, block.address, block.requested, block.stream);
+    else history_.freed(slot.device, block.address, block.requested, block.stream, std::move(context), change == WEIR_PARKED);
+  } catch (...) {
+    // An event of the history is lost.
+  }
+}
+
+void WeirAllocator::report(Slot& slot, void* ptr, int64_t size) {
+  Figures::Levels levels{};
+  with_figures(slot, [&](Figures& figures) { levels = figures.levels(); });
+  c10::reportMemoryUsageToProfiler(ptr, size, levels.allocated, levels.reserved, cuda_device(slot.device));
 }
 
 void* WeirAllocator::fail(
@@ -159,11 +201,16 @@ void* WeirAllocator::fail(
       return ptr;
     } catch (const c10::OutOfMemoryError&) {
       follow_native(slot);
-      slot.figures.forgive();
+      with_figures(slot, [](Figures& figures) { figures.forgive(); });
     }
   }
-  slot.figures.reserved(reserved_now(slot));
-  const Figures::Levels levels = slot.figures.failed();
+  const uint64_t reserved = reserved_now(slot);
+  Figures::Levels levels{};
+  with_figures(slot, [&](Figures& figures) {
+    figures.reserved(reserved);
+    figures.failed();
+    levels = figures.levels();
+  });
   const uint64_t rounded = (bytes + 511) / 512 * 512;
   if (history_.watched()) history_.failed(slot.device, shortage.device_free, rounded, stream, std::move(context));
   c10::reportOutOfMemoryToProfiler(
@@ -185,12 +232,13 @@ void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stre
     fit_native_limit(slot);
     try {
       ptr = native_->raw_alloc_with_stream(bytes, stream);
-      slot.figures.forgive();
+      with_figures(slot, [](Figures& figures) { figures.forgive(); });
     } catch (const c10::OutOfMemoryError&) {
       follow_native(slot);
-      slot.figures.forgive(); // the two attempts are one failure
+      with_figures(slot, [](Figures& figures) { figures.forgive(); }); // the two attempts are one failure
       size_t free = 0, total = 0;
       if (cudaMemGetInfo(&free, &total) != cudaSuccess) (void)cudaGetLastError();
+      recording_->put_failure(slot.device, (bytes + 511) / 512 * 512, free, handle_of(stream));
       history_.call_observers(slot.device, bytes, total, free);
       throw;
     }
@@ -221,21 +269,16 @@ bool WeirAllocator::free_any(void* ptr) {
 
 bool WeirAllocator::free_ours(Slot& slot, void* ptr) {
   weir_device* const engine = slot.engine.load(std::memory_order_acquire);
-  if (C10_UNLIKELY(history_.watched())) {
-    weir_allocation found;
-    if (weir_device_find(engine, address_of(ptr), &found)) {
-      history_.freed(slot.device, found.address, found.requested, found.stream, history_.gather(RecordContext::ALL));
-    }
-  }
+  Context context;
+  if (C10_UNLIKELY(history_.watched())) context = history_.gather(RecordContext::ALL);
   if (C10_UNLIKELY(elsewhere_count_.load(std::memory_order_relaxed) != 0)) await_other_gpus(slot, address_of(ptr));
   if (const c10::impl::PyInterpreter* const interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter)) {
     (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, address_of(ptr));
   }
+  const AtHand stack(&context);
   weir_allocation freed;
   if (C10_UNLIKELY(!weir_device_free(engine, address_of(ptr), &freed))) return weir_device_is_broken(engine);
-  const Figures::Levels levels = slot.figures.freed(freed.size, freed.requested);
-  c10::reportMemoryUsageToProfiler(
-      ptr, -static_cast<int64_t>(freed.size), levels.allocated, levels.reserved, cuda_device(slot.device));
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) report(slot, ptr, -static_cast<int64_t>(freed.size));
   return true;
 }
 
@@ -315,11 +358,13 @@ void WeirAllocator::forked() {
   elsewhere_count_ = 0;
   pools_.forked();
   history_.forked();
+  ipc_.forked();
   for (Slot& slot : slots_) {
     weir_device* const engine = slot.engine.exchange(nullptr);
     if (engine) abandoned_.push_back(engine);
+    new (&slot.figuring) std::mutex;
+    if (slot.backend && slot.backend->forked) slot.backend->forked(slot.backend->driver.context);
     slot.backend = nullptr;
-    slot.levels = nullptr;
     slot.captures = 0;
     slot.figures.forked();
   }

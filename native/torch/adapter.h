@@ -13,6 +13,7 @@
 #include "figures.h"
 #include "forward.h"
 #include "history.h"
+#include "ipc.h"
 #include "pools.h"
 #include "recording.h"
 #include "weir_runtime.h"
@@ -78,6 +79,7 @@ class WeirAllocator final : public Forwarding {
   void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
 
   torch_alloc::ShareableHandle shareIpcHandle(void* ptr) override;
+  std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
   void enablePeerAccess(DeviceIndex device, DeviceIndex to) override;
   cudaError_t memcpyAsync(
       void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream, bool p2p) override;
@@ -85,14 +87,15 @@ class WeirAllocator final : public Forwarding {
  private:
   static constexpr int kDevices = 128;
 
-  // One GPU. Made at its first use; the engine in it is set once and stays.
-  struct Slot {
+  // One GPU. Made at its first use; the engine in it is set once and stays. What every thread reads lies apart from what every
+  // block changes.
+  struct alignas(64) Slot {
     std::atomic<weir_device*> engine{nullptr};
     weir_backend* backend = nullptr; // the CUDA one, beneath any that makes faults
-    const weir_gauges* levels = nullptr; // in the recording, if there is one: reading it takes no lock
     WeirAllocator* owner = nullptr;
     DeviceIndex device = 0;
-    Figures figures;
+    alignas(64) Figures figures; // inside the lock of the engine; see with_figures
+    alignas(64) std::mutex figuring;
     double fraction = 1.0;
     double native_fraction = 1.0;
     uint64_t total = 0;
@@ -117,6 +120,27 @@ class WeirAllocator final : public Forwarding {
   void free_native(void* ptr);
   void await_other_gpus(Slot& slot, uint64_t address);
 
+  static void changed(void* slot, weir_change change, const weir_allocation* block, uint64_t reserved);
+  void note_change(Slot& slot, weir_change change, const weir_allocation& block);
+  void report(Slot& slot, void* ptr, int64_t size);
+
+  // The figures of a GPU for other than its engine, which changes them inside its own lock.
+  template <typename Function>
+  void with_figures(Slot& slot, Function function) {
+    // Also while an engine is put in place: until then there is no other lock.
+    std::lock_guard<std::mutex> guard(slot.figuring);
+    weir_device* const engine = slot.engine.load(std::memory_order_acquire);
+    if (!engine) return function(slot.figures);
+    std::pair<Function*, Figures*> call{&function, &slot.figures};
+    weir_device_locked(
+        engine,
+        [](void* context) {
+          auto& [wanted, figures] = *static_cast<std::pair<Function*, Figures*>*>(context);
+          (*wanted)(*figures);
+        },
+        &call);
+  }
+
   uint64_t reserved_now(const Slot& slot) const noexcept;
   uint64_t limit_of(const Slot& slot) const noexcept;
   void apply_limit(Slot& slot);
@@ -135,6 +159,7 @@ class WeirAllocator final : public Forwarding {
   std::atomic<bool> fallback_pools_{false};
   Pools pools_;
   History history_;
+  Ipc ipc_;
 
   // Streams of other GPUs that use a block of this one: rare, so kept here and not in the engine.
   std::mutex elsewhere_mutex_;

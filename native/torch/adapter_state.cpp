@@ -62,7 +62,6 @@ void WeirAllocator::setMemoryFraction(double fraction, DeviceIndex device) {
 
 // Private pools included: the engine is told of them.
 uint64_t WeirAllocator::reserved_now(const Slot& slot) const noexcept {
-  if (slot.levels) return __atomic_load_n(&slot.levels->reserved, __ATOMIC_RELAXED);
   weir_device* const engine = slot.engine.load(std::memory_order_acquire);
   return engine ? weir_device_gauges(engine).reserved : 0;
 }
@@ -70,14 +69,15 @@ uint64_t WeirAllocator::reserved_now(const Slot& slot) const noexcept {
 // PyTorch's figures are re-read after everything that changes them, so that joint peaks are right.
 void WeirAllocator::follow_native(Slot& slot) {
   const DeviceStats native = native_->getDeviceStats(slot.device);
-  slot.figures.follow(native);
-  const uint64_t outside = static_cast<uint64_t>(native.reserved_bytes[0].current);
+  uint64_t reserved = static_cast<uint64_t>(native.reserved_bytes[0].current);
   if (weir_device* const engine = slot.engine.load(std::memory_order_acquire)) {
-    weir_device_set_outside(engine, outside);
-    slot.figures.reserved(reserved_now(slot));
-  } else {
-    slot.figures.reserved(outside);
+    weir_device_set_outside(engine, reserved);
+    reserved = reserved_now(slot);
   }
+  with_figures(slot, [&](Figures& figures) {
+    figures.follow(native);
+    figures.reserved(reserved);
+  });
 }
 
 void WeirAllocator::follow_native_everywhere() {
@@ -90,24 +90,33 @@ DeviceStats WeirAllocator::getDeviceStats(DeviceIndex device) {
   Slot& slot = slots_[device];
   follow_native(slot);
   weir_device* const engine = slot.engine.load(std::memory_order_acquire);
-  return slot.figures.read(native, engine ? weir_device_gauges(engine).retries : 0);
+  const uint64_t retries = engine ? weir_device_gauges(engine).retries : 0;
+  DeviceStats result;
+  with_figures(slot, [&](Figures& figures) { result = figures.read(native, retries); });
+  return result;
 }
 
 void WeirAllocator::resetAccumulatedStats(DeviceIndex device) {
   Slot& slot = slots_[device];
   getDeviceStats(device); // what has been so far is in, and checked
   native_->resetAccumulatedStats(device);
-  slot.figures.restart(native_->getDeviceStats(device));
-  slot.figures.reset_accumulated();
+  const DeviceStats native = native_->getDeviceStats(device);
+  with_figures(slot, [&](Figures& figures) {
+    figures.restart(native);
+    figures.reset_accumulated();
+  });
 }
 
 void WeirAllocator::resetPeakStats(DeviceIndex device) {
   Slot& slot = slots_[device];
   getDeviceStats(device);
   native_->resetPeakStats(device);
-  slot.figures.restart(native_->getDeviceStats(device));
+  const DeviceStats native = native_->getDeviceStats(device);
   // The recording keeps its own peaks: a program that resets PyTorch's each step must not make it forget.
-  slot.figures.reset_peaks();
+  with_figures(slot, [&](Figures& figures) {
+    figures.restart(native);
+    figures.reset_peaks();
+  });
 }
 
 bool WeirAllocator::gauges(int device, weir_gauges* out) {
@@ -161,7 +170,8 @@ void WeirAllocator::emptyCache(MempoolId_t id) {
       weir_device* const there = engine(device);
       if (!there) continue;
       weir_device_empty_cache(there);
-      slots_[device].figures.reserved(reserved_now(slots_[device]));
+      const uint64_t reserved = reserved_now(slots_[device]);
+      with_figures(slots_[device], [&](Figures& figures) { figures.reserved(reserved); });
     }
   }
   follow_native_everywhere();
@@ -181,7 +191,8 @@ void WeirAllocator::give_back_ours(Slot& slot, cudaStream_t stream) {
     weir_device_empty_cache(there);
     for (int n = 0; n < slot.captures; n++) weir_device_begin_capture(there);
   });
-  slot.figures.reserved(reserved_now(slot));
+  const uint64_t reserved = reserved_now(slot);
+  with_figures(slot, [&](Figures& figures) { figures.reserved(reserved); });
 }
 
 int WeirAllocator::reclaim_for(void* slot) {
@@ -216,6 +227,7 @@ int WeirAllocator::reclaim(Slot& slot) {
 void WeirAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t id, std::function<bool(cudaStream_t)> filter) {
   native_->beginAllocateToPool(device, id, filter);
   // Every GPU's engine keeps its hands off events: a capture forbids them to all threads of the process.
+  ipc_.hold();
   pools_.add(device, id, std::move(filter), [this] {
     for (int other = 0; other < used_.load(); other++) {
       weir_device* const there = engine(other);
@@ -236,6 +248,7 @@ void WeirAllocator::endAllocateToPool(DeviceIndex device, MempoolId_t id) {
     }
   });
   native_->endAllocateToPool(device, id);
+  ipc_.release();
   follow_native(slots_[device]);
 }
 
@@ -339,11 +352,40 @@ void WeirAllocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
 // ---- Between processes and GPUs.
 
 torch_alloc::ShareableHandle WeirAllocator::shareIpcHandle(void* ptr) {
-  TORCH_CHECK(
-      !owner_of(ptr),
-      "weir: this tensor lies in memory that cannot be sent to another process by CUDA IPC; "
-      "run with --allocator expandable, or allocate what is sent inside torch.cuda.use_mem_pool(torch.cuda.MemPool()).");
-  return native_->shareIpcHandle(ptr);
+  Slot* const slot = owner_of(ptr);
+  if (!slot) return native_->shareIpcHandle(ptr);
+  std::vector<weir_piece> pieces(16);
+  uint64_t start = 0;
+  for (;;) {
+    char why[256] = "";
+    const uint32_t count = weir_device_share(
+        slot->engine.load(std::memory_order_acquire),
+        reinterpret_cast<uint64_t>(ptr),
+        pieces.data(),
+        static_cast<uint32_t>(pieces.size()),
+        &start,
+        why,
+        sizeof why);
+    TORCH_CHECK(
+        count > 0,
+        "weir: this tensor lies in memory that cannot be sent to another process by CUDA IPC (",
+        why,
+        "); run with --allocator expandable, or allocate what is sent inside torch.cuda.use_mem_pool(torch.cuda.MemPool()).");
+    const bool all = count <= pieces.size();
+    pieces.resize(count);
+    if (all) break;
+  }
+  return {static_cast<ptrdiff_t>(reinterpret_cast<uint64_t>(ptr) - start), ipc_.pack(slot->device, pieces)};
+}
+
+std::shared_ptr<void> WeirAllocator::getIpcDevPtr(std::string handle) {
+  if (!Ipc::is_ours(handle)) return native_->getIpcDevPtr(std::move(handle));
+  DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  TORCH_CHECK(device >= 0 && device < kDevices, "weir: GPU ", static_cast<int>(device), " is beyond the ", kDevices, " it can serve");
+  Slot& slot = slots_[device];
+  if (!slot.engine.load(std::memory_order_acquire)) make_engine(slot);
+  return ipc_.open(handle, device, slot.backend);
 }
 
 void WeirAllocator::enablePeerAccess(DeviceIndex device, DeviceIndex to) {

@@ -4,11 +4,8 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
-#include <sched.h>
-
-#include <atomic>
+#include <algorithm>
 #include <cstdint>
-#include <mutex>
 #include <new>
 
 namespace weir {
@@ -17,20 +14,7 @@ using c10::CachingAllocator::Stat;
 using c10::CachingAllocator::StatArray;
 using c10::CachingDeviceAllocator::DeviceStats;
 
-// Held for some ten nanoseconds each time, twice for every tensor: half the price of a mutex there.
-class SpinLock {
- public:
-  void lock() noexcept {
-    for (int spins = 0; flag_.test_and_set(std::memory_order_acquire); spins++) {
-      if (spins > 64) sched_yield();
-    }
-  }
-  void unlock() noexcept { flag_.clear(std::memory_order_release); }
-
- private:
-  std::atomic_flag flag_ = ATOMIC_FLAG_INIT;
-};
-
+// Not safe by itself: used inside the lock of the device, which every block's way goes through anyway.
 class Figures {
  public:
   // PyTorch's line between its two pools, drawn through the rounded request.
@@ -40,9 +24,7 @@ class Figures {
     uint64_t allocated, reserved;
   };
 
-  // All that an allocation changes, in one go for the hot path; gives what profilers want to know.
-  Levels allocated(uint64_t size, uint64_t requested, uint64_t reserved) noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
+  void given(uint64_t size, uint64_t requested, uint64_t reserved) noexcept {
     for (const size_t type : {kAll, is_small(requested) ? kSmall : kLarge}) {
       stats_.allocation[type].increase(1);
       stats_.allocated_bytes[type].increase(size);
@@ -51,30 +33,34 @@ class Figures {
       stats_.requested_bytes[type].increase(requested);
     }
     if (static_cast<int64_t>(reserved) != stats_.reserved_bytes[kAll].current) set_reserved(reserved);
-    return levels();
   }
 
-  Levels freed(uint64_t size, uint64_t requested) noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
+  // The program lets go of a block; it stays active, as in PyTorch, until no stream uses it any more.
+  void let_go(uint64_t size, uint64_t requested) noexcept {
     for (const size_t type : {kAll, is_small(requested) ? kSmall : kLarge}) {
       stats_.allocation[type].decrease(1);
       stats_.allocated_bytes[type].decrease(size);
+    }
+  }
+  void completed(uint64_t size, uint64_t requested) noexcept {
+    for (const size_t type : {kAll, is_small(requested) ? kSmall : kLarge}) {
       stats_.active[type].decrease(1);
       stats_.active_bytes[type].decrease(size);
       stats_.requested_bytes[type].decrease(requested);
     }
-    return levels();
+  }
+
+  Levels levels() const noexcept {
+    return {static_cast<uint64_t>(stats_.allocated_bytes[kAll].current), static_cast<uint64_t>(stats_.reserved_bytes[kAll].current)};
   }
 
   // What the GPU holds for this process in all, private pools included.
   void reserved(uint64_t bytes) noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
     set_reserved(bytes);
   }
 
   // Takes in what PyTorch's allocator, which has only the private pools, has done since it was last looked at.
   void follow(const DeviceStats& native) noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
     for (const auto member : kFollowed) {
       for (size_t type = 0; type < kTypes; type++) add((stats_.*member)[type], (native.*member)[type], (seen_.*member)[type]);
     }
@@ -85,25 +71,18 @@ class Figures {
 
   // After a reset inside PyTorch's allocator, its accumulated figures begin at 0 again.
   void restart(const DeviceStats& native) noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
     seen_ = native;
   }
 
-  Levels failed() noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
-    stats_.num_ooms++;
-    return levels();
-  }
+  void failed() noexcept { stats_.num_ooms++; }
   // PyTorch counted a failure that our cache then made good.
   void forgive() noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
     stats_.num_ooms--;
     stats_.num_alloc_retries++;
   }
 
   // `retries` are those of our engine since its start.
   DeviceStats read(const DeviceStats& native, uint64_t retries) noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
     DeviceStats result = stats_;
     retries_ = static_cast<int64_t>(retries);
     result.num_alloc_retries += native.num_alloc_retries + retries_ - retries_before_;
@@ -114,19 +93,17 @@ class Figures {
   }
 
   void reset_peaks() noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
     each([](Stat& stat) { stat.reset_peak(); });
   }
 
   void reset_accumulated() noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
     each([](Stat& stat) { stat.reset_accumulated(); });
     stats_.num_alloc_retries = stats_.num_ooms = stats_.num_sync_all_streams = 0;
     stats_.num_device_alloc = stats_.num_device_free = 0;
     retries_before_ = retries_;
   }
 
-  // A child of a fork begins with nothing; another thread may have held the lock.
+  // A child of a fork begins with nothing.
   void forked() noexcept { new (this) Figures; }
 
  private:
@@ -136,10 +113,6 @@ class Figures {
       &DeviceStats::inactive_split,  &DeviceStats::allocated_bytes, &DeviceStats::active_bytes,
       &DeviceStats::inactive_split_bytes, &DeviceStats::requested_bytes,
   };
-
-  Levels levels() const noexcept {
-    return {static_cast<uint64_t>(stats_.allocated_bytes[kAll].current), static_cast<uint64_t>(stats_.reserved_bytes[kAll].current)};
-  }
 
   // Segments of ours serve small and large requests alike; they count as large, and small ones are PyTorch's.
   void set_reserved(uint64_t bytes) noexcept {
@@ -175,7 +148,6 @@ class Figures {
     function(stats_.oversize_segments);
   }
 
-  SpinLock lock_;
   DeviceStats stats_;
   DeviceStats seen_;
   int64_t retries_ = 0;

@@ -72,14 +72,27 @@ void History::allocated(c10::DeviceIndex device, uint64_t address, uint64_t requ
   update_watched();
 }
 
-void History::freed(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context) {
+void History::freed(
+    c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context, bool parked) {
   std::lock_guard<std::mutex> guard(mutex_);
   const auto kept = contexts_.find(address);
   if (kept != contexts_.end()) {
-    if (!context) context = std::move(kept->second);
-    contexts_.erase(kept);
+    if (!context) context = kept->second;
+    if (!parked) contexts_.erase(kept);
   }
   note(TraceEntry::FREE_REQUESTED, device, address, requested, stream, context);
+  if (!parked) note(TraceEntry::FREE_COMPLETED, device, address, requested, stream, std::move(context));
+  if (contexts_.empty()) update_watched();
+}
+
+void History::completed(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream) {
+  std::lock_guard<std::mutex> guard(mutex_);
+  Context context;
+  const auto kept = contexts_.find(address);
+  if (kept != contexts_.end()) {
+    context = std::move(kept->second);
+    contexts_.erase(kept);
+  }
   note(TraceEntry::FREE_COMPLETED, device, address, requested, stream, std::move(context));
   if (contexts_.empty()) update_watched();
 }

@@ -35,10 +35,11 @@ class History {
   // The stack of here; before any lock is taken, since it may take Python's.
   Context gather(RecordContext level) const;
 
-  // A block is allocated: after the engine gave it. A block is freed: before the engine takes it, or another thread's
-  // allocation of the same address would come first.
+  // Inside the lock of the device, so in the order in which the engine gives and takes; no stack is gathered there.
   void allocated(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context);
-  void freed(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context);
+  // Where other streams still use it, it is completed later.
+  void freed(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context, bool parked);
+  void completed(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream);
   void failed(c10::DeviceIndex device, uint64_t device_free, uint64_t rounded, uint64_t stream, Context context);
   void snapshot_taken(c10::DeviceIndex device, uint64_t active);
 

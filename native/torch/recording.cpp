@@ -3,7 +3,6 @@
 #include "recording.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <new>
 
 namespace weir {
@@ -59,11 +58,8 @@ weir_recorder* Recording::open() {
 }
 
 void Recording::close() noexcept {
-  // Only said to be closed, not unmapped: engines write their levels there, and tensors are freed even after this.
-  weir_recorder* const recorder = recorder_.exchange(nullptr, std::memory_order_acq_rel);
-  if (!recorder) return;
-  char* const ring = reinterpret_cast<char*>(weir_recorder_gauges(recorder, 0)) - offsetof(weir_ring_header, gauges);
-  __atomic_store_n(&reinterpret_cast<weir_ring_header*>(ring)->state, uint32_t{WEIR_RING_CLOSED}, __ATOMIC_RELEASE);
+  // Engines write their levels there, and tensors are freed even after this.
+  if (weir_recorder* const recorder = recorder_.exchange(nullptr, std::memory_order_acq_rel)) weir_recorder_finish(recorder);
 }
 
 void Recording::forked() noexcept {
@@ -90,6 +86,30 @@ void Recording::put(const TraceEntry& entry) {
   // A stream there is no room for is said to be the default one: every event needs one.
   if (event.stream < 0) event.stream = 0;
   if (!entry.user_metadata_.empty()) event.metadata = weir_recorder_string(recorder, entry.user_metadata_.c_str());
+  weir_recorder_put(recorder, event);
+}
+
+void Recording::put_of_pool(const TraceEntry& entry) {
+  switch (entry.action_) {
+    case TraceEntry::SEGMENT_ALLOC:
+    case TraceEntry::SEGMENT_FREE:
+    case TraceEntry::SEGMENT_MAP:
+    case TraceEntry::SEGMENT_UNMAP:
+    case TraceEntry::OOM:
+      return;
+    default:
+      put(entry);
+  }
+}
+
+void Recording::put_failure(int device, uint64_t size, uint64_t device_free, uint64_t stream) {
+  weir_recorder* const recorder = get();
+  if (!recorder || device < 0 || device >= WEIR_RING_DEVICES) return;
+  weir_event event = blank(device, WEIR_OOM);
+  event.address = device_free;
+  event.size = size;
+  event.stream = std::max(weir_recorder_stream(recorder, device, stream), 0);
+  event.pool = -1;
   weir_recorder_put(recorder, event);
 }
 

@@ -27,6 +27,10 @@ class Recording {
   // Levels of a GPU in the recording, or NULL.
   weir_gauges* gauges(int device) const;
   void put(const TraceEntry& entry);
+  // Of a private pool beside our engine: what is reserved for it is part of what the engine says is reserved, so its segments are
+  // no rows of their own, and a failure is one only when our memory could not make it good.
+  void put_of_pool(const TraceEntry& entry);
+  void put_failure(int device, uint64_t size, uint64_t device_free, uint64_t stream);
   void put_record_stream(int device, uint64_t address, uint64_t block_stream, uint64_t using_stream);
   void put_plain(int device, uint8_t kind, uint64_t size);
   void put_mark(int device, const char* name);

@@ -3,6 +3,7 @@
 #include "adapter_state.cpp"
 #include "history.cpp"
 #include "install.cpp"
+#include "ipc.cpp"
 #include "passthrough.cpp"
 #include "recording.cpp"
 #include "segments.cpp"

@@ -43,13 +43,22 @@ function built(name: string, compileTo: (output: string) => void): string {
 
 /** The path of the compiled stand-in. */
 export function buildStandin(sanitizer: Sanitizer): string {
+  return buildProgram('standin', STANDIN, sanitizer);
+}
+
+/** A job whose steps repeat, which follows plans. */
+export function buildPlanJob(sanitizer: Sanitizer): string {
+  return buildProgram('plan-job', ['test/native/plan_job.c'], sanitizer);
+}
+
+function buildProgram(name: string, sources: readonly string[], sanitizer: Sanitizer): string {
   const sanitize = sanitizer === 'none' ? [] : [`-fsanitize=${sanitizer}`, '-fno-sanitize-recover=all'];
   const flags = ['-std=c11', '-O1', '-g', '-pthread', '-Wall', '-Wextra', '-Werror', '-Inative', '-Ibuild/native', ...sanitize];
-  return built(`standin-${sanitizer.replace(',', '-')}`, (output) => {
+  return built(`${name}-${sanitizer.replace(',', '-')}`, (output) => {
     const objects = ENGINE.map((_, index) => `${output}.${index}.o`);
     try {
       for (const [index, source] of ENGINE.entries()) compile([...flags, ...GENERATED, '-c', source, '-o', objects[index]!]);
-      compile([...flags, '-Itest/native', ...STANDIN, ...RUNTIME, ...objects, '-ldl', '-o', output]);
+      compile([...flags, '-Itest/native', ...sources, ...RUNTIME, ...objects, '-ldl', '-o', output]);
     } finally {
       for (const object of objects) rmSync(object, { force: true });
     }

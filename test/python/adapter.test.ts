@@ -5,6 +5,9 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { EventKind } from '../../src/trace/trace.ts';
+import { ringLayout } from '../native/build.ts';
+import { Ring } from '../native/ring.ts';
 
 const TORCH = resolve(process.env['WEIR_TORCH_211'] ?? '../ext/torch211');
 const SOURCES = resolve('test/python/adapter');
@@ -38,6 +41,7 @@ describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped:
       ...['-shared', '-fPIC', '-w', join(SOURCES, 'fake_cudart.c'), '-o', cudart],
       ...['-Wl,-soname,libcudart.so.13', `-Wl,--version-script=${join(SOURCES, 'fake_cudart.map')}`],
     ]);
+    compile('gcc', ['-shared', '-fPIC', '-w', join(SOURCES, 'fake_cuda.c'), '-o', 'libcuda.so.1', '-Wl,-soname,libcuda.so.1']);
     const plain = readdirSync(NATIVE).filter((name) => name.endsWith('.c'));
     const files = [...plain.map((name) => join(NATIVE, name)), join(GENERATED, 'engine.c')];
     compile('gcc', ['-std=gnu11', '-O1', '-w', '-pthread', `-I${NATIVE}`, `-I${GENERATED}`, '-c', ...files]);
@@ -64,8 +68,28 @@ describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped:
     mkdirSync(rings);
     const result = run([], { WEIR_RUN_DIR: rings });
     expect(result).toMatchObject({ status: 0, stderr: '' });
-    // The process and the child it forked.
-    expect(readdirSync(rings).filter((name) => name.endsWith('.ring'))).toHaveLength(2);
+    // The process and the children it forked; it alone has come to its end by itself.
+    const layout = ringLayout();
+    const all = readdirSync(rings).filter((name) => name.endsWith('.ring'));
+    expect(all).toHaveLength(6);
+    const closed = all
+      .map((name) => new Ring(join(rings, name), layout))
+      .filter((ring) => ring.u32('state') === layout.constants['closed']);
+    expect(closed).toHaveLength(1);
+    // Private pools count as reserved by the engine's rows, so their segments are not there to be counted again.
+    const rows = closed[0]!.rows(0, closed[0]!.u64('tail'));
+    const segments: readonly number[] = [EventKind.SegmentAlloc, EventKind.SegmentFree, EventKind.SegmentMap, EventKind.SegmentUnmap];
+    expect(rows.filter((row) => segments.includes(row.kind))).toEqual([]);
+    const ofPool = rows.findIndex((row) => row.kind === EventKind.Alloc && row.pool > 0);
+    const reserved = rows.slice(ofPool).find((row) => row.kind === EventKind.Reserved);
+    expect(rows[ofPool]!.size).toBe(200 * 2 ** 20);
+    expect(reserved!.size).toBe(200 * 2 ** 20);
+  });
+
+  test.each([{}, { FAKE_CUDA_PLAIN: '1' }])('also through the CUDA driver %o', (variables) => {
+    const result = run([], { TEST_CUDA: '1', LD_LIBRARY_PATH: folder, ...variables });
+    expect(result.stdout).toMatch(/\n0 failures\n$/);
+    expect(result).toMatchObject({ status: 0, stderr: '' });
   });
 
   test("PyTorch's own allocator is recorded", () => {

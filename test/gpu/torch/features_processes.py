@@ -1,8 +1,12 @@
 """Workers, CUDA IPC, forks, exits, limits and refusals: all that takes more than one process."""
 
 import os
+import subprocess
+import sys
+import tempfile
+import time
 
-from harness import GIB, MIB, child, clean, finish, same, test
+from harness import GIB, MIB, OURS, child, clean, finish, same, test
 
 # ---- Processes.
 
@@ -30,51 +34,165 @@ def data_loader_workers():
         same(seen, sum(range(64)), method)
 
 
-def _add_one(queue, done):
-    x = queue.get()
-    x += 1
+def _files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def _receiver(inbox, outbox):
+    """What the other process does with what it is sent: (what, tensor...) until "end"."""
     import torch
 
-    torch.cuda.synchronize()
-    del x
-    done.set()
+    held = []
+    parent = os.getppid()
+    while True:
+        what, *tensors = inbox.get()
+        if what == "end":
+            outbox.put("end")
+            return
+        if what == "add":
+            for x in tensors:
+                x += 1
+            torch.cuda.synchronize()
+            outbox.put("done")
+        elif what == "same storage":
+            a, b = tensors
+            answer = a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+            a[0] = 9
+            torch.cuda.synchronize()
+            outbox.put((answer, int(b[0].item())))
+        elif what == "neighbours":
+            a, b = tensors
+            outbox.put((int(a.sum().item()), int(b.sum().item()), b.data_ptr() - a.data_ptr()))
+        elif what == "wait and read":
+            # No synchronization of ours: what the sender had enqueued must come first.
+            outbox.put(int((tensors[0] == 7).sum().item()))
+        elif what == "keep":
+            held += tensors
+            outbox.put("kept")
+        elif what == "outlive":
+            while os.getppid() == parent:
+                time.sleep(0.01)
+            print("sum", int(held.pop().sum().item()), flush=True)
+        elif what == "files":
+            outbox.put(_files())
+        del tensors
+        x = a = b = None
 
 
-def _send(x):
-    import torch.multiprocessing as multiprocessing
+class Other:
+    """A process that is sent tensors."""
 
+    def __init__(self):
+        import torch.multiprocessing as multiprocessing
+
+        context = multiprocessing.get_context("spawn")
+        self.inbox, self.outbox = context.Queue(), context.Queue()
+        self.process = context.Process(target=_receiver, args=(self.inbox, self.outbox))
+        self.process.start()
+
+    def __call__(self, what, *tensors):
+        self.inbox.put((what, *tensors))
+        return self.outbox.get(timeout=60)
+
+    def end(self):
+        self("end")
+        self.process.join(30)
+        same(self.process.exitcode, 0, "the other process")
+
+
+SENDER = """
+import os, torch, torch.multiprocessing as multiprocessing
+from features_processes import _receiver
+if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
-    queue, done = context.Queue(), context.Event()
-    process = context.Process(target=_add_one, args=(queue, done))
-    process.start()
-    queue.put(x)
-    assert done.wait(60), "the other process did not answer"
-    process.join(30)
-    same(process.exitcode, 0, "the other process")
+    inbox, outbox = context.Queue(), context.Queue()
+    context.Process(target=_receiver, args=(inbox, outbox)).start()
+    x = torch.full((5 << 20,), 3, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+    inbox.put(("keep", x))
+    assert outbox.get(timeout=60) == "kept"
+    inbox.put(("outlive",))
+    inbox.put(("end",))
+    inbox.close()
+    inbox.join_thread()
+    os._exit(0)
+"""
 
 
-@test(120)
+def _stitched(torch):
+    """A block of pieces: memory is short, and no free piece is large enough."""
+    whole = torch.cuda.mem_get_info()[1]
+    torch.cuda.set_per_process_memory_fraction(min(1.0, (torch.cuda.memory_reserved() + 2.1 * GIB) / whole))
+    try:
+        blocks = [torch.empty(512 * MIB, dtype=torch.uint8, device="cuda") for _ in range(4)]
+        blocks[0] = blocks[2] = None
+        return torch.full((900 * MIB,), 5, dtype=torch.uint8, device="cuda"), blocks
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+@test(240)
 def cuda_ipc():
     import torch
+    import weir
 
-    x = torch.zeros(5 * MIB, dtype=torch.uint8, device="cuda")
-    refusal = ""
+    clean()
+    other = Other()
+    notes = []
     try:
-        x.untyped_storage()._share_cuda_()
-    except RuntimeError as error:
-        refusal = str(error).split("\n")[0]
-        assert "--allocator expandable" in refusal, refusal
-    if not refusal:
-        y = torch.zeros(5 * MIB, dtype=torch.uint8, device="cuda")
-        _send(y)
-        assert (y == 1).all()
-    pool = torch.cuda.MemPool()
-    with torch.cuda.use_mem_pool(pool):
-        z = torch.zeros(5 * MIB, dtype=torch.uint8, device="cuda")
-    _send(z)
-    assert (z == 1).all(), "the other process' writing is not there"
-    del z, x
-    return f"refused: {refusal}; works from a MemPool" if refusal else "works"
+        x = torch.zeros(5 * MIB, dtype=torch.uint8, device="cuda")
+        other("add", x)
+        assert (x == 1).all(), "a plain tensor: the other process' writing is not there"
+        wide = torch.zeros(4 * MIB, dtype=torch.uint8, device="cuda")
+        other("add", wide[MIB + 512 : 2 * MIB])
+        same((int(wide.sum().item()), int(wide[MIB + 512 : 2 * MIB].sum().item())), (MIB - 512, MIB - 512), "a view at an offset")
+        same(other("same storage", wide[:10], wide[:20]), (True, 9), "two tensors of one block")
+        a, b = torch.ones(1000, dtype=torch.uint8, device="cuda"), torch.full((1000,), 2, dtype=torch.uint8, device="cuda")
+        same(other("neighbours", a, b)[:2], (1000, 2000), "two small blocks")
+        for _ in range(20):
+            late = torch.zeros(64 * MIB, dtype=torch.uint8, device="cuda")
+            torch.cuda._sleep(20_000_000)
+            late.fill_(7)
+            same(other("wait and read", late), 64 * MIB, "work that was under way")
+            del late
+        if OURS:
+            before = weir.gauges(0)["stitches"]
+            pieces, rest = _stitched(torch)
+            notes.append(f"{weir.gauges(0)['stitches'] - before} stitches")
+            other("add", pieces)
+            assert (pieces == 6).all(), "a block in pieces"
+            del pieces, rest
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            z = torch.zeros(5 * MIB, dtype=torch.uint8, device="cuda")
+        other("add", z)
+        assert (z == 1).all(), "a tensor of a MemPool"
+        # Memory that comes and goes, sent over and over.
+        here = there = None
+        for round_ in range(6):
+            for _ in range(50):
+                y = torch.zeros(3 * MIB + 512 * round_, dtype=torch.uint8, device="cuda")
+                other("add", y)
+                del y
+            clean()
+            torch.cuda.ipc_collect()
+            if round_ == 1:
+                here, there = _files(), other("files")
+        notes.append(f"files here {here} -> {_files()}, there {there} -> {other('files')}")
+        assert _files() <= here + 4 and other("files") <= there + 4, notes[-1]
+    finally:
+        other.end()
+    folder = os.path.dirname(os.path.abspath(__file__))
+    paths = os.pathsep.join(path for path in (folder, os.environ.get("PYTHONPATH", "")) if path)
+    with tempfile.TemporaryDirectory() as place:
+        script = os.path.join(place, "sender.py")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(SENDER)
+        # The receiver has the script's pipes too, so they end when it does: later than the sender.
+        done = subprocess.run([sys.executable, script], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=120)
+    same(done.returncode, 0, "a sender that ends first: " + done.stderr[-500:])
+    same(done.stdout.split(), ["sum", str(15 * MIB)], "read after its sender ended: " + done.stderr[-500:])
+    return "; ".join(notes)
 
 
 FORK = """

@@ -1,17 +1,28 @@
 // The adapter under PyTorch's real c10 libraries, without a GPU: a stand-in for CUDA's runtime, and the host backend as GPU.
-// Prints what failed; ends with 0 if nothing did. `adapter_test speed` measures a pair of allocation and free instead.
+// With TEST_CUDA the CUDA backend is under it instead, on a stand-in for the driver.
+// Prints what failed; ends with 0 if nothing did. `adapter_test speed` measures a pair of allocation and free instead,
+// by one thread and by several at once.
 #include <c10/core/Allocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <dirent.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -28,7 +39,11 @@ C10_CUDA_API void setHasPrimaryContext(bool (*)(c10::DeviceIndex));
 extern size_t (*fake_cuda_elsewhere)(int) __asm__("fake_cuda_elsewhere");
 
 // The adapter is compiled with this in the place of weir_cuda_backend.
-extern "C" weir_backend* test_backend(int, char* why, size_t room) { return weir_host_backend(1 << 30, why, room); }
+static weir_backend* backends[2];
+static bool on_cuda() { return getenv("TEST_CUDA") != nullptr; }
+extern "C" weir_backend* test_backend(int device, char* why, size_t room) {
+  return backends[device] = on_cuda() ? weir_cuda_backend(device, why, room) : weir_host_backend(1 << 30, why, room);
+}
 
 static int failures = 0;
 #define CHECK(condition)                                                     \
@@ -245,14 +260,7 @@ static void streams() {
   void* raw = a->raw_alloc_with_stream(5 * MIB, side.stream());
   CHECK(raw != nullptr);
   a->raw_delete(raw);
-  bool thrown = false;
   c10::DataPtr block = a->allocate(MIB);
-  try {
-    a->shareIpcHandle(block.get());
-  } catch (const c10::Error& error) {
-    thrown = strstr(error.what(), "--allocator expandable") != nullptr;
-  }
-  CHECK(thrown);
   // Another GPU, and a stream of it that uses a block of this one.
   c10::cuda::SetDevice(1);
   c10::DataPtr other = a->allocate(MIB);
@@ -263,6 +271,228 @@ static void streams() {
   other.clear();
   CHECK(current(a->getDeviceStats(1), &Stats::allocation) == 0);
   CHECK(a->memcpyAsync(raw, 0, raw, 1, 1, nullptr, false) == cudaSuccess);
+}
+
+// A block that is freed while another stream uses it stays active, in the figures as in the history, until that work is over.
+static void parked() {
+  cca::CUDAAllocator* const a = cca::get();
+  c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool();
+  a->emptyCache();
+  a->recordHistory(true, &gather, 100, c10::CachingDeviceAllocator::RecordContext::ALL, true, {});
+  const int64_t size = 8 * MIB;
+  c10::DataPtr block = a->allocate(size - 100);
+  void* const where = block.get();
+  CHECK(weir_host_enqueue_fill(backends[0], reinterpret_cast<uint64_t>(side.stream()), reinterpret_cast<uint64_t>(where), 4096, 1));
+  a->recordStream(block, side);
+  block.clear();
+  Stats stats = a->getDeviceStats(0);
+  CHECK(current(stats, &Stats::allocated_bytes) == 0 && current(stats, &Stats::allocation, 2) == 0);
+  CHECK(current(stats, &Stats::active_bytes) == size && current(stats, &Stats::active, 2) == 1 && current(stats, &Stats::active_bytes, 1) == 0);
+  CHECK(current(stats, &Stats::requested_bytes) == size - 100);
+  auto trace = a->snapshot({0, 0}, true).device_traces[0];
+  CHECK(trace.size() == 2 && trace[1].action_ == TraceEntry::FREE_REQUESTED);
+  c10::DataPtr other = a->allocate(size);
+  CHECK(other.get() != where && current(a->getDeviceStats(0), &Stats::active_bytes) == 2 * size);
+  weir_host_run(backends[0], 100, 1);
+  c10::DataPtr again = a->allocate(size);
+  CHECK(again.get() == where);
+  stats = a->getDeviceStats(0);
+  CHECK(current(stats, &Stats::active_bytes) == 2 * size && current(stats, &Stats::active) == 2 && stats.active_bytes[0].peak >= 2 * size);
+  trace = a->snapshot({0, 0}, true).device_traces[0];
+  CHECK(trace.size() == 6); // with a snapshot and another allocation in between
+  const TraceEntry* completed = nullptr;
+  for (const TraceEntry& entry : trace) {
+    if (entry.action_ == TraceEntry::FREE_COMPLETED) completed = &entry;
+    if (entry.action_ == TraceEntry::ALLOC && &entry == &trace.back()) CHECK(completed != nullptr);
+  }
+  CHECK(completed && completed->addr_ == reinterpret_cast<size_t>(where) && completed->size_ == static_cast<size_t>(size - 100) && completed->context_);
+  other.clear();
+  again.clear();
+  a->recordHistory(false, nullptr, 1, c10::CachingDeviceAllocator::RecordContext::NEVER, true, {});
+  stats = a->getDeviceStats(0);
+  CHECK(current(stats, &Stats::active_bytes) == 0 && current(stats, &Stats::requested_bytes) == 0 && current(stats, &Stats::active) == 0);
+}
+
+static size_t open_files() {
+  size_t count = 0;
+  DIR* const folder = opendir("/proc/self/fd");
+  while (readdir(folder)) count++;
+  closedir(folder);
+  return count;
+}
+
+static void fill(void* ptr, size_t bytes, uint32_t seed) {
+  for (size_t n = 0; n < bytes / 4; n++) static_cast<uint32_t*>(ptr)[n] = seed + static_cast<uint32_t>(n);
+}
+
+static bool holds(const void* ptr, size_t bytes, uint32_t seed) {
+  for (size_t n = 0; n < bytes / 4; n++) {
+    if (static_cast<const uint32_t*>(ptr)[n] != seed + static_cast<uint32_t>(n)) return false;
+  }
+  return true;
+}
+
+static char* inside(const std::shared_ptr<void>& base, const cca::ShareableHandle& handle) { return static_cast<char*>(base.get()) + handle.offset; }
+
+static std::string refusal(const std::string& handle) {
+  try {
+    cca::get()->getIpcDevPtr(handle);
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "";
+}
+
+static bool in_child(const std::function<void()>& work) {
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    failures = 0;
+    work();
+    fflush(stdout);
+    _exit(failures != 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// CUDA IPC: the memory of a block in another process.
+static void sharing() {
+  cca::CUDAAllocator* const a = cca::get();
+  a->emptyCache();
+  const size_t before = open_files();
+  c10::DataPtr block = a->allocate(5 * MIB);
+  char* const bytes = static_cast<char*>(block.get());
+  fill(bytes, 5 * MIB, 7);
+  const cca::ShareableHandle whole = a->shareIpcHandle(bytes), part = a->shareIpcHandle(bytes + 4096);
+  CHECK(whole.handle.rfind("WEIRIPC1", 0) == 0 && whole.handle.size() != 64);
+  CHECK(part.handle == whole.handle && part.offset == whole.offset + 4096);
+  const size_t files = open_files();
+  {
+    // In the same process too; twice is once.
+    const std::shared_ptr<void> one = a->getIpcDevPtr(whole.handle), two = a->getIpcDevPtr(part.handle);
+    CHECK(one == two && inside(one, whole) != bytes && holds(inside(one, whole), 5 * MIB, 7));
+    c10::cuda::SetDevice(1);
+    const std::shared_ptr<void> there = a->getIpcDevPtr(whole.handle);
+    c10::cuda::SetDevice(0);
+    CHECK(there != one && holds(inside(there, whole), MIB, 7));
+  }
+  for (int n = 0; n < 300; n++) (void)a->getIpcDevPtr(a->shareIpcHandle(bytes).handle);
+  CHECK(open_files() == files);
+
+  // Another process reads and writes.
+  CHECK(in_child([&] {
+    const std::shared_ptr<void> base = a->getIpcDevPtr(whole.handle);
+    CHECK(holds(inside(base, whole), 5 * MIB, 7));
+    fill(inside(base, part), 8192, 1000);
+  }));
+  CHECK(holds(bytes, 4096, 7) && holds(bytes + 4096, 8192, 1000));
+
+  // Another where the kernel forbids it to take files from others, as most containers do: it asks.
+  CHECK(in_child([&] {
+    sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 438, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    sock_fprog program{4, rules};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    const std::shared_ptr<void> base = a->getIpcDevPtr(whole.handle);
+    CHECK(holds(inside(base, whole), 4096, 7));
+    std::string other = whole.handle; // a file that was never offered
+    other[other.size() - 8] = 0;
+    CHECK(refusal(other).find("does not let this process take memory") != std::string::npos);
+  }));
+
+  // A sender that ends first: the receiver keeps the memory.
+  int there[2], back[2];
+  CHECK(pipe(there) == 0 && pipe(back) == 0);
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    c10::DataPtr own = a->allocate(3 * MIB);
+    fill(own.get(), 3 * MIB, 42);
+    const cca::ShareableHandle sent = a->shareIpcHandle(own.get());
+    const size_t length = sent.handle.size();
+    bool said = write(there[1], &length, sizeof length) == sizeof length && write(there[1], &sent.offset, sizeof sent.offset) > 0 &&
+        write(there[1], sent.handle.data(), length) == static_cast<ssize_t>(length);
+    char word;
+    said = said && read(back[0], &word, 1) == 1;
+    _exit(!said);
+  }
+  close(there[1]);
+  close(back[0]);
+  size_t length = 0;
+  cca::ShareableHandle got{};
+  CHECK(read(there[0], &length, sizeof length) == sizeof length && read(there[0], &got.offset, sizeof got.offset) > 0 && length < 4096);
+  got.handle.resize(length);
+  CHECK(read(there[0], got.handle.data(), length) == static_cast<ssize_t>(length));
+  std::shared_ptr<void> kept = a->getIpcDevPtr(got.handle);
+  int status = 1;
+  CHECK(write(back[1], "x", 1) == 1 && waitpid(child, &status, 0) == child && status == 0);
+  CHECK(holds(inside(kept, got), 3 * MIB, 42));
+  kept.reset();
+  CHECK(refusal(got.handle).find("has ended or has freed it") != std::string::npos);
+  for (const int file : {there[0], back[1]}) close(file);
+
+  // While a graph is captured nothing is unmapped; afterwards it is.
+  const c10::MempoolId_t id{0, 9};
+  std::shared_ptr<void> late = a->getIpcDevPtr(whole.handle);
+  char* const seen = inside(late, whole);
+  a->createOrIncrefPool(0, id, nullptr);
+  a->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  late.reset();
+  CHECK(holds(seen, 4096, 7));
+  a->endAllocateToPool(0, id);
+  CHECK(msync(reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(seen) / 4096 * 4096), 4096, MS_ASYNC) != 0);
+  while (a->getPoolUseCount(0, id) > 0) a->releasePool(0, id);
+
+  CHECK(refusal(whole.handle.substr(0, 60)).find("damaged") != std::string::npos);
+  CHECK(refusal(std::string(whole.handle).append("x")).find("damaged") != std::string::npos);
+  bool thrown = false;
+  try {
+    a->shareIpcHandle(bytes + 600 * MIB);
+  } catch (const c10::Error&) {
+    thrown = true;
+  }
+  CHECK(thrown);
+  block.clear();
+
+  // A block in pieces: no new memory is left, and no free piece is large enough.
+  a->emptyCache();
+  a->setMemoryFraction(0.5, 0);
+  std::vector<c10::DataPtr> blocks;
+  for (int n = 0; n < 4; n++) blocks.push_back(a->allocate(128 * MIB));
+  blocks[0].clear();
+  blocks[2].clear();
+  c10::DataPtr pieces = a->allocate(200 * MIB);
+  fill(pieces.get(), 200 * MIB, 77);
+  const cca::ShareableHandle sent = a->shareIpcHandle(pieces.get());
+  CHECK(sent.handle.size() > whole.handle.size());
+  CHECK(in_child([&] {
+    const std::shared_ptr<void> base = a->getIpcDevPtr(sent.handle);
+    CHECK(holds(inside(base, sent), 200 * MIB, 77));
+  }));
+  pieces.clear();
+  blocks.clear();
+  a->setMemoryFraction(1, 0);
+  a->emptyCache();
+  CHECK(held_by_weir(0) == 0 && weir_torch_check(3) == 0);
+  CHECK(open_files() == before + 1); // the socket at which others may ask
+}
+
+// Where the driver gives no memory that could be shared, all else works, and what to do is said.
+static void no_sharing() {
+  c10::DataPtr block = cca::get()->allocate(5 * MIB);
+  std::string said;
+  try {
+    cca::get()->shareIpcHandle(block.get());
+  } catch (const c10::Error& error) {
+    said = error.what_without_backtrace();
+  }
+  CHECK(said.find("cannot be sent to another process by CUDA IPC") != std::string::npos && said.find("--allocator expandable") != std::string::npos);
 }
 
 static void threads() {
@@ -327,6 +557,37 @@ static void speed() {
   }
 }
 
+// Threads that each have a stream of their own, as in test/gpu/torch/pair.cpp: wall time per pair of one thread, processor
+// time per pair, each the best of some rounds, and how often a thread slept for each thousand pairs.
+static void contention() {
+  cca::CUDAAllocator* const a = cca::get();
+  for (const int count : {1, 2, 4}) {
+    std::vector<c10::cuda::CUDAStream> streams;
+    for (int n = 0; n < count; n++) streams.push_back(c10::cuda::getStreamFromPool());
+    double best = 1e9, work = 1e9, sleeps = 0;
+    const int pairs = 50000, rounds = 15;
+    for (int round = 0; round < rounds; round++) {
+      std::vector<std::thread> all;
+      rusage before, after;
+      getrusage(RUSAGE_SELF, &before);
+      const auto start = std::chrono::steady_clock::now();
+      for (int number = 0; number < count; number++) {
+        all.emplace_back([&, number] {
+          for (int n = 0; n < pairs; n++) a->raw_delete(a->raw_alloc_with_stream(4096, streams[number].stream()));
+        });
+      }
+      for (auto& thread : all) thread.join();
+      const double took = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+      getrusage(RUSAGE_SELF, &after);
+      const auto spent = [](const rusage& r) { return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1e9 + (r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1e3; };
+      best = std::min(best, took / pairs);
+      work = std::min(work, (spent(after) - spent(before)) / pairs / count);
+      sleeps += static_cast<double>(after.ru_nvcsw - before.ru_nvcsw) / pairs / count * 1000 / rounds;
+    }
+    printf("%d threads, pair of 4 KiB: %.0f ns, %.0f ns of processor time, %.2f sleeps in 1000 pairs\n", count, best, work, sleeps);
+  }
+}
+
 // Lives past main: its deleter runs while the process ends.
 static c10::DataPtr global;
 
@@ -350,6 +611,7 @@ int main(int count, char** words) {
   cca::get()->init(2);
   if (count > 1 && !strcmp(words[1], "speed")) {
     speed();
+    contention();
     return 0;
   }
   if (count > 1 && !strcmp(words[1], "passthrough")) {
@@ -366,6 +628,9 @@ int main(int count, char** words) {
   pools();
   history();
   streams();
+  if (!on_cuda()) parked(); // there, no work is ever under way
+  if (getenv("FAKE_CUDA_PLAIN")) no_sharing();
+  else sharing();
   threads();
   forks();
   global = cca::get()->allocate(MIB);
