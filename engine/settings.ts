@@ -74,6 +74,9 @@ export let eventBytes: u64 = 256 * MIB;
 export let sharedSlackShare: u64 = 300;
 export let sharedGrowthShare: u64 = 192;
 
+/** A stream waits for another only if more than this would be held otherwise, beyond peak live, in 1/65536 of it: a wait costs time. */
+export let waitShare: u64 = 1311;
+
 /** Whether blocks that complete later than their free are queued for the caller, who must then drain the queue (completed.ts). */
 export let queueCompleted: u64 = 0;
 
@@ -83,7 +86,7 @@ const LARGEST_HANDLE_UNITS: u64 = 32;
 /** What is loaded is made of about this many handles until they have reached their largest. */
 const LOADED_HANDLES: u64 = 16;
 
-const COUNT: u32 = 36;
+const COUNT: u32 = 37;
 
 /** Sets the setting with this number; false if there is none, or the value cannot be. */
 export function setSetting(index: u32, value: u64): bool {
@@ -196,6 +199,9 @@ export function setSetting(index: u32, value: u64): bool {
     case 35:
       queueCompleted = value;
       return value <= 1;
+    case 36:
+      waitShare = value;
+      return true;
   }
   return false;
 }

@@ -32,6 +32,7 @@ import {
   slackShare,
   stitchBorrowed,
   waitAllowed,
+  waitShare,
 } from './settings';
 import { assemblable, listWholes, surveyArena, wholeCount } from './survey';
 import { larger, MIB, roundUp, smaller } from './units';
@@ -96,6 +97,7 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
   }
+  if (!surveyArena(arena) || (!pressed && isCheaperThanWaiting(arena, size))) return NO_RANGE;
   while (waitAllowed !== 0 && awaitParked(arena)) {
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
@@ -115,6 +117,14 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   if (free >= size || gather(arena, size - free, true) === 0) return NO_RANGE;
   const fit = bestFit(arena, size);
   return fit === NO_RANGE ? NO_RANGE : takeFit(fit, size, Way.Borrow);
+}
+
+/** Whether what is free, joined to what is missing, takes so little memory that no stream should stand still for it. */
+function isCheaperThanWaiting(arena: Arena, size: u64): bool {
+  const free = assemblable();
+  const missing = free < size ? atLeast(arena, size - free) : 0;
+  const peak = larger(peakInUse, inUse + size);
+  return reserved + missing <= peak + (peak >> 16) * waitShare;
 }
 
 function settleLent(arena: Arena, size: u64): Range {

@@ -156,6 +156,12 @@ static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir
   weir_engine *engine = device->engine;
   /* The first failure is what the program ran into; later ones follow on what was given back because of it. */
   note_shortage(device, bytes, shortage);
+  /* A call refused for another reason than memory may work the next time, and the engine has undone what it had begun. */
+  for (int chances = 3; !given && chances > 0 && device->driver_error[0]; chances--) {
+    device->driver_error[0] = 0;
+    given = serve(device, bytes, stream, block);
+  }
+  if (given) return 1;
   if ((block->levels.parked > 0 || shortage->free_elsewhere > 0) && device_wait(device) >= 0) {
     weir_engine_streams_idle(engine);
     given = serve(device, bytes, stream, block);

@@ -28,6 +28,9 @@ uint64_t would_fit(const weir_shortage& s) {
 }
 
 std::string advice(const weir_shortage& s, const Limits& limits) {
+  if (s.driver_error[0] && s.device_free >= s.requested && (!s.limit || s.limit >= s.reserved + s.requested)) {
+    return "Memory was not short: the driver refused a call. Trying again may help; if it happens again, look at the kernel's log (dmesg) for NVRM.";
+  }
   const uint64_t missing = above(s.reserved + s.requested, s.limit);
   if (s.limit && s.device_free + s.largest_piece >= s.requested) {
     const bool ours = s.limit == limits.run;

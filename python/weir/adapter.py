@@ -5,7 +5,7 @@ import ctypes
 _GAUGES = (
     "in_use total limit live peak_live allocated peak_allocated reserved peak_reserved outside allocations frees ooms retries "
     "driver_calls driver_ns waits borrows stitches largest_free planned_hits planned_misses swapped_out swapped_in swap_stalls "
-    "swap_stall_ns driver_failures"
+    "swap_stall_ns driver_failures plans plans_refused"
 ).split()
 
 
@@ -25,7 +25,7 @@ class _Options(ctypes.Structure):
 
 
 class _Gauges(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in _GAUGES] + [("reserved_for_later", ctypes.c_uint64 * 5)]
+    _fields_ = [(name, ctypes.c_uint64) for name in _GAUGES] + [("reserved_for_later", ctypes.c_uint64 * 3)]
 
 
 _library = None

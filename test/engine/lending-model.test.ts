@@ -18,6 +18,7 @@ const TIGHT: EngineSettings = {
   growthShare: 0,
   sharedSlackShare: 0,
   sharedGrowthShare: 0,
+  waitShare: 0,
   eventBytes: 1,
 };
 

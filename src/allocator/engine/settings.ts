@@ -69,6 +69,8 @@ export interface EngineSettings {
   /** What `slackShare` and `growthShare` are for streams that others lend to: memory that wanders needs room to settle. */
   readonly sharedSlackShare: number;
   readonly sharedGrowthShare: number;
+  /** Streams wait for one another only if more than this would be held otherwise, beyond peak live, in 1/65536 of it. */
+  readonly waitShare: number;
   /** 1: blocks that complete later than their free are queued for whoever drains the queue, which nothing in TypeScript does. */
   readonly queueCompleted: 0 | 1;
 }
@@ -110,6 +112,7 @@ export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
   'sharedSlackShare',
   'sharedGrowthShare',
   'queueCompleted',
+  'waitShare',
 ];
 
 /** Addresses for an arena when the GPU's size is unknown: more than any GPU has. */
@@ -128,6 +131,7 @@ type LendingSettings = Pick<
   | 'eventBytes'
   | 'sharedSlackShare'
   | 'sharedGrowthShare'
+  | 'waitShare'
 >;
 
 /** Rules of lending between streams: none, those of the GLake talk, and ours. */
@@ -144,6 +148,7 @@ export const LENDING: Readonly<Record<'off' | 'glake' | 'weir', LendingSettings>
     eventBytes: 256 * MIB,
     sharedSlackShare: 300,
     sharedGrowthShare: 192,
+    waitShare: 1311,
   };
   return {
     off: { ...weir, lend: 0 },
