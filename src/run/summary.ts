@@ -193,7 +193,7 @@ function swapLines(report: SwapReport | undefined): string[] {
     lines.push(`swapped: expected peak ${formatBytes(expected.peak)}, measured ${formatBytes(report.peakAllocated)} allocated`);
   const waits = report.stalls === 0 ? 'no stall' : `${count(report.stalls)} stalls of ${(report.stallUs / 1e3).toFixed(1)} ms in all`;
   lines.push(
-    `${formatBytes(report.bytesOut)} out, ${formatBytes(report.bytesIn)} back in ${count(report.stepsPlanned)} planned steps; ${waits}, ${count(report.misses)} misses`,
+    `${formatBytes(report.bytesOut)} out, ${formatBytes(report.bytesIn)} back in ${count(report.stepsPlanned)} planned steps; ${waits}, ${report.misses === 1 ? 'one miss' : `${count(report.misses)} misses`}`,
   );
   if (report.stopped !== null) lines.push(`swapping ended early: ${report.stopped}`);
   return lines;

@@ -467,6 +467,40 @@ describe('--check', () => {
   });
 });
 
+describe('weir run --swap', () => {
+  it('plans for the process that asks, and tells what came of it', async () => {
+    const ended = await weir([
+      'run',
+      '--swap',
+      'auto',
+      '--swap-host',
+      '1GiB',
+      '--json-file',
+      'run.json',
+      ...job('train=3', 'swap=12', 'close'),
+    ]);
+    expect(ended.stderr).toContain('swapping what costs no time');
+    expect(ended.stderr).toMatch(/process \d+: planned: 0\.8 -> 0\.\d GiB, 0 stalls expected, .* \(\d+ moves a step\)/);
+    expect(ended.stderr).toMatch(/ {2}swapped: expected peak .+, measured .+ allocated\n/);
+    expect(ended.stderr).toContain('3 MiB out, 3 MiB back in 5 planned steps; no stall, one miss');
+    expect(ended.stdout).toMatch(/\d+ moves\n/);
+    const json = JSON.parse(readFileSync(join(folder, 'run.json'), 'utf8'));
+    expect(json.processes[0].swap).toMatchObject({ steps: 9, misses: 1 });
+    expect(ended.code).toBe(0);
+  });
+
+  it('tells processes how far to go, and refuses what makes no sense', async () => {
+    const { stdout } = await weir(['run', '--swap', '2GiB', ...job('env')]);
+    expect(JSON.parse(stdout)).toMatchObject({ WEIR_SWAP: String(2 * 2 ** 30) });
+    expect(await weir(['run', '--swap', '1KiB', '--', 'true'])).toMatchObject({ code: 2, stderr: expect.stringContaining('--swap') });
+    expect(await weir(['run', '--swap-host', '1GiB', '--', 'true'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('add --swap'),
+    });
+    expect(await weir(['run', '--swap', 'much', '--', 'true'])).toMatchObject({ code: 2 });
+  });
+});
+
 describe('weir record', () => {
   it("keeps a recording under PyTorch's own allocator, named after the script", async () => {
     const { code, stderr } = await weir([

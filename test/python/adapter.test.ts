@@ -1,5 +1,5 @@
 // The adapter under PyTorch's real c10 libraries, without a GPU: see adapter/adapter_test.cpp. Needs headers and libraries of
-// PyTorch 2.11 with CUDA, in WEIR_TORCH_211 or ../ext/torch211 (include folders flat, lib/, cuda/); skipped where they are not.
+// PyTorch 2.11 with CUDA in the folder that WEIR_TORCH_211 names (include folders flat, lib/, cuda/); skipped where it names none.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,13 +9,13 @@ import { EventKind } from '../../src/trace/trace.ts';
 import { ringLayout } from '../native/build.ts';
 import { Ring } from '../native/ring.ts';
 
-const TORCH = resolve(process.env['WEIR_TORCH_211'] ?? '../ext/torch211');
+const TORCH = resolve(process.env['WEIR_TORCH_211'] ?? '.');
 const SOURCES = resolve('test/python/adapter');
 const NATIVE = resolve('native');
 const GENERATED = resolve('build/native');
 
 function whyNot(): string | undefined {
-  if (!existsSync(join(TORCH, 'lib/libc10_cuda.so'))) return `no PyTorch 2.11 in ${TORCH}`;
+  if (!existsSync(join(TORCH, 'lib/libc10_cuda.so'))) return 'WEIR_TORCH_211 names no PyTorch 2.11';
   if (!existsSync(join(GENERATED, 'engine.c'))) return 'the engine was not built';
   return spawnSync('g++', ['--version']).status === 0 ? undefined : 'no g++';
 }

@@ -1,10 +1,11 @@
 // A training job without PyTorch and without a GPU: writes a ring as the real one does, and ends in every way a job can end.
 // Called by the tests as a program: node build/test/run/fake-job.js WORD...; each word is one thing it does, in order.
 import { spawn } from 'node:child_process';
-import { readFileSync, writeFileSync, writeSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { EventKind } from '../../src/trace/trace.ts';
 import { RingWriter } from './ring-writer.ts';
+import { stack } from './swap-stack.ts';
 
 const MIB = 1024 * 1024;
 const folder = process.env['WEIR_RUN_DIR'] ?? '';
@@ -95,7 +96,26 @@ for (const [position, word] of process.argv.slice(2).entries()) {
   else if (what === 'env') process.stdout.write(`${JSON.stringify(process.env)}\n`);
   else if (what === 'write')
     writeFileSync(value, JSON.stringify({ loss: 0.25 + (allocator === 'weir' ? Number(process.env['FAKE_ERROR'] ?? 0) : 0) }));
-  else if (what === 'fork') {
+  else if (what === 'swap') {
+    // Asks for a plan as the swapping hooks do, waits for it, and reports as they do when the process ends.
+    const profile = stack(Number(value), 2000, 64 * MIB, 8 * MIB);
+    writeFileSync(join(folder, `${process.pid}.profile.json`), JSON.stringify({ version: 1, pid: process.pid, ...profile }));
+    const plan = join(folder, `${process.pid}.swap.json`);
+    for (let waited = 0; waited < 200 && !existsSync(plan); waited++) pause(100);
+    const { moves, expected } = JSON.parse(readFileSync(plan, 'utf8')) as { moves: unknown[]; expected: { peak: number } };
+    writeSync(1, `${moves.length} moves\n`);
+    const counts = { steps: 9, stepsPlanned: 5, stepsOff: 0, bytesOut: 3 * MIB, bytesIn: 3 * MIB, stalls: 0, stallUs: 0, misses: 1 };
+    const report = {
+      version: 1,
+      pid: process.pid,
+      ...counts,
+      peakAllocated: expected.peak,
+      peakReserved: expected.peak,
+      expected,
+      stopped: null,
+    };
+    writeFileSync(join(folder, `${process.pid}.swap-report.json`), JSON.stringify(report));
+  } else if (what === 'fork') {
     await fork(Number(value), process.argv.slice(3 + position));
     break;
   } else if (what === 'signals') {

@@ -13,38 +13,10 @@ import { followMoves, type SwapMove } from '../../src/run/swap-following.ts';
 import { describePlan, planProfile } from '../../src/run/swap-planner.ts';
 import { readSwapProfile, type SwapProfile } from '../../src/run/swap-profile.ts';
 import { answerProfiles } from '../../src/run/swap-watch.ts';
+import { H200, stack } from './swap-stack.ts';
 
 const MIB = 2 ** 20;
-const H200 = { outAlone: 55e9, inAlone: 55e9, outBoth: 50.8e9, inBoth: 50.8e9, fixedUs: 15 };
 const SLOW = { outAlone: 20e9, inAlone: 20e9, outBoth: 16e9, inBoth: 16e9, fixedUs: 15 };
-
-/** Forward and backward of a stack of layers, then an optimizer: activations of `activation` bytes, state of `state`. */
-function stack(layers: number, layerUs: number, activation: number, state: number, more: Partial<SwapProfile> = {}): SwapProfile {
-  const us = [0];
-  const live = [layers * state];
-  const records = [];
-  for (let layer = 0; layer < layers; layer++) {
-    us.push((layer + 1) * layerUs);
-    live.push(live.at(-1)! + activation);
-    records.push({ size: activation, first: layer + 1, sole: layer + 2, uses: [2 * layers - layer] });
-  }
-  for (let layer = 0; layer < layers; layer++) {
-    us.push(us.at(-1)! + 2 * layerUs);
-    live.push(layer === 0 ? live.at(-1)! : live.at(-1)! - activation);
-  }
-  us.push(us.at(-1)! + 2 * layerUs);
-  live.push(layers * state);
-  return {
-    key: 'stack',
-    periodUs: us.at(-1)! + layerUs,
-    ticks: { us, peak: live },
-    records,
-    items: Array.from({ length: layers }, () => ({ size: state, pre: us.length - 1, post: 0 })),
-    copies: H200,
-    hostLimit: 2 ** 40,
-    ...more,
-  };
-}
 
 /** Nothing is used while away, copies out come first, and nobody moves twice: by comparisons only. */
 function check(profile: SwapProfile, moves: readonly SwapMove[]): void {

@@ -1,5 +1,7 @@
 """What swapping needs of a GPU: streams, events, copies and figures. Tests put another one in its place."""
 
+import weakref
+
 import torch
 
 _use_count = torch._C._storage_Use_Count
@@ -129,6 +131,9 @@ class CudaBackend:
             except RuntimeError:
                 pass
             raise MemoryError(f"cudaHostRegister answered {code}")
+        # Before the pages go: whatever is mapped at these addresses next could not be registered otherwise. A process that ends
+        # needs no order.
+        weakref.finalize(memory, runtime.cudaHostUnregister, held.data_ptr()).atexit = False
         return held
 
     def out_of_memory(self, error):

@@ -153,7 +153,7 @@ export const LENDING: Readonly<Record<'off' | 'glake' | 'weir', LendingSettings>
   return {
     off: { ...weir, lend: 0 },
     // "Much larger" is not said in numbers: more than a quarter is what we read into it.
-    glake: { ...weir, sizeDifferenceLimit: 65536 / 4, splitBorrowed: 0, stitchBorrowed: 0, mainLendsOnly: 1 },
+    glake: { ...weir, sizeDifferenceLimit: 65536 / 4, splitBorrowed: 0, stitchBorrowed: 0, mainLendsOnly: 1, waitShare: 0 },
     weir,
   };
 })();

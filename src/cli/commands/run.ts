@@ -44,6 +44,8 @@ interface Flags {
 }
 
 const DEFAULT_RING_ROWS = 1 << 18;
+/** Less than a process needs for anything. */
+const LEAST_LIMIT = 32 * 1024 * 1024;
 const DEFAULT_WHAT_IF_EVENTS = 20_000_000;
 
 export function runCommand(): Command {
@@ -236,10 +238,12 @@ function checkFlags(flags: Flags, record: string | undefined): void {
     if (value !== undefined && !flags.check) throw new UsageError(`${name} says what --check compares; add --check`);
   if (flags.plan && flags.allocator !== 'weir')
     throw new UsageError(`--plan is followed by Weir's allocator; it does nothing with --allocator ${flags.allocator}`);
+  if (typeof flags.swap === 'number' && flags.swap < LEAST_LIMIT)
+    throw new UsageError('--swap takes a size that a job could fit in, like 24GiB, or auto');
   if (flags.swapHost !== undefined && flags.swap === undefined) throw new UsageError('--swap-host bounds what --swap takes; add --swap');
   if (flags.checkLines && flags.checkOutput) throw new UsageError('--check compares lines or a file; choose one');
   if (flags.check && flags.serve) throw new UsageError('--check runs the command three times; it cannot be shown with --serve');
-  if (flags.limit !== undefined && flags.limit < 32 * 1024 * 1024)
+  if (flags.limit !== undefined && flags.limit < LEAST_LIMIT)
     throw new UsageError(`--limit ${formatBytes(flags.limit)} is less than a process needs at all; write it like 40GiB`);
 }
 
