@@ -1,0 +1,85 @@
+// Weir's engine as PyTorch's CUDA allocator: snapshots, history and whoever watches.
+// PyTorch's allocator is told the same: the private pools are its own.
+#include "adapter.h"
+
+#include <algorithm>
+
+#include "segments.h"
+
+namespace weir {
+
+torch_alloc::SnapshotInfo WeirAllocator::snapshot(MempoolId_t id, bool include_traces) {
+  torch_alloc::SnapshotInfo result = native_->snapshot(id, include_traces);
+  for (auto& entries : result.device_traces) {
+    entries.erase(
+        std::remove_if(entries.begin(), entries.end(), [](const TraceEntry& e) { return e.action_ == TraceEntry::SNAPSHOT; }),
+        entries.end());
+  }
+  const int count = std::min(initialized_.load(), kDevices);
+  for (int index = 0; index < count; index++) {
+    const DeviceIndex device = static_cast<DeviceIndex>(index);
+    if (include_traces && static_cast<size_t>(index) < result.device_traces.size()) {
+      auto& theirs = result.device_traces[index];
+      std::vector<TraceEntry> ours = history_.trace(device);
+      std::vector<TraceEntry> merged;
+      merged.reserve(ours.size() + theirs.size());
+      std::merge(
+          std::make_move_iterator(theirs.begin()),
+          std::make_move_iterator(theirs.end()),
+          std::make_move_iterator(ours.begin()),
+          std::make_move_iterator(ours.end()),
+          std::back_inserter(merged),
+          [](const TraceEntry& a, const TraceEntry& b) { return a.time_.t_ < b.time_.t_; });
+      theirs = std::move(merged);
+    }
+    weir_device* const there = engine(index);
+    uint64_t active = 0;
+    if (there && id.first == 0 && id.second == 0) {
+      for (auto& segment : segments_of(there, device, [this](uint64_t address) { return history_.context_of(address); })) {
+        active += segment.active_size;
+        result.segments.push_back(std::move(segment));
+      }
+    }
+    if (history_.watched()) history_.snapshot_taken(device, active);
+  }
+  std::stable_sort(result.segments.begin(), result.segments.end(), [](const SegmentInfo& a, const SegmentInfo& b) {
+    return a.device != b.device ? a.device < b.device : a.address < b.address;
+  });
+  return result;
+}
+
+void WeirAllocator::recordHistory(
+    bool enabled,
+    CreateContextFn context,
+    size_t max_entries,
+    RecordContext when,
+    bool clear,
+    const std::vector<std::string>& skip_actions) {
+  native_->recordHistory(enabled, context, max_entries, when, clear, skip_actions);
+  history_.configure(enabled, context, max_entries, when, clear, skip_actions);
+}
+
+void WeirAllocator::pushCompileContext(std::string& context) {
+  native_->pushCompileContext(context);
+  History::push_compile_context(context);
+}
+
+void WeirAllocator::popCompileContext() {
+  native_->popCompileContext();
+  History::pop_compile_context();
+}
+
+void WeirAllocator::setUserMetadata(const std::string& metadata) {
+  native_->setUserMetadata(metadata);
+  History::set_metadata(metadata);
+}
+
+// Not attached to PyTorch's allocator: its failures may yet be made good with our memory.
+void WeirAllocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer) { history_.attach_observer(std::move(observer)); }
+
+void WeirAllocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
+  native_->attachAllocatorTraceTracker(tracker);
+  history_.attach_tracker(std::move(tracker));
+}
+
+} // namespace weir
