@@ -494,14 +494,15 @@ class Errors(SwapCase):
         def broken(*_):
             raise ValueError("on purpose")
 
-        for where in ("leave", "drop", "act", "react", "fetch_ahead", "begin_step", "state_leaves"):
+        places = {"saved": ("leave", "drop"), "traffic": ("act", "react", "fetch_ahead", "state_leaves"), "steps": ("begin",)}
+        for part, where in ((part, where) for part, names in places.items() for where in names):
             for mode in ("all", "plan"):
                 expected = plain(10)()
                 with Run(mode) as run:
                     training = Training()
                     for i in range(10):
                         if i == 7:
-                            setattr(run.manager, where, broken)
+                            setattr(getattr(run.manager, part), where, broken)
                         training.step(i)
                     found = training.result()
                 self.assertEqual(expected[0], found[0], where)
@@ -538,7 +539,8 @@ class Errors(SwapCase):
             training = Training()
             for i in range(10):
                 if i == 6:
-                    original, act, inside = run.manager.begin_return, run.manager.act, []
+                    saved, traffic, inside = run.manager.saved, run.manager.traffic, []
+                    original, act = saved.begin_return, traffic.act
 
                     def acting(*arguments):
                         inside.append(True)
@@ -550,7 +552,7 @@ class Errors(SwapCase):
                             raise torch.cuda.OutOfMemoryError("full")
                         original(record)
 
-                    run.manager.act, run.manager.begin_return = acting, full
+                    traffic.act, saved.begin_return = acting, full
                 try:
                     training.step(i)
                 except torch.cuda.OutOfMemoryError:
@@ -778,12 +780,12 @@ class Surroundings(SwapCase):
                 training.step(i)
             del training
             gc.collect()
-            run.manager.clear_away()
+            run.manager.steps.clear_away()
             gc.collect()
-            self.assertEqual(run.manager.slab.used, 0)
-            self.assertEqual(len(run.manager.graveyard), 0)
-            self.assertEqual(run.manager.away, 0)
-            self.assertEqual([reference for reference in run.manager.by_cdata.values() if reference() is not None], [])
+            self.assertEqual(run.manager.copies.slab.used, 0)
+            self.assertEqual(len(run.manager.copies.graveyard), 0)
+            self.assertEqual(run.manager.copies.away, 0)
+            self.assertEqual([reference for reference in run.manager.saved.by_cdata.values() if reference() is not None], [])
         self.assertIsNone(torch._C._autograd._top_saved_tensors_default_hooks(True) or None)
 
     @unittest.skipIf(FAKE, "needs a GPU")
@@ -822,7 +824,7 @@ class Surroundings(SwapCase):
         optimizer = torch.optim.Adam([parameter])
         parameter.grad = torch.ones_like(parameter)
         optimizer.step()
-        guard = optimizer_state.StateGuard(type("M", (), {"backend": FakeBackend()}), 1024)
+        guard = optimizer_state.StateGuard(type("C", (), {"backend": FakeBackend()}), None, 1024)
         guard.scan(optimizer)
         ours = lambda: [optimizer_state.is_ours(item) for item in guard.items]  # noqa: E731
         self.assertEqual(ours(), [True, True])

@@ -46,7 +46,7 @@ def train(pause):
 class Measured(FakeBackend):
     def take_peak(self):
         manager = swap._manager
-        live = sum(record.size for reference in manager.records if (record := reference()) is not None and record.state != GONE)
+        live = sum(record.size for reference in manager.saved.records if (record := reference()) is not None and record.state != GONE)
         state = sum(item.size for item in manager.guard.items if item.state != GONE)
         return live + state, live + state
 

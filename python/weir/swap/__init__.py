@@ -98,7 +98,7 @@ def _once(quiet):
 def _write_report(manager, directory):
     if manager.pid != os.getpid():
         return
-    from .manager import write_json
+    from .steps import write_json
 
     try:
         write_json(os.path.join(directory, f"{manager.pid}.swap-report.json"), manager.report())

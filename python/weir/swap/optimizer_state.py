@@ -130,8 +130,9 @@ class GuardedState(defaultdict):
 class StateGuard:
     """All swappable state of all optimizers, in a fixed order."""
 
-    def __init__(self, manager, least):
-        self.manager = manager
+    def __init__(self, copies, lock, least):
+        self.copies = copies
+        self.lock = lock
         self.least = least
         self.optimizers = []  # weak references; the place is the ordinal
         self.items = []
@@ -189,7 +190,7 @@ class StateGuard:
                     item = known.get(id(tensor))
                     if item is not None and item.entry.values is values and item.key == key:
                         entry = item.entry
-                    elif self.manager.backend.is_mine(tensor) and tensor.layout == torch.strided and not tensor.requires_grad:
+                    elif self.copies.backend.is_mine(tensor) and tensor.layout == torch.strided and not tensor.requires_grad:
                         entry = entry or Entry(values)
                         item = Item(entry, key, tensor, place)
                         # Views that do not fill their storage are somebody else's arrangement.
@@ -223,61 +224,44 @@ class StateGuard:
     # ---- movements; the manager calls them on the compute stream
 
     def leave(self, item):
-        manager, backend = self.manager, self.manager.backend
         if item.state != RESIDENT or not is_ours(item):
             return False
         if item.slot is None:
-            item.slot = manager.slab.take(item.size)
+            item.slot = self.copies.slab.take(item.size)
             if item.slot is None:
                 return False
-        source = backend.bytes_of(item.storage)
-        item.check = manager.checksum(source)
-        backend.wait(backend.out, backend.event(backend.compute))
-        if item.slot.busy is not None:
-            backend.wait(backend.out, item.slot.busy[1])
-        backend.copy(backend.out, item.slot.bytes, source)
-        item.event = backend.event(backend.out)
+        item.event, item.check = self.copies.begin_out(item.storage, item.slot)
         item.state = LEAVING
-        manager.counts["bytes_out"] += item.size
         return True
 
     def drop(self, item):
-        manager, backend = self.manager, self.manager.backend
         if item.state != LEAVING:
             return False
         if not is_ours(item):
             item.state = RESIDENT
-            manager.counts["kept"] += 1
+            self.copies.counts["kept"] += 1
             return False
-        manager.wait_timed(item.event, ("state-out", item.index))
-        backend.belongs_to_compute(item.storage)
-        manager.poison(item.storage)
+        self.copies.wait(item.event, ("state-out", item.index))
+        self.copies.before_giving_up(item.storage)
         item.storage.resize_(0)
         item.state = GONE
         item.event = None
         self.away += 1
-        manager.away += item.size
+        self.copies.away += item.size
         return True
 
     def begin_return(self, item):
-        manager, backend = self.manager, self.manager.backend
-        backend.refill(item.storage, item.size)
-        target = backend.bytes_of(item.storage)
-        backend.wait(backend.back, backend.event(backend.compute))
-        backend.copy(backend.back, target, item.slot.bytes)
-        item.event = backend.event(backend.back)
-        item.slot.busy = manager.number(item.event)
+        self.copies.backend.refill(item.storage, item.size)
+        item.event = self.copies.begin_back(item.storage, item.slot)
         item.state = RETURNING
-        manager.away -= item.size
-        manager.counts["bytes_in"] += item.size
+        self.copies.away -= item.size
 
     def end_return(self, item):
-        manager, backend = self.manager, self.manager.backend
-        manager.wait_timed(item.event, ("state-in", item.index))
+        self.copies.wait(item.event, ("state-in", item.index))
         item.event = None
         item.state = RESIDENT
         self.away -= 1
-        manager.verify(item.check, backend.bytes_of(item.storage))
+        self.copies.verify(item.check, item.storage)
         item.check = None
 
     def bring_back(self, item, planned=False):
@@ -287,23 +271,23 @@ class StateGuard:
             return
         if item.state == GONE:
             if not planned:
-                self.manager.counts["misses"] += 1
+                self.copies.counts["misses"] += 1
             self.begin_return(item)
         if item.state == RETURNING:
             self.end_return(item)
 
-    def bring_back_all(self, place=None):
-        with self.manager.lock:
+    def bring_back_all(self):
+        with self.lock:
             moved = False
             for item in self.items:
-                if (place is None or item.optimizer == place) and item.state in (GONE, RETURNING):
+                if item.state in (GONE, RETURNING):
                     self.bring_back(item)
                     moved = True
             if moved:
-                self.manager.let_current_follow()
+                self.copies.let_current_follow()
 
     def bring_back_entry(self, state, key):
-        with self.manager.lock:
+        with self.lock:
             if not dict.__contains__(state, key):
                 return
             values = dict.__getitem__(state, key)
@@ -313,14 +297,14 @@ class StateGuard:
                     self.bring_back(item)
                     moved = True
             if moved:
-                self.manager.let_current_follow()
+                self.copies.let_current_follow()
 
     def let_go(self, item):
         """The item is no longer state, or not to be touched any more: whoever still has it gets it back."""
         if item.state in (GONE, RETURNING):
             self.bring_back(item)
         if item.event is not None:
-            self.manager.graveyard.append((item.storage, item.event))
+            self.copies.graveyard.append((item.storage, item.event))
         if item.slot is not None:
             item.slot.release()
             item.slot = None

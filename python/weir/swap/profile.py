@@ -50,6 +50,10 @@ class StepProfile:
     def used(self, index, tick):
         self.records[index]["uses"].append(tick)
 
+    def waited(self, before, after):
+        if not self.memory:
+            self.waits.append((max(0, len(self.kinds) - 1), before, after))
+
     def finish(self, away):
         """After the last tick; waits for the GPU, once."""
         if self.memory:

@@ -78,12 +78,12 @@ class Record:
 
     __slots__ = (
         "graveyard", "dead", "index", "size", "cdata", "state", "handles", "slot", "storage", "unwaited", "copied", "frozen",
-        "waited_ticks", "sole_at", "check", "position", "__weakref__",
+        "waited_ticks", "sole_at", "check", "__weakref__",
     )  # fmt: skip
 
-    def __init__(self, manager, size, cdata, index):
-        self.graveyard = manager.graveyard
-        self.dead = manager.dead
+    def __init__(self, graveyard, dead, size, cdata, index):
+        self.graveyard = graveyard
+        self.dead = dead
         self.index = index
         self.size = size
         self.cdata = cdata
@@ -97,7 +97,6 @@ class Record:
         self.waited_ticks = 0
         self.sole_at = -1
         self.check = None
-        self.position = 0
 
     def add(self, tensor):
         handle = Handle(self, tensor)

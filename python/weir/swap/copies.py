@@ -1,0 +1,124 @@
+"""Copies between GPU and host on two streams of their own, and the waits of the compute stream for them.
+
+Saved tensors and optimizer state move by these alone, so what keeps memory from being used too early is said here once.
+"""
+
+from collections import deque
+
+import torch
+
+from .host import HostSlab
+
+COUNTED = (
+    "bytes_out", "bytes_in", "stalls", "stall_us", "misses", "off_plan", "kept", "steps_planned", "steps_off", "adjusted", "late_out",
+)  # fmt: skip
+
+
+class Copies:
+    def __init__(self, options, say):
+        self.options = options
+        self.say = say
+        self.backend = None  # until the first large tensor on a GPU
+        self.slab = None
+        self.checks = Checks(options.debug)
+        self.observer = None  # the steps, which may want to know how long a wait was
+        self.counts = dict.fromkeys(COUNTED, 0)
+        self.away = 0  # bytes that are on the host only
+        self.begun_back = 0
+        # (what holds memory, event of a copy in it): destructors leave here what the compute stream has to wait for first.
+        self.graveyard = deque()
+
+    def open(self, backend):
+        self.backend = backend
+        self.slab = HostSlab(backend.pinned, self.options.host_limit, self.say)
+
+    def begin_out(self, storage, slot):
+        """Gives the event of the copy's end, and the checksum of what is copied."""
+        backend = self.backend
+        source = backend.bytes_of(storage)
+        checksum = self.checks.checksum(source)
+        backend.wait(backend.out, backend.event(backend.compute))
+        if slot.busy is not None:
+            backend.wait(backend.out, slot.busy[1])
+        backend.copy(backend.out, slot.bytes, source)
+        self.counts["bytes_out"] += slot.size
+        return backend.event(backend.out), checksum
+
+    def begin_back(self, storage, slot):
+        """Gives the event of the copy's end, for which whoever writes the slot next waits, too."""
+        backend = self.backend
+        target = backend.bytes_of(storage)
+        # The memory may have been in use a moment ago, on the compute stream.
+        backend.wait(backend.back, backend.event(backend.compute))
+        backend.copy(backend.back, target, slot.bytes)
+        event = backend.event(backend.back)
+        # Numbered, so that of two such events the later one is known without asking whether either is over.
+        self.begun_back += 1
+        slot.busy = self.begun_back, event
+        self.counts["bytes_in"] += slot.size
+        return event
+
+    def wait(self, event, what):
+        """The compute stream waits, the host does not. How long is looked at steps later."""
+        backend = self.backend
+        if not self.observer.times_waits():
+            backend.wait(backend.compute, event)
+            return
+        before = backend.event(backend.compute, timing=True)
+        backend.wait(backend.compute, event)
+        after = backend.event(backend.compute, timing=True)
+        self.observer.waited(what, before, after)
+
+    def before_giving_up(self, storage):
+        """After this the memory may go to whoever comes next on the compute stream."""
+        self.backend.belongs_to_compute(storage)
+        if self.checks.wanted:
+            self.checks.poison(self.backend.bytes_of(storage))
+
+    def verify(self, checksum, storage):
+        if checksum is not None:
+            self.checks.verify(checksum, self.backend.bytes_of(storage))
+
+    def let_current_follow(self):
+        """A stream other than ours goes on only when the compute stream has come this far."""
+        backend = self.backend
+        if not backend.on_compute():
+            backend.wait_current(backend.event(backend.compute))
+
+    def clear_graveyard(self):
+        while self.graveyard:
+            thing, event = self.graveyard.popleft()
+            self.backend.wait(self.backend.compute, event)
+            del thing
+
+
+class Corrupted(RuntimeError):
+    """Debugging found content changed. Nothing to be quiet about."""
+
+
+class Checks:
+    """Debugging: stray readers see poison, copies are summed up before and after."""
+
+    def __init__(self, wanted):
+        self.wanted = wanted
+        self.pairs = []  # (sum before, sum after), on the GPU until the step is over
+
+    def checksum(self, content):
+        if not self.wanted:
+            return None
+        whole = content[: content.numel() // 8 * 8].view(torch.int64)
+        # A sum of words would not notice two of them changing places.
+        half = whole.numel() // 2
+        return torch.stack((whole.sum(), whole[:half].sum()))
+
+    def verify(self, expected, content):
+        self.pairs.append((expected, self.checksum(content)))
+
+    def poison(self, content):
+        content.fill_(0xFF)
+
+    def compare(self):
+        pairs, self.pairs = self.pairs, []
+        for expected, found in pairs:
+            if not torch.equal(expected, found):
+                raise Corrupted("weir: a tensor came back from host memory with other content than it left with")

@@ -1,0 +1,312 @@
+"""Steps: which one this is, as the chain of its ticks, and the plan that is followed in it.
+
+Equal steps are watched until they can be sent to the supervisor; its plan is followed tick by tick and left at the first that differs.
+"""
+
+import json
+import os
+import weakref
+from collections import deque
+
+from .plan import BadPlan, read_plan
+from .profile import BEGIN, PACK, POST, PRE, UNPACK, StepProfile, measure_copies
+
+TIMED_STEPS = 2
+MOST_WATCHED = 16
+UNMATCHED_STEPS = 8
+PLAN_STEPS = 200
+LATE_US = 20.0
+NO_COPIES = {"outAlone": 12e9, "inAlone": 12e9, "outBoth": 10e9, "inBoth": 10e9, "fixedUs": 30}
+
+WATCHING, AWAITING, FOLLOWING, RESTING = "watching", "awaiting", "following", "resting"
+
+
+class Steps:
+    def __init__(self, options, copies, saved, guard, traffic, let_hooks_go, say):
+        self.options = options
+        self.limit = options.limit
+        self.copies, self.saved, self.guard, self.traffic = copies, saved, guard, traffic
+        self.let_hooks_go = let_hooks_go
+        self.say = say
+        self.counts = copies.counts
+
+        self.phase = WATCHING
+        self.done = 0
+        self.tick_count = 0
+        self.signature = 0
+        self.profile = None  # while this step is watched
+        self.following = None  # the plan of this step
+        self.reactive = self.limit is not None  # no plan, but a limit to keep
+        self.waits = []
+        self.old_waits = deque()  # (plan, its waits) of steps that the GPU may still be at
+
+        self.plans = {}
+        self.successor = {}
+        self.last_key = None
+        self.unmatched = 0
+        self.watched = 0
+        self.seen = {}  # key -> profiles of equal steps
+        self.sent = {}
+        self.asked_at = 0
+        self.plan_stamp = None
+        self.bandwidths = None
+        self.peak_allocated = 0
+        self.peak_reserved = 0
+
+    # ---- ticks
+
+    def tick(self, kind, value, size):
+        self.clear_away()
+        tick = self.tick_count
+        self.tick_count = tick + 1
+        self.signature = hash((self.signature, kind, value, size))
+        if self.profile is not None:
+            self.profile.tick(kind, value, size, self.copies.away)
+        following = self.following
+        if following is not None:
+            if (
+                tick < following.count
+                and following.kinds[tick] == kind
+                and following.values[tick] == value
+                and following.sizes[tick] == size
+            ):
+                self.traffic.act(following, tick)
+            else:
+                self.off_plan()
+        if self.reactive:
+            self.traffic.react(kind, tick)
+        return tick
+
+    def packed(self, record, size):
+        tick = self.tick(PACK, record.index, size)
+        if self.profile is not None:
+            self.profile.packed(record.index, size, weakref.ref(record), tick)
+
+    def unpacked(self, record):
+        tick = self.tick(UNPACK, record.index, record.size)
+        if self.profile is not None and record.index >= 0:
+            self.profile.used(record.index, tick)
+
+    def clear_away(self):
+        """What destructors have left to do."""
+        if self.guard.lost and self.guard.clear_lost() and self.following is not None:
+            self.off_plan()
+        self.saved.clear_dead()
+        self.copies.clear_graveyard()
+
+    def off_plan(self):
+        """This step goes another way. What is away comes when it is needed."""
+        self.following = None
+        self.waits = []
+        self.counts["off_plan"] += 1
+        self.reactive = self.limit is not None
+        self.traffic.leave_plan(self.reactive)
+
+    def stop(self):
+        self.following = None
+        self.profile = None
+        self.reactive = False
+        self.traffic.pending.clear()
+
+    # ---- waits
+
+    def times_waits(self):
+        return self.following is not None or self.profile is not None
+
+    def waited(self, what, before, after):
+        if self.profile is not None:
+            self.profile.waited(before, after)
+        if self.following is not None:
+            self.waits.append((what, before, after))
+
+    def learn_from_waits(self):
+        """Waits of steps that are over: late copies are begun earlier from now on."""
+        backend = self.copies.backend
+        while self.old_waits:
+            plan, waits = self.old_waits[0]
+            if waits and not backend.finished(waits[-1][2]):
+                return
+            self.old_waits.popleft()
+            for (what, index), before, after in waits:
+                late = backend.elapsed_us(before, after)
+                if late <= LATE_US:
+                    continue
+                self.counts["stalls"] += 1
+                self.counts["stall_us"] += late
+                who = ("item" if what.startswith("state") else "record", index)
+                moved = plan.come_earlier(who, late) if what.endswith("in") else plan.go_later(who, late)
+                if moved:
+                    self.counts["adjusted"] += 1
+
+    # ---- from one step to the next
+
+    def end(self):
+        """After the anchor's step(), before its state leaves again."""
+        self.clear_away()
+        self.done += 1
+        self.copies.checks.compare()
+        key = f"{self.signature & (2**64 - 1):016x}-{self.tick_count}"
+        self.end_plan()
+        self.learn_from_waits()
+        if self.profile is not None:
+            self.profile.finish(self.copies.away)
+            self.note_profile(key, self.profile)
+            self.profile = None
+        if self.last_key is not None:
+            self.successor[self.last_key] = key
+        self.last_key = key
+        self.change_phase(key)
+        if self.options.gauges is not None:
+            counts = self.counts
+            self.options.gauges(
+                self.copies.backend.index, counts["bytes_out"], counts["bytes_in"], counts["stalls"], int(counts["stall_us"] * 1000)
+            )
+        self.begin(key)
+
+    def end_plan(self):
+        whole = self.following is not None and self.tick_count == self.following.count
+        if whole:
+            self.counts["steps_planned"] += 1
+            self.old_waits.append((self.following, self.waits))
+            allocated, reserved = self.copies.backend.take_peak()
+            # The step in which a plan is taken up still holds what was there before.
+            if self.counts["steps_planned"] > 1:
+                self.peak_allocated = max(self.peak_allocated, allocated)
+                self.peak_reserved = max(self.peak_reserved, reserved)
+        elif self.following is not None:
+            self.off_plan()
+        if not whole and self.plans:
+            self.counts["steps_off"] += 1
+        self.waits = []
+
+    def change_phase(self, key):
+        if self.phase == FOLLOWING:
+            self.unmatched = 0 if key in self.plans else self.unmatched + 1
+            if self.unmatched >= UNMATCHED_STEPS:
+                self.phase, self.watched, self.unmatched = WATCHING, 0, 0
+                self.seen.clear()
+                self.say("again", f"step {self.done}: the steps have changed; watching again")
+        if self.phase == WATCHING and self.watched >= MOST_WATCHED:
+            instead = "swapping without a plan" if self.limit is not None else "nothing is swapped"
+            self.go_on_without("varies", f"no two steps were alike; {instead}")
+        if self.phase == AWAITING:
+            self.look_for_plan()
+        if self.phase == AWAITING and self.done - self.asked_at > PLAN_STEPS:
+            self.go_on_without("plan", "no plan came; going on without")
+
+    def go_on_without(self, topic, text):
+        """Without another plan than those there are."""
+        self.phase = FOLLOWING if self.plans else RESTING
+        self.say(topic, text)
+        if not self.plans and self.limit is None:
+            self.let_hooks_go()
+
+    def begin(self, key):
+        """`key` is that of the step before."""
+        self.saved.begin_step()
+        self.traffic.begin_step()
+        self.tick_count = 0
+        self.signature = 0
+        self.following = None
+        if self.plans and self.phase in (FOLLOWING, AWAITING):
+            expected = self.successor.get(key, key)
+            self.following = self.plans.get(expected) or self.plans.get(key) or next(iter(self.plans.values()), None)
+            if self.following is not None and not self.fits_items(self.following):
+                self.following = None
+        self.reactive = self.following is None and self.limit is not None
+        # The first step makes optimizer state and picks kernels: it is like no other.
+        if self.phase == WATCHING and self.done >= 1 and (self.options.directory or self.options.on_profile):
+            self.watched += 1
+            self.say("watching", f"watching steps {self.done}-{self.done + TIMED_STEPS + 1}")
+            self.profile = StepProfile(self.copies.backend, memory=self.watched % (TIMED_STEPS + 1) == 1)
+        self.tick(BEGIN, 0, 0)
+
+    def fits_items(self, plan):
+        items = self.guard.items
+        return all(index < len(items) and items[index].size == plan.moves[("item", index)].size for index in plan.items)
+
+    # ---- profiles go, plans come
+
+    def note_profile(self, key, profile):
+        if self.phase != WATCHING:
+            return
+        alike = self.seen.setdefault(key, [])
+        alike.append(profile)
+        if sum(run.memory for run in alike) < 1 or sum(not run.memory for run in alike) < TIMED_STEPS:
+            return
+        if self.bandwidths is None:
+            self.bandwidths = measure_copies(self.copies.backend, self.copies.slab) or NO_COPIES
+        posts = {}
+        pres = {}
+        for tick, kind in enumerate(profile.kinds):
+            if kind == PRE:
+                pres.setdefault(profile.values[tick], tick)
+            elif kind == POST:
+                posts[profile.values[tick]] = tick
+        items = [
+            {"size": item.size, "pre": pres.get(item.optimizer, -1), "post": posts.get(item.optimizer, 0)} for item in self.guard.items
+        ]
+        data = profile.as_json(key, items, self.bandwidths, self.limit, self.options.host_limit, alike)
+        data.update(pid=os.getpid(), device=self.copies.backend.index, step=self.done)
+        self.sent[key] = data
+        self.phase = AWAITING
+        self.asked_at = self.done
+        self.seen.clear()
+        if self.options.on_profile:
+            self.options.on_profile(data)
+        else:
+            write_json(os.path.join(self.options.directory, f"{os.getpid()}.profile.json"), data)
+        self.say("watched", f"watched steps 1-{self.done}: {len(data['records'])} saved tensors, {len(items)} of optimizer state")
+
+    def look_for_plan(self):
+        try:
+            path = self.path_of_new_plan()
+            if path is None:
+                return
+            plan = read_plan(path, self.sent)
+        except FileNotFoundError:
+            return
+        except (BadPlan, ValueError, KeyError, TypeError, OSError) as error:
+            self.say("plan", f"the plan cannot be used: {error}")
+            self.phase = RESTING
+            return
+        self.phase = FOLLOWING
+        self.plans[plan.key] = plan
+        # One step stands for all until another shape has its own.
+        self.successor[plan.key] = plan.key
+        if not plan.moves and self.limit is None:
+            self.say("plan", "planned: nothing to swap at no cost")
+            self.let_hooks_go()
+            self.phase = RESTING
+            self.plans.clear()
+            return
+        self.copies.slab.reserve(plan.host_bytes + plan.host_bytes // 10)
+        self.copies.backend.release_cached()
+        expected = plan.expected
+        self.say(
+            f"plan {plan.key}",
+            f"step {self.done}: planned {gib(expected.get('from', 0))} -> {gib(expected.get('peak', 0))} GiB, "
+            f"{expected.get('stalls', 0)} stalls expected, {gib(expected.get('moved', 0))} GiB out and back per step",
+        )
+
+    def path_of_new_plan(self):
+        if self.options.take_plan is not None:
+            return self.options.take_plan()
+        path = os.path.join(self.options.directory, f"{os.getpid()}.swap.json")
+        stat = os.stat(path)
+        stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+        if stamp == self.plan_stamp:
+            return None
+        self.plan_stamp = stamp
+        return path
+
+
+def gib(size):
+    return f"{size / 2**30:.1f}"
+
+
+def write_json(path, data):
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="utf-8") as target:
+        json.dump(data, target, separators=(",", ":"))
+    os.replace(temporary, path)

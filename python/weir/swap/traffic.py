@@ -1,0 +1,161 @@
+"""What moves at a tick: what the plan says, or, under a limit without a plan that fits, whatever can.
+
+All of it happens in the order of the host program, never by looking whether a copy is over: two runs do the same thing.
+"""
+
+import weakref
+from collections import deque
+
+from .profile import PACK, UNPACK
+from .records import GONE, LEAVING, RESIDENT
+
+# Storages on their way out at once, and on their way back, when there is no plan.
+STASH = 2
+AHEAD = 2
+# A saved tensor that somebody else still holds so many ticks later is given up on.
+PATIENCE = 64
+# What came back and is still there so many ticks later is kept for another backward.
+REST_TICKS = 8
+
+
+class Traffic:
+    def __init__(self, copies, saved, guard):
+        self.copies, self.saved, self.guard = copies, saved, guard
+        self.late = []  # (last tick, weak record) of copies out that the plan wanted begun already
+        self.pending = deque()  # without a plan: records that are to leave
+        self.leaving = deque()  # without a plan: records whose memory is to be given up
+        self.resting = deque()  # (tick at which they may leave again, weak record)
+
+    def begin_step(self):
+        self.pending.clear()
+        self.leaving.clear()
+        self.late = []
+
+    def leave_plan(self, reactive):
+        self.late = []
+        if reactive:
+            for reference in self.saved.records:
+                record = reference()
+                if record is not None and record.state == RESIDENT and not record.copied:
+                    self.pending.append(reference)
+
+    def wants_out(self, record):
+        self.pending.append(weakref.ref(record))
+
+    def came_back(self, record, tick):
+        self.resting.append((tick + REST_TICKS, weakref.ref(record)))
+
+    # ---- with a plan
+
+    def act(self, plan, tick):
+        counts = self.copies.counts
+        for who in plan.drops.get(tick, ()):
+            if who[0] == "item":
+                item = self.guard.items[who[1]]
+                if item.state == LEAVING:
+                    self.guard.drop(item)
+                continue
+            record = self.saved.of_index(who[1])
+            if record is None:
+                continue
+            if record.state == LEAVING:
+                self.saved.drop(record)
+            elif record.state == RESIDENT:
+                counts["kept"] += 1
+        for who in plan.backs.get(tick, ()):
+            try:
+                self._begin_return(who)
+            except RuntimeError as error:
+                if not self.copies.backend.out_of_memory(error):
+                    raise
+                # No room now: it comes when it is needed.
+                counts["misses"] += 1
+        if self.late:
+            self._try_late(tick)
+        for who in plan.outs.get(tick, ()):
+            record = self.saved.of_index(who[1])
+            if record is not None and record.state == RESIDENT and not self.saved.leave(record, tick):
+                counts["late_out"] += 1
+                self.late.append((plan.moves[who].drop, weakref.ref(record)))
+
+    def _begin_return(self, who):
+        if who[0] == "item":
+            item = self.guard.items[who[1]]
+            if item.state == GONE:
+                self.guard.begin_return(item)
+            return
+        record = self.saved.of_index(who[1])
+        if record is not None and record.state == GONE:
+            self.saved.begin_return(record)
+
+    def _try_late(self, tick):
+        still = []
+        for until, reference in self.late:
+            record = reference()
+            if record is None or record.state != RESIDENT or tick >= until:
+                continue
+            if not self.saved.leave(record, tick):
+                still.append((until, reference))
+        self.late = still
+
+    def state_leaves(self, optimizer, plan):
+        """After the optimizer's step: the state that the plan names, or all of it."""
+        if plan is not None and not plan.items:
+            return
+        if not self.guard.protect(optimizer):
+            return
+        place = self.guard.ordinal(optimizer)
+        for item in self.guard.items:
+            if item.optimizer == place and (plan is None or item.index in plan.items):
+                self.guard.leave(item)
+
+    # ---- without a plan
+
+    def react(self, kind, tick):
+        """Everything leaves as soon as it is ours alone, and two storages are always on their way."""
+        if kind != UNPACK:
+            for _ in range(len(self.pending)):
+                reference = self.pending.popleft()
+                record = reference()
+                if record is None or record.state != RESIDENT or record.frozen:
+                    continue
+                if self.saved.leave(record, tick):
+                    self.leaving.append(reference)
+                elif record.waited_ticks < PATIENCE:
+                    record.waited_ticks += 1
+                    self.pending.append(reference)
+                if len(self.leaving) > STASH:
+                    self._drop_oldest()
+            for item in self.guard.items:
+                if item.state == LEAVING and kind == PACK:
+                    self.guard.drop(item)
+        while self.resting and self.resting[0][0] <= tick:
+            record = self.resting.popleft()[1]()
+            # Kept for another backward: its host copy is still good.
+            if record is not None and record.state == RESIDENT and record.copied and record.storage is not None and not record.frozen:
+                self.saved.drop(record)
+
+    def _drop_oldest(self):
+        record = self.leaving.popleft()()
+        if record is not None and record.state == LEAVING:
+            self.saved.drop(record)
+
+    def fetch_ahead(self, record):
+        """Backward goes the way of forward in reverse."""
+        if record.index < 0:
+            return
+        fetched = 0
+        for index in range(record.index - 1, max(-1, record.index - 1 - 2 * AHEAD), -1):
+            other = self.saved.of_index(index)
+            if other is None:
+                continue
+            if other.state == GONE:
+                try:
+                    self.saved.begin_return(other)
+                except RuntimeError as error:
+                    if not self.copies.backend.out_of_memory(error):
+                        raise
+                    return
+            fetched += 1
+            if fetched == AHEAD:
+                return
