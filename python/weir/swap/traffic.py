@@ -30,6 +30,8 @@ class Traffic:
         self.pending.clear()
         self.leaving.clear()
         self.late = []
+        # Ticks begin anew; nearly all of these went with their step.
+        self.resting = deque((0, record) for _, record in self.resting if record() is not None)
 
     def leave_plan(self, reactive):
         self.late = []
