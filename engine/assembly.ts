@@ -3,7 +3,7 @@ import { Handle, NO_HANDLE, View } from './nodes';
 import { pieceHandle } from './pieces';
 import { clearPlan, planHandle, plannedCount } from './plan';
 import { mapCost } from './settings';
-import { aroundOf, bestTail, fittingHead, freeTailOf, wholeAt, wholeCount } from './survey';
+import { aroundOf, bestHead, bestTail, fittingHead, freeTailOf, wholeAt, wholeCount } from './survey';
 import { smaller } from './units';
 
 let mark: u32 = 0;
@@ -23,12 +23,15 @@ export let planStart: u64 = 0;
 /** Plans a new view for `size`; its cost in nanoseconds, or -1 if there is not enough. */
 export function planView(size: u64): i64 {
   const first = bestTail(NO_HANDLE);
-  if (first === NO_HANDLE) return planFrom(size, NO_HANDLE);
   const plain = planFrom(size, NO_HANDLE);
+  if (first === NO_HANDLE) return plain;
   const ragged = planFrom(size, first);
   // At the same cost space is used up that is good for nothing else.
-  if (plain < 0 || (ragged >= 0 && ragged <= plain)) return ragged;
-  return planFrom(size, NO_HANDLE);
+  if (ragged >= 0 && (plain < 0 || ragged <= plain)) return ragged;
+  if (plain >= 0) return planFrom(size, NO_HANDLE);
+  // A handle that is free at both ends may be needed as the last.
+  const other = bestTail(bestHead(NO_HANDLE));
+  return other === NO_HANDLE ? -1 : planFrom(size, other);
 }
 
 /** Plans what has to follow at the end of a view, whose handles are marked; its cost, or -1 if there is not enough. */

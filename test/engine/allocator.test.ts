@@ -102,3 +102,15 @@ test('memory goes back to small requests and comes from them', () => {
   end(allocator, large);
   allocator.check();
 });
+
+test('a handle that is free at both ends serves as the last of a view where its start is what is needed', () => {
+  const allocator = createWeir({ device: new SimulatedDevice(), streams: [0] }, { fixedHandle: 16 * MIB });
+  end(allocator, allocator.malloc(48 * MIB, 0, 0));
+  // The second handle is free at both ends, 7 MiB each; the third at its end, 6 MiB.
+  const blocks = [16, 7, 2, 7, 10, 6].map((mib) => allocator.malloc(mib * MIB, 0, 0));
+  end(allocator, blocks[1]!, blocks[3]!, blocks[5]!);
+  expect(allocator.malloc(13 * MIB, 0, 0)).not.toBe(OUT_OF_MEMORY);
+  expect(allocator.reservedBytes).toBe(48 * MIB);
+  expect(allocator.statistics.stitches).toBe(1);
+  allocator.check();
+});
