@@ -252,12 +252,17 @@ export function ensureRanges(count: u32): bool {
   return true;
 }
 
-/** Only after ensureRanges. */
-export function newRange(region: Region, address: u64, size: u64, state: u8): Range {
+function takeSpare(): Range {
   assert(spareCount > 0);
   const range = changetype<Range>(spareRanges);
   spareRanges = load<usize>(spareRanges);
   spareCount--;
+  return range;
+}
+
+/** Only after ensureRanges. */
+export function newRange(region: Region, address: u64, size: u64, state: u8): Range {
+  const range = takeSpare();
   range.address = address;
   range.size = size;
   range.prev = NO_RANGE;
@@ -273,10 +278,7 @@ export function newRange(region: Region, address: u64, size: u64, state: u8): Ra
 
 /** A part of a range: it has its region, its owner and its release, and is linked to nothing yet. Only after ensureRanges. */
 export function newPart(whole: Range, address: u64, size: u64, state: u8): Range {
-  assert(spareCount > 0);
-  const range = changetype<Range>(spareRanges);
-  spareRanges = load<usize>(spareRanges);
-  spareCount--;
+  const range = takeSpare();
   range.address = address;
   range.size = size;
   range.requested = whole.requested;

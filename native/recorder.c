@@ -296,8 +296,4 @@ uint32_t weir_recorder_plan_generation(const weir_recorder *recorder) {
   return __atomic_load_n(&recorder->ring->plan_generation, __ATOMIC_ACQUIRE);
 }
 
-uint32_t weir_recorder_swap_generation(const weir_recorder *recorder) {
-  return __atomic_load_n(&recorder->ring->swap_generation, __ATOMIC_ACQUIRE);
-}
-
 const char *weir_recorder_directory(const weir_recorder *recorder) { return recorder->directory; }

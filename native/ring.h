@@ -78,8 +78,7 @@ typedef struct weir_ring_header {
   uint8_t zero_3[56];
   /* Written by the reader, looked at by the process: counts up when a file named by the process' number and this one is ready. */
   uint32_t plan_generation;
-  uint32_t swap_generation;
-  uint8_t zero_4[56];
+  uint8_t zero_4[60];
   weir_gauges gauges[WEIR_RING_DEVICES];
   /* Per GPU: number of streams and pools named so far, then the names, in the order of their numbers. */
   uint32_t stream_count[WEIR_RING_DEVICES];

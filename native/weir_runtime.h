@@ -97,7 +97,6 @@ void weir_recorder_put(weir_recorder *recorder, weir_event event);
 weir_gauges *weir_recorder_gauges(weir_recorder *recorder, int device);
 /* What the supervisor has asked for so far. */
 uint32_t weir_recorder_plan_generation(const weir_recorder *recorder);
-uint32_t weir_recorder_swap_generation(const weir_recorder *recorder);
 const char *weir_recorder_directory(const weir_recorder *recorder);
 
 /* ---- Devices: allocation. */

@@ -32,12 +32,6 @@ uint64_t handle_of(cudaStream_t stream) { return reinterpret_cast<uint64_t>(stre
 uint64_t address_of(const void* ptr) { return reinterpret_cast<uint64_t>(ptr); }
 c10::Device cuda_device(DeviceIndex index) { return {c10::DeviceType::CUDA, index}; }
 
-DeviceIndex current_device() {
-  DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-  return device;
-}
-
 } // namespace
 
 WeirAllocator::WeirAllocator(torch_alloc::CUDAAllocator* native, Settings settings, Recording* recording)

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
 
 #include <memory>
 #include <string>
@@ -18,6 +20,12 @@ using c10::DataPtr;
 using c10::DeviceIndex;
 using c10::MempoolId_t;
 namespace torch_alloc = c10::cuda::CUDACachingAllocator;
+
+inline DeviceIndex current_device() {
+  DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return device;
+}
 
 class Forwarding : public torch_alloc::CUDAAllocator {
  public:

@@ -14,12 +14,6 @@ namespace {
 // How many requests may pass before the figures that only PyTorch knows are read again.
 constexpr uint32_t kRefreshEvery = 64;
 
-DeviceIndex current() {
-  DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-  return device;
-}
-
 } // namespace
 
 RecordingAllocator::RecordingAllocator(torch_alloc::CUDAAllocator* native, uint64_t limit, Recording* recording)
@@ -55,17 +49,17 @@ void RecordingAllocator::first_use(DeviceIndex device) {
 }
 
 DataPtr RecordingAllocator::allocate(size_t n) {
-  if (n) before(current());
+  if (n) before(current_device());
   return native_->allocate(n);
 }
 
 void* RecordingAllocator::raw_alloc(size_t n) {
-  if (n) before(current());
+  if (n) before(current_device());
   return native_->raw_alloc(n);
 }
 
 void* RecordingAllocator::raw_alloc_with_stream(size_t n, cudaStream_t stream) {
-  if (n) before(current());
+  if (n) before(current_device());
   return native_->raw_alloc_with_stream(n, stream);
 }
 

@@ -107,6 +107,9 @@ function chooseAllocator(text: string): AllocatorChoice {
   return kind.choose(match[2] ?? '');
 }
 
+/** What a user may set: a queue that nobody empties is of no use in a replay. */
+const POLICY_SETTINGS: readonly (keyof EngineSettings)[] = ENGINE_SETTINGS.filter((name) => name !== 'queueCompleted');
+
 function engineChoice(
   kind: 'gmlake' | 'weir',
   text: string,
@@ -115,8 +118,8 @@ function engineChoice(
   const settings: Partial<Record<keyof EngineSettings, number>> = {};
   for (const part of text.split(',').filter((entry) => entry.trim() !== '')) {
     const [key = '', value = ''] = part.trim().split(':');
-    if (!ENGINE_SETTINGS.includes(key as keyof EngineSettings)) {
-      throw new UsageError(`'${key}' is not a setting of ${kind}; it has ${ENGINE_SETTINGS.join(', ')}`);
+    if (!POLICY_SETTINGS.includes(key as keyof EngineSettings)) {
+      throw new UsageError(`'${key}' is not a setting of ${kind}; it has ${POLICY_SETTINGS.join(', ')}`);
     }
     settings[key as keyof EngineSettings] = parseBytes(value);
   }

@@ -32,7 +32,6 @@ export const RingOffset = {
   string_bytes: 152,
   head: 192,
   plan_generation: 256,
-  swap_generation: 260,
   gauges: 320,
   stream_count: 4416,
   pool_count: 4480,

@@ -248,7 +248,7 @@ function recordingTrouble(process: ProcessRecording): string[] {
   return lines;
 }
 
-/** What recording took on our side; in the process it is a few dozen nanoseconds per event and no waiting. */
+/** What recording took on our side; in the process an event takes some 60 ns (bench/runtime.c) and no waiting. */
 function recorderLine({ processes, recorderMs, wallMs }: RunSummary): string {
   const events = sum(processes, (process) => process.events);
   const share = wallMs > 0 ? ` (${((100 * recorderMs) / wallMs).toFixed(1)} % of one core)` : '';

@@ -1,9 +1,6 @@
 // What a training process tells about one of its steps so that its swaps can be planned. Written by python/weir/swap/profile.py.
 import { InputError } from '../base/errors.ts';
 
-/** Kinds of ticks, as in python/weir/swap/profile.py. */
-export const TickKind = { Begin: 0, Pack: 1, Unpack: 2, BeforeStep: 3, AfterStep: 4 } as const;
-
 /** A storage with tensors saved for backward. */
 export interface SavedRecord {
   readonly size: number;

@@ -33,7 +33,6 @@ int main(void) {
   FIELD(weir_ring_header, string_bytes);
   FIELD(weir_ring_header, head);
   FIELD(weir_ring_header, plan_generation);
-  FIELD(weir_ring_header, swap_generation);
   FIELD(weir_ring_header, gauges);
   FIELD(weir_ring_header, stream_count);
   FIELD(weir_ring_header, pool_count);

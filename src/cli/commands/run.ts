@@ -275,7 +275,12 @@ function parseRows(text: string): number {
 }
 
 function parseSwap(text: string): number | 'auto' {
-  return text === 'auto' ? text : asArgument(parsePositive)(text);
+  if (text === 'auto') return text;
+  try {
+    return parsePositive(text);
+  } catch {
+    throw new InvalidArgumentError(`'${text}' is neither a size like 24GiB nor auto`);
+  }
 }
 
 function parsePort(text: string): number {
