@@ -4,11 +4,12 @@ import { CommanderError } from 'commander';
 import { InputError, UsageError } from '../base/errors.ts';
 import { RunError } from '../run/run-error.ts';
 import { ExitCode } from './exit-code.ts';
+import { leave, leaveNow } from './leave.ts';
 import { createProgram } from './program.ts';
 
 // `weir analyze FILE | head` closes our stdout early; that is not an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(process.exitCode ?? ExitCode.Ok);
+  if (error.code === 'EPIPE') leaveNow();
   throw error;
 });
 
@@ -17,6 +18,7 @@ try {
 } catch (error) {
   process.exitCode = report(error);
 }
+await leave();
 
 function report(error: unknown): number {
   // commander has printed its own message, or the help that was asked for.

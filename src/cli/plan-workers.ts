@@ -2,6 +2,7 @@
 // The search itself is pure and lives in src/plan; where threads cannot be had it runs in this one.
 import { availableParallelism } from 'node:os';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+import { dismiss } from '../base/thread.ts';
 import type { Buffer, Layout } from '../plan/buffers.ts';
 import { canSearchExactly, searchFootprint } from '../plan/footprint-search.ts';
 import type { Instance } from '../plan/instance.ts';
@@ -24,7 +25,7 @@ interface Job {
   readonly deadlineMs: number;
 }
 
-type Message = { readonly layout: Layout } | { readonly proven: number };
+type Message = { readonly layout: Layout } | { readonly proven: number } | { readonly finished: true };
 
 const FIRST_TRY_MS = 60;
 
@@ -59,7 +60,7 @@ async function race(planner: OffsetsPlanner, threads: number, capacity: number |
   best[0] = planner.footprint;
   const receive = (message: Message) => {
     if ('proven' in message) planner.prove(message.proven);
-    else planner.offer(message.layout, 'exact search');
+    else if ('layout' in message) planner.offer(message.layout, 'exact search');
     best[0] = planner.footprint;
     if (planner.isDone()) Atomics.store(stop, 0, 1);
   };
@@ -81,9 +82,16 @@ function runWorker(job: Job, receive: (message: Message) => void): Promise<boole
       resolve(false);
       return;
     }
-    worker.on('message', receive);
-    worker.on('error', () => resolve(false));
-    worker.on('exit', (code) => resolve(code === 0));
+    const end = (succeeded: boolean) => {
+      dismiss(worker);
+      resolve(succeeded);
+    };
+    worker.on('message', (message: Message) => {
+      if ('finished' in message) end(true);
+      else receive(message);
+    });
+    worker.on('error', () => end(false));
+    worker.on('exit', () => end(false));
   });
 }
 
@@ -102,6 +110,7 @@ function work(job: Job): void {
     onProven: (capacity) => parentPort?.postMessage({ proven: capacity } satisfies Message),
     shouldStop: () => Atomics.load(stop, 0) !== 0 || Date.now() >= job.deadlineMs,
   });
+  parentPort?.postMessage({ finished: true } satisfies Message);
 }
 
 if (!isMainThread && (workerData as Partial<Job> | null)?.weirPlanWorker) work(workerData as Job);

@@ -1,6 +1,7 @@
 // Hands recordings to worker threads, one each at a time, and gathers their answers in order.
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
+import { dismiss } from '../base/thread.ts';
 import type { Progress } from './progress.ts';
 import type { RankAnswer, RankTask } from './rank-worker.ts';
 
@@ -33,7 +34,7 @@ export async function analyzeRanks(tasks: readonly RankTask[], progress: Progres
       ),
     );
   } finally {
-    await Promise.all(workers.map((worker) => worker.terminate()));
+    for (const worker of workers) dismiss(worker);
   }
   return answers;
 }

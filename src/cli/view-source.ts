@@ -2,6 +2,7 @@
 // scrubs, the other works through the allocators meanwhile.
 import { Worker } from 'node:worker_threads';
 import { InputError } from '../base/errors.ts';
+import { dismiss } from '../base/thread.ts';
 import type { Source } from '../server/app.ts';
 import type { Told } from '../view/answering.ts';
 import type { ProgressNote, Question } from '../view/protocol.ts';
@@ -40,8 +41,9 @@ export class ViewSource implements Source {
   }
 
   /** Ends the threads; questions that wait are not answered any more. */
-  async close(): Promise<void> {
-    await Promise.all([this.viewer?.close(), this.analyst?.close()]);
+  close(): void {
+    this.viewer?.close();
+    this.analyst?.close();
   }
 
   private threadFor(method: string): Thread {
@@ -83,8 +85,8 @@ class Thread {
     return this.notes.get(method);
   }
 
-  async close(): Promise<void> {
-    await this.worker.terminate();
+  close(): void {
+    dismiss(this.worker);
   }
 
   private receive(told: Told): void {

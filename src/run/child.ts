@@ -1,6 +1,7 @@
 // The command itself: started in our process group with our input and output, and told every signal that is meant for it.
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process';
 import { closeSync, openSync, writeFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { RunError, RunExit } from './run-error.ts';
 
 /** How a command ended. */
@@ -64,7 +65,7 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
 }
 
 /** Ends this process as the command ended: with its code, or by its signal. */
-export function endAs({ code, signal }: ChildEnd): void {
+export async function endAs({ code, signal }: ChildEnd): Promise<void> {
   if (signal === null) {
     process.exitCode = code ?? 0;
     return;
@@ -74,9 +75,10 @@ export function endAs({ code, signal }: ChildEnd): void {
     writeFileSync('/proc/self/coredump_filter', '0');
   } catch {}
   process.removeAllListeners(signal);
-  // Signals take a moment; until then nothing else ends us.
-  setTimeout(() => process.exit(128), 2000);
   process.kill(process.pid, signal);
+  // Signals take a moment; until then nothing else ends us.
+  await sleep(2000);
+  process.exitCode = 128;
 }
 
 function startError(program: string, error: NodeJS.ErrnoException): RunError {

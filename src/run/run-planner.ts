@@ -3,6 +3,7 @@
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { formatBytes } from '../base/bytes.ts';
+import { dismiss } from '../base/thread.ts';
 import { markKind } from '../plan/memory-ops.ts';
 import { levelName } from './levels.ts';
 import { devicesOf, PACKED, type PlanAnswer, type PlanFacts, type PlanRequest, packRows } from './plan-messages.ts';
@@ -145,10 +146,9 @@ export class RunPlanner {
     return { state, reason, plans, refused, left, measured: measuredOf(subject) };
   }
 
-  async finish(): Promise<void> {
-    const worker = this.worker;
+  finish(): void {
+    if (this.worker) dismiss(this.worker);
     this.worker = undefined;
-    await worker?.terminate();
   }
 
   private subjectOf(recording: ProcessRecording, gpu: number): Planned {

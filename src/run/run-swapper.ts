@@ -1,6 +1,7 @@
 // Swapping as the parent of a run sees it: plans for the profiles its processes write, and what they report when they end.
 import { readdirSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
+import { dismiss } from '../base/thread.ts';
 import type { ProcessRecording } from './process-recording.ts';
 import { readSwapReport, type SwapReport } from './swap-watch.ts';
 import type { SwapAnswer } from './swap-worker.ts';
@@ -35,8 +36,8 @@ export class RunSwapper {
   }
 
   /** After the job: takes the reports from the folder, which goes. */
-  async finish(): Promise<void> {
-    await this.worker.terminate();
+  finish(): void {
+    dismiss(this.worker);
     for (const name of readdirSync(this.folder)) {
       const pid = Number(/^(\d+)\.swap-report\.json$/.exec(name)?.[1]);
       const report = Number.isNaN(pid) ? undefined : readSwapReport(this.folder, pid);

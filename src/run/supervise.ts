@@ -108,8 +108,8 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
     } finally {
       isRunning = false;
       await recorder.finish();
-      await planner?.finish();
-      await swapper?.finish();
+      planner?.finish();
+      swapper?.finish();
       metrics?.close();
       metrics?.closeAllConnections();
       watcher?.end();

@@ -1,5 +1,6 @@
 // What other allocators would have needed for what a process did: replayed in a thread, so that Ctrl-C is heard.
 import { Worker } from 'node:worker_threads';
+import { dismiss } from '../base/thread.ts';
 
 export interface WhatIfTask {
   readonly path: string;
@@ -56,6 +57,6 @@ export async function runWhatIf(
     // A thread that runs out of memory must not take the summary with it.
     return error instanceof Error ? error.message : String(error);
   } finally {
-    await worker.terminate();
+    dismiss(worker);
   }
 }

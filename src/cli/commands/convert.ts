@@ -4,6 +4,7 @@ import { Worker } from 'node:worker_threads';
 import { Command } from 'commander';
 import { formatBytes } from '../../base/bytes.ts';
 import { InputError, UsageError } from '../../base/errors.ts';
+import { dismiss } from '../../base/thread.ts';
 import { SCHEMA } from '../../report/json.ts';
 import type { ConvertMessage, ConvertTask } from '../convert-worker.ts';
 import { jsonOption, quietOption } from '../options.ts';
@@ -86,6 +87,6 @@ async function runWorker(task: ConvertTask, progress: Progress): Promise<Convert
   } finally {
     progress.clear();
     process.off('SIGINT', interrupted).off('SIGTERM', interrupted);
-    await worker.terminate();
+    dismiss(worker);
   }
 }

@@ -185,7 +185,7 @@ async function run(options: RunOptions, flags: Flags, voice: RunVoice): Promise<
   const page = flags.serve ? servePage(flags.servePort, voice) : undefined;
   const outcome = await supervise(options, voice, page);
   conclude(outcome, flags, voice, {});
-  finish(outcome.end, outcome, voice);
+  await finish(outcome.end, outcome, voice);
 }
 
 async function check(options: RunOptions, flags: Flags, voice: RunVoice): Promise<void> {
@@ -197,7 +197,7 @@ async function check(options: RunOptions, flags: Flags, voice: RunVoice): Promis
   );
   if (result.kind === 'failed') {
     if (result.outcome) conclude(result.outcome, flags, voice, {});
-    finish(result.end, result.outcome, voice);
+    await finish(result.end, result.outcome, voice);
     return;
   }
   conclude(result.outcome, flags, voice, { check: result.json });
@@ -220,11 +220,11 @@ function conclude({ summary }: RunOutcome, flags: Flags, voice: RunVoice, more: 
 }
 
 /** Ends as the command did, unless Weir is why it did. */
-function finish(end: ChildEnd, outcome: RunOutcome | undefined, voice: RunVoice): void {
+async function finish(end: ChildEnd, outcome: RunOutcome | undefined, voice: RunVoice): Promise<void> {
   const refusals = new Set(outcome?.refusals.map(({ message }) => message));
   for (const message of refusals) voice.trouble(message);
   if (refusals.size > 0) process.exitCode = RunExit.Own;
-  else endAs(end);
+  else await endAs(end);
 }
 
 function checkFlags(flags: Flags, record: string | undefined): void {

@@ -67,7 +67,7 @@ async function serve(files: string[], options: ServeOptions): Promise<void> {
   live?.stop();
   server.closeAllConnections();
   server.close();
-  await Promise.all(sources.map((source) => source.close()));
+  for (const source of sources) source.close();
 }
 
 function checkFile(file: string): void {
