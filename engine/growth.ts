@@ -58,7 +58,7 @@ export function grow(arena: Arena, bytes: u64): Range {
     noteFailure(Call.Reserve);
     return NO_RANGE;
   }
-  const step = handleBytes(arena);
+  const step = handleBytes(arena, bytes);
   const count = <u32>((bytes + step - 1) / step);
   if (!ensureRanges(2) || !makeRoom(region, count)) {
     noteFailure(Call.Own);

@@ -1,6 +1,6 @@
 // What a preset is: a set of numbers, given once before the first request. The order is the ABI of `configure`.
 import { Arena } from './nodes';
-import { BLOCK_UNIT, GIB, MIB } from './units';
+import { BLOCK_UNIT, GIB, larger, MIB, smaller } from './units';
 
 /** Requests up to this go to the arena of small requests, in slabs of one handle unit. */
 export let smallLimit: u64 = 1 * MIB;
@@ -48,7 +48,7 @@ export let poolPrice: u64 = 200000000;
 export let loadHandle: u64 = 64 * MIB;
 
 /** About how many handles an arena that changes is made of: their size grows with it, from 8 MiB to 64 MiB. */
-export let handleCount: u64 = 256;
+export let handleCount: u64 = 128;
 
 // What streams lend each other; see lending.ts.
 /** Whether they do. */
@@ -85,6 +85,8 @@ const SMALLEST_HANDLE_UNITS: u64 = 4;
 const LARGEST_HANDLE_UNITS: u64 = 32;
 /** What is loaded is made of about this many handles until they have reached their largest. */
 const LOADED_HANDLES: u64 = 16;
+/** A large growth is cut into about this many. */
+const GROWTH_HANDLES: u64 = 32;
 
 const COUNT: u32 = 37;
 
@@ -211,14 +213,20 @@ export function settingCount(): u32 {
 }
 
 /**
- * The size of handles that an arena is given now: few large ones where it holds much, small ones where every piece counts,
- * and large ones for what is loaded and stays: the size of a handle matters only where memory becomes free piece by piece.
+ * The size of handles for a growth of `growth` bytes: small ones where every piece counts, few large ones where much is held
+ * or comes at once, and for what is loaded and stays: the size of a handle matters only where memory becomes free piece by piece.
  */
-export function handleBytes(arena: Arena): u64 {
+export function handleBytes(arena: Arena, growth: u64): u64 {
   if (fixedHandle !== 0) return fixedHandle;
-  const share = arena.churned ? (arena.held - arena.loaded) / handleCount : arena.loaded / LOADED_HANDLES;
+  const share = arena.churned ? changingShare(arena, growth) : arena.loaded / LOADED_HANDLES;
   const most = arena.churned ? LARGEST_HANDLE_UNITS * handleUnit : loadHandle;
   let bytes = SMALLEST_HANDLE_UNITS * handleUnit;
   while (bytes * 2 <= share && bytes * 2 <= most) bytes <<= 1;
   return bytes;
+}
+
+/** A share of what changes in the arena; or of the growth, but not more than half the share of what the arena holds then. */
+function changingShare(arena: Arena, growth: u64): u64 {
+  const ofGrowth = smaller(growth / GROWTH_HANDLES, (arena.held + growth) / (2 * handleCount));
+  return larger((arena.held - arena.loaded) / handleCount, ofGrowth);
 }

@@ -154,7 +154,7 @@ function growthFor(arena: Arena, size: u64): u64 {
 function atLeast(arena: Arena, bytes: u64): u64 {
   const floor = arena.churned
     ? smaller((reserved >> 16) * (shared ? sharedGrowthShare : growthShare), growthLimit)
-    : smaller(handleBytes(arena), arena.loaded >> 6);
+    : smaller(handleBytes(arena, bytes), arena.loaded >> 6);
   return roundUp(larger(bytes, floor), handleUnit);
 }
 
@@ -181,13 +181,19 @@ function takeFit(range: Range, size: u64, way: u32): Range {
 
 /** Compares driver time and bytes of growing by the one with stitching all that is free to the other. */
 function growthIsCheaper(arena: Arena, growth: u64, missing: u64): bool {
-  const step = handleBytes(arena);
   const perHandle = createCost + mapCost;
   const mebibytePrice = poolPrice / (reserved / MIB + 1);
-  const growing = ((growth + step - 1) / step) * perHandle + (growth / MIB) * mebibytePrice;
-  const pieces = <u64>wholeCount() + 2 + (missing + step - 1) / step;
-  const stitching = ((missing + step - 1) / step) * perHandle + (missing / MIB) * mebibytePrice + pieces * mapCost + reserveCost;
+  const created = handlesIn(arena, missing);
+  const growing = handlesIn(arena, growth) * perHandle + (growth / MIB) * mebibytePrice;
+  const pieces = <u64>wholeCount() + 2 + created;
+  const stitching = created * perHandle + (missing / MIB) * mebibytePrice + pieces * mapCost + reserveCost;
   return growing <= stitching;
+}
+
+/** How many handles a growth of `bytes` would be made of. */
+function handlesIn(arena: Arena, bytes: u64): u64 {
+  const step = handleBytes(arena, bytes);
+  return (bytes + step - 1) / step;
 }
 
 /** Extends a view or makes a new one, whichever costs less; NO_RANGE if the driver fails. */

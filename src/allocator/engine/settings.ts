@@ -183,7 +183,7 @@ export const WEIR_SETTINGS: EngineSettings = {
   reserveCost: 18_000,
   poolPrice: 200_000_000,
   loadHandle: 64 * MIB,
-  handleCount: 256,
+  handleCount: 128,
   queueCompleted: 0,
   ...LENDING.weir,
 };
