@@ -19,6 +19,9 @@ import { budgetWith } from './weir';
 /** What plans may lead to being held beyond peak live, in 1/65536: a little less than one in a hundred. */
 const PLANNED_SLACK: u64 = 590;
 
+/** What may be exceeded for the last part of a plan: 1/1024 of it. */
+const LAST_SHIFT: u64 = 10;
+
 /** What may be exceeded where it presses, or a thirty-second of the peak. */
 const LEAST_EXCESS: u64 = 64 * MIB;
 
@@ -61,8 +64,11 @@ export function lendUpTo(arena: Arena, bytes: u64, least: u64, pressing: bool): 
   if (surveyArena(arena) && wholeCount() === 0 && pollLenders(arena) && gather(arena, goal - heldBytes, true) > 0) {
     if (!addWholes(arena, goal, false) || heldBytes === goal) return;
   }
-  const missing = smaller(goal - heldBytes, allowance(pressing));
-  if (missing > 0 && grow(arena, missing) !== NO_RANGE && !addWholes(arena, goal, false)) return;
+  const missing = goal - heldBytes;
+  const allowed = allowance(pressing);
+  // Small blocks lie on top of large ones: many would miss their places for the last few megabytes.
+  const created = missing <= allowed + (goal >> LAST_SHIFT) ? missing : allowed;
+  if (created > 0 && grow(arena, created) !== NO_RANGE && !addWholes(arena, goal, false)) return;
   // At the end a handle may be longer than needed rather than that a place lacks memory.
   if (heldBytes < goal) addWholes(arena, goal, true);
 }

@@ -1,5 +1,6 @@
 // Watches the requests of one GPU of one process until a step repeats, and plans it. Pure: rows go in, a plan or a reason comes out.
 // It looks at ever longer intervals, so that all looks together cost a few times the last one, and remembers a bounded past.
+import { formatBytes } from '../base/bytes.ts';
 import type { MemoryOps } from '../plan/memory-ops.ts';
 import { findPeriod, isPeriodic, type Period } from '../plan/period.ts';
 import { extractStep, mainStreamOf, type Step } from '../plan/step.ts';
@@ -53,8 +54,8 @@ const LATER = 2;
 const SEEN_STEPS = 3;
 /** Two busy streams that take turns need less memory by lending than by a plan for one of them. */
 const MAIN_SHARE = 0.8;
-/** Less than this share of what is held is nothing. */
-const LEAST_GAIN = 0.005;
+/** A plan that needs this much more than is held without it is not worth its steadiness. */
+const MOST_COST = 0.005;
 /** What the engine takes from the driver at once. */
 const HANDLE_BYTES = 2 * 1024 * 1024;
 /**
@@ -196,8 +197,8 @@ export class StepWatch {
     const fault = verifyStepPlan(plan)[0] ?? verifyStepPlanOn(ops, plan).faults[0];
     if (fault) return this.decline(`the plan did not pass its check: ${fault.message}`);
     const expected = Math.ceil(plan.layout.footprint / HANDLE_BYTES) * HANDLE_BYTES + besidePlan(ops, main) + levels.outside;
-    if (levels.reserved > 0 && levels.reserved - expected < LEAST_GAIN * levels.reserved)
-      return this.decline('a plan would save nothing: the job holds hardly more than is live');
+    if (levels.reserved > 0 && expected > (1 + MOST_COST) * levels.reserved)
+      return this.decline(`a plan would need ${formatBytes(expected)}, and the job holds ${formatBytes(levels.reserved)} without one`);
     this.wait(LATER);
     return {
       kind: 'planned',

@@ -128,11 +128,15 @@ describe('recorded training', () => {
     expect([first.period, second.period]).toEqual([318, 1384]);
   });
 
-  it('does not plan what would save nothing', () => {
+  it('does not plan what would need more than there is', () => {
     const trace = sampleTrace('vgg16-b100.native.pickle.gz');
     const { expected } = planned(feed(new StepWatch(), trace));
-    const answer = feed(new StepWatch(), trace, 0, { reserved: expected, outside: 0 });
-    expect(answer).toMatchObject({ kind: 'declined', reason: expect.stringContaining('would save nothing') });
+    const answer = feed(new StepWatch(), trace, 0, { reserved: 0.99 * expected, outside: 0 });
+    expect(answer).toMatchObject({
+      kind: 'declined',
+      reason: expect.stringMatching(/^a plan would need .* and the job holds .* without one$/),
+    });
+    expect(planned(feed(new StepWatch(), trace, 0, { reserved: expected, outside: 0 })).expected).toBe(expected);
     const gaining = feed(new StepWatch(), trace, 0, { reserved: 1.1 * expected, outside: 10 * MIB });
     expect(planned(gaining).expected).toBe(expected + 10 * MIB);
   });
