@@ -11,7 +11,8 @@ from collections import defaultdict
 import torch
 
 from .backend import owners
-from .records import GONE, LEAVING, RESIDENT, RETURNING
+from .in_place import InPlace, Movable
+from .records import GONE, RETURNING
 
 
 class Entry:
@@ -23,18 +24,14 @@ class Entry:
         self.values = values
 
 
-class Item:
-    __slots__ = ("entry", "key", "tensor", "storage", "size", "state", "slot", "event", "index", "check", "optimizer")
+class Item(Movable):
+    __slots__ = ("entry", "key", "tensor", "index", "optimizer")
 
     def __init__(self, entry, key, tensor, optimizer):
+        storage = tensor.untyped_storage()
+        super().__init__(storage.nbytes(), storage)
         self.entry, self.key, self.tensor = entry, key, tensor
-        self.storage = tensor.untyped_storage()
-        self.size = self.storage.nbytes()
-        self.state = RESIDENT
-        self.slot = None
-        self.event = None
         self.index = -1
-        self.check = None
         self.optimizer = optimizer
 
 
@@ -127,16 +124,15 @@ class GuardedState(defaultdict):
         return defaultdict, (self.default_factory,), None, None, iter(super().items())
 
 
-class StateGuard:
+class StateGuard(InPlace):
     """All swappable state of all optimizers, in a fixed order."""
 
     def __init__(self, copies, lock, least):
-        self.copies = copies
+        super().__init__(copies)
         self.lock = lock
         self.least = least
         self.optimizers = []  # weak references; the place is the ordinal
         self.items = []
-        self.away = 0  # tensors not resident: leaving ones are still there and do not count
         self.signature = ()
         self.lost = []
 
@@ -221,60 +217,11 @@ class StateGuard:
         optimizer.state = guarded
         return True
 
-    # ---- movements; the manager calls them on the compute stream
+    def is_ours(self, item):
+        return is_ours(item)
 
-    def leave(self, item):
-        if item.state != RESIDENT or not is_ours(item):
-            return False
-        if item.slot is None:
-            item.slot = self.copies.slab.take(item.size)
-            if item.slot is None:
-                return False
-        item.event, item.check = self.copies.begin_out(item.storage, item.slot)
-        item.state = LEAVING
-        return True
-
-    def drop(self, item):
-        if item.state != LEAVING:
-            return False
-        if not is_ours(item):
-            item.state = RESIDENT
-            self.copies.counts["kept"] += 1
-            return False
-        self.copies.wait(item.event, ("state-out", item.index))
-        self.copies.before_giving_up(item.storage)
-        item.storage.resize_(0)
-        item.state = GONE
-        item.event = None
-        self.away += 1
-        self.copies.away += item.size
-        return True
-
-    def begin_return(self, item):
-        self.copies.backend.refill(item.storage, item.size)
-        item.event = self.copies.begin_back(item.storage, item.slot)
-        item.state = RETURNING
-        self.copies.away -= item.size
-
-    def end_return(self, item):
-        self.copies.wait(item.event, ("state-in", item.index))
-        item.event = None
-        item.state = RESIDENT
-        self.away -= 1
-        self.copies.verify(item.check, item.storage)
-        item.check = None
-
-    def bring_back(self, item, planned=False):
-        if item.state == LEAVING:
-            # Its memory was never given up. The copy only read it, and what it holds is not used again.
-            item.state = RESIDENT
-            return
-        if item.state == GONE:
-            if not planned:
-                self.copies.counts["misses"] += 1
-            self.begin_return(item)
-        if item.state == RETURNING:
-            self.end_return(item)
+    def move_of(self, item):
+        return "item", item.index
 
     def bring_back_all(self):
         with self.lock:
@@ -298,13 +245,3 @@ class StateGuard:
                     moved = True
             if moved:
                 self.copies.let_current_follow()
-
-    def let_go(self, item):
-        """The item is no longer state, or not to be touched any more: whoever still has it gets it back."""
-        if item.state in (GONE, RETURNING):
-            self.bring_back(item)
-        if item.event is not None:
-            self.copies.graveyard.append((item.storage, item.event))
-        if item.slot is not None:
-            item.slot.release()
-            item.slot = None

@@ -127,14 +127,13 @@ class Steps:
             if waits and not backend.finished(waits[-1][2]):
                 return
             self.old_waits.popleft()
-            for (what, index), before, after in waits:
+            for (who, way), before, after in waits:
                 late = backend.elapsed_us(before, after)
                 if late <= LATE_US:
                     continue
                 self.counts["stalls"] += 1
                 self.counts["stall_us"] += late
-                who = ("item" if what.startswith("state") else "record", index)
-                moved = plan.come_earlier(who, late) if what.endswith("in") else plan.go_later(who, late)
+                moved = plan.come_earlier(who, late) if way == "in" else plan.go_later(who, late)
                 if moved:
                     self.counts["adjusted"] += 1
 
