@@ -1,9 +1,9 @@
 // What happens when a process follows a plan of swaps tick by tick: an independent check of the planner, with stalls and all.
-import type { SwapProfile } from './swap-profile.ts';
+import { type Gap, gapOfPassage, gapOfRecord, type SwapProfile } from './swap-profile.ts';
 
-/** One storage or state tensor on its way, by ticks: copied out from, memory given up at, brought back from. */
+/** One storage, state tensor or layer on its way, by ticks: copied out from, memory given up at, brought back from. */
 export interface SwapMove {
-  readonly class: 'record' | 'item';
+  readonly class: 'record' | 'item' | 'layer';
   readonly index: number;
   readonly size: number;
   readonly out: number;
@@ -27,6 +27,12 @@ export interface Following {
   readonly load: Float64Array;
 }
 
+/** The gap within the step in which it may be away; undefined for optimizer state, whose gap goes over the step's end. */
+export function gapOf(profile: SwapProfile, { class: kind, index }: Pick<SwapMove, 'class' | 'index'>): Gap | undefined {
+  if (kind === 'item') return undefined;
+  return kind === 'record' ? gapOfRecord(profile.records[index]!) : gapOfPassage(profile.passages[index]!);
+}
+
 const STEPS = 4;
 /** Shorter waits are rounding of times that came as floats. */
 const NOTHING_US = 0.01;
@@ -48,7 +54,7 @@ export function followMoves(profile: SwapProfile, moves: readonly SwapMove[]): F
     (move) => move.back,
     (a, b) => a.turn - b.turn,
   );
-  const uses = at((move) => (move.class === 'record' ? profile.records[move.index]!.uses[0]! : profile.items[move.index]!.pre), inOrder);
+  const uses = at((move) => gapOf(profile, move)?.use ?? profile.items[move.index]!.pre, inOrder);
   const state = new Map<SwapMove, 'here' | 'leaving' | 'away' | 'returning'>(moves.map((move) => [move, 'here']));
   const done = new Map<SwapMove, number>();
   const load = new Float64Array(count);
@@ -111,16 +117,18 @@ export function followMoves(profile: SwapProfile, moves: readonly SwapMove[]): F
   };
 }
 
-/** State keeps its place in host memory; a saved tensor has one from its copy out to its last use. */
+/** State keeps its place in host memory, and layers theirs; a saved tensor has one from its copy out to its last use. */
 function hostBytesOf(profile: SwapProfile, moves: readonly SwapMove[]): number {
   const changes = new Float64Array(profile.ticks.us.length + 1);
   let always = 0;
   for (const move of moves) {
-    if (move.class === 'item') always += move.size;
-    else {
-      changes[move.out]! += move.size;
-      changes[Math.max(...profile.records[move.index]!.uses) + 1]! -= move.size;
+    const gap = move.class === 'record' ? gapOf(profile, move) : undefined;
+    if (!gap) {
+      always += move.size;
+      continue;
     }
+    changes[move.out]! += move.size;
+    changes[gap.last + 1]! -= move.size;
   }
   let most = 0;
   let held = 0;

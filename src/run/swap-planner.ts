@@ -5,8 +5,8 @@ import type { SwapBlock, SwapStep } from '../plan/accesses.ts';
 import type { CopyCosts } from '../plan/copy-costs.ts';
 import { planSwaps } from '../plan/swap-search.ts';
 import { verifySwaps } from '../plan/verify-swaps.ts';
-import { type Following, followMoves, type SwapMove } from './swap-following.ts';
-import type { SwapProfile } from './swap-profile.ts';
+import { type Following, followMoves, gapOf, type SwapMove } from './swap-following.ts';
+import { type Gap, gapOfPassage, gapOfRecord, type SwapProfile } from './swap-profile.ts';
 
 export interface ProfilePlanOptions {
   readonly budgetMs?: number | undefined;
@@ -41,12 +41,15 @@ const MARGIN_US = 100;
 /** Ticks must differ in time, since memory is counted between them. */
 const APART_US = 0.01;
 
-interface Subject {
-  readonly class: 'record' | 'item';
-  readonly index: number;
+type Subject = Pick<SwapMove, 'class' | 'index'>;
+
+/** Parameters leave only where a limit cannot be kept by what else may leave. */
+export function planProfile(profile: SwapProfile, options: ProfilePlanOptions = {}): ProfilePlan {
+  const plan = planClasses({ ...profile, passages: [] }, options);
+  return plan.expected.keepsLimit || profile.passages.length === 0 ? plan : planClasses(profile, options);
 }
 
-export function planProfile(profile: SwapProfile, options: ProfilePlanOptions = {}): ProfilePlan {
+function planClasses(profile: SwapProfile, options: ProfilePlanOptions): ProfilePlan {
   const apart = withTicksApart(profile);
   const { step, subjects } = stepOf(apart);
   const costs = costsOf(apart);
@@ -67,7 +70,7 @@ export function planProfile(profile: SwapProfile, options: ProfilePlanOptions = 
   let moves: SwapMove[] = [];
   for (const swap of byStart) {
     const subject = subjects[swap.block]!;
-    const out = subject.class === 'record' ? apart.records[subject.index]!.sole : apart.items[subject.index]!.post;
+    const out = gapOf(apart, subject)?.free ?? apart.items[subject.index]!.post;
     const drop = tickAfter(ticksUs, swap.outEndUs, step.periodUs);
     const back = tickBefore(ticksUs, swap.inStartUs, step.periodUs);
     moves.push({ ...subject, size: swap.size, out, drop, back, turn: byReturn.indexOf(swap) });
@@ -130,25 +133,23 @@ function stepOf(profile: SwapProfile): { step: SwapStep; subjects: Subject[] } {
   const subjects: Subject[] = [];
   const tracked = new Float64Array(us.length);
   const timeAfter = (tick: number) => us[tick + 1] ?? periodUs;
-  profile.records.forEach((record, index) => {
-    const [use] = record.uses;
-    if (record.sole < 0 || use === undefined || record.sole >= use) return;
-    const last = Math.max(...record.uses);
+  for (const { subject, gap } of gapsOf(profile)) {
+    const { size, first, free, use, last } = gap;
     const idleUntil = us[use]! - MARGIN_US;
-    if (idleUntil <= us[record.sole]!) return;
-    for (let tick = record.first; tick <= last; tick++) tracked[tick]! += record.size;
-    subjects.push({ class: 'record', index });
+    if (idleUntil <= us[free]!) continue;
+    for (let tick = first; tick <= last; tick++) tracked[tick]! += size;
+    subjects.push(subject);
     blocks.push({
-      size: record.size,
-      fromUs: us[record.first]!,
+      size,
+      fromUs: us[first]!,
       toUs: timeAfter(last),
       wholeRun: false,
       accesses: [
-        { fromUs: us[record.first]!, toUs: us[record.sole]!, writes: true },
+        { fromUs: us[first]!, toUs: us[free]!, writes: true },
         { fromUs: idleUntil, toUs: us[last]!, writes: false },
       ],
     });
-  });
+  }
   profile.items.forEach((item, index) => {
     if (item.pre < 0) return;
     for (let tick = 0; tick < us.length; tick++) tracked[tick]! += item.size;
@@ -170,6 +171,17 @@ function stepOf(profile: SwapProfile): { step: SwapStep; subjects: Subject[] } {
   return { step: { name: profile.key, periodUs, blocks, untouchedBytes: 0, momentsUs: Float64Array.from(us) }, subjects };
 }
 
+/** What may be away within the step. */
+function gapsOf(profile: SwapProfile): { subject: Subject; gap: Gap }[] {
+  const found: { subject: Subject; gap: Gap }[] = [];
+  const add = (kind: 'record' | 'layer', index: number, gap: Gap | undefined) => {
+    if (gap) found.push({ subject: { class: kind, index }, gap });
+  };
+  for (const [index, record] of profile.records.entries()) add('record', index, gapOfRecord(record));
+  for (const [index, passage] of profile.passages.entries()) add('layer', index, gapOfPassage(passage));
+  return found;
+}
+
 /** Times beyond the step are in the next one. */
 function tickAfter(ticks: Float64Array, us: number, periodUs: number): number {
   const time = us % periodUs;
@@ -186,10 +198,8 @@ function tickBefore(ticks: Float64Array, us: number, periodUs: number): number {
 
 /** Ordered within the gap; a process would refuse anything else. */
 function isSound(profile: SwapProfile, move: SwapMove): boolean {
-  if (move.class === 'record') {
-    const record = profile.records[move.index]!;
-    return move.out === record.sole && move.out <= move.drop && move.drop < move.back && move.back <= record.uses[0]!;
-  }
+  const gap = gapOf(profile, move);
+  if (gap) return move.out === gap.free && move.out <= move.drop && move.drop < move.back && move.back <= gap.use;
   const count = profile.ticks.us.length;
   const { pre, post } = profile.items[move.index]!;
   const since = (tick: number) => (tick - post + count) % count;
@@ -216,7 +226,7 @@ function withinHostMemory(profile: SwapProfile, moves: readonly SwapMove[]): Swa
 /** A limit below what costs nothing: whatever covers the highest load leaves too, for as long as it must, and the GPU waits. */
 function forced(profile: SwapProfile, moves: readonly SwapMove[], limit: number): SwapMove[] {
   const all = [...moves];
-  for (let round = 0; round < 4 * (profile.records.length + profile.items.length); round++) {
+  for (let round = 0; round < 4 * (profile.records.length + profile.items.length + profile.passages.length); round++) {
     const { load, hostBytes } = followMoves(profile, all);
     let top = 0;
     load.forEach((bytes, tick) => {
@@ -246,7 +256,7 @@ function forced(profile: SwapProfile, moves: readonly SwapMove[], limit: number)
 function candidates(profile: SwapProfile, moves: readonly SwapMove[], load: Float64Array, limit: number, top: number): SwapMove[] {
   const count = load.length;
   const found: SwapMove[] = [];
-  const consider = (kind: 'record' | 'item', index: number, size: number, out: number, from: number, to: number) => {
+  const consider = ({ class: kind, index }: Subject, size: number, out: number, from: number, to: number) => {
     // Away in [drop, back) within [from, to]: from where the load is first too high, to where it is last.
     if (top < from || top >= to) return;
     let drop = top;
@@ -264,14 +274,10 @@ function candidates(profile: SwapProfile, moves: readonly SwapMove[], load: Floa
     }
     found.push({ class: kind, index, size, out, drop, back: Math.min(back, to, count - 1), turn: count + index });
   };
-  profile.records.forEach((record, index) => {
-    const use = record.uses[0];
-    if (record.sole >= 0 && use !== undefined && record.sole < use)
-      consider('record', index, record.size, record.sole, record.sole + 1, use);
-  });
+  for (const { subject, gap } of gapsOf(profile)) consider(subject, gap.size, gap.free, gap.free + 1, gap.use);
   profile.items.forEach((item, index) => {
     // Only what is updated at the end of the step: the gap is then in one piece.
-    if (item.pre > 1 && item.post === 0) consider('item', index, item.size, 0, 1, item.pre);
+    if (item.pre > 1 && item.post === 0) consider({ class: 'item', index }, item.size, 0, 1, item.pre);
   });
   return found.filter((move) => isSound(profile, move));
 }

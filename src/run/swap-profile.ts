@@ -18,6 +18,14 @@ export interface StateItem {
   readonly post: number;
 }
 
+/** Parameters of a layer, from the end of its forward pass until it is needed again. */
+export interface LayerPassage {
+  readonly size: number;
+  /** Ticks; needed is -1 where it never was. */
+  readonly left: number;
+  readonly needed: number;
+}
+
 export interface SwapProfile {
   readonly key: string;
   readonly periodUs: number;
@@ -25,6 +33,7 @@ export interface SwapProfile {
   readonly ticks: { readonly us: readonly number[]; readonly peak: readonly number[] };
   readonly records: readonly SavedRecord[];
   readonly items: readonly StateItem[];
+  readonly passages: readonly LayerPassage[];
   /** Bytes per second. */
   readonly copies: {
     readonly outAlone: number;
@@ -35,6 +44,26 @@ export interface SwapProfile {
   };
   readonly limit?: number | undefined;
   readonly hostLimit: number;
+}
+
+/** Something that may be away once in a step, and when. */
+export interface Gap {
+  readonly size: number;
+  /** Ticks: there from, may leave from, used again at, there until. */
+  readonly first: number;
+  readonly free: number;
+  readonly use: number;
+  readonly last: number;
+}
+
+/** Undefined where it cannot leave. */
+export function gapOfRecord({ size, first, sole, uses }: SavedRecord): Gap | undefined {
+  const [use] = uses;
+  return sole < 0 || use === undefined || sole >= use ? undefined : { size, first, free: sole, use, last: Math.max(...uses) };
+}
+
+export function gapOfPassage({ size, left, needed }: LayerPassage): Gap | undefined {
+  return left >= needed ? undefined : { size, first: left, free: left, use: needed, last: needed };
 }
 
 /** Checks everything that planning relies on: the file comes from another process. */
@@ -67,6 +96,13 @@ export function readSwapProfile(data: unknown): SwapProfile {
       throw new InputError('an item of the profile for swapping has ticks that are not there');
     return item;
   });
+  const passages = list(profile['passages'] ?? [], 'passages').map((entry) => {
+    const row = fields(entry, 'passage');
+    const passage = { size: number(row['size'], 'size'), left: number(row['left'], 'tick'), needed: number(row['needed'], 'tick') };
+    if (!isTick(passage.left, 0) || !isTick(passage.needed, -1))
+      throw new InputError('a passage of the profile for swapping has ticks that are not there');
+    return passage;
+  });
   const copies = fields(profile['copies'], 'copies');
   const rate = (name: string) => {
     const value = number(copies[name], name);
@@ -80,6 +116,7 @@ export function readSwapProfile(data: unknown): SwapProfile {
     ticks: { us, peak },
     records,
     items,
+    passages,
     copies: {
       outAlone: rate('outAlone'),
       inAlone: rate('inAlone'),

@@ -32,6 +32,13 @@ function check(profile: SwapProfile, moves: readonly SwapMove[]): void {
       expect(move.drop).toBeGreaterThanOrEqual(move.out);
       expect(move.back).toBeGreaterThan(move.drop);
       for (const use of record.uses) expect(use).toBeGreaterThanOrEqual(move.back);
+    } else if (move.class === 'layer') {
+      const { left, needed, size } = profile.passages[move.index]!;
+      expect(move.size).toBe(size);
+      expect(move.out).toBe(left);
+      expect(move.drop).toBeGreaterThanOrEqual(left);
+      expect(move.back).toBeGreaterThan(move.drop);
+      expect(move.back).toBeLessThanOrEqual(needed);
     } else {
       const { pre, post, size } = profile.items[move.index]!;
       expect(move.size).toBe(size);
@@ -82,6 +89,24 @@ describe('a plan for a profile', () => {
     expect(describePlan(plan)).toContain('cannot be kept');
   });
 
+  test('lets parameters leave only where nothing else keeps the limit', () => {
+    const make = (share?: number) => {
+      const profile = stack(24, 2000, 32 * MIB, 8 * MIB, { weights: 64 * MIB });
+      return share === undefined ? profile : { ...profile, limit: Math.round(share * Math.max(...profile.ticks.peak)) };
+    };
+    const layersIn = (plan: ReturnType<typeof planProfile>) => plan.moves.filter((move) => move.class === 'layer').length;
+    const free = planProfile(make(), { budgetMs: 200 });
+    const mild = planProfile(make(0.8), { budgetMs: 200 });
+    expect([layersIn(free), layersIn(mild)]).toEqual([0, 0]);
+    const hard = make(0.55);
+    const plan = planProfile(hard, { budgetMs: 200 });
+    check(hard, plan.moves);
+    expect(layersIn(plan)).toBeGreaterThan(0);
+    expect(free.expected.peak).toBeGreaterThan(hard.limit!);
+    expect(plan.expected.peak).toBeLessThan(free.expected.peak);
+    expect(followMoves(hard, plan.moves)).toMatchObject({ misses: 0, peak: plan.expected.peak });
+  });
+
   test('uses no more host memory than there is', () => {
     const hostLimit = 300 * MIB;
     const plan = planProfile(stack(24, 2000, 64 * MIB, 16 * MIB, { hostLimit }), { budgetMs: 200 });
@@ -101,13 +126,14 @@ describe('a plan for a profile', () => {
       layerUs: fc.integer({ min: 0, max: 4000 }),
       activation: fc.integer({ min: 1, max: 90 }),
       state: fc.integer({ min: 0, max: 40 }),
+      weights: fc.integer({ min: 0, max: 60 }),
       share: fc.double({ min: 0.2, max: 1, noNaN: true }),
       limited: fc.boolean(),
       slow: fc.boolean(),
     });
     fc.assert(
-      fc.property(shape, ({ layers, layerUs, activation, state, share, limited, slow }) => {
-        const base = stack(layers, layerUs, activation * MIB, state * MIB, slow ? { copies: SLOW } : {});
+      fc.property(shape, ({ layers, layerUs, activation, state, weights, share, limited, slow }) => {
+        const base = stack(layers, layerUs, activation * MIB, state * MIB, { weights: weights * MIB, ...(slow ? { copies: SLOW } : {}) });
         const profile = limited ? { ...base, limit: Math.round(share * Math.max(...base.ticks.peak)) } : base;
         const plan = planProfile(profile, { budgetMs: 15 });
         check(profile, plan.moves);
@@ -157,6 +183,8 @@ describe('profiles from a process', () => {
       { ...good, records: [{ size: 1, first: 0, sole: 99, uses: [] }] },
       { ...good, records: [{ size: 1, first: 0, sole: 0, uses: [0.5] }] },
       { ...good, items: [{ size: 1, pre: 0, post: -1 }] },
+      { ...good, passages: [{ size: 1, left: -1, needed: 2 }] },
+      { ...good, passages: {} },
       { ...good, copies: { ...H200, inBoth: 0 } },
       { ...good, hostLimit: 'all' },
     ];
@@ -202,6 +230,7 @@ function profileOf(step: SwapStep): SwapProfile {
     // Others let go of it a tick after it is saved.
     records: saved.map(({ size, from, to }) => ({ size, first: tickOf(from), sole: tickOf(from) + 1, uses: [tickOf(to)] })),
     items: states.map(({ size }) => ({ size, pre: tickOf(updates), post: 0 })),
+    passages: [],
     copies: H200,
     hostLimit: 2 ** 40,
   };

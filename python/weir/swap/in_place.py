@@ -32,6 +32,12 @@ class InPlace:
         """Its name in plans: class and index."""
         raise NotImplementedError
 
+    def goes(self, item):
+        """From here on its content is not there."""
+
+    def is_back(self, item):
+        """Its content is there for whatever comes next on the compute stream."""
+
     def leave(self, item):
         if item.state != RESIDENT or not self.is_ours(item):
             return False
@@ -52,6 +58,7 @@ class InPlace:
             return False
         self.copies.wait(item.event, (self.move_of(item), "out"))
         self.copies.before_giving_up(item.storage)
+        self.goes(item)
         item.storage.resize_(0)
         item.state = GONE
         item.event = None
@@ -72,6 +79,7 @@ class InPlace:
         self.away -= 1
         self.copies.verify(item.check, item.storage)
         item.check = None
+        self.is_back(item)
 
     def bring_back(self, item, planned=False):
         if item.state == LEAVING:

@@ -12,6 +12,7 @@ import torch
 
 from .copies import Copies, Corrupted
 from .optimizer_state import StateGuard
+from .parameters import Layers
 from .profile import PACK, POST, PRE
 from .records import GONE, LEAVING, RESIDENT, RETURNING, changed
 from .saved_tensors import SavedTensors
@@ -36,8 +37,9 @@ class Manager:
         self.copies = Copies(options, say)
         self.saved = SavedTensors(self.copies)
         self.guard = StateGuard(self.copies, self.lock, options.least)
-        self.traffic = Traffic(self.copies, self.saved, self.guard)
-        self.steps = Steps(options, self.copies, self.saved, self.guard, self.traffic, self.let_hooks_go, say)
+        self.layers = Layers(self.copies, self.saved, self.lock, options.least)
+        self.traffic = Traffic(self.copies, self.saved, self.guard, self.layers)
+        self.steps = Steps(options, self.copies, self.saved, self.guard, self.layers, self.traffic, self.let_hooks_go, say)
         self.copies.observer = self.steps
 
     @property
@@ -65,6 +67,7 @@ class Manager:
                 self.say("stop", f"swapping stops: {why}")
             if self.backend is not None:
                 self.guard.bring_back_all()
+                self.layers.bring_back_all()
 
     def failed(self, where):
         """An error of ours is told and ends the swapping, not the training."""
@@ -96,6 +99,10 @@ class Manager:
     def unpack(self, packed):
         if type(packed) is tuple:
             tensor, version = packed
+            if self.layers.by_parameter:
+                layer = self.layers.of_parameter(tensor)
+                if layer is not None and layer.passage is not None:
+                    self.layer_is_needed(layer)
             if tensor._version != version:
                 raise changed(tensor, tensor._version, version)
             return tensor
@@ -138,6 +145,8 @@ class Manager:
                 return None
             if record is None:
                 record = self.saved.add(size, cdata)
+                record.layer = self.layers.of_storage(cdata)
+                record.frozen = record.layer is not None
                 if self.steps.reactive:
                     self.traffic.wants_out(record)
             elif record.state == LEAVING or record.copied:
@@ -151,6 +160,9 @@ class Manager:
             return handle
 
     def _unpack(self, handle):
+        layer = handle.record.layer
+        if layer is not None and layer.passage is not None:
+            self.layer_is_needed(layer)
         with self.lock:
             aside = not self.backend.on_compute()
             if torch._C._len_torch_dispatch_stack():
@@ -197,6 +209,52 @@ class Manager:
             tensor.record_stream(self.backend.current())
         return tensor
 
+    # ---- hooks of modules
+
+    def module_begins(self, module):
+        layers = self.layers
+        if not layers.chosen:
+            layers.note_module(module)
+            return
+        layer = layers.of_module(module)
+        if layer is not None and layer.passage is not None:
+            self.layer_is_needed(layer)
+
+    def module_ends(self, module):
+        layer = self.layers.of_module(module)
+        if layer is None or self.stopped or not torch.is_grad_enabled():
+            return
+        try:
+            with self.lock:
+                # In backward a layer is run again for its own sake: it is needed until that is over.
+                if self.backend.on_compute() and not self.backend.capturing() and torch._C._current_graph_task_id() == -1:
+                    self.steps.layer_left(layer)
+        except Exception:
+            self.failed("forward")
+
+    def _choose_layers(self):
+        if self.hooks.watches_modules() and not self.layers.chosen:
+            self.layers.choose()
+            if not self.layers.layers:
+                self.hooks.unwatch_modules()
+
+    def layer_is_needed(self, layer):
+        """Whatever happens here, its parameters must be there."""
+        with self.lock:
+            passage = layer.passage
+            if passage is not None and not self.stopped and self.backend.on_compute() and not self.backend.capturing():
+                try:
+                    self.steps.layer_needed(layer)
+                except Exception:
+                    self.failed("layer")
+            self.layers.layer_is_needed(layer, planned=self.steps.reactive)
+            layer.passage = None
+            if passage is not None and not self.stopped and self.steps.reactive:
+                try:
+                    self.traffic.fetch_layer_ahead(passage)
+                except Exception:
+                    self.failed("prefetch")
+
     # ---- hooks of optimizers
 
     def before_step(self, optimizer):
@@ -221,6 +279,7 @@ class Manager:
                     item.state = RESIDENT
             if moved:
                 self.copies.let_current_follow()
+            self.layers.bring_back_all()
 
     def after_step(self, optimizer):
         steps = self.steps
@@ -243,6 +302,7 @@ class Manager:
                     if self.guard.scan(optimizer) and steps.following is not None:
                         steps.off_plan()
                 if anchor is optimizer:
+                    self._choose_layers()
                     steps.end()
                 else:
                     steps.tick(POST, place, 0)
@@ -260,6 +320,8 @@ class Manager:
             return
         try:
             with self.lock:
+                self.layers.bring_back_all()
+                self._choose_layers()
                 self.steps.end()
         except Corrupted:
             raise

@@ -19,7 +19,7 @@ class Plan:
         self.times = times
         self.load = load
         self.expected = expected
-        self.moves = {}  # ("record" or "item", index) -> Move
+        self.moves = {}  # ("record", "item" or "layer", index) -> Move
         self.outs, self.drops, self.backs = {}, {}, {}
         self.items = set()
         self.limit = None
@@ -28,7 +28,7 @@ class Plan:
         """By tick. State leaves after its optimizer's step, whenever that is."""
         self.outs, self.drops, self.backs = {}, {}, {}
         for who, move in sorted(self.moves.items(), key=lambda move: move[1].number):
-            if who[0] == "record":
+            if who[0] != "item":
                 self.outs.setdefault(move.out, []).append(who)
             self.drops.setdefault(move.drop, []).append(who)
         for who, move in sorted(self.moves.items(), key=lambda move: (move[1].back, move[1].turn)):
@@ -96,7 +96,7 @@ def read_plan(path, profiles):
     count = plan.count
     for number, move in enumerate(data["moves"]):
         kind, index, out, drop, back = (move[field] for field in ("class", "index", "out", "drop", "back"))
-        listed = profile["records"] if kind == "record" else profile["items"] if kind == "item" else None
+        listed = {"record": profile["records"], "item": profile["items"], "layer": profile["passages"]}.get(kind)
         if listed is None or not isinstance(index, int) or not 0 <= index < len(listed):
             raise BadPlan(f"move {number} is of {kind} {index}")
         if move["size"] != listed[index]["size"]:
@@ -107,6 +107,8 @@ def read_plan(path, profiles):
             first_use = listed[index]["uses"][0] if listed[index]["uses"] else -1
             if not listed[index]["sole"] <= out <= drop < back <= first_use:
                 raise BadPlan(f"move {number} is not between the uses of record {index}")
+        elif kind == "layer" and not listed[index]["left"] <= out <= drop < back <= listed[index]["needed"]:
+            raise BadPlan(f"move {number} is not between the passes of layer {index}")
         who = (kind, index)
         if who in plan.moves:
             raise BadPlan(f"{kind} {index} moves twice")

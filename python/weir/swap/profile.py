@@ -1,6 +1,6 @@
 """What one step does, in ticks: when, how much memory in between, which saved tensors and which optimizer state."""
 
-BEGIN, PACK, UNPACK, PRE, POST = range(5)
+BEGIN, PACK, UNPACK, PRE, POST, LEFT, NEEDED = range(7)
 # Bytes per copy when bandwidths are measured.
 MEASURED = 64 << 20
 
@@ -14,6 +14,7 @@ class StepProfile:
         self.events = []
         self.kinds, self.values, self.sizes, self.peaks, self.away = [], [], [], [], []
         self.records = []
+        self.passages = []
         self.waits = []  # (tick, before, after): time in which the compute stream stood still
         self.open = {}  # records not yet ours alone
 
@@ -49,6 +50,12 @@ class StepProfile:
 
     def used(self, index, tick):
         self.records[index]["uses"].append(tick)
+
+    def layer_left(self, layer, tick):
+        self.passages.append({"size": layer.size, "left": tick, "needed": -1})
+
+    def layer_needed(self, passage, tick):
+        self.passages[passage]["needed"] = tick
 
     def waited(self, before, after):
         if not self.memory:
@@ -105,6 +112,7 @@ class StepProfile:
             },
             "records": records,
             "items": items,
+            "passages": self.passages,
             "copies": copies,
             "limit": limit,
             "hostLimit": host_limit,

@@ -78,7 +78,7 @@ class Record:
 
     __slots__ = (
         "graveyard", "dead", "index", "size", "cdata", "state", "handles", "slot", "storage", "unwaited", "copied", "frozen",
-        "waited_ticks", "sole_at", "check", "__weakref__",
+        "waited_ticks", "sole_at", "check", "layer", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, graveyard, dead, size, cdata, index):
@@ -97,6 +97,7 @@ class Record:
         self.waited_ticks = 0
         self.sole_at = -1
         self.check = None
+        self.layer = None  # whose parameter this is a view of: it moves with the layer, if at all
 
     def add(self, tensor):
         handle = Handle(self, tensor)

@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 
 from .plan import BadPlan, read_plan
-from .profile import BEGIN, PACK, POST, PRE, UNPACK, StepProfile, measure_copies
+from .profile import BEGIN, LEFT, NEEDED, PACK, POST, PRE, UNPACK, StepProfile, measure_copies
 
 TIMED_STEPS = 2
 MOST_WATCHED = 16
@@ -22,10 +22,10 @@ WATCHING, AWAITING, FOLLOWING, RESTING = "watching", "awaiting", "following", "r
 
 
 class Steps:
-    def __init__(self, options, copies, saved, guard, traffic, let_hooks_go, say):
+    def __init__(self, options, copies, saved, guard, layers, traffic, let_hooks_go, say):
         self.options = options
         self.limit = options.limit
-        self.copies, self.saved, self.guard, self.traffic = copies, saved, guard, traffic
+        self.copies, self.saved, self.guard, self.layers, self.traffic = copies, saved, guard, layers, traffic
         self.let_hooks_go = let_hooks_go
         self.say = say
         self.counts = copies.counts
@@ -87,9 +87,24 @@ class Steps:
         if self.profile is not None and record.index >= 0:
             self.profile.used(record.index, tick)
 
+    def layer_left(self, layer):
+        """The forward pass of a layer is over."""
+        layer.passage = len(self.layers.passages)
+        self.layers.passages.append(layer)
+        tick = self.tick(LEFT, layer.ordinal, layer.size)
+        if self.profile is not None:
+            self.profile.layer_left(layer, tick)
+
+    def layer_needed(self, layer):
+        tick = self.tick(NEEDED, layer.ordinal, layer.size)
+        if self.profile is not None:
+            self.profile.layer_needed(layer.passage, tick)
+
     def clear_away(self):
         """What destructors have left to do."""
-        if self.guard.lost and self.guard.clear_lost() and self.following is not None:
+        lost = self.guard.lost and self.guard.clear_lost()
+        lost = self.layers.clear_lost() or lost
+        if lost and self.following is not None:
             self.off_plan()
         self.saved.clear_dead()
         self.copies.clear_graveyard()
@@ -204,6 +219,7 @@ class Steps:
         """`key` is that of the step before."""
         self.saved.begin_step()
         self.traffic.begin_step()
+        self.layers.begin_step()
         self.tick_count = 0
         self.signature = 0
         self.following = None
@@ -255,7 +271,7 @@ class Steps:
             self.options.on_profile(data)
         else:
             write_json(os.path.join(self.options.directory, f"{os.getpid()}.profile.json"), data)
-        self.say("watched", f"watched steps 1-{self.done}: {len(data['records'])} saved tensors, {len(items)} of optimizer state")
+        self.say("watched", f"watched steps 1-{self.done}: {len(data['records'])} saved tensors, {len(items)} of optimizer state, {len(data['passages'])} passes of layers")
 
     def look_for_plan(self):
         try:

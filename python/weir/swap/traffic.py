@@ -6,7 +6,7 @@ All of it happens in the order of the host program, never by looking whether a c
 import weakref
 from collections import deque
 
-from .profile import PACK, UNPACK
+from .profile import LEFT, NEEDED, PACK, UNPACK
 from .records import GONE, LEAVING, RESIDENT
 
 # Storages on their way out at once, and on their way back, when there is no plan.
@@ -19,8 +19,8 @@ REST_TICKS = 8
 
 
 class Traffic:
-    def __init__(self, copies, saved, guard):
-        self.copies, self.saved, self.guard = copies, saved, guard
+    def __init__(self, copies, saved, guard, layers):
+        self.copies, self.saved, self.guard, self.layers = copies, saved, guard, layers
         self.late = []  # (last tick, weak record) of copies out that the plan wanted begun already
         self.pending = deque()  # without a plan: records that are to leave
         self.leaving = deque()  # without a plan: records whose memory is to be given up
@@ -57,6 +57,9 @@ class Traffic:
                 if item.state == LEAVING:
                     self.guard.drop(item)
                 continue
+            if who[0] == "layer":
+                self.layers.layer_drops(self.layers.passages[who[1]])
+                continue
             record = self.saved.of_index(who[1])
             if record is None:
                 continue
@@ -75,6 +78,9 @@ class Traffic:
         if self.late:
             self._try_late(tick)
         for who in plan.outs.get(tick, ()):
+            if who[0] == "layer":
+                self.layers.layer_leaves(self.layers.passages[who[1]])
+                continue
             record = self.saved.of_index(who[1])
             if record is not None and record.state == RESIDENT and not self.saved.leave(record, tick):
                 counts["late_out"] += 1
@@ -85,6 +91,9 @@ class Traffic:
             item = self.guard.items[who[1]]
             if item.state == GONE:
                 self.guard.begin_return(item)
+            return
+        if who[0] == "layer":
+            self.layers.layer_begins_return(self.layers.passages[who[1]])
             return
         record = self.saved.of_index(who[1])
         if record is not None and record.state == GONE:
@@ -115,7 +124,11 @@ class Traffic:
 
     def react(self, kind, tick):
         """Everything leaves as soon as it is ours alone, and two storages are always on their way."""
-        if kind != UNPACK:
+        if kind == LEFT:
+            for layer in self.layers.on_their_way():
+                self.layers.layer_drops(layer)
+            self.layers.layer_leaves(self.layers.passages[-1])
+        if kind not in (UNPACK, NEEDED):
             for _ in range(len(self.pending)):
                 reference = self.pending.popleft()
                 record = reference()
@@ -141,6 +154,14 @@ class Traffic:
         record = self.leaving.popleft()()
         if record is not None and record.state == LEAVING:
             self.saved.drop(record)
+
+    def fetch_layer_ahead(self, passage):
+        if passage > 0:
+            try:
+                self.layers.layer_begins_return(self.layers.passages[passage - 1])
+            except RuntimeError as error:
+                if not self.copies.backend.out_of_memory(error):
+                    raise
 
     def fetch_ahead(self, record):
         """Backward goes the way of forward in reverse."""

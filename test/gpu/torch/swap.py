@@ -5,7 +5,7 @@
 
 Modes: off, swap (lowest memory that costs no time), limit=20GiB or limit=0.7 (a share of what `off` allocated), save_on_cpu,
 capped=SAME (PyTorch alone under the memory that limit=SAME is given). With --fixed-length N workloads of varying length keep to one.
-Programs that leave the plan are in test/python/swap_checks.py: WEIR_SWAP_TEST_DEVICE=cuda python3 test/python/swap_checks.py
+Programs that leave the plan are in test/python/swap: WEIR_SWAP_TEST_DEVICE=cuda python3 -m unittest discover -s test/python/swap
 """
 
 import argparse

@@ -6,10 +6,10 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "..", "python"), HERE]
+sys.path[:0] = [os.path.join(HERE, "..", "..", "..", "python"), HERE]
 
 import torch  # noqa: E402
-from swap_fake import FakeBackend  # noqa: E402
+from fake_gpu import FakeBackend  # noqa: E402
 from weir import swap  # noqa: E402
 from weir.swap import host, profile  # noqa: E402
 from weir.swap.records import GONE  # noqa: E402
@@ -17,6 +17,8 @@ from weir.swap.records import GONE  # noqa: E402
 torch.set_num_threads(1)
 host.CHUNK, host.LEAST_CHUNK, profile.MEASURED = 256 << 10, 4 << 10, 16 << 10
 STEPS = 14
+# FOLDER [LIMIT], in bytes
+limit = int(sys.argv[2]) if len(sys.argv) > 2 else None
 
 
 def train(pause):
@@ -25,7 +27,8 @@ def train(pause):
     for module in net:
         module.register_forward_hook(lambda *_: time.sleep(pause))
         module.register_full_backward_hook(lambda *_: time.sleep(pause))
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    # Where parameters are to leave, there is no state to leave instead.
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3) if limit else torch.optim.AdamW(net.parameters(), lr=1e-3)
     losses = []
     for step in range(STEPS):
         loss = net(torch.randn(256, 64)).square().mean()
@@ -48,13 +51,14 @@ class Measured(FakeBackend):
         manager = swap._manager
         live = sum(record.size for reference in manager.saved.records if (record := reference()) is not None and record.state != GONE)
         state = sum(item.size for item in manager.guard.items if item.state != GONE)
-        return live + state, live + state
+        weights = sum(weight.size for layer in manager.layers.layers for weight in layer.weights if weight.state != GONE)
+        return live + state + weights, live + state + weights
 
 
 expected = train(0)
 backend = Measured("random", 4)
 swap.install(
-    enabled=True, limit=None, directory=sys.argv[1], debug=True, quiet=True, host_limit=1 << 28, least=4096, is_device=lambda tensor: True,
+    enabled=True, limit=limit, directory=sys.argv[1], debug=True, quiet=True, host_limit=1 << 28, least=4096, is_device=lambda tensor: True,
     make_backend=lambda tensor: backend,
 )  # fmt: skip
 found = train(0.001)

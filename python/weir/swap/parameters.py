@@ -1,0 +1,310 @@
+"""Parameters between the forward and the backward pass of their layer, where a limit asks for it.
+
+A parameter may be away only while nothing but its own object, the node of its gradient and our handles holds its memory. Its
+object then is of a class that brings it back before anybody gets hold of the content.
+"""
+
+import weakref
+
+import torch
+
+from .backend import owners
+from .in_place import InPlace, Movable
+from .records import GONE, LEAVING, RESIDENT, RETURNING
+
+# A layer is the largest part of the model with at most this share of its parameters.
+LARGEST_SHARE = 1 / 8
+
+
+class Weight(Movable):
+    """One parameter, held weakly; its storage is held only while it moves."""
+
+    __slots__ = ("parameter", "layer", "cdata")
+
+    def __init__(self, parameter, layer):
+        storage = parameter.untyped_storage()
+        super().__init__(storage.nbytes())
+        self.parameter = weakref.ref(parameter)
+        self.layer = layer
+        self.cdata = storage._cdata
+
+
+class Layer:
+    __slots__ = ("module", "ordinal", "weights", "size", "passage")
+
+    def __init__(self, module, ordinal, lost):
+        self.module = weakref.ref(module, lambda _: lost.append(self))
+        self.ordinal = ordinal
+        self.weights = []
+        self.size = 0
+        self.passage = None  # number in this step, from the end of its forward pass until it is needed again
+
+
+def _metadata():
+    tensor = torch.Tensor
+    read = (
+        "grad", "requires_grad", "shape", "dtype", "device", "layout", "is_leaf", "grad_fn", "_version", "ndim", "is_cuda", "is_sparse",
+        "is_quantized", "output_nr", "name",
+    )  # fmt: skip
+    known = {getattr(tensor, name).__get__ for name in read if hasattr(tensor, name)}
+    known.add(tensor.grad.__set__)
+    asked = (
+        "size", "dim", "numel", "nelement", "element_size", "stride", "storage_offset", "is_floating_point", "is_complex", "get_device",
+        "is_contiguous", "register_hook", "register_post_accumulate_grad_hook", "__hash__",
+    )  # fmt: skip
+    return known | {getattr(tensor, name) for name in asked if hasattr(tensor, name)}
+
+
+# What can be asked of a parameter without its content.
+METADATA = _metadata()
+
+
+class AwayParameter(torch.nn.Parameter):
+    """What a parameter is while it is away. Every use from Python comes here first."""
+
+    bring_back = None  # of the Layers there are
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func not in METADATA:
+            for tensor in _away_in((args, kwargs)):
+                cls.bring_back(tensor)
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **kwargs)
+
+
+def _away_in(value):
+    if type(value) is AwayParameter:
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _away_in(part)
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _away_in(part)
+
+
+def _calibrate():
+    """Uses that a parameter's tensor counts when only Python has it."""
+    return torch.nn.Parameter(torch.zeros(8))._use_count()
+
+
+ALONE = _calibrate()
+
+
+class Layers(InPlace):
+    def __init__(self, copies, saved, lock, least):
+        super().__init__(copies)
+        self.saved = saved
+        self.lock = lock
+        self.least = least
+        self.layers = []
+        self.by_module = {}
+        self.by_parameter = {}
+        self.by_storage = {}
+        self.passages = []  # layers in the order in which their forward passes ended in this step
+        self.lost = []
+        self.root = None  # the largest module called so far, until layers are chosen
+        self.root_size = 0
+        self.seen = weakref.WeakSet()
+        self.chosen = False
+
+    # ---- which there are
+
+    def note_module(self, module):
+        """Before layers are chosen: which module is the model."""
+        if module in self.seen:
+            return
+        self.seen.add(module)
+        size = _bytes_of(module)
+        if size > self.root_size:
+            self.root, self.root_size = weakref.ref(module), size
+
+    def choose(self):
+        """After the first step: the parts of the model whose parameters may leave."""
+        self.chosen = True
+        root = self.root() if self.root is not None else None
+        self.seen.clear()
+        if root is None:
+            return
+        parts = list(_parts(root, self.root_size * LARGEST_SHARE))
+        holders = {}
+        for part in parts:
+            for parameter in part.parameters():
+                holders[id(parameter)] = holders.get(id(parameter), 0) + 1
+        for part in parts:
+            layer = Layer(part, len(self.layers), self.lost)
+            for parameter in part.parameters():
+                # What two parts share is needed by either.
+                if holders[id(parameter)] == 1 and self._may_ever_leave(parameter):
+                    weight = Weight(parameter, layer)
+                    layer.weights.append(weight)
+                    layer.size += weight.size
+                    self.by_parameter[id(parameter)] = weight
+                    self.by_storage[weight.cdata] = weight
+            if layer.weights:
+                self.layers.append(layer)
+                self.by_module[id(part)] = layer
+        AwayParameter.bring_back = self.bring_back_parameter
+
+    def _may_ever_leave(self, parameter):
+        if type(parameter) is not torch.nn.Parameter or not self.copies.backend.is_mine(parameter):
+            return False
+        if parameter.layout != torch.strided or parameter.is_quantized:
+            return False
+        size = parameter.numel() * parameter.element_size()
+        return size >= self.least and parameter.untyped_storage().nbytes() == size
+
+    def give_up(self):
+        """All parameters are there, and stay."""
+        with self.lock:
+            self.lost.extend(self.layers)
+            self.clear_lost()
+            self.chosen = True
+            self.seen.clear()
+
+    def of_module(self, module):
+        layer = self.by_module.get(id(module))
+        return layer if layer is not None and layer.module() is module else None
+
+    def of_parameter(self, parameter):
+        weight = self.by_parameter.get(id(parameter))
+        return weight.layer if weight is not None and weight.parameter() is parameter else None
+
+    def of_storage(self, cdata):
+        weight = self.by_storage.get(cdata)
+        if weight is None:
+            return None
+        if weight.storage is None:
+            # Where its memory has been replaced, the number may be another storage's by now.
+            parameter = weight.parameter()
+            if parameter is None or parameter.untyped_storage()._cdata != cdata:
+                return None
+        return weight.layer
+
+    def begin_step(self):
+        for layer in self.passages:
+            layer.passage = None
+        self.passages = []
+
+    def clear_lost(self):
+        """Layers of models that are gone. Whoever still has a parameter of theirs gets it back."""
+        if not self.lost:
+            return False
+        while self.lost:
+            layer = self.lost.pop()
+            for weight in layer.weights:
+                self.let_go(weight)
+            layer.weights = []
+            layer.passage = None
+        kept = [layer for layer in self.layers if layer.weights]
+        self.layers = kept
+        self.by_module = {id(layer.module()): layer for layer in kept}
+        weights = [weight for layer in kept for weight in layer.weights]
+        self.by_parameter = {id(weight.parameter()): weight for weight in weights if weight.parameter() is not None}
+        self.by_storage = {weight.cdata: weight for weight in weights}
+        return True
+
+    # ---- movements
+
+    def is_ours(self, item):
+        parameter = item.parameter()
+        if parameter is None or type(parameter) is not torch.nn.Parameter or item.storage is None:
+            return False
+        if item.storage._cdata != item.cdata or item.storage.nbytes() != item.size:
+            return False
+        # The node of its gradient has it, too. Whatever else in C++ does may read it without asking.
+        if parameter._use_count() > ALONE + (1 if parameter.requires_grad else 0):
+            return False
+        record = self.saved.on_storage(item.cdata)
+        aliases = sum(handle.alias is not None for handle in record.live_handles()) if record is not None else 0
+        return owners(item.cdata, True) == 1 + aliases
+
+    def move_of(self, item):
+        return "layer", item.layer.passage
+
+    def goes(self, item):
+        item.parameter().__class__ = AwayParameter
+
+    def is_back(self, item):
+        parameter = item.parameter()
+        if parameter is not None:
+            parameter.__class__ = torch.nn.Parameter
+
+    def leave(self, item):
+        parameter = item.parameter()
+        if parameter is None or item.state != RESIDENT:
+            return False
+        item.storage = parameter.untyped_storage()
+        if super().leave(item):
+            self.copies.counts["parameters_out"] += item.size
+            return True
+        item.storage = None
+        return False
+
+    def drop(self, item):
+        if super().drop(item):
+            return True
+        if item.state == RESIDENT:
+            item.storage = None
+        return False
+
+    def bring_back(self, item, planned=False):
+        super().bring_back(item, planned)
+        item.storage = None
+
+    def layer_leaves(self, layer):
+        for weight in layer.weights:
+            if not self.leave(weight):
+                self.copies.counts["kept"] += 1
+
+    def layer_drops(self, layer):
+        for weight in layer.weights:
+            self.drop(weight)
+
+    def layer_begins_return(self, layer):
+        for weight in layer.weights:
+            if weight.state == GONE:
+                self.begin_return(weight)
+
+    def layer_is_needed(self, layer, planned):
+        moved = False
+        for weight in layer.weights:
+            moved = moved or weight.state in (GONE, RETURNING)
+            if weight.state != RESIDENT:
+                self.bring_back(weight, planned or weight.state == RETURNING)
+        if moved:
+            self.copies.let_current_follow()
+
+    def bring_back_all(self):
+        with self.lock:
+            for layer in self.layers:
+                self.layer_is_needed(layer, planned=False)
+
+    def bring_back_parameter(self, parameter):
+        """Somebody uses a parameter that is away."""
+        with self.lock:
+            layer = self.of_parameter(parameter)
+            if layer is not None:
+                self.layer_is_needed(layer, planned=False)
+
+    def on_their_way(self):
+        """Layers whose copies out have begun, oldest first."""
+        return [layer for layer in self.passages if any(weight.state == LEAVING for weight in layer.weights)]
+
+
+def _bytes_of(module):
+    return sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
+
+
+def _parts(module, most):
+    size = _bytes_of(module)
+    children = list(module.children())
+    if size <= most or not children:
+        if size > 0:
+            yield module
+        return
+    for child in children:
+        yield from _parts(child, most)
+

@@ -1,0 +1,148 @@
+"""What PyTorch refuses is still refused; errors, bad plans and full GPUs end well."""
+
+import gc
+import unittest
+
+import torch
+from support import ORDERS, WIDTH, Run, SwapCase, Training, draw, plain
+
+
+class Errors(SwapCase):
+    def test_change_in_place_is_still_refused(self):
+        def attempt():
+            x = draw(WIDTH, WIDTH, requires_grad=True)
+            y = x * 2
+            z = y.exp()
+            w = (z * z).sum()
+            del y
+            with torch.no_grad():
+                z.add_(1)
+            w.backward()
+
+        def small():
+            x = draw(4, requires_grad=True)
+            z = x.exp()
+            w = (z * z).sum()
+            with torch.no_grad():
+                z.add_(1)
+            w.backward()
+
+        for program in (attempt, small):
+            for mode in ("all", "plan"):
+                with Run(mode):
+                    for _ in range(2):
+                        Training().step(0)
+                    with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                        program()
+
+    def test_change_in_place_after_it_left(self):
+        """The tensor is away, its version counter is not."""
+        with Run("all"):
+            x = draw(WIDTH, WIDTH, requires_grad=True)
+            y = (x * 2).exp()
+            z = y * 3
+            counter = y.detach()[:0]
+            loss = (y * y).sum() + z.sum()
+            del y, z
+            for _ in range(6):
+                draw(WIDTH, WIDTH, requires_grad=True).exp()
+            with torch.no_grad():
+                counter.add_(1)
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                loss.backward()
+
+    def test_backward_twice_is_still_refused(self):
+        with Run("all"):
+            loss = Training().loss()
+            loss.backward()
+            with self.assertRaisesRegex(RuntimeError, "backward through the graph a second time"):
+                loss.backward()
+
+    def test_no_cycles(self):
+        with Run("all"):
+            gc.collect()
+            gc.disable()
+            try:
+                x = draw(WIDTH, WIDTH, requires_grad=True)
+                y = x.exp()
+                storage = y.untyped_storage()._weak_ref()
+                del y
+                self.assertTrue(torch.UntypedStorage._expired(storage))
+                torch.UntypedStorage._free_weak_ref(storage)
+            finally:
+                gc.enable()
+
+    def test_an_error_of_ours_ends_the_swapping_only(self):
+        def broken(*_):
+            raise ValueError("on purpose")
+
+        places = {"saved": ("leave", "drop"), "traffic": ("act", "react", "fetch_ahead", "state_leaves"), "steps": ("begin",)}
+        for part, where in ((part, where) for part, names in places.items() for where in names):
+            for mode in ("all", "plan"):
+                expected = plain(10)()
+                with Run(mode) as run:
+                    training = Training()
+                    for i in range(10):
+                        if i == 7:
+                            setattr(getattr(run.manager, part), where, broken)
+                        training.step(i)
+                    found = training.result()
+                self.assertEqual(expected[0], found[0], where)
+                for one, other in zip(expected[1], found[1], strict=True):
+                    self.assertTrue(torch.equal(one, other))
+
+    def test_bad_plans_are_refused(self):
+        def late(plan):
+            plan["moves"][0]["back"] = 10**6
+
+        def twice(plan):
+            plan["moves"].append(plan["moves"][0])
+
+        def other(plan):
+            plan["key"] = "x"
+
+        def sizes(plan):
+            plan["moves"][0]["size"] += 1
+
+        def inside(plan):
+            move = next(move for move in plan["moves"] if move["class"] == "record")
+            move["back"] = len(plan["moves"]) and 10**3
+
+        def nonsense(plan):
+            plan.clear()
+
+        for spoil in (late, twice, other, sizes, inside, nonsense):
+            self.same(plain(8), "plan", orders=ORDERS[:1], spoil=spoil, check=lambda run: self.assertEqual(run.report["plans"], 0))
+
+    def test_full_gpu_on_return(self):
+        """A prefetch that finds no room is put off; only a return that is needed may fail."""
+        expected = plain(10)()
+        with Run("plan") as run:
+            training = Training()
+            for i in range(10):
+                if i == 6:
+                    saved, traffic, inside = run.manager.saved, run.manager.traffic, []
+                    original, act = saved.begin_return, traffic.act
+
+                    def acting(*arguments):
+                        inside.append(True)
+                        act(*arguments)
+                        inside.pop()
+
+                    def full(record):
+                        if inside:
+                            raise torch.cuda.OutOfMemoryError("full")
+                        original(record)
+
+                    traffic.act, saved.begin_return = acting, full
+                try:
+                    training.step(i)
+                except torch.cuda.OutOfMemoryError:
+                    self.fail("the program saw it")
+            found = training.result()
+        self.assertEqual(expected[0], found[0])
+        self.assertGreater(run.report["misses"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,156 @@
+"""Optimizer state between steps, and the host memory it waits in."""
+
+import copy
+import unittest
+
+import torch
+from support import FAKE, Run, SwapCase, Training, plain
+from weir.swap import host
+from weir.swap.records import GONE
+
+
+class OptimizerState(SwapCase):
+    def test_reading_state_between_steps(self):
+        def program():
+            training = Training()
+            seen = []
+            for i in range(10):
+                loss = training.loss()
+                if i > 5:
+                    first = next(iter(training.net.parameters()))
+                    seen.append(training.optimizer.state[first]["exp_avg"].clone())
+                    seen.append(copy.deepcopy(training.optimizer.state_dict())["state"][0]["exp_avg_sq"])
+                loss.backward()
+                training.finish(loss)
+            losses, tensors = training.result()
+            return losses, tensors + seen
+
+        self.same(program, "plan")
+        self.same(program, "all")
+
+    def test_state_held_by_the_user_stays(self):
+        def program():
+            training = Training()
+            training.step(0)
+            held = [entry["exp_avg"] for entry in training.optimizer.state.values()]
+            sums = []
+            for i in range(9):
+                loss = training.loss()
+                sums.extend(tensor.sum().reshape(1) for tensor in held)
+                loss.backward()
+                training.finish(loss)
+            losses, tensors = training.result()
+            return losses, tensors + sums
+
+        self.same(program, "plan")
+        self.same(program, "all")
+
+    def test_state_that_is_loaded(self):
+        def program():
+            training = Training()
+            for i in range(12):
+                if i == 6:
+                    saved = copy.deepcopy(training.optimizer.state_dict())
+                if i == 8:
+                    training.optimizer.load_state_dict(saved)
+                training.step(i)
+            return training.result()
+
+        self.same(program, "plan")
+        self.same(program, "all")
+
+    def test_an_optimizer_that_goes_away(self):
+        def program():
+            training = Training()
+            for i in range(14):
+                if i == 7:
+                    training.optimizer = torch.optim.SGD(training.net.parameters(), lr=1e-3, momentum=0.9)
+                training.step(i)
+            return training.result()
+
+        self.same(program, "plan")
+        self.same(program, "all")
+
+    def test_away_means_empty(self):
+        with Run("all") as run:
+            training = Training()
+            training.step(0)
+            training.step(1)
+            training.loss()
+            away = [item for item in run.manager.guard.items if item.state == GONE]
+            self.assertGreater(len(away), 4)
+            self.assertTrue(all(item.storage.nbytes() == 0 for item in away))
+            training.optimizer.state_dict()
+            self.assertEqual(run.manager.guard.away, 0)
+
+    def test_ways_around_the_guard(self):
+        with Run("all") as run:
+            training = Training()
+            training.step(0)
+            training.step(1)
+            state = training.optimizer.state
+            key = next(iter(state))
+            ways = {
+                "item": lambda: state[key],
+                "get": lambda: state.get(key),
+                "values": lambda: list(state.values()),
+                "items": lambda: list(state.items()),
+                "dict": lambda: dict(state),
+                "copy": lambda: state.copy(),
+                "or": lambda: state | {},
+                "update": lambda: {}.update(state),
+                "star": lambda: {**state},
+                "deepcopy": lambda: copy.deepcopy(state),
+                "copy.copy": lambda: copy.copy(state),
+            }
+            for name, way in ways.items():
+                training.loss()
+                self.assertGreater(run.manager.guard.away, 0, name)
+                got = way()
+                entry = next(item.entry for item in run.manager.guard.items)
+                self.assertGreater(entry.values["exp_avg"].untyped_storage().nbytes(), 0, name)
+                del got
+                training.step(2)
+
+
+class HostMemory(SwapCase):
+    @unittest.skipUnless(FAKE, "for the fake GPU")
+    def test_less_room_means_less_swapping(self):
+        self.same(plain(10), "plan", host_limit=70 << 10)
+        self.same(plain(10), "all", host_limit=70 << 10)
+        self.same(plain(10), "all", host_limit=0, check=lambda run: self.assertEqual(run.backend.freed, 0))
+
+    def test_slots_never_overlap(self):
+        import random
+
+        drawn = random.Random(5)
+        said = []
+        slab = host.HostSlab(lambda size: torch.zeros(size, dtype=torch.uint8), 16 << 20, lambda *text: said.append(text))
+        slots = []
+        for _ in range(2000):
+            if slots and drawn.random() < 0.5:
+                slots.pop(drawn.randrange(len(slots))).release()
+            else:
+                slot = slab.take(drawn.randint(1, 1 << 20))
+                if slot is not None:
+                    slots.append(slot)
+            ranges = sorted((slot.chunk, slot.at, slot.at + slot.room) for slot in slots)
+            ranges += sorted((place[0], place[1], place[1] + place[2]) for place in slab.free)
+            ranges.sort()
+            for one, other in zip(ranges, ranges[1:]):
+                self.assertTrue(one[0] != other[0] or one[2] <= other[1])
+        for slot in slots:
+            slot.release()
+        self.assertEqual(slab.used, 0)
+        self.assertEqual(len(slab.free), len(slab.chunks))
+
+    @unittest.skipUnless(FAKE, "for the fake GPU")
+    def test_no_pinned_memory(self):
+        with Run("all") as run:
+            run.backend.pin_room = 0
+            found = plain()()
+        self.assertEqual(plain()()[0], found[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

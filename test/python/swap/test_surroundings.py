@@ -1,0 +1,151 @@
+"""Beside other things that take hold of PyTorch, and what is left when swapping ends."""
+
+import gc
+import unittest
+
+import torch
+from fake_gpu import FakeBackend
+from support import DEVICE, FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw
+from weir import swap
+from weir.swap import optimizer_state
+
+
+class Surroundings(SwapCase):
+    def test_torch_func(self):
+        def program():
+            training = Training()
+            sums = []
+            for i in range(8):
+                training.step(i)
+                sums.append(torch.func.grad(lambda x: (x**3).sum())(draw(WIDTH, WIDTH)))
+                sums.append(torch.func.vmap(torch.func.grad(lambda x: x.sin().sum()))(draw(WIDTH, WIDTH)))
+            losses, tensors = training.result()
+            return losses, tensors + sums
+
+        self.same(program, "plan")
+
+    def test_hooks_of_the_user_take_precedence(self):
+        def program():
+            training = Training()
+            for i in range(10):
+                with torch.autograd.graph.save_on_cpu():
+                    loss = training.loss()
+                loss.backward()
+                training.finish(loss)
+            return training.result()
+
+        self.same(program, "plan")
+
+    def test_compiled(self):
+        def program():
+            torch._dynamo.reset()
+            training = Training()
+            compiled = torch.compile(training.net, backend="aot_eager")
+            for i in range(10):
+                loss = (compiled(draw(WIDTH, WIDTH)) ** 2).mean()
+                loss.backward()
+                training.finish(loss)
+            return training.result()
+
+        self.same(program, "plan", orders=ORDERS[:1])
+        self.same(program, "all", orders=ORDERS[:1])
+
+    def test_without_an_optimizer(self):
+        def program():
+            training = Training()
+            for i in range(10):
+                loss = training.loss()
+                loss.backward()
+                training.losses.append(loss.item())
+                with torch.no_grad():
+                    for parameter in training.net.parameters():
+                        parameter.sub_(parameter.grad, alpha=0.1)
+                        parameter.grad = None
+                swap.step()
+            return training.result()
+
+        self.same(program, "plan", check=lambda run: self.assertGreater(run.report["stepsPlanned"], 3))
+
+    def test_steps_that_never_repeat(self):
+        def program():
+            training = Training()
+            for i in range(24):
+                loss = training.loss(WIDTH + i)
+                loss.backward()
+                training.finish(loss)
+            return training.result()
+
+        self.same(program, "plan", orders=ORDERS[:1], check=lambda run: self.assertFalse(run.manager.hooks.pushed))
+        self.same(program, "all", orders=ORDERS[:2])
+
+    def test_nothing_is_left_behind(self):
+        with Run("plan") as run:
+            training = Training()
+            for i in range(12):
+                training.step(i)
+            del training
+            gc.collect()
+            run.manager.steps.clear_away()
+            gc.collect()
+            self.assertEqual(run.manager.copies.slab.used, 0)
+            self.assertEqual(len(run.manager.copies.graveyard), 0)
+            self.assertEqual(run.manager.copies.away, 0)
+            self.assertEqual([reference for reference in run.manager.saved.by_cdata.values() if reference() is not None], [])
+        self.assertIsNone(torch._C._autograd._top_saved_tensors_default_hooks(True) or None)
+
+    @unittest.skipIf(FAKE, "needs a GPU")
+    def test_a_captured_graph_ends_the_swapping(self):
+        for mode in ("all", "plan"):
+            with Run(mode) as run:
+                training = Training()
+                for i in range(12):
+                    if i == 8:
+                        training.loss()
+                        x = torch.ones(WIDTH, WIDTH, device=DEVICE)
+                        graph = torch.cuda.CUDAGraph()
+                        with torch.cuda.graph(graph):
+                            y = x * 2
+                        graph.replay()
+                        self.assertEqual(y.sum().item(), 2 * WIDTH * WIDTH)
+                        self.assertIn("graph", run.manager.stopped)
+                        self.assertEqual(run.manager.guard.away, 0)
+                        torch.manual_seed(77)
+                    training.step(i)
+                found = training.result()
+
+            def reference():
+                training = Training()
+                for i in range(12):
+                    if i == 8:
+                        torch.manual_seed(77)
+                    training.step(i)
+                return training.result()
+
+            self.assertEqual(reference()[0], found[0])
+
+    @unittest.skipUnless(FAKE, "for the fake GPU")
+    def test_ownership_counts(self):
+        parameter = torch.nn.Parameter(torch.randn(4096))
+        optimizer = torch.optim.Adam([parameter])
+        parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        guard = optimizer_state.StateGuard(type("C", (), {"backend": FakeBackend()}), None, 1024)
+        guard.scan(optimizer)
+        ours = lambda: [optimizer_state.is_ours(item) for item in guard.items]  # noqa: E731
+        self.assertEqual(ours(), [True, True])
+        for hold in (
+            lambda: optimizer.state[parameter],
+            lambda: optimizer.state[parameter]["exp_avg"],
+            lambda: optimizer.state[parameter]["exp_avg"][3:5],
+            lambda: optimizer.state[parameter]["exp_avg"].untyped_storage(),
+            lambda: optimizer.state[parameter]["exp_avg"].data,
+            lambda: optimizer.state_dict(),
+        ):
+            held = hold()
+            self.assertFalse(ours()[0])
+            del held
+            self.assertEqual(ours(), [True, True])
+
+
+if __name__ == "__main__":
+    unittest.main()
