@@ -64,14 +64,20 @@ class AwayParameter(torch.nn.Parameter):
 
     bring_back = None  # of the Layers there are
 
+    def __new__(cls, data=None, requires_grad=True):
+        # Copies are made by the class of what is copied, and they are not away.
+        return torch.nn.Parameter(data, requires_grad)
+
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func not in METADATA:
-            for tensor in _away_in((args, kwargs)):
-                cls.bring_back(tensor)
-        with torch._C.DisableTorchFunctionSubclass():
-            return func(*args, **kwargs)
+        if func in METADATA:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        for tensor in _away_in((args, kwargs)):
+            cls.bring_back(tensor)
+        # None of them is of this class any more; other classes still have their say.
+        return func(*args, **kwargs)
 
 
 def _away_in(value):
