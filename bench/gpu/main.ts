@@ -1,17 +1,20 @@
 // `npm run bench:gpu -- WORKLOADS_FOLDER [PART...]`: training on a GPU under PyTorch's allocators and Weir's, side by side.
-// Parts: deterministic, default, batch, faults, streams, async. Results go to bench/results/ as JSON and as the tables of the README.
+// Parts: deterministic, default, batch, faults, streams, async, plan, swap. Results go to bench/results/ as JSON and as the tables of
+// the README.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { runSupervised, type SupervisedResult } from './supervised.ts';
 import { tablesOf } from './tables.ts';
 import { type Job, type Result, TrainingServer } from './training-server.ts';
 
+const PARTS = ['deterministic', 'default', 'batch', 'faults', 'streams', 'async', 'plan', 'swap'];
 const [workloads, ...chosen] = process.argv.slice(2);
 if (!workloads) {
-  process.stderr.write('usage: npm run bench:gpu -- WORKLOADS_FOLDER [deterministic] [default] [batch] [faults] [streams] [async]\n');
+  process.stderr.write(`usage: npm run bench:gpu -- WORKLOADS_FOLDER ${PARTS.map((part) => `[${part}]`).join(' ')}\n`);
   process.exit(2);
 }
-const parts = chosen.length > 0 ? chosen : ['deterministic', 'default', 'batch', 'faults', 'streams', 'async'];
+const parts = chosen.length > 0 ? chosen : PARTS;
 const outputFolder = process.env['WEIR_RESULTS'] ?? 'bench/results';
 
 /** Steps in default mode, where the workload's own number takes too long to repeat, and in deterministic mode. */
@@ -34,11 +37,25 @@ const BATCHES = [
   { workload: 'gpt2xl-var', limit: 24 * GIB, from: 4, to: 28, grain: 1, steps: 10 },
 ] as const;
 const ALLOCATORS = ['native', 'expandable', 'weir'] as const;
+/** Steps of one shape: enough of them to be watched, planned and followed. */
+const FIXED: readonly Pick<Job, 'workload' | 'batch' | 'steps'>[] = [
+  { workload: 'vgg16-b100', steps: 90 },
+  { workload: 'resnet50-b100', steps: 120 },
+  { workload: 'opt1b3-R', steps: 30 },
+  { workload: 'gpt2xl-fixed', batch: 16, steps: 30 },
+];
+/** Swaps need longer runs, since a plan for them takes seconds, and workloads that leave the link time. */
+const IDLE: readonly (Pick<Job, 'workload' | 'batch' | 'steps'> & { limit: number })[] = [
+  { workload: 'opt1b3-R', steps: 42, limit: 21 * GIB },
+  { workload: 'gpt2xl-fixed', batch: 16, steps: 42, limit: 16 * GIB },
+  { workload: 'opt1b3-fixed', batch: 12, steps: 60, limit: 22 * GIB },
+  { workload: 'resnet50-b100', steps: 200, limit: 7 * GIB },
+];
 
 const pythonPath = fileURLToPath(new URL('../../../dist/python', import.meta.url));
 const server = new TrainingServer(workloads, pythonPath);
 /** By part; parts of an earlier run of the same day stay. */
-const results: Record<string, Result[]> = earlierResults();
+const results: Record<string, SupervisedResult[]> = earlierResults();
 
 if (parts.includes('deterministic')) {
   const jobs = WORKLOADS.flatMap(({ name, deterministicSteps: steps }): Job[] =>
@@ -93,6 +110,40 @@ if (parts.includes('streams')) {
   results['streams'] = await server.run(round);
   keep();
 }
+if (parts.includes('plan')) {
+  results['plan'] = [];
+  for (const job of FIXED) {
+    for (const deterministic of [false, true]) {
+      results['plan'].push(...(await server.run([{ ...job, deterministic, allocator: 'native' }])));
+      results['plan'].push(await runSupervised(workloads, { ...job, deterministic, allocator: 'weir' }, ['--plan']));
+      keep();
+    }
+  }
+}
+if (parts.includes('swap')) {
+  results['swap'] = [];
+  for (const { limit, ...job } of IDLE) {
+    const swaps: [boolean, string[]][] = [
+      [false, ['--swap', 'auto']],
+      [true, ['--swap', 'auto']],
+      // Down to a size that PyTorch's own allocator is shown not to train in.
+      [true, ['--swap', String(limit), '--limit', String(Math.round(1.04 * limit))]],
+    ];
+    const native: Job = { ...job, allocator: 'native' };
+    const few = Math.min(job.steps ?? 0, 20);
+    const alone = [
+      native,
+      { ...native, deterministic: true },
+      { ...native, saveOnCpu: true, steps: few },
+      { ...native, limit, steps: few },
+    ];
+    results['swap'].push(...(await server.run(alone)));
+    for (const [deterministic, flags] of swaps) {
+      results['swap'].push(await runSupervised(workloads, { ...job, deterministic, allocator: 'weir' }, flags));
+      keep();
+    }
+  }
+}
 server.close();
 if (parts.includes('async')) {
   // PyTorch chooses this backend when it is loaded, so it needs a process of its own.
@@ -132,9 +183,9 @@ function resultPath(extension: string): string {
   return `${outputFolder}/gpu-training-${new Date().toISOString().slice(0, 10)}.${extension}`;
 }
 
-function earlierResults(): Record<string, Result[]> {
+function earlierResults(): Record<string, SupervisedResult[]> {
   if (!existsSync(resultPath('json'))) return {};
-  return (JSON.parse(readFileSync(resultPath('json'), 'utf8')) as { results: Record<string, Result[]> }).results;
+  return (JSON.parse(readFileSync(resultPath('json'), 'utf8')) as { results: Record<string, SupervisedResult[]> }).results;
 }
 
 /** After each part: a run that is cut short keeps what it has. */

@@ -1,20 +1,16 @@
 // What the training runs say, as tables: equal to the bit or not, memory, time, the largest batch, injected faults.
 // Every figure is computed from the runs; none is entered by hand.
+import type { SupervisedResult } from './supervised.ts';
+import { planTable, swapTable } from './supervised-tables.ts';
+import { byWorkload, header, median, row } from './table-cells.ts';
 import type { Result } from './training-server.ts';
 
 const GB = 1e9;
-const byWorkload = (results: readonly Result[]) =>
-  [...new Set(results.map((result) => result.workload))].map(
-    (workload) => [workload, results.filter((result) => result.workload === workload)] as const,
-  );
 const of = (results: readonly Result[], allocator: string) => results.filter((result) => result.allocator === allocator && !result.failed);
-const row = (...cells: (string | number)[]) => `| ${cells.join(' | ')} |\n`;
-const header = (...cells: string[]) => row(...cells) + row(...cells.map(() => '---'));
 
 /** The middle of the steps after the two in which memory is still being taken. */
 function medianStep(results: readonly Result[]): number {
-  const times = results.flatMap((result) => result.times.slice(2)).sort((a, b) => a - b);
-  return times[times.length >> 1] ?? Number.NaN;
+  return median(results.flatMap((result) => result.times.slice(2)));
 }
 
 /**
@@ -22,11 +18,11 @@ function medianStep(results: readonly Result[]): number {
  * with their own likes.
  */
 function stepRatio(results: readonly Result[], against: readonly Result[]): number {
-  const ratios = results.flatMap((one) =>
-    against.flatMap((other) => (one === other ? [] : one.times.slice(2).map((time, index) => time / other.times[index + 2]!))),
+  return median(
+    results.flatMap((one) =>
+      against.flatMap((other) => (one === other ? [] : one.times.slice(2).map((time, index) => time / other.times[index + 2]!))),
+    ),
   );
-  ratios.sort((a, b) => a - b);
-  return ratios[ratios.length >> 1] ?? Number.NaN;
 }
 
 const warmUp = (results: readonly Result[]) => {
@@ -192,14 +188,16 @@ function asyncTable(results: readonly Result[], others: readonly Result[]): stri
 }
 
 /** One table for each part there is. */
-export function tablesOf(results: Readonly<Record<string, readonly Result[]>>): string[] {
-  const makers: readonly [string, (runs: readonly Result[]) => string][] = [
+export function tablesOf(results: Readonly<Record<string, readonly SupervisedResult[]>>): string[] {
+  const makers: readonly [string, (runs: readonly SupervisedResult[]) => string][] = [
     ['deterministic', deterministicTable],
     ['default', comparisonTable],
     ['batch', batchTable],
     ['streams', streamTable],
     ['faults', faultTable],
     ['async', (runs) => asyncTable(runs, results['default'] ?? [])],
+    ['plan', planTable],
+    ['swap', swapTable],
   ];
   return makers.flatMap(([part, make]) => (results[part] ? [make(results[part])] : []));
 }

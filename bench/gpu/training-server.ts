@@ -11,6 +11,8 @@ export interface Job {
   readonly steps?: number;
   readonly batch?: number;
   readonly limit?: number;
+  /** PyTorch's own way to keep saved tensors in host memory. */
+  readonly saveOnCpu?: boolean;
   /** Whether the trained weights are summed up; takes a moment. */
   readonly sumWeights?: boolean;
   readonly environment?: Readonly<Record<string, string>>;
@@ -88,7 +90,7 @@ export class TrainingServer {
 
 const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(2);
 
-function describe(result: Result): string {
+export function describe(result: Result): string {
   const name = `${result.workload}${result.batch ? ` batch ${result.batch}` : ''}, ${result.allocator}${result.deterministic ? ', deterministic' : ''}`;
   if (result.failed) return `${name}: FAILED ${result.failed}`;
   if (result.oom) return `${name}: out of memory after ${result.steps} steps`;

@@ -1,6 +1,7 @@
 """One training run under one allocator, in a process of its own: losses to the bit, weights, step times, memory figures.
 
 A server process imports the libraries once and forks for each run, so that a run costs seconds; CUDA starts in the fork."""
+import contextlib
 import json
 import os
 import random
@@ -85,6 +86,8 @@ def build_workload(torch, workloads, name, batch):
             torch.cuda.Stream = make
     if name == "gpt2xl-fixed":
         return workloads._llm("gpt2", 48, 1600, 25, 6400, 50257, R=True, batch=batch, lens=(1024,), n=8)(torch)
+    if name == "opt1b3-fixed":
+        return workloads._llm("opt", 24, 2048, 32, 8192, 50272, batch=batch, lens=(1024,), n=20)(torch)
     if name == "gpt2xl-var":
         return workloads._llm("gpt2", 48, 1600, 25, 6400, 50257, R=True, batch=batch, lens=(256, 1024), n=16)(torch)
     if name == "opt1b3-var":
@@ -107,14 +110,15 @@ def train(job, workloads):
     torch.manual_seed(0)
     random.seed(0)
     losses, optimizers = watch(torch)
-    result = {key: job[key] for key in ("workload", "allocator", "deterministic", "batch", "limit", "environment") if key in job}
+    result = {key: job[key] for key in ("workload", "allocator", "deterministic", "batch", "limit", "saveOnCpu", "environment") if key in job}
     times = []
     try:
         step, default_steps, _ = build_workload(torch, workloads, job["workload"], job.get("batch"))
         for number in range(job.get("steps") or default_steps):
             torch.cuda.synchronize()
             begin = time.perf_counter()
-            step(number)
+            with torch.autograd.graph.save_on_cpu(pin_memory=True) if job.get("saveOnCpu") else contextlib.nullcontext():
+                step(number)
             torch.cuda.synchronize()
             times.append(time.perf_counter() - begin)
     except torch.OutOfMemoryError as error:

@@ -1,0 +1,80 @@
+// Training runs under `weir run` itself: plans and swaps need the supervisor beside the job.
+// The same Python file makes the runs, alone in its process instead of forked from a server.
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, type Job, type Result } from './training-server.ts';
+
+/** What a plan led to, as the summary of `weir run` has it. */
+export interface PlanFigures {
+  readonly state?: string;
+  readonly reason?: string | null;
+  readonly measured?: { readonly reserved: number; readonly steps: number; readonly driverCalls: number; readonly share: number } | null;
+}
+
+/** What swapping led to, likewise. */
+export interface SwapFigures {
+  readonly expected: { readonly from?: number; readonly peak?: number };
+  readonly peakAllocated: number;
+  readonly peakReserved: number;
+  readonly stepsPlanned: number;
+  readonly stepsOff: number;
+  readonly stalls: number;
+  readonly misses: number;
+  readonly parametersOut: number;
+  readonly stopped: string | null;
+}
+
+interface Summary {
+  readonly processes: readonly { readonly swap: SwapFigures | null; readonly gpus: readonly { readonly planned: PlanFigures }[] }[];
+}
+
+export interface SupervisedResult extends Result {
+  readonly flags?: readonly string[];
+  readonly plan?: PlanFigures | undefined;
+  readonly swap?: SwapFigures | undefined;
+}
+
+export async function runSupervised(workloads: string, job: Job, flags: readonly string[]): Promise<SupervisedResult> {
+  const folder = mkdtempSync(join(tmpdir(), 'weir-bench-'));
+  const from = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
+  const resultFile = join(folder, 'result.json');
+  const summaryFile = join(folder, 'summary.json');
+  const command = [
+    from('dist/cli/main.js'),
+    'run',
+    ...flags,
+    '--no-what-if',
+    '--json-file',
+    summaryFile,
+    '--',
+    'python3',
+    from('bench/gpu/training_run.py'),
+    workloads,
+    JSON.stringify(job),
+    resultFile,
+  ];
+  const child = spawn(process.execPath, command, { stdio: ['ignore', 2, 2] });
+  const status = await new Promise<number>((resolve) => child.on('close', (code) => resolve(code ?? -1)));
+  try {
+    const summary = JSON.parse(readFileSync(summaryFile, 'utf8')) as Summary;
+    const [trained] = summary.processes;
+    const result: SupervisedResult = {
+      ...(JSON.parse(readFileSync(resultFile, 'utf8')) as Result),
+      flags,
+      status,
+      plan: trained?.gpus[0]?.planned,
+      swap: trained?.swap ?? undefined,
+    };
+    process.stderr.write(`${describe(result)}\n`);
+    return result;
+  } catch (error) {
+    const failed = `weir run ended with ${status}: ${error instanceof Error ? error.message : String(error)}`;
+    process.stderr.write(`${job.workload} ${flags.join(' ')}: FAILED ${failed}\n`);
+    return { ...job, flags, failed, status } as SupervisedResult;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}

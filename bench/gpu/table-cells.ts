@@ -1,0 +1,16 @@
+// What all tables of training runs are made of.
+
+export const row = (...cells: (string | number)[]): string => `| ${cells.join(' | ')} |\n`;
+export const header = (...cells: string[]): string => row(...cells) + row(...cells.map(() => '---'));
+
+export function byWorkload<T extends { readonly workload: string }>(results: readonly T[]): [string, T[]][] {
+  return [...new Set(results.map((result) => result.workload))].map((workload) => [
+    workload,
+    results.filter((result) => result.workload === workload),
+  ]);
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[sorted.length >> 1] ?? Number.NaN;
+}
