@@ -33,7 +33,7 @@ class InPlace:
         raise NotImplementedError
 
     def goes(self, item):
-        """From here on its content is not there."""
+        """From here on nobody may read or write it who has not asked."""
 
     def is_back(self, item):
         """Its content is there for whatever comes next on the compute stream."""
@@ -47,18 +47,18 @@ class InPlace:
                 return False
         item.event, item.check = self.copies.begin_out(item.storage, item.slot)
         item.state = LEAVING
+        self.goes(item)
         return True
 
     def drop(self, item):
         if item.state != LEAVING:
             return False
         if not self.is_ours(item):
-            item.state = RESIDENT
+            self.stay(item)
             self.copies.counts["kept"] += 1
             return False
         self.copies.wait(item.event, (self.move_of(item), "out"))
         self.copies.before_giving_up(item.storage)
-        self.goes(item)
         item.storage.resize_(0)
         item.state = GONE
         item.event = None
@@ -81,10 +81,14 @@ class InPlace:
         item.check = None
         self.is_back(item)
 
+    def stay(self, item):
+        """Its memory was never given up. The copy only read it, and what it holds is not used again."""
+        item.state = RESIDENT
+        self.is_back(item)
+
     def bring_back(self, item, planned=False):
         if item.state == LEAVING:
-            # Its memory was never given up. The copy only read it, and what it holds is not used again.
-            item.state = RESIDENT
+            self.stay(item)
             return
         if item.state == GONE:
             if not planned:

@@ -60,7 +60,7 @@ METADATA = _metadata()
 
 
 class AwayParameter(torch.nn.Parameter):
-    """What a parameter is while it is away. Every use from Python comes here first."""
+    """What a parameter is from the beginning of its copy until it is back. Every use from Python comes here first."""
 
     bring_back = None  # of the Layers there are
 
@@ -216,7 +216,7 @@ class Layers(InPlace):
 
     def is_ours(self, item):
         parameter = item.parameter()
-        if parameter is None or type(parameter) is not torch.nn.Parameter or item.storage is None:
+        if parameter is None or type(parameter) not in (torch.nn.Parameter, AwayParameter) or item.storage is None:
             return False
         if item.storage._cdata != item.cdata or item.storage.nbytes() != item.size:
             return False
@@ -234,6 +234,7 @@ class Layers(InPlace):
         item.parameter().__class__ = AwayParameter
 
     def is_back(self, item):
+        item.storage = None
         parameter = item.parameter()
         if parameter is not None:
             parameter.__class__ = torch.nn.Parameter
@@ -248,17 +249,6 @@ class Layers(InPlace):
             return True
         item.storage = None
         return False
-
-    def drop(self, item):
-        if super().drop(item):
-            return True
-        if item.state == RESIDENT:
-            item.storage = None
-        return False
-
-    def bring_back(self, item, planned=False):
-        super().bring_back(item, planned)
-        item.storage = None
 
     def layer_leaves(self, layer):
         for weight in layer.weights:
