@@ -1,65 +1,17 @@
 // `weir run` and `weir record` as a user runs them, over a job that needs no GPU: what is the command's stays the command's.
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { hostname, tmpdir } from 'node:os';
+import { type ChildProcess, spawnSync } from 'node:child_process';
+import { chmodSync, existsSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { MAIN, type Outcome, ROOT } from '../support/command.ts';
+import { describe, expect, it } from 'vitest';
+import { MAIN, ROOT } from '../support/command.ts';
+import { job, RunFolder } from '../support/run-folder.ts';
 
-const JOB = new URL('build/test/run/fake-job.js', ROOT).pathname;
-const root = mkdtempSync(join(tmpdir(), 'weir-run-test-'));
-/** Run folders and temporary recordings of these tests alone, so that what is left behind can be seen. */
-const temporary = join(root, 'tmp');
-let folder: string;
-let count = 0;
-beforeAll(() => mkdirSync(temporary));
-beforeEach(() => {
-  folder = join(root, String(count++));
-  mkdirSync(folder);
-});
-afterAll(() => rmSync(root, { recursive: true }));
-
-const baseEnvironment = { ...process.env, NO_COLOR: '1', XDG_RUNTIME_DIR: temporary, TMPDIR: temporary };
-
-function start(parameters: readonly string[], env: Record<string, string> = {}): ChildProcess {
-  return spawn(process.execPath, [MAIN, ...parameters], {
-    cwd: folder,
-    env: { ...baseEnvironment, ...env },
-    stdio: ['pipe', 'pipe', 'pipe'],
-  });
-}
-
-async function weir(
-  parameters: readonly string[],
-  env: Record<string, string> = {},
-  input?: Uint8Array,
-): Promise<Outcome & { bytes: Buffer }> {
-  const child = start(parameters, env);
-  const out: Buffer[] = [];
-  let stderr = '';
-  child.stdout!.on('data', (chunk: Buffer) => out.push(chunk));
-  child.stderr!.on('data', (chunk: Buffer) => {
-    stderr += chunk.toString();
-  });
-  child.stdin!.on('error', () => {});
-  child.stdin!.end(input);
-  return new Promise((resolve) =>
-    child.on('close', (code, signal) => {
-      const bytes = Buffer.concat(out);
-      resolve({ code, signal, stdout: bytes.toString(), stderr, bytes });
-    }),
-  );
-}
-
-const job = (...words: string[]) => ['--', process.execPath, JOB, ...words];
-const traces = () => readdirSync(folder).filter((name) => name.endsWith('.weir') && name !== 'latest.weir');
-const readJson = (name: string) => JSON.parse(readFileSync(join(folder, name), 'utf8'));
+const run = new RunFolder();
 
 describe('weir run', () => {
   it('says at the end what the job took and what others would have needed, on stderr alone', async () => {
-    const { code, stdout, stderr } = await weir(['run', ...job('train=5', 'close')]);
+    const { code, stdout, stderr } = await run.weir(['run', ...job('train=5', 'close')]);
     expect(code).toBe(0);
     expect(stdout.split('\n')).toHaveLength(6);
     expect(stdout).not.toContain('weir');
@@ -70,12 +22,12 @@ describe('weir run', () => {
     expect(stderr).toMatch(/expandable would have needed [\d.]+ MiB/);
     expect(stderr).toContain('none lost');
     expect(stderr.split('\n').every((line) => line === '' || line.startsWith('weir: '))).toBe(true);
-    expect([traces(), readdirSync(temporary)]).toEqual([[], []]);
+    expect([run.traces(), readdirSync(run.temporary)]).toEqual([[], []]);
   });
 
   it('passes input and output through byte by byte', async () => {
     const bytes = Buffer.from(Array.from({ length: 100_000 }, (_, index) => (index * 7919) % 256));
-    const { code, bytes: out } = await weir(['run', '-q', '--', 'cat'], {}, bytes);
+    const { code, bytes: out } = await run.weir(['run', '-q', '--', 'cat'], {}, bytes);
     expect(code).toBe(0);
     expect(out.equals(bytes)).toBe(true);
   });
@@ -98,34 +50,34 @@ describe('weir run', () => {
     [['run', '-q', '-v', 'true'], 2],
     [['record', '--allocator', 'weir', 'true'], 2],
   ])('ends %j with %d', async (parameters, code) => {
-    const outcome = await weir(parameters);
+    const outcome = await run.weir(parameters);
     expect([outcome.code, outcome.stderr]).toEqual([code, expect.any(String)]);
-    expect(readdirSync(temporary)).toEqual([]);
+    expect(readdirSync(run.temporary)).toEqual([]);
   });
 
   it('says what is not executable', async () => {
-    writeFileSync(join(folder, 'script'), 'echo never');
-    chmodSync(join(folder, 'script'), 0o644);
-    const outcome = await weir(['run', './script']);
+    writeFileSync(join(run.path, 'script'), 'echo never');
+    chmodSync(join(run.path, 'script'), 0o644);
+    const outcome = await run.weir(['run', './script']);
     expect([outcome.code, outcome.stderr]).toEqual([126, expect.stringContaining('weir: ./script: it cannot be run')]);
   });
 
   it.each(['SIGKILL', 'SIGSEGV', 'SIGTERM', 'SIGABRT'] as const)(
     'dies by %s as the command does, and keeps what it recorded',
     async (signal) => {
-      const { code, signal: died, stderr } = await weir(['run', '--record', 'run.weir', ...job('train=3', 'half', `die=${signal}`)]);
+      const { code, signal: died, stderr } = await run.weir(['run', '--record', 'run.weir', ...job('train=3', 'half', `die=${signal}`)]);
       expect([code, died]).toEqual([null, signal]);
       expect(stderr).toContain('next: weir analyze run.');
       expect(stderr).toContain(`weir: the command was ended by ${signal}\n`);
-      expect(traces()).toHaveLength(1);
-      const analysis = spawnSync(process.execPath, [MAIN, 'analyze', '--json', traces()[0]!], { cwd: folder, encoding: 'utf8' });
+      expect(run.traces()).toHaveLength(1);
+      const analysis = spawnSync(process.execPath, [MAIN, 'analyze', '--json', run.traces()[0]!], { cwd: run.path, encoding: 'utf8' });
       expect(JSON.parse(analysis.stdout)).toMatchObject({ warnings: [], trace: { allocs: 24, recordedAllocator: 'weir' } });
-      expect(readdirSync(temporary)).toEqual([]);
+      expect(readdirSync(run.temporary)).toEqual([]);
     },
   );
 
   it('keeps one file per rank, and shows them together', async () => {
-    const { code, stderr } = await weir([
+    const { code, stderr } = await run.weir([
       'run',
       '--record',
       'run.weir',
@@ -135,31 +87,32 @@ describe('weir run', () => {
     ]);
     expect(code).toBe(0);
     expect(
-      traces()
+      run
+        .traces()
         .map((name) => name.replace(/\.\d+\.weir$/, ''))
         .sort(),
     ).toEqual([0, 1, 2].map((rank) => `run.${hostname()}.r${rank}`));
-    expect(readlinkSync(join(folder, 'latest.weir'))).toContain('.r0.');
+    expect(readlinkSync(join(run.path, 'latest.weir'))).toContain('.r0.');
     for (const rank of [0, 1, 2]) expect(stderr).toContain(`weir: rank ${rank}: peak live`);
-    const { processes } = readJson('summary.json');
+    const { processes } = run.readJson('summary.json');
     expect(processes.map((process: { rank: number }) => process.rank).sort()).toEqual([0, 1, 2]);
-    const analysis = spawnSync(process.execPath, [MAIN, 'analyze', ...traces()], { cwd: folder, encoding: 'utf8' });
+    const analysis = spawnSync(process.execPath, [MAIN, 'analyze', ...run.traces()], { cwd: run.path, encoding: 'utf8' });
     expect([analysis.status, analysis.stderr]).toEqual([0, '']);
     expect(analysis.stdout).toContain('3 ranks');
     expect(analysis.stdout).toContain('weir (as recorded)');
   });
 
   it('names files as told, and never writes over one', async () => {
-    await weir(['run', '--record', 'x.%q{JOB_ID}.%r.%h.weir', ...job('train=1', 'close')], { JOB_ID: '12/3' });
+    await run.weir(['run', '--record', 'x.%q{JOB_ID}.%r.%h.weir', ...job('train=1', 'close')], { JOB_ID: '12/3' });
     const name = `x.12_3.0.${hostname()}.weir`;
-    expect(traces()).toEqual([name]);
-    const before = readFileSync(join(folder, name));
-    await weir(['run', '--record', 'x.%q{JOB_ID}.%r.%h.weir', ...job('train=2', 'close')], { JOB_ID: '12/3' });
-    expect(traces()).toHaveLength(2);
-    expect(readFileSync(join(folder, name)).equals(before)).toBe(true);
-    await weir(['run', '-f', '--record', 'x.%q{JOB_ID}.%r.%h.weir', ...job('train=2', 'close')], { JOB_ID: '12/3' });
-    expect(traces()).toHaveLength(2);
-    expect(readFileSync(join(folder, name)).equals(before)).toBe(false);
+    expect(run.traces()).toEqual([name]);
+    const before = readFileSync(join(run.path, name));
+    await run.weir(['run', '--record', 'x.%q{JOB_ID}.%r.%h.weir', ...job('train=2', 'close')], { JOB_ID: '12/3' });
+    expect(run.traces()).toHaveLength(2);
+    expect(readFileSync(join(run.path, name)).equals(before)).toBe(true);
+    await run.weir(['run', '-f', '--record', 'x.%q{JOB_ID}.%r.%h.weir', ...job('train=2', 'close')], { JOB_ID: '12/3' });
+    expect(run.traces()).toHaveLength(2);
+    expect(readFileSync(join(run.path, name)).equals(before)).toBe(false);
   });
 
   it('extends the environment and keeps what the user has set', async () => {
@@ -169,7 +122,7 @@ describe('weir run', () => {
       LD_PRELOAD: '',
       CUDA_VISIBLE_DEVICES: '3',
     };
-    const { stdout } = await weir(['run', '--allocator', 'expandable', '--limit', '40GiB', '-q', ...job('env')], given);
+    const { stdout } = await run.weir(['run', '--allocator', 'expandable', '--limit', '40GiB', '-q', ...job('env')], given);
     const seen = JSON.parse(stdout);
     expect(seen.PYTHONPATH).toBe(`${new URL('dist/python', ROOT).pathname}:/mine:/yours`);
     expect(seen).toMatchObject({
@@ -184,66 +137,66 @@ describe('weir run', () => {
       WEIR_LEND: '1',
       WEIR_QUIET: '1',
     });
-    const plain = JSON.parse((await weir(['run', '-q', ...job('env')])).stdout);
+    const plain = JSON.parse((await run.weir(['run', '-q', ...job('env')])).stdout);
     expect(plain.PYTHONPATH).toBe(process.env['PYTHONPATH'] ? expect.any(String) : new URL('dist/python', ROOT).pathname);
     expect(plain.PYTORCH_CUDA_ALLOC_CONF).toBe(process.env['PYTORCH_CUDA_ALLOC_CONF']);
   });
 
   it('takes options from the environment, and the command line before it', async () => {
     const env = { WEIR_ALLOCATOR: 'gmlake', WEIR_LIMIT: '1GiB', WEIR_QUIET: '1', WEIR_JSON_FILE: 'here.json', WEIR_LEND: '0' };
-    const { stdout, stderr } = await weir(['run', '--limit', '2GiB', ...job('env')], env);
+    const { stdout, stderr } = await run.weir(['run', '--limit', '2GiB', ...job('env')], env);
     expect(JSON.parse(stdout)).toMatchObject({ WEIR_ALLOCATOR: 'gmlake', WEIR_LIMIT: String(2 * 2 ** 30), WEIR_LEND: '0' });
     expect(stderr).toMatch(/^weir: no process of the command loaded Weir/);
-    expect(readJson('here.json')).toMatchObject({ schema: 1, allocator: 'gmlake', processes: [] });
-    const wrong = await weir(['run', ...job('env')], { WEIR_QUIET: 'perhaps' });
+    expect(run.readJson('here.json')).toMatchObject({ schema: 1, allocator: 'gmlake', processes: [] });
+    const wrong = await run.weir(['run', ...job('env')], { WEIR_QUIET: 'perhaps' });
     expect([wrong.code, wrong.stderr]).toEqual([2, 'weir: WEIR_QUIET=perhaps: it is 1 or 0\n']);
   });
 
   it('leaves options after the command to the command, with -- and without', async () => {
-    expect((await weir(['run', '-q', 'echo', '--limit', '-q', '--', 'x'])).stdout).toBe('--limit -q -- x\n');
-    expect((await weir(['run', '-q', '--', 'echo', '--limit', '-q', '--', 'x'])).stdout).toBe('--limit -q -- x\n');
+    expect((await run.weir(['run', '-q', 'echo', '--limit', '-q', '--', 'x'])).stdout).toBe('--limit -q -- x\n');
+    expect((await run.weir(['run', '-q', '--', 'echo', '--limit', '-q', '--', 'x'])).stdout).toBe('--limit -q -- x\n');
   });
 
   it('runs inside itself', async () => {
     const inner = [process.execPath, MAIN, 'run', '-q', '--json-file', 'inner.json', ...job('train=1', 'close', 'exit=3')];
-    const { code, stderr } = await weir(['run', '--limit', '1GiB', '--', ...inner]);
+    const { code, stderr } = await run.weir(['run', '--limit', '1GiB', '--', ...inner]);
     expect([code, stderr]).toEqual([3, expect.stringContaining('no process of the command loaded Weir')]);
-    expect(readJson('inner.json')).toMatchObject({ exitCode: 3, limit: 2 ** 30, processes: [{ gpus: [{ limit: 2 ** 30 }] }] });
-    expect((await weir(['run', '-q', '--', ...inner])).code).toBe(3);
+    expect(run.readJson('inner.json')).toMatchObject({ exitCode: 3, limit: 2 ** 30, processes: [{ gpus: [{ limit: 2 ** 30 }] }] });
+    expect((await run.weir(['run', '-q', '--', ...inner])).code).toBe(3);
   });
 
   it('does not start where PyTorch was told to load nothing', async () => {
-    const { code, stdout, stderr } = await weir(['run', ...job('say=41')], { TORCH_DEVICE_BACKEND_AUTOLOAD: '0' });
+    const { code, stdout, stderr } = await run.weir(['run', ...job('say=41')], { TORCH_DEVICE_BACKEND_AUTOLOAD: '0' });
     expect([code, stdout]).toEqual([125, '']);
     expect(stderr).toContain('TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set');
   });
 
   it('says why a process refused, once, and ends with 125', async () => {
-    const { code, stderr } = await weir(['run', ...job('fork=3', 'refuse')]);
+    const { code, stderr } = await run.weir(['run', ...job('fork=3', 'refuse')]);
     expect(code).toBe(125);
     expect(stderr.match(/has not been tested with this version of Weir/g)).toHaveLength(1);
-    expect(readdirSync(temporary)).toEqual([]);
+    expect(readdirSync(run.temporary)).toEqual([]);
   });
 
   it('says when no process loaded it, and keeps the exit code', async () => {
-    const { code, stderr } = await weir(['run', ...job('exit=4')]);
+    const { code, stderr } = await run.weir(['run', ...job('exit=4')]);
     expect(code).toBe(4);
     expect(stderr).toContain('no process of the command loaded Weir');
     expect(stderr).toContain('-I, -E or -S');
-    const idle = await weir(['run', '--record', 'x.weir', ...job('idle', 'exit=4')]);
-    expect([idle.code, idle.stderr, traces()]).toEqual([4, expect.stringContaining('no process of the command used a GPU'), []]);
+    const idle = await run.weir(['run', '--record', 'x.weir', ...job('idle', 'exit=4')]);
+    expect([idle.code, idle.stderr, run.traces()]).toEqual([4, expect.stringContaining('no process of the command used a GPU'), []]);
   });
 
   it('counts events that were lost', async () => {
-    const { stderr } = await weir(['run', '--json-file', 'summary.json', ...job('flood=60000')]);
+    const { stderr } = await run.weir(['run', '--json-file', 'summary.json', ...job('flood=60000')]);
     expect(stderr).toMatch(/of 60,000 events were not recorded, in [\d,]+ gaps/);
-    const { recorder } = readJson('summary.json');
+    const { recorder } = run.readJson('summary.json');
     expect(recorder.dropped).toBeGreaterThan(0);
     expect(recorder.events + recorder.dropped).toBe(60000);
   });
 
   it('writes the summary as JSON, to a file or as all it says', async () => {
-    const { stderr, stdout } = await weir(['run', '--json', '--limit', '512MiB', ...job('train=4', 'oom', 'close')]);
+    const { stderr, stdout } = await run.weir(['run', '--json', '--limit', '512MiB', ...job('train=4', 'oom', 'close')]);
     expect(stdout).not.toContain('schema');
     const summary = JSON.parse(stderr);
     expect(summary).toMatchObject({ schema: 1, allocator: 'weir', exitCode: 0, signal: null, limit: 2 ** 29, refusals: [] });
@@ -262,9 +215,9 @@ describe('weir run', () => {
   });
 
   it('looks at the first events only where there are many', async () => {
-    const { stderr } = await weir(['run', '--what-if-events', '100', ...job('train=20', 'close')]);
+    const { stderr } = await run.weir(['run', '--what-if-events', '100', ...job('train=20', 'close')]);
     expect(stderr).toMatch(/\(replayed: the first 100 of 4\d\d events; --what-if-events N looks at more\)/);
-    const kept = await weir([
+    const kept = await run.weir([
       'run',
       '--record',
       'all.weir',
@@ -278,7 +231,7 @@ describe('weir run', () => {
   });
 
   it('says once that the disk is full, and leaves the command alone', async () => {
-    const { code, stderr } = await weir(['run', '-f', '--record', '/dev/full%q{NOTHING}', ...job('train=30', 'close', 'exit=5')]);
+    const { code, stderr } = await run.weir(['run', '-f', '--record', '/dev/full%q{NOTHING}', ...job('train=30', 'close', 'exit=5')]);
     expect(code).toBe(5);
     expect(stderr.match(/the disk is full/g)).toHaveLength(1);
     expect(stderr).toContain('the job goes on');
@@ -298,7 +251,7 @@ describe('signals', () => {
     new Promise<[number | null, string | null]>((resolve) => child.on('close', (code, signal) => resolve([code, signal])));
 
   it('go to the command, which alone decides what they mean', async () => {
-    const child = start(['run', '-q', ...job('train=1', 'signals')]);
+    const child = run.start(['run', '-q', ...job('train=1', 'signals')]);
     const end = ended(child);
     await ready(child, /ready/);
     for (const signal of ['SIGUSR1', 'SIGUSR2', 'SIGHUP', 'SIGQUIT'] as const) {
@@ -308,11 +261,11 @@ describe('signals', () => {
     }
     child.kill('SIGTERM');
     expect(await end).toEqual([3, null]);
-    expect(readdirSync(temporary)).toEqual([]);
+    expect(readdirSync(run.temporary)).toEqual([]);
   });
 
   it('a second Ctrl-C soon after the first is meant more seriously', async () => {
-    const child = start(['run', ...job('signals')]);
+    const child = run.start(['run', ...job('signals')]);
     const end = ended(child);
     await ready(child, /ready/);
     child.kill('SIGINT');
@@ -322,20 +275,20 @@ describe('signals', () => {
   });
 
   it('leave the command running when weir itself is killed', async () => {
-    const child = start(['run', '-q', ...job('train=1', 'sleep=1500', 'write=survived.json')]);
+    const child = run.start(['run', '-q', ...job('train=1', 'sleep=1500', 'write=survived.json')]);
     const end = ended(child);
     await ready(child, /pid \d+/);
     child.kill('SIGKILL');
     child.stdout!.destroy();
     await end;
-    await expect.poll(() => existsSync(join(folder, 'survived.json')), { timeout: 10_000 }).toBe(true);
-    for (const name of readdirSync(temporary)) rmSync(join(temporary, name), { recursive: true });
+    await expect.poll(() => existsSync(join(run.path, 'survived.json')), { timeout: 10_000 }).toBe(true);
+    for (const name of readdirSync(run.temporary)) rmSync(join(run.temporary, name), { recursive: true });
   });
 });
 
 describe('the what-if', () => {
   it('is ended by Ctrl-C, and the command keeps its exit code', async () => {
-    const child = start(['run', '-v', ...job('train=1500', 'close', 'exit=7')]);
+    const child = run.start(['run', '-v', ...job('train=1500', 'close', 'exit=7')]);
     let stderr = '';
     child.stdout!.resume();
     child.stderr!.on('data', (chunk: Buffer) => {
@@ -346,177 +299,12 @@ describe('the what-if', () => {
     expect(stderr).toContain('the replay on other allocators was skipped');
     expect(stderr).toContain('peak live');
     expect(stderr).not.toContain('would have needed');
-    expect(readdirSync(temporary)).toEqual([]);
+    expect(readdirSync(run.temporary)).toEqual([]);
   });
 
   it('can be left out', async () => {
-    const { stderr } = await weir(['run', '--no-what-if', ...job('train=2', 'close')]);
+    const { stderr } = await run.weir(['run', '--no-what-if', ...job('train=2', 'close')]);
     expect(stderr).toContain('peak live');
     expect(stderr).not.toContain('would have needed');
-  });
-});
-
-describe('--metrics', () => {
-  it('serves the figures of every rank while the job runs', async () => {
-    const child = start(['run', '--metrics', '0', ...job('fork=2', 'train=3', 'sleep=3000')]);
-    let stderr = '';
-    child.stderr!.on('data', (chunk: Buffer) => {
-      stderr += chunk.toString();
-    });
-    await expect.poll(() => /http:\S+metrics/.exec(stderr)?.[0], { timeout: 10_000 }).toBeDefined();
-    const url = /http:\S+metrics/.exec(stderr)![0];
-    const read = async () => (await fetch(url)).text();
-    await expect
-      .poll(read, { timeout: 10_000 })
-      .toMatch(/weir_driver_seconds_total\{rank="1",pid="\d+",allocator="weir",device="0"\} 0.005\n/);
-    const page = await read();
-    const names = new Set<string>();
-    for (const line of page.trim().split('\n')) {
-      const help = /^# (HELP|TYPE) (weir_\w+) (.+)$/.exec(line);
-      if (help) {
-        names.add(help[2]!);
-        if (help[1] === 'TYPE') expect(['gauge', 'counter']).toContain(help[3]);
-        continue;
-      }
-      const sample = /^(weir_\w+)\{rank="[01]",pid="\d+",allocator="weir"(,device="0")?\} [\d.e+-]+$/.exec(line);
-      expect([line, sample !== null]).toEqual([line, true]);
-      expect(names.has(sample![1]!)).toBe(true);
-      if (sample![1]!.endsWith('_total')) expect(page).toContain(`# TYPE ${sample![1]} counter`);
-    }
-    for (const name of [
-      'live_bytes',
-      'reserved_bytes',
-      'allocated_bytes',
-      'reserved_bytes_peak',
-      'allocations_total',
-      'ooms_total',
-      'stream_waits_total',
-      'dropped_events_total',
-    ])
-      expect([name, names.has(`weir_${name}`)]).toEqual([name, true]);
-    expect((await fetch(url.replace('metrics', 'else'))).status).toBe(404);
-    child.kill('SIGTERM');
-    await new Promise((resolve) => child.on('close', resolve));
-  });
-
-  it('a port that is taken ends the run before it begins', async () => {
-    const server = createServer().listen(0, '127.0.0.1');
-    await new Promise((resolve) => server.on('listening', resolve));
-    const { port } = server.address() as AddressInfo;
-    for (const option of ['--metrics', '--serve-port']) {
-      const { code, stdout, stderr } = await weir(['run', '--serve', option, String(port), ...job('say=41')]);
-      expect([code, stdout]).toEqual([125, '']);
-      expect(stderr).toContain(`port ${port} on 127.0.0.1 is taken`);
-    }
-    server.close();
-  });
-});
-
-describe('--serve', () => {
-  it('shows the ranks of the job while it runs', async () => {
-    const child = start(['run', '--serve', ...job('fork=2', 'train=3', 'sleep=2500')]);
-    let stderr = '';
-    child.stderr!.on('data', (chunk: Buffer) => {
-      stderr += chunk.toString();
-    });
-    await expect.poll(() => /http:\S+/.exec(stderr)?.[0], { timeout: 10_000 }).toBeDefined();
-    const url = /http:\S+/.exec(stderr)![0];
-    expect(await (await fetch(url)).text()).toContain('<div id="app">');
-    const stream = await (await fetch(`${url}api/live`)).text();
-    const samples = [...stream.matchAll(/event: sample\ndata: (.*)/g)].map((match) => JSON.parse(match[1]!));
-    expect(new Set(samples.map((sample) => sample.name))).toEqual(new Set(['rank 0', 'rank 1']));
-    expect(Math.max(...samples.map((sample) => sample.highReserved))).toBeGreaterThan(40 * 2 ** 20);
-    expect(samples.filter((sample) => sample.isOver)).toHaveLength(2);
-    expect(stream).toContain('event: over');
-    await new Promise((resolve) => child.on('close', resolve));
-  });
-});
-
-describe('--check', () => {
-  it('finds that losses are identical, and shows the output once', async () => {
-    const { code, stdout, stderr } = await weir(['run', '--check', ...job('train=5', 'close')]);
-    expect([code, stdout.match(/loss/g)!.length]).toEqual([0, 5]);
-    expect(stderr).toContain("weir: check: identical: 5 numbers on weir and on PyTorch's allocator\n");
-  });
-
-  it('finds differences beyond those of PyTorch with itself', async () => {
-    const { code, stderr } = await weir(['run', '--check', ...job('train=5', 'close')], { FAKE_ERROR: '0.001' });
-    expect(code).toBe(1);
-    expect(stderr).toMatch(/check: 5 numbers: weir differs by up to 0\.00\d+ of a number while PyTorch does not differ from itself/);
-    const noisy = await weir(['run', '--check', ...job('train=5', 'close')], { FAKE_ERROR: '0.0001', FAKE_NOISE: '0.5' });
-    expect(noisy.stderr).toMatch(/weir differs by up to \S+ of a number while PyTorch differs from itself by up to/);
-  });
-
-  it('compares other lines, or a file', async () => {
-    const lines = await weir(['run', '--check', '--check-lines', 'step (\\d+)', ...job('train=5', 'close')], { FAKE_ERROR: '1' });
-    expect([lines.code, lines.stderr]).toEqual([0, expect.stringContaining('identical: 5 numbers')]);
-    const none = await weir(['run', '--check', '--check-lines', 'accuracy', ...job('train=5', 'close')]);
-    expect([none.code, none.stderr]).toEqual([1, expect.stringContaining('nothing was compared: no line of the output matches')]);
-    const same = await weir(['run', '--check', '--check-output', 'out.json', ...job('train=1', 'write=out.json', 'close')]);
-    expect([same.code, same.stderr]).toEqual([0, expect.stringContaining('identical: out.json')]);
-    const differs = await weir(['run', '--check', '--check-output', 'out.json', ...job('train=1', 'write=out.json', 'close')], {
-      FAKE_ERROR: '0.25',
-    });
-    expect([differs.code, differs.stderr]).toEqual([1, expect.stringContaining('out.json: weir differs by up to 0.50 of a number')]);
-    expect(readJson('out.json')).toEqual({ loss: 0.5 });
-  });
-
-  it('ends with the code of a command that fails', async () => {
-    const { code, stderr } = await weir(['run', '--check', ...job('exit=9')]);
-    expect([code, stderr]).toEqual([9, expect.stringContaining("the command failed on PyTorch's own allocator")]);
-  });
-});
-
-describe('weir run --swap', () => {
-  it('plans for the process that asks, and tells what came of it', async () => {
-    const ended = await weir([
-      'run',
-      '--swap',
-      'auto',
-      '--swap-host',
-      '1GiB',
-      '--json-file',
-      'run.json',
-      ...job('train=3', 'swap=12', 'close'),
-    ]);
-    expect(ended.stderr).toContain('swapping what costs no time');
-    expect(ended.stderr).toMatch(/process \d+: planned: 0\.8 -> 0\.\d GiB, 0 stalls expected, .* \(\d+ moves a step\)/);
-    expect(ended.stderr).toMatch(/ {2}swapped: expected peak .+, measured .+ allocated\n/);
-    expect(ended.stderr).toContain('3 MiB out, 3 MiB back in 5 planned steps; no stall, one miss');
-    expect(ended.stdout).toMatch(/\d+ moves\n/);
-    const json = JSON.parse(readFileSync(join(folder, 'run.json'), 'utf8'));
-    expect(json.processes[0].swap).toMatchObject({ steps: 9, misses: 1 });
-    expect(ended.code).toBe(0);
-  });
-
-  it('tells processes how far to go, and refuses what makes no sense', async () => {
-    const { stdout } = await weir(['run', '--swap', '2GiB', ...job('env')]);
-    expect(JSON.parse(stdout)).toMatchObject({ WEIR_SWAP: String(2 * 2 ** 30) });
-    expect(await weir(['run', '--swap', '1KiB', '--', 'true'])).toMatchObject({ code: 2, stderr: expect.stringContaining('--swap') });
-    expect(await weir(['run', '--swap-host', '1GiB', '--', 'true'])).toMatchObject({
-      code: 2,
-      stderr: expect.stringContaining('add --swap'),
-    });
-    expect(await weir(['run', '--swap', 'much', '--', 'true'])).toMatchObject({ code: 2 });
-  });
-});
-
-describe('weir record', () => {
-  it("keeps a recording under PyTorch's own allocator, named after the script", async () => {
-    const { code, stderr } = await weir([
-      'record',
-      '--',
-      'sh',
-      '-c',
-      'exec "$@"',
-      'train.py',
-      ...job('train=3', 'close', 'exit=6').slice(1),
-    ]);
-    expect(code).toBe(6);
-    expect(stderr).toContain('recording to train.*.weir, on pytorch');
-    expect(stderr).toMatch(/weir would have needed/);
-    expect(traces()).toEqual([expect.stringMatching(/^train\.\d+\.weir$/)]);
-    const replayed = spawnSync(process.execPath, [MAIN, 'replay', '--json', traces()[0]!], { cwd: folder, encoding: 'utf8' });
-    expect(JSON.parse(replayed.stdout)).toMatchObject({ trace: { allocs: 24 } });
   });
 });
