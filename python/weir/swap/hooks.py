@@ -1,12 +1,13 @@
 """Where swapping takes hold in PyTorch, and how it lets go again."""
 
 import contextlib
-import functools
 import os
 import weakref
 
 import torch
 from torch.optim import optimizer as optimizers
+
+from .module_hooks import ModuleHooks
 
 
 class Hooks:
@@ -23,12 +24,8 @@ class Hooks:
         self.push()
         self.before = optimizers.register_optimizer_step_pre_hook(self._before)
         self.after = optimizers.register_optimizer_step_post_hook(self._after)
-        self.modules = []
-        self.original_compile = None
         # Without a limit parameters stay, and nobody has to know of modules.
-        if manager.options.limit is not None:
-            self._watch_modules()
-            self._step_aside_for_compiler()
+        self.modules = ModuleHooks(manager) if manager.options.limit is not None else None
         self._step_aside_for_transforms()
         self._stop_at_graphs()
         manager = weakref.ref(manager)
@@ -44,43 +41,6 @@ class Hooks:
             if not self.wanted and self.pushed:
                 self.pop()
 
-    # ---- modules; for all of them at once, since a module's own hooks would be saved and copied with it
-
-    def _watch_modules(self):
-        manager = self.manager
-
-        def begins(module, _arguments):
-            if not torch.compiler.is_compiling():
-                manager.module_begins(module)
-
-        def ends(module, _arguments, _result):
-            if not torch.compiler.is_compiling():
-                manager.module_ends(module)
-
-        of_all = torch.nn.modules.module
-        self.modules = [of_all.register_module_forward_pre_hook(begins), of_all.register_module_forward_hook(ends)]
-
-    def _step_aside_for_compiler(self):
-        """Compiled code has its own ways to a parameter and checks what class it is. Once something is compiled, parameters stay."""
-        hooks = self
-        self.original_compile = torch.compile
-
-        @functools.wraps(self.original_compile)
-        def compile(*arguments, **named):
-            hooks.unwatch_modules()
-            hooks.manager.layers.give_up()
-            return hooks.original_compile(*arguments, **named)
-
-        torch.compile = compile
-
-    def watches_modules(self):
-        return bool(self.modules)
-
-    def unwatch_modules(self):
-        for hook in self.modules:
-            hook.remove()
-        self.modules = []
-
     def mark(self):
         self.manager.mark()
 
@@ -94,6 +54,11 @@ class Hooks:
     def is_top(self):
         top = torch._C._autograd._top_saved_tensors_default_hooks(True)
         return bool(top) and top[0] is self.pack
+
+    def save_parameters(self):
+        """Whether parameters that are saved now come to us, or are not kept at all because checkpointing computes anew."""
+        top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        return bool(top) and (top[0] is self.pack or getattr(top[0], "__module__", None) == "torch.utils.checkpoint")
 
     def pop(self):
         """Only from the top, and only in the thread they are in; else they stay and pass everything through."""
@@ -145,9 +110,8 @@ class Hooks:
         self.closed = True
         self.wanted = False
         self.pop()
-        self.unwatch_modules()
-        if self.original_compile is not None:
-            torch.compile = self.original_compile
+        if self.modules is not None:
+            self.modules.close()
         self.before.remove()
         self.after.remove()
         torch.autograd.graph.disable_saved_tensors_hooks = self.original_disable

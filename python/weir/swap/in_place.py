@@ -103,6 +103,8 @@ class InPlace:
             self.bring_back(item)
         if item.event is not None:
             self.copies.graveyard.append((item.storage, item.event))
+        if item.state == LEAVING:
+            self.stay(item)
         if item.slot is not None:
             item.slot.release()
             item.slot = None

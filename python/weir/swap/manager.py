@@ -12,7 +12,7 @@ import torch
 
 from .copies import Copies, Corrupted
 from .optimizer_state import StateGuard
-from .parameters import Layers
+from .parameters import Layers, is_observed
 from .profile import PACK, POST, PRE
 from .records import GONE, LEAVING, RESIDENT, RETURNING, changed
 from .saved_tensors import SavedTensors
@@ -213,30 +213,42 @@ class Manager:
 
     def module_begins(self, module):
         layers = self.layers
-        if not layers.chosen:
-            layers.note_module(module)
-            return
-        layer = layers.of_module(module)
-        if layer is not None and layer.passage is not None:
-            self.layer_is_needed(layer)
+        if layers.chosen:
+            layer = layers.of_module(module)
+            if layer is None:
+                return
+            if not self.backend.on_compute():
+                layer.elsewhere = True
+            if layer.passage is not None:
+                self.layer_is_needed(layer)
+        elif torch.is_grad_enabled() and not layers.given_up and not self.stopped:
+            try:
+                layers.note_module(module)
+            except Exception:
+                self.failed("forward")
 
     def module_ends(self, module):
         layer = self.layers.of_module(module)
-        if layer is None or self.stopped or not torch.is_grad_enabled():
+        if layer is None or layer.elsewhere or self.stopped or not torch.is_grad_enabled():
+            return
+        # In backward a layer is run again for its own sake: it is needed until that is over.
+        if torch._C._current_graph_task_id() != -1 or is_observed() or not self.hooks.save_parameters():
             return
         try:
             with self.lock:
-                # In backward a layer is run again for its own sake: it is needed until that is over.
-                if self.backend.on_compute() and not self.backend.capturing() and torch._C._current_graph_task_id() == -1:
+                if self.backend.on_compute() and not self.backend.capturing():
                     self.steps.layer_left(layer)
         except Exception:
             self.failed("forward")
 
-    def _choose_layers(self):
-        if self.hooks.watches_modules() and not self.layers.chosen:
-            self.layers.choose()
-            if not self.layers.layers:
-                self.hooks.unwatch_modules()
+    def _end_of_layers(self):
+        """Of the step: a closure may have let some leave inside of step()."""
+        layers = self.layers
+        layers.bring_back_all(planned=self.steps.reactive)
+        if layers.chosen:
+            layers.renew()
+        elif not layers.given_up:
+            layers.choose()
 
     def layer_is_needed(self, layer):
         """Whatever happens here, its parameters must be there."""
@@ -265,7 +277,7 @@ class Manager:
             place = self.guard.ordinal(optimizer)
             if not self.stopped and self.backend.on_compute() and not self.backend.capturing():
                 try:
-                    self.steps.tick(PRE, place, 0)
+                    self.steps.optimizer_begins(place)
                 except Exception:
                     self.failed("optimizer step")
             moved = False
@@ -279,7 +291,7 @@ class Manager:
                     item.state = RESIDENT
             if moved:
                 self.copies.let_current_follow()
-            self.layers.bring_back_all()
+            self.layers.bring_back_all(planned=self.steps.reactive)
 
     def after_step(self, optimizer):
         steps = self.steps
@@ -302,7 +314,7 @@ class Manager:
                     if self.guard.scan(optimizer) and steps.following is not None:
                         steps.off_plan()
                 if anchor is optimizer:
-                    self._choose_layers()
+                    self._end_of_layers()
                     steps.end()
                 else:
                     steps.tick(POST, place, 0)
@@ -320,8 +332,7 @@ class Manager:
             return
         try:
             with self.lock:
-                self.layers.bring_back_all()
-                self._choose_layers()
+                self._end_of_layers()
                 self.steps.end()
         except Corrupted:
             raise

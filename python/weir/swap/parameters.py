@@ -4,33 +4,45 @@ A parameter may be away only while nothing but its own object, the node of its g
 object then is of a class that brings it back before anybody gets hold of the content.
 """
 
+import contextlib
 import weakref
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from .backend import owners
 from .in_place import InPlace, Movable
-from .records import GONE, LEAVING, RESIDENT, RETURNING
+from .records import GONE, RESIDENT, RETURNING
 
 # A layer is the largest part of the model with at most this share of its parameters.
 LARGEST_SHARE = 1 / 8
 
 
 class Weight(Movable):
-    """One parameter, held weakly; its storage is held only while it moves."""
+    """One parameter, known by its place in its module; it and its storage are held only while it moves."""
 
-    __slots__ = ("parameter", "layer", "cdata")
+    __slots__ = ("owner", "name", "identity", "moving", "node", "layer", "cdata")
 
-    def __init__(self, parameter, layer):
+    def __init__(self, owner, name, parameter, layer):
         storage = parameter.untyped_storage()
         super().__init__(storage.nbytes())
-        self.parameter = weakref.ref(parameter)
+        # Not by a weak reference of its own: PyTorch does not exchange the content of tensors that have some.
+        self.owner, self.name, self.identity = weakref.ref(owner), name, id(parameter)
+        self.moving = None
+        self.node = None
         self.layer = layer
         self.cdata = storage._cdata
 
+    def parameter(self):
+        if self.moving is not None:
+            return self.moving
+        owner = self.owner()
+        parameter = owner._parameters.get(self.name) if owner is not None else None
+        return parameter if id(parameter) == self.identity else None
+
 
 class Layer:
-    __slots__ = ("module", "ordinal", "weights", "size", "passage")
+    __slots__ = ("module", "ordinal", "weights", "size", "passage", "elsewhere")
 
     def __init__(self, module, ordinal, lost):
         self.module = weakref.ref(module, lambda _: lost.append(self))
@@ -38,6 +50,7 @@ class Layer:
         self.weights = []
         self.size = 0
         self.passage = None  # number in this step, from the end of its forward pass until it is needed again
+        self.elsewhere = False  # has run on another stream, whose work ours does not wait for
 
 
 def _metadata():
@@ -76,6 +89,8 @@ class AwayParameter(torch.nn.Parameter):
                 return func(*args, **kwargs)
         for tensor in _away_in((args, kwargs)):
             cls.bring_back(tensor)
+            # What is made by the class of what it is like was never away.
+            tensor.__class__ = torch.nn.Parameter
         # None of them is of this class any more; other classes still have their say.
         return func(*args, **kwargs)
 
@@ -91,12 +106,23 @@ def _away_in(value):
             yield from _away_in(part)
 
 
+def _node_of(parameter):
+    """Of its gradient: it holds the parameter, and is made where there is none, so that uses can be counted."""
+    if not parameter.requires_grad:
+        return None
+    with torch.enable_grad():
+        return parameter.view_as(parameter).grad_fn.next_functions[0][0]
+
+
 def _calibrate():
-    """Uses that a parameter's tensor counts when only Python has it."""
-    return torch.nn.Parameter(torch.zeros(8))._use_count()
+    """Uses that a parameter's tensor counts when only Python and the node of its gradient have it."""
+    frozen = torch.nn.Parameter(torch.zeros(8), requires_grad=False)
+    trained = torch.nn.Parameter(torch.zeros(8))
+    node = _node_of(trained)
+    return frozen._use_count(), trained._use_count(), node
 
 
-ALONE = _calibrate()
+ALONE, WITH_NODE = _calibrate()[:2]
 
 
 class Layers(InPlace):
@@ -114,13 +140,15 @@ class Layers(InPlace):
         self.root = None  # the largest module called so far, until layers are chosen
         self.root_size = 0
         self.seen = weakref.WeakSet()
+        self.noting = True
         self.chosen = False
+        self.given_up = False
 
     # ---- which there are
 
     def note_module(self, module):
         """Before layers are chosen: which module is the model."""
-        if module in self.seen:
+        if not self.noting or module in self.seen or any(is_lazy(parameter) for parameter in module.parameters()):
             return
         self.seen.add(module)
         size = _bytes_of(module)
@@ -129,8 +157,8 @@ class Layers(InPlace):
 
     def choose(self):
         """After the first step: the parts of the model whose parameters may leave."""
-        self.chosen = True
         root = self.root() if self.root is not None else None
+        self.chosen = root is not None
         self.seen.clear()
         if root is None:
             return
@@ -141,17 +169,19 @@ class Layers(InPlace):
                 holders[id(parameter)] = holders.get(id(parameter), 0) + 1
         for part in parts:
             layer = Layer(part, len(self.layers), self.lost)
-            for parameter in part.parameters():
-                # What two parts share is needed by either.
-                if holders[id(parameter)] == 1 and self._may_ever_leave(parameter):
-                    weight = Weight(parameter, layer)
-                    layer.weights.append(weight)
-                    layer.size += weight.size
-                    self.by_parameter[id(parameter)] = weight
-                    self.by_storage[weight.cdata] = weight
+            for owner in part.modules():
+                for name, parameter in owner._parameters.items():
+                    # What two parts share is needed by either.
+                    if parameter is not None and holders[id(parameter)] == 1 and self._may_ever_leave(parameter):
+                        layer.weights.append(Weight(owner, name, parameter, layer))
             if layer.weights:
                 self.layers.append(layer)
                 self.by_module[id(part)] = layer
+        self._index()
+        for reference in self.saved.by_cdata.values():
+            record = reference()
+            if record is not None and record.cdata in self.by_storage:
+                record.layer, record.frozen = self.by_storage[record.cdata].layer, True
         AwayParameter.bring_back = self.bring_back_parameter
 
     def _may_ever_leave(self, parameter):
@@ -162,12 +192,38 @@ class Layers(InPlace):
         size = parameter.numel() * parameter.element_size()
         return size >= self.least and parameter.untyped_storage().nbytes() == size
 
+    def _index(self):
+        for layer in self.layers:
+            layer.size = sum(weight.size for weight in layer.weights)
+        weights = [weight for layer in self.layers for weight in layer.weights]
+        self.by_parameter = {weight.identity: weight for weight in weights}
+        self.by_storage = {weight.cdata: weight for weight in weights}
+
+    def renew(self):
+        """After a step: what has other memory than before (a model that was converted) is known by that."""
+        changed = False
+        for layer in self.layers:
+            for weight in layer.weights:
+                parameter = weight.parameter()
+                if parameter is None or weight.state != RESIDENT:
+                    continue
+                storage = parameter.untyped_storage()
+                if storage._cdata == weight.cdata and storage.nbytes() == weight.size:
+                    continue
+                changed = True
+                weight.cdata, weight.size = storage._cdata, storage.nbytes()
+                if weight.slot is not None:
+                    weight.slot.release()
+                    weight.slot = None
+        if changed:
+            self._index()
+
     def give_up(self):
         """All parameters are there, and stay."""
         with self.lock:
+            self.given_up = True
             self.lost.extend(self.layers)
             self.clear_lost()
-            self.chosen = True
             self.seen.clear()
 
     def of_module(self, module):
@@ -193,35 +249,35 @@ class Layers(InPlace):
         for layer in self.passages:
             layer.passage = None
         self.passages = []
+        self.noting = not self.chosen
 
     def clear_lost(self):
         """Layers of models that are gone. Whoever still has a parameter of theirs gets it back."""
         if not self.lost:
             return False
-        while self.lost:
-            layer = self.lost.pop()
-            for weight in layer.weights:
-                self.let_go(weight)
-            layer.weights = []
-            layer.passage = None
-        kept = [layer for layer in self.layers if layer.weights]
-        self.layers = kept
-        self.by_module = {id(layer.module()): layer for layer in kept}
-        weights = [weight for layer in kept for weight in layer.weights]
-        self.by_parameter = {id(weight.parameter()): weight for weight in weights if weight.parameter() is not None}
-        self.by_storage = {weight.cdata: weight for weight in weights}
+        with undisturbed():
+            while self.lost:
+                layer = self.lost.pop()
+                for weight in layer.weights:
+                    self.let_go(weight)
+                layer.weights = []
+                layer.passage = None
+        self.layers = [layer for layer in self.layers if layer.weights]
+        self.by_module = {id(layer.module()): layer for layer in self.layers}
+        self._index()
+        if not self.layers:
+            # Another model may come; which it is shows when a step is seen from its beginning.
+            self.chosen, self.noting, self.root, self.root_size = False, False, None, 0
         return True
 
     # ---- movements
 
     def is_ours(self, item):
-        parameter = item.parameter()
-        if parameter is None or type(parameter) not in (torch.nn.Parameter, AwayParameter) or item.storage is None:
-            return False
+        parameter = item.moving
         if item.storage._cdata != item.cdata or item.storage.nbytes() != item.size:
             return False
-        # The node of its gradient has it, too. Whatever else in C++ does may read it without asking.
-        if parameter._use_count() > ALONE + (1 if parameter.requires_grad else 0):
+        # Whatever else has it in C++ may read it without asking.
+        if parameter._use_count() != (WITH_NODE if item.node is not None else ALONE):
             return False
         record = self.saved.on_storage(item.cdata)
         aliases = sum(handle.alias is not None for handle in record.live_handles()) if record is not None else 0
@@ -231,23 +287,23 @@ class Layers(InPlace):
         return "layer", item.layer.passage
 
     def goes(self, item):
-        item.parameter().__class__ = AwayParameter
+        item.moving.__class__ = AwayParameter
 
     def is_back(self, item):
-        item.storage = None
-        parameter = item.parameter()
+        parameter = item.moving
+        item.moving = item.node = item.storage = None
         if parameter is not None:
             parameter.__class__ = torch.nn.Parameter
 
     def leave(self, item):
         parameter = item.parameter()
-        if parameter is None or item.state != RESIDENT:
+        if parameter is None or item.state != RESIDENT or type(parameter) is not torch.nn.Parameter:
             return False
-        item.storage = parameter.untyped_storage()
+        item.moving, item.node, item.storage = parameter, _node_of(parameter), parameter.untyped_storage()
         if super().leave(item):
             self.copies.counts["parameters_out"] += item.size
             return True
-        item.storage = None
+        self.is_back(item)
         return False
 
     def layer_leaves(self, layer):
@@ -265,18 +321,21 @@ class Layers(InPlace):
                 self.begin_return(weight)
 
     def layer_is_needed(self, layer, planned):
+        if all(weight.state == RESIDENT for weight in layer.weights):
+            return
         moved = False
-        for weight in layer.weights:
-            moved = moved or weight.state in (GONE, RETURNING)
-            if weight.state != RESIDENT:
-                self.bring_back(weight, planned or weight.state == RETURNING)
-        if moved:
-            self.copies.let_current_follow()
+        with undisturbed():
+            for weight in layer.weights:
+                moved = moved or weight.state in (GONE, RETURNING)
+                if weight.state != RESIDENT:
+                    self.bring_back(weight, planned or weight.state == RETURNING)
+            if moved:
+                self.copies.let_current_follow()
 
-    def bring_back_all(self):
+    def bring_back_all(self, planned=False):
         with self.lock:
             for layer in self.layers:
-                self.layer_is_needed(layer, planned=False)
+                self.layer_is_needed(layer, planned)
 
     def bring_back_parameter(self, parameter):
         """Somebody uses a parameter that is away."""
@@ -285,9 +344,31 @@ class Layers(InPlace):
             if layer is not None:
                 self.layer_is_needed(layer, planned=False)
 
-    def on_their_way(self):
-        """Layers whose copies out have begun, oldest first."""
-        return [layer for layer in self.passages if any(weight.state == LEAVING for weight in layer.weights)]
+
+@contextlib.contextmanager
+def undisturbed():
+    """What we do is none of the business of whoever looks at every operation of the program."""
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        if torch._C._len_torch_dispatch_stack() == 0:
+            yield
+        else:
+            from torch.utils._python_dispatch import _disable_current_modes
+
+            with _disable_current_modes():
+                yield
+    finally:
+        torch._C._set_tracing_state(state)
+
+
+def is_observed():
+    """Whether somebody looks at every operation: a mode, a transform, a trace."""
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._get_tracing_state() is not None
+    )
 
 
 def _bytes_of(module):

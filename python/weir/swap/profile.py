@@ -57,6 +57,12 @@ class StepProfile:
     def layer_needed(self, passage, tick):
         self.passages[passage]["needed"] = tick
 
+    def all_layers_needed(self, tick):
+        """By the optimizer: what backward had no need of."""
+        for passage in self.passages:
+            if passage["needed"] < 0:
+                passage["needed"] = tick
+
     def waited(self, before, after):
         if not self.memory:
             self.waits.append((max(0, len(self.kinds) - 1), before, after))

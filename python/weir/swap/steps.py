@@ -95,6 +95,11 @@ class Steps:
         if self.profile is not None:
             self.profile.layer_left(layer, tick)
 
+    def optimizer_begins(self, place):
+        tick = self.tick(PRE, place, 0)
+        if self.profile is not None:
+            self.profile.all_layers_needed(tick)
+
     def layer_needed(self, layer):
         tick = self.tick(NEEDED, layer.ordinal, layer.size)
         if self.profile is not None:

@@ -25,11 +25,13 @@ class Traffic:
         self.pending = deque()  # without a plan: records that are to leave
         self.leaving = deque()  # without a plan: records whose memory is to be given up
         self.resting = deque()  # (tick at which they may leave again, weak record)
+        self.left = None  # without a plan: the layer on its way out
 
     def begin_step(self):
         self.pending.clear()
         self.leaving.clear()
         self.late = []
+        self.left = None
         # Ticks begin anew; nearly all of these went with their step.
         self.resting = deque((0, record) for _, record in self.resting if record() is not None)
 
@@ -125,9 +127,10 @@ class Traffic:
     def react(self, kind, tick):
         """Everything leaves as soon as it is ours alone, and two storages are always on their way."""
         if kind == LEFT:
-            for layer in self.layers.on_their_way():
-                self.layers.layer_drops(layer)
-            self.layers.layer_leaves(self.layers.passages[-1])
+            if self.left is not None:
+                self.layers.layer_drops(self.left)
+            self.left = self.layers.passages[-1]
+            self.layers.layer_leaves(self.left)
         if kind not in (UNPACK, NEEDED):
             for _ in range(len(self.pending)):
                 reference = self.pending.popleft()
