@@ -4,7 +4,7 @@ from .records import GONE, LEAVING, RESIDENT, RETURNING
 
 
 class Movable:
-    """`storage` is set from the copy out to the end of the return, at least."""
+    """What may leave says itself when: `storage` is set from the copy out to the end of the return, at least."""
 
     __slots__ = ("storage", "size", "state", "slot", "event", "check")
 
@@ -16,48 +16,59 @@ class Movable:
         self.event = None
         self.check = None
 
+    def who(self):
+        """Its name in plans: class and index."""
+        raise NotImplementedError
+
+    def begin(self):
+        """Before it is asked whether it may leave; gives whether there is anything to ask."""
+        return True
+
+    def is_ours(self):
+        """Nobody else can read or write the storage."""
+        raise NotImplementedError
+
+    def goes(self):
+        """From here on nobody may read or write it who has not asked."""
+
+    def is_back(self):
+        """Its content is there for whatever comes next on the compute stream."""
+
+    def release_slot(self):
+        if self.slot is not None:
+            self.slot.release()
+            self.slot = None
+
 
 class InPlace:
-    """The movements, on the compute stream; whose memory may go is for the classes below this to say."""
+    """The movements, on the compute stream."""
 
     def __init__(self, copies):
         self.copies = copies
         self.away = 0  # not resident: what is leaving is still there and does not count
 
-    def is_ours(self, item):
-        """Nobody else can read or write the storage."""
-        raise NotImplementedError
-
-    def move_of(self, item):
-        """Its name in plans: class and index."""
-        raise NotImplementedError
-
-    def goes(self, item):
-        """From here on nobody may read or write it who has not asked."""
-
-    def is_back(self, item):
-        """Its content is there for whatever comes next on the compute stream."""
-
     def leave(self, item):
-        if item.state != RESIDENT or not self.is_ours(item):
+        if item.state != RESIDENT or not item.begin():
             return False
-        if item.slot is None:
-            item.slot = self.copies.slab.take(item.size)
+        if item.is_ours():
             if item.slot is None:
-                return False
-        item.event, item.check = self.copies.begin_out(item.storage, item.slot)
-        item.state = LEAVING
-        self.goes(item)
-        return True
+                item.slot = self.copies.slab.take(item.size)
+            if item.slot is not None:
+                item.event, item.check = self.copies.begin_out(item.storage, item.slot)
+                item.state = LEAVING
+                item.goes()
+                return True
+        item.is_back()
+        return False
 
     def drop(self, item):
         if item.state != LEAVING:
             return False
-        if not self.is_ours(item):
+        if not item.is_ours():
             self.stay(item)
             self.copies.counts["kept"] += 1
             return False
-        self.copies.wait(item.event, (self.move_of(item), "out"))
+        self.copies.wait(item.event, (item.who(), "out"))
         self.copies.before_giving_up(item.storage)
         item.storage.resize_(0)
         item.state = GONE
@@ -73,18 +84,22 @@ class InPlace:
         self.copies.away -= item.size
 
     def end_return(self, item):
-        self.copies.wait(item.event, (self.move_of(item), "in"))
+        self.copies.wait(item.event, (item.who(), "in"))
         item.event = None
         item.state = RESIDENT
         self.away -= 1
         self.copies.verify(item.check, item.storage)
         item.check = None
-        self.is_back(item)
+        item.is_back()
 
     def stay(self, item):
-        """Its memory was never given up. The copy only read it, and what it holds is not used again."""
+        """Its memory was never given up. The copy only reads it, and what it holds is not used again; it has to be over before
+        the owner gives the memory up."""
+        if item.event is not None:
+            self.copies.graveyard.append((item.storage, item.event))
+            item.event = None
         item.state = RESIDENT
-        self.is_back(item)
+        item.is_back()
 
     def bring_back(self, item, planned=False):
         if item.state == LEAVING:
@@ -99,12 +114,5 @@ class InPlace:
 
     def let_go(self, item):
         """Not to be touched any more: whoever still has it gets it back."""
-        if item.state in (GONE, RETURNING):
-            self.bring_back(item)
-        if item.event is not None:
-            self.copies.graveyard.append((item.storage, item.event))
-        if item.state == LEAVING:
-            self.stay(item)
-        if item.slot is not None:
-            item.slot.release()
-            item.slot = None
+        self.bring_back(item)
+        item.release_slot()

@@ -10,9 +10,10 @@ import weakref
 
 import torch
 
+from .away import is_observed
 from .copies import Copies, Corrupted
+from .layers import Layers
 from .optimizer_state import StateGuard
-from .parameters import Layers, is_observed
 from .profile import PACK, POST, PRE
 from .records import GONE, LEAVING, RESIDENT, RETURNING, changed
 from .saved_tensors import SavedTensors
@@ -288,7 +289,7 @@ class Manager:
                     self.guard.bring_back(item, planned=item.state == RETURNING or self.steps.reactive)
                     moved = True
                 elif item.state == LEAVING:
-                    item.state = RESIDENT
+                    self.guard.stay(item)
             if moved:
                 self.copies.let_current_follow()
             self.layers.bring_back_all(planned=self.steps.reactive)

@@ -34,6 +34,12 @@ class Item(Movable):
         self.index = -1
         self.optimizer = optimizer
 
+    def who(self):
+        return "item", self.index
+
+    def is_ours(self):
+        return self.entry.values.get(self.key) is self.tensor and _references(self) == EXCLUSIVE
+
 
 def _references(item):
     return (
@@ -53,10 +59,6 @@ def _calibrate():
 
 
 EXCLUSIVE = _calibrate()[0]
-
-
-def is_ours(item):
-    return item.entry.values.get(item.key) is item.tensor and _references(item) == EXCLUSIVE
 
 
 class GuardedState(defaultdict):
@@ -216,12 +218,6 @@ class StateGuard(InPlace):
         guarded.guard = self
         optimizer.state = guarded
         return True
-
-    def is_ours(self, item):
-        return is_ours(item)
-
-    def move_of(self, item):
-        return "item", item.index
 
     def bring_back_all(self):
         with self.lock:

@@ -22,6 +22,11 @@ class SavedTensors:
         reference = self.by_cdata.get(cdata)
         return reference() if reference is not None else None
 
+    def aliases_on(self, cdata):
+        """Our own tensors on a storage."""
+        record = self.on_storage(cdata)
+        return sum(handle.alias is not None for handle in record.live_handles()) if record is not None else 0
+
     def of_index(self, index):
         return self.records[index]() if 0 <= index < len(self.records) else None
 

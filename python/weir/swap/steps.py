@@ -91,6 +91,7 @@ class Steps:
         """The forward pass of a layer is over."""
         layer.passage = len(self.layers.passages)
         self.layers.passages.append(layer)
+        self.layers.layer_ends(layer)
         tick = self.tick(LEFT, layer.ordinal, layer.size)
         if self.profile is not None:
             self.profile.layer_left(layer, tick)

@@ -5,7 +5,7 @@ import unittest
 import torch
 from support import DEVICE, FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, plain
 from test_parameters import between_passes, moved
-from weir.swap.parameters import AwayParameter
+from weir.swap.away import AwayParameter
 
 MODES = ("all", "limit")
 

@@ -7,7 +7,7 @@ import unittest
 
 import torch
 from support import FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, plain
-from weir.swap.parameters import AwayParameter
+from weir.swap.away import AwayParameter
 from weir.swap.records import GONE, LEAVING
 
 

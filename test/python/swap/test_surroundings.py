@@ -131,7 +131,7 @@ class Surroundings(SwapCase):
         optimizer.step()
         guard = optimizer_state.StateGuard(type("C", (), {"backend": FakeBackend()}), None, 1024)
         guard.scan(optimizer)
-        ours = lambda: [optimizer_state.is_ours(item) for item in guard.items]  # noqa: E731
+        ours = lambda: [item.is_ours() for item in guard.items]  # noqa: E731
         self.assertEqual(ours(), [True, True])
         for hold in (
             lambda: optimizer.state[parameter],
