@@ -195,6 +195,8 @@ function swapLines(report: SwapReport | undefined): string[] {
   lines.push(
     `${formatBytes(report.bytesOut)} out, ${formatBytes(report.bytesIn)} back in ${count(report.stepsPlanned)} planned steps; ${waits}, ${report.misses === 1 ? 'one miss' : `${count(report.misses)} misses`}`,
   );
+  const { parametersOut = 0, gradientsOut = 0 } = report;
+  if (parametersOut > 0) lines.push(`of that ${formatBytes(parametersOut)} were parameters, ${formatBytes(gradientsOut)} gradients`);
   if (report.stopped !== null) lines.push(`swapping ended early: ${report.stopped}`);
   return lines;
 }

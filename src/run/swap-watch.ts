@@ -20,6 +20,9 @@ export interface SwapReport {
   readonly stepsOff: number;
   readonly bytesOut: number;
   readonly bytesIn: number;
+  /** Of what went out: parameters, and gradients; not told by older processes. */
+  readonly parametersOut?: number;
+  readonly gradientsOut?: number;
   readonly stalls: number;
   readonly stallUs: number;
   readonly misses: number;

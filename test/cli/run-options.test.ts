@@ -137,6 +137,7 @@ describe('weir run --swap', () => {
     expect(ended.stderr).toMatch(/process \d+: planned: 0\.8 -> 0\.\d GiB, 0 stalls expected, .* \(\d+ moves a step\)/);
     expect(ended.stderr).toMatch(/ {2}swapped: expected peak .+, measured .+ allocated\n/);
     expect(ended.stderr).toContain('3 MiB out, 3 MiB back in 5 planned steps; no stall, one miss');
+    expect(ended.stderr).toContain('of that 2 MiB were parameters, 1 MiB gradients');
     expect(ended.stdout).toMatch(/\d+ moves\n/);
     const json = JSON.parse(readFileSync(join(run.path, 'run.json'), 'utf8'));
     expect(json.processes[0].swap).toMatchObject({ steps: 9, misses: 1 });

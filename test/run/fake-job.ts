@@ -109,6 +109,8 @@ for (const [position, word] of process.argv.slice(2).entries()) {
       version: 1,
       pid: process.pid,
       ...counts,
+      parametersOut: 2 * MIB,
+      gradientsOut: MIB,
       peakAllocated: expected.peak,
       peakReserved: expected.peak,
       expected,
