@@ -75,7 +75,7 @@ export let sharedSlackShare: u64 = 300;
 export let sharedGrowthShare: u64 = 192;
 
 /** A stream waits for another only if more than this would be held otherwise, beyond peak live, in 1/65536 of it: a wait costs time. */
-export let waitShare: u64 = 1311;
+export let waitShare: u64 = 1638;
 
 /** Whether blocks that complete later than their free are queued for the caller, who must then drain the queue (completed.ts). */
 export let queueCompleted: u64 = 0;

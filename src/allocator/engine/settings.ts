@@ -148,7 +148,7 @@ export const LENDING: Readonly<Record<'off' | 'glake' | 'weir', LendingSettings>
     eventBytes: 256 * MIB,
     sharedSlackShare: 300,
     sharedGrowthShare: 192,
-    waitShare: 1311,
+    waitShare: 1638,
   };
   return {
     off: { ...weir, lend: 0 },
