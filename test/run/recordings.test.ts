@@ -121,7 +121,8 @@ describe('two runs of one training script on an H200, PyTorch 2.11', () => {
       recordedPeakReserved: 1356857344,
       peakLive: 791208960,
     });
-    const [pytorch, weir] = chooseAllocators('pytorch,weir');
+    // As it was set when the run was recorded.
+    const [pytorch, weir] = chooseAllocators('pytorch,weir[waitShare:1311]');
     expect([peakOf(onWeir, pytorch!), peakOf(onPyTorch, weir!)]).toEqual([1356857344, 822083584]);
     expect(reconstruct(onPyTorch)).toMatchObject({ differences: { addresses: 0, segments: 0, outcomes: 0 }, emptyCacheBefore: [] });
   });
