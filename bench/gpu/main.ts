@@ -3,14 +3,19 @@
 // the README.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runSupervised, type SupervisedResult } from './supervised.ts';
 import { tablesOf } from './tables.ts';
 import { type Job, type Result, TrainingServer } from './training-server.ts';
 
 const PARTS = ['deterministic', 'default', 'batch', 'faults', 'streams', 'async', 'plan', 'swap'];
-const [workloads, ...chosen] = process.argv.slice(2);
-if (!workloads) {
+const [workloads = '', ...chosen] = process.argv.slice(2);
+const unknown = chosen.find((part) => !PARTS.includes(part));
+const isFolder = existsSync(join(workloads, 'workloads.py'));
+if (unknown !== undefined || !isFolder) {
+  if (unknown !== undefined) process.stderr.write(`there is no part '${unknown}'\n`);
+  else if (workloads !== '') process.stderr.write(`${workloads} has no workloads.py\n`);
   process.stderr.write(`usage: npm run bench:gpu -- WORKLOADS_FOLDER ${PARTS.map((part) => `[${part}]`).join(' ')}\n`);
   process.exit(2);
 }

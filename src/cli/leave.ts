@@ -1,6 +1,5 @@
 // Ends the process with its exit code, at once. Node's own way out waits for its compiler threads, and these may be waiting
-// for the thread that waits (nodejs/node#54918): about one busy process in a thousand then never ends, its work long done.
-import { once } from 'node:events';
+// for the thread that waits (nodejs/node#54918): now and then a busy process then never ends, its work long done.
 import type { Writable } from 'node:stream';
 import { loadKoffi } from '../device/ffi.ts';
 
@@ -20,6 +19,10 @@ export function leaveNow(): never {
   process.exit(code);
 }
 
-async function written(stream: Writable): Promise<void> {
-  if (stream.writableLength > 0 && !stream.destroyed) await once(stream, 'drain').catch(() => {});
+/** Resolves when everything written so far has gone out, or cannot. */
+export async function written(stream: Writable): Promise<void> {
+  if (stream.writableLength === 0 || stream.destroyed) return;
+  await new Promise<void>((resolve) => {
+    stream.write('', () => resolve());
+  });
 }
