@@ -51,6 +51,8 @@ class InPlace:
         if item.state != RESIDENT or not item.begin():
             return False
         if item.is_ours():
+            if item.slot is not None and item.slot.size != item.size:
+                item.release_slot()
             if item.slot is None:
                 item.slot = self.copies.slab.take(item.size)
             if item.slot is not None:

@@ -70,12 +70,8 @@ class Traffic:
             elif record.state == RESIDENT:
                 counts["kept"] += 1
         for who in plan.backs.get(tick, ()):
-            try:
-                self._begin_return(who)
-            except RuntimeError as error:
-                if not self.copies.backend.out_of_memory(error):
-                    raise
-                # No room now: it comes when it is needed.
+            # Where there is no room now, it comes when it is needed.
+            if not self._has_room_for(self._begin_return, who):
                 counts["misses"] += 1
         if self.late:
             self._try_late(tick)
@@ -87,6 +83,15 @@ class Traffic:
             if record is not None and record.state == RESIDENT and not self.saved.leave(record, tick):
                 counts["late_out"] += 1
                 self.late.append((plan.moves[who].drop, weakref.ref(record)))
+
+    def _has_room_for(self, begin, what):
+        try:
+            begin(what)
+        except RuntimeError as error:
+            if not self.copies.backend.out_of_memory(error):
+                raise
+            return False
+        return True
 
     def _begin_return(self, who):
         if who[0] == "item":
@@ -160,11 +165,7 @@ class Traffic:
 
     def fetch_layer_ahead(self, passage):
         if passage > 0:
-            try:
-                self.layers.layer_begins_return(self.layers.passages[passage - 1])
-            except RuntimeError as error:
-                if not self.copies.backend.out_of_memory(error):
-                    raise
+            self._has_room_for(self.layers.layer_begins_return, self.layers.passages[passage - 1])
 
     def fetch_ahead(self, record):
         """Backward goes the way of forward in reverse."""
@@ -175,13 +176,8 @@ class Traffic:
             other = self.saved.of_index(index)
             if other is None:
                 continue
-            if other.state == GONE:
-                try:
-                    self.saved.begin_return(other)
-                except RuntimeError as error:
-                    if not self.copies.backend.out_of_memory(error):
-                        raise
-                    return
+            if other.state == GONE and not self._has_room_for(self.saved.begin_return, other):
+                return
             fetched += 1
             if fetched == AHEAD:
                 return

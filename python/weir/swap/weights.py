@@ -112,7 +112,6 @@ class Weight(Movable):
         if storage._cdata == self.cdata and storage.nbytes() == self.size:
             return False
         self.cdata, self.size = storage._cdata, storage.nbytes()
-        self.release_slot()
         return True
 
 
@@ -132,7 +131,8 @@ class Gradient(Movable):
         return self.weight.layer.who()
 
     def find(self, least):
-        """The gradient there is now, if it could leave; sets the size."""
+        """The gradient there is now, if it could leave; the size is 0 where there is none."""
+        self.size = 0
         parameter = self.weight.parameter()
         tensor = parameter.grad if parameter is not None else None
         if tensor is None or type(tensor) is not torch.Tensor or tensor.layout != torch.strided or tensor.requires_grad:
@@ -140,9 +140,7 @@ class Gradient(Movable):
         size = tensor.numel() * tensor.element_size()
         if size < least or tensor.device != parameter.device or tensor.untyped_storage().nbytes() != size:
             return None
-        if size != self.size:
-            self.size = size
-            self.release_slot()
+        self.size = size
         return tensor
 
     def begin(self):

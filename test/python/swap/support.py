@@ -83,6 +83,14 @@ class Training:
         return [loss.hex() for loss in self.losses], [tensor.detach().clone() for tensor in tensors]
 
 
+def trained(steps=3, **options):
+    """A training after some steps: layers are known, and under a limit leave."""
+    training = Training(**options)
+    for i in range(steps):
+        training.step(i)
+    return training
+
+
 def hand_plan(profile, spread=2):
     """Everything that can leave does, early, and comes back a little before it is needed."""
     moves = []

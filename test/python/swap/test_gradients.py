@@ -4,7 +4,7 @@ import copy
 import unittest
 
 import torch
-from support import LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw
+from support import LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, trained
 from weir.swap.away import AwayGradient
 
 MODES = ("all", "limit")
@@ -85,9 +85,7 @@ class Accumulated(SwapCase):
 
     def test_away_and_asked_for(self):
         with Run("all", *ORDERS[0]):
-            training = Training()
-            for i in range(3):
-                training.step(i)
+            training = trained()
             training.loss().backward()
             loss = training.loss()
             away = [p for p in training.net.parameters() if type(p.grad) is AwayGradient]
@@ -101,11 +99,15 @@ class Accumulated(SwapCase):
             loss.backward()
             training.finish(loss)
 
+    def test_only_what_is_there_counts(self):
+        """The first of several passes finds no gradients; that is none that had to stay."""
+        with Run("all", *ORDERS[0]) as run:
+            accumulating(steps=4)()
+            self.assertEqual(run.manager.report()["kept"], 0)
+
     def test_what_somebody_holds_stays(self):
         with Run("all", *ORDERS[0]):
-            training = Training()
-            for i in range(3):
-                training.step(i)
+            training = trained()
             training.loss().backward()
             first, second, third, _ = (layer.weight for layer in training.net.layers)
             alias = first.grad.detach()
@@ -122,9 +124,7 @@ class Accumulated(SwapCase):
     def test_views_of_a_bucket_stay(self):
         """As DistributedDataParallel arranges them."""
         with Run("all", *ORDERS[0]) as run:
-            training = Training()
-            for i in range(3):
-                training.step(i)
+            training = trained()
             bucket = torch.zeros(4 * WIDTH * WIDTH, device=next(training.net.parameters()).device)
             for index, layer in enumerate(training.net.layers):
                 layer.weight.grad = bucket[index * WIDTH * WIDTH : (index + 1) * WIDTH * WIDTH].view(WIDTH, WIDTH)
@@ -170,9 +170,7 @@ class Accumulated(SwapCase):
 
     def test_nothing_is_left_behind(self):
         with Run("all", *ORDERS[0]):
-            training = Training()
-            for i in range(3):
-                training.step(i)
+            training = trained()
             training.loss().backward()
             loss = training.loss()
         self.assertEqual({type(p.grad) for p in training.net.parameters()}, {torch.Tensor})

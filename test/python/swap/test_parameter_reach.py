@@ -1,9 +1,10 @@
 """Who else gets at a parameter: others' hooks, transforms, traces, modes, C++, conversions, other models."""
 
+import contextlib
 import unittest
 
 import torch
-from support import DEVICE, FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, plain
+from support import DEVICE, FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, plain, trained
 from test_parameters import between_passes, moved
 from weir.swap.away import AwayParameter
 
@@ -83,14 +84,28 @@ class Others(SwapCase):
 
     def test_something_in_cpp_that_holds_one(self):
         with Run("all", *ORDERS[0]):
-            training = Training()
-            for i in range(3):
-                training.step(i)
+            training = trained()
             held = torch.jit.trace(training.net.layers[1], (torch.ones(2, WIDTH, device=DEVICE),), check_trace=False)
             loss = training.loss()
             self.assertIs(type(training.net.layers[1].weight), torch.nn.Parameter)
             self.assertIs(type(training.net.layers[0].weight), AwayParameter)
             held(torch.ones(2, WIDTH, device=DEVICE))
+            loss.backward()
+            training.finish(loss)
+
+    def test_another_stream(self):
+        """Work there is not waited for when memory is given up."""
+        with Run("all", *ORDERS[0]) as run:
+            training = trained()
+            side = None if FAKE else torch.cuda.Stream()
+            x = draw(2, WIDTH)
+            with contextlib.nullcontext() if FAKE else torch.cuda.stream(side):
+                run.manager.backend.aside = True
+                training.net.layers[1](x)
+                run.manager.backend.aside = False
+            loss = training.loss()
+            self.assertIs(type(training.net.layers[1].weight), torch.nn.Parameter)
+            self.assertIs(type(training.net.layers[0].weight), AwayParameter)
             loss.backward()
             training.finish(loss)
 
@@ -158,9 +173,7 @@ class Models(SwapCase):
         torch.__future__.set_swap_module_params_on_conversion(True)
         try:
             with Run("all", *ORDERS[0]):
-                training = Training()
-                for i in range(3):
-                    training.step(i)
+                training = trained()
                 training.net.to(torch.float64).to(torch.float32)
                 training.step(3)
         finally:
@@ -170,9 +183,7 @@ class Models(SwapCase):
         with Run("all", *ORDERS[0]) as run:
             for seed in range(3):
                 before = run.manager.report()["parametersOut"]
-                training = Training(seed=seed)
-                for i in range(5):
-                    training.step(i)
+                training = trained(5, seed=seed)
                 self.assertEqual(len(run.manager.layers.layers), 4)
                 self.assertGreater(run.manager.report()["parametersOut"] - before, 4 * LEAST)
                 training.net = training.optimizer = None
@@ -180,9 +191,7 @@ class Models(SwapCase):
     def test_a_layer_still_leaving_when_its_model_goes(self):
         for end in ("compile", "model"):
             with self.subTest(end), Run("all", *ORDERS[0]):
-                training = Training()
-                for i in range(3):
-                    training.step(i)
+                training = trained()
                 weight = training.net.layers[3].weight
                 loss = training.loss()
                 self.assertIs(type(weight), AwayParameter)

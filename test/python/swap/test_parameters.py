@@ -6,7 +6,7 @@ import io
 import unittest
 
 import torch
-from support import FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, plain
+from support import FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, plain, trained
 from weir.swap.away import AwayParameter
 from weir.swap.records import GONE, LEAVING
 
@@ -169,9 +169,7 @@ class Uses(SwapCase):
     @unittest.skipUnless(FAKE, "for the fake GPU")
     def test_asking_what_it_is_brings_nothing_back(self):
         with Run("all", "late") as run:
-            training = Training()
-            for i in range(3):
-                training.step(i)
+            training = trained()
             loss = training.loss()
             away = [p for p in training.net.parameters() if type(p) is AwayParameter]
             self.assertGreater(len(away), 0)
@@ -245,9 +243,7 @@ class Uses(SwapCase):
 
     def test_what_somebody_holds_stays(self):
         with Run("all", *ORDERS[0]) as run:
-            training = Training()
-            for i in range(3):
-                training.step(i)
+            training = trained()
             held = training.net.layers[0].weight.detach()
             training.step(3)
             loss = training.loss()
@@ -262,9 +258,7 @@ class Uses(SwapCase):
 class Ends(SwapCase):
     def test_stopping_brings_everything_back(self):
         with Run("all", *ORDERS[0]) as run:
-            training = Training()
-            for i in range(3):
-                training.step(i)
+            training = trained()
             loss = training.loss()
             self.assertIn(AwayParameter, {type(p) for p in training.net.parameters()})
             run.manager.stop("for a test", report=False)
@@ -294,9 +288,7 @@ class Ends(SwapCase):
     def test_compiling_ends_it(self):
         original = torch.compile
         with Run("all", "late") as run:
-            training = Training()
-            for i in range(3):
-                training.step(i)
+            training = trained()
             self.assertGreater(len(run.manager.layers.layers), 0)
             torch.compile(lambda x: x + 1, backend="eager")
             self.assertEqual(run.manager.layers.layers, [])
@@ -308,9 +300,7 @@ class Ends(SwapCase):
 
     def test_models_are_saved_as_they_are(self):
         with Run("all", *ORDERS[0]):
-            training = Training()
-            for i in range(3):
-                training.step(i)
+            training = trained()
             loss = training.loss()
             target = io.BytesIO()
             torch.save(training.net.layers[0], target)
