@@ -13,7 +13,7 @@ function settledStep(runs: readonly SupervisedResult[]): number {
 }
 
 function losses(run: SupervisedResult, native: SupervisedResult | undefined): string {
-  if (!run.deterministic) return '';
+  if (!run.deterministic || !run.flags) return '';
   return native && run.losses.join() === native.losses.join() ? `identical (${run.steps} steps)` : 'DIFFER';
 }
 
