@@ -1,22 +1,31 @@
 // `npm run bench:gpu -- WORKLOADS_FOLDER [PART...]`: training on a GPU under PyTorch's allocators and Weir's, side by side.
-// Parts: deterministic, default, batch, faults, streams, async, plan, swap. Results go to bench/results/ as JSON and as the tables of
-// the README.
+// Parts: deterministic, default, batch, faults, streams, async, plan, swap, identical, debug. Results go to bench/results/ as JSON and
+// as the tables of the README.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { runSupervised, type SupervisedResult } from './supervised.ts';
+import type { SupervisedResult } from './supervised.ts';
+import { debugPart, identicalPart, planPart, swapPart } from './supervised-parts.ts';
 import { tablesOf } from './tables.ts';
 import { type Job, type Result, TrainingServer } from './training-server.ts';
 
-const PARTS = ['deterministic', 'default', 'batch', 'faults', 'streams', 'async', 'plan', 'swap'];
-const [workloads = '', ...chosen] = process.argv.slice(2);
+const SUPERVISED = [
+  ['plan', planPart],
+  ['swap', swapPart],
+  ['identical', identicalPart],
+  ['debug', debugPart],
+] as const;
+const PARTS = ['deterministic', 'default', 'batch', 'faults', 'streams', 'async', ...SUPERVISED.map(([part]) => part as string)];
+const [workloads = '', ...chosen] = process.argv.slice(2).filter((word) => !word.startsWith('only='));
+/** `only=NAME` keeps the parts that train under `weir run` to that workload. */
+const only = process.argv.slice(2).flatMap((word) => (word.startsWith('only=') ? [word.slice('only='.length)] : []));
 const unknown = chosen.find((part) => !PARTS.includes(part));
 const isFolder = existsSync(join(workloads, 'workloads.py'));
 if (unknown !== undefined || !isFolder) {
   if (unknown !== undefined) process.stderr.write(`there is no part '${unknown}'\n`);
   else if (workloads !== '') process.stderr.write(`${workloads} has no workloads.py\n`);
-  process.stderr.write(`usage: npm run bench:gpu -- WORKLOADS_FOLDER ${PARTS.map((part) => `[${part}]`).join(' ')}\n`);
+  process.stderr.write(`usage: npm run bench:gpu -- WORKLOADS_FOLDER ${PARTS.map((part) => `[${part}]`).join(' ')} [only=WORKLOAD]\n`);
   process.exit(2);
 }
 const parts = chosen.length > 0 ? chosen : PARTS;
@@ -42,21 +51,6 @@ const BATCHES = [
   { workload: 'gpt2xl-var', limit: 24 * GIB, from: 4, to: 28, grain: 1, steps: 10 },
 ] as const;
 const ALLOCATORS = ['native', 'expandable', 'weir'] as const;
-/** Steps of one shape: enough of them to be watched, planned and followed. */
-const FIXED: readonly Pick<Job, 'workload' | 'batch' | 'steps'>[] = [
-  { workload: 'vgg16-b100', steps: 90 },
-  { workload: 'resnet50-b100', steps: 120 },
-  { workload: 'opt1b3-R', steps: 30 },
-  { workload: 'gpt2xl-fixed', batch: 16, steps: 30 },
-];
-/** Swaps need longer runs, since a plan for them takes seconds, and workloads that leave the link time. */
-const IDLE: readonly (Pick<Job, 'workload' | 'batch' | 'steps'> & { limit: number })[] = [
-  { workload: 'opt1b3-R', steps: 42, limit: 21 * GIB },
-  { workload: 'gpt2xl-fixed', batch: 16, steps: 42, limit: 16 * GIB },
-  { workload: 'opt1b3-fixed', batch: 12, steps: 60, limit: 22 * GIB },
-  { workload: 'resnet50-b100', steps: 200, limit: 7 * GIB },
-];
-
 const pythonPath = fileURLToPath(new URL('../../../dist/python', import.meta.url));
 const server = new TrainingServer(workloads, pythonPath);
 /** By part; parts of an earlier run of the same day stay. */
@@ -115,39 +109,15 @@ if (parts.includes('streams')) {
   results['streams'] = await server.run(round);
   keep();
 }
-if (parts.includes('plan')) {
-  results['plan'] = [];
-  for (const job of FIXED) {
-    for (const deterministic of [false, true]) {
-      results['plan'].push(...(await server.run([{ ...job, deterministic, allocator: 'native' }])));
-      results['plan'].push(await runSupervised(workloads, { ...job, deterministic, allocator: 'weir' }, ['--plan']));
-      keep();
-    }
-  }
-}
-if (parts.includes('swap')) {
-  results['swap'] = [];
-  for (const { limit, ...job } of IDLE) {
-    const swaps: [boolean, string[]][] = [
-      [false, ['--swap', 'auto']],
-      [true, ['--swap', 'auto']],
-      // Down to a size that PyTorch's own allocator is shown not to train in.
-      [true, ['--swap', String(limit), '--limit', String(Math.round(1.04 * limit))]],
-    ];
-    const native: Job = { ...job, allocator: 'native' };
-    const few = Math.min(job.steps ?? 0, 20);
-    const alone = [
-      native,
-      { ...native, deterministic: true },
-      { ...native, saveOnCpu: true, steps: few },
-      { ...native, limit, steps: few },
-    ];
-    results['swap'].push(...(await server.run(alone)));
-    for (const [deterministic, flags] of swaps) {
-      results['swap'].push(await runSupervised(workloads, { ...job, deterministic, allocator: 'weir' }, flags));
-      keep();
-    }
-  }
+for (const [part, make] of SUPERVISED) {
+  if (!parts.includes(part)) continue;
+  const runs: SupervisedResult[] = [];
+  results[part] = runs;
+  const add = (result: SupervisedResult) => {
+    runs.push(result);
+    keep();
+  };
+  await make({ workloads, server, only, add });
 }
 server.close();
 if (parts.includes('async')) {

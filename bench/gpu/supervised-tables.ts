@@ -12,53 +12,12 @@ function settledStep(runs: readonly SupervisedResult[]): number {
   return median(runs.flatMap(({ times }) => times.slice(Math.ceil((times.length * 2) / 3))));
 }
 
-function losses(run: SupervisedResult, native: SupervisedResult | undefined): string {
-  if (!run.deterministic || !run.flags) return '';
-  return native && run.losses.join() === native.losses.join() ? `identical (${run.steps} steps)` : 'DIFFER';
-}
+const slower = (run: SupervisedResult, native: readonly SupervisedResult[]) =>
+  native.length === 0 ? '' : (settledStep([run]) / settledStep(native.filter((other) => other !== run))).toFixed(3);
 
 function outcomeOf(run: SupervisedResult): string | undefined {
   if (run.failed) return `failed: ${run.failed.slice(0, 120)}`;
   return run.oom ? `out of memory after ${run.steps} steps` : undefined;
-}
-
-function rowsOf(
-  results: readonly SupervisedResult[],
-  cells: (run: SupervisedResult, native: readonly SupervisedResult[]) => string[],
-): string {
-  let text = '';
-  for (const [workload, runs] of byWorkload(results)) {
-    for (const deterministic of [false, true]) {
-      const mode = runs.filter((run) => (run.deterministic ?? false) === deterministic);
-      const native = mode.filter((run) => isNative(run) && !outcomeOf(run));
-      for (const run of mode) text += row(workload, deterministic ? 'deterministic' : 'default', ...cells(run, native));
-    }
-  }
-  return text;
-}
-
-const slower = (run: SupervisedResult, native: readonly SupervisedResult[]) =>
-  native.length === 0 ? '' : (settledStep([run]) / settledStep(native)).toFixed(3);
-
-export function planTable(results: readonly SupervisedResult[]): string {
-  let text = '## `weir run --plan`: the step at planned places\n\n';
-  text += 'Of the last third of the steps: reserved over the peak allocated, driver calls per step, step time over native.\n\n';
-  text += header('workload', 'mode', 'run', 'reserved / allocated', 'at their places', 'driver calls per step', 'step : native', 'losses');
-  return (
-    text +
-    rowsOf(results, (run, native) => {
-      const name = run.flags ? 'weir run --plan' : run.allocator;
-      const outcome = outcomeOf(run);
-      if (outcome) return [name, outcome, '', '', '', ''];
-      const measured = run.plan?.measured;
-      const reserved = ((measured?.reserved ?? run.reserved) / run.peakAllocated).toFixed(4);
-      if (!run.flags) return [name, reserved, '', '', slower(run, native), ''];
-      if (!measured)
-        return [name, `${reserved}; no plan: ${run.plan?.reason ?? 'not said'}`, '', '', slower(run, native), losses(run, native[0])];
-      const calls = (measured.driverCalls / Math.max(1, measured.steps)).toFixed(2);
-      return [name, reserved, `${(100 * measured.share).toFixed(1)} %`, calls, slower(run, native), losses(run, native[0])];
-    })
-  );
 }
 
 function nameOf({ flags, saveOnCpu, allocator, limit }: SupervisedResult): string {
@@ -67,31 +26,97 @@ function nameOf({ flags, saveOnCpu, allocator, limit }: SupervisedResult): strin
   return limit === undefined ? allocator : `${allocator} in ${gib(limit)} GiB`;
 }
 
-export function swapTable(results: readonly SupervisedResult[]): string {
-  let text = '## `weir run --swap`: idle tensors in host memory\n\n';
-  text += 'Peaks are those of the steps after planning, in GiB and against native; step time is that of the last third of the steps.\n\n';
-  text += header(
-    'workload',
-    'mode',
-    'run',
-    'allocated',
-    'reserved',
-    'reserved against native',
-    'step : native',
-    'stalls, misses',
-    'losses',
-  );
+function rowsOf(
+  results: readonly SupervisedResult[],
+  cells: (run: SupervisedResult, native: readonly SupervisedResult[]) => string[],
+): string {
+  let text = '';
+  for (const [workload, runs] of byWorkload(results)) {
+    const native = runs.filter((run) => isNative(run) && !outcomeOf(run));
+    for (const run of runs) text += row(workload, nameOf(run), ...(outcomeOf(run) ? [outcomeOf(run)!] : cells(run, native)));
+  }
+  return text;
+}
+
+export function planTable(results: readonly SupervisedResult[]): string {
+  let text = '## `weir run --plan`: the step at planned places\n\n';
+  text +=
+    'Reserved at the end over the peak allocated; driver calls of the last steps; step time is that of the last third of the steps.\n\n';
+  text += header('workload', 'run', 'reserved / allocated', 'at their places', 'driver calls per step', 'step : native');
   return (
     text +
     rowsOf(results, (run, native) => {
-      const name = nameOf(run);
-      const outcome = outcomeOf(run);
-      if (outcome) return [name, outcome, '', '', '', '', ''];
-      const allocated = run.swap && run.swap.peakAllocated > 0 ? run.swap.peakAllocated : run.peakAllocated;
-      const reserved = run.swap && run.swap.peakReserved > 0 ? run.swap.peakReserved : run.peakReserved;
-      const against = native[0] ? `${(100 * (reserved / native[0].peakReserved - 1)).toFixed(1)} %` : '';
-      const counts = run.swap ? `${run.swap.stalls}, ${run.swap.misses}` : '';
-      return [name, gib(allocated), gib(reserved), against, slower(run, native), counts, losses(run, native[0])];
+      const measured = run.plan?.measured;
+      const reserved = ((measured?.reserved ?? run.reserved) / run.peakAllocated).toFixed(4);
+      if (!run.flags) return [reserved, '', '', slower(run, native)];
+      if (!measured) return [`${reserved}; no plan: ${run.plan?.reason ?? 'not said'}`, '', '', slower(run, native)];
+      const calls = (measured.driverCalls / Math.max(1, measured.steps)).toFixed(2);
+      return [reserved, `${(100 * measured.share).toFixed(1)} %`, calls, slower(run, native)];
+    })
+  );
+}
+
+/** Of the steps after planning, where there was a plan. */
+function peaksOf({ swap, peakAllocated, peakReserved }: SupervisedResult): [allocated: number, reserved: number] {
+  return swap && swap.peakAllocated > 0 ? [swap.peakAllocated, swap.peakReserved] : [peakAllocated, peakReserved];
+}
+
+export function swapTable(results: readonly SupervisedResult[]): string {
+  let text = '## `weir run --swap auto`: idle tensors in host memory\n\n';
+  text += 'Peaks are those of the steps after planning, in GiB and against native; step time is that of the last third of the steps.\n\n';
+  text += header('workload', 'run', 'allocated', 'reserved', 'out per step', 'step : native', 'stalls, misses');
+  return (
+    text +
+    rowsOf(results, (run, native) => {
+      const [allocated, reserved] = peaksOf(run);
+      const against = (bytes: number, of: number | undefined) =>
+        of === undefined || isNative(run) ? gib(bytes) : `${gib(bytes)} (${(100 * (bytes / of - 1)).toFixed(1)} %)`;
+      const { swap } = run;
+      return [
+        against(allocated, native[0]?.peakAllocated),
+        against(reserved, native[0]?.peakReserved),
+        swap ? gib(swap.bytesOut / Math.max(1, swap.stepsPlanned + swap.stepsOff)) : '',
+        slower(run, native),
+        swap ? `${swap.stalls}, ${swap.misses}` : '',
+      ];
+    })
+  );
+}
+
+/** Where one run is longer than the other, its beginning is compared. */
+function losses(run: SupervisedResult, native: readonly SupervisedResult[]): string {
+  const [other] = native;
+  if (!other) return 'nothing to compare with';
+  const length = Math.min(run.losses.length, other.losses.length);
+  const first = run.losses.findIndex((loss, index) => index < length && loss !== other.losses[index]);
+  return first >= 0 ? `DIFFER from step ${first + 1}` : `identical (${length} steps)`;
+}
+
+export function identicalTable(results: readonly SupervisedResult[]): string {
+  let text = '## Deterministic mode: plans and swaps against PyTorch\n\n';
+  text += 'Runs went on side by side, so their times mean nothing. Peaks are those of the steps after planning, in GiB.\n\n';
+  text += header('workload', 'run', 'losses', 'allocated', 'reserved', 'planned steps', 'of what left, parameters');
+  return (
+    text +
+    rowsOf(results, (run, native) => {
+      const [allocated, reserved] = peaksOf(run);
+      const { swap, plan } = run;
+      const followed = swap ? swap.stepsPlanned : (plan?.measured?.steps ?? plan?.reason ?? '');
+      const parameters = swap && swap.bytesOut > 0 ? `${((100 * swap.parametersOut) / swap.bytesOut).toFixed(0)} %` : '';
+      return [isNative(run) ? '' : losses(run, native), gib(allocated), gib(reserved), String(followed), parameters];
+    })
+  );
+}
+
+export function debugTable(results: readonly SupervisedResult[]): string {
+  let text = '## Swapping in debug mode: copies summed up, memory that is given up unmapped at once\n\n';
+  text += header('workload', 'run', 'steps', 'copies compared', 'planned steps', 'finding');
+  return (
+    text +
+    rowsOf(results, (run) => {
+      const { swap } = run;
+      if (!swap) return [String(run.steps), '', '', 'nothing was swapped'];
+      return [String(run.steps), String(swap.checked), String(swap.stepsPlanned), swap.stopped ?? 'none'];
     })
   );
 }

@@ -23,7 +23,11 @@ export interface SwapFigures {
   readonly stepsOff: number;
   readonly stalls: number;
   readonly misses: number;
+  readonly bytesOut: number;
   readonly parametersOut: number;
+  readonly gradientsOut: number;
+  /** Copies that debugging looked at. */
+  readonly checked: number;
   readonly stopped: string | null;
 }
 
@@ -56,7 +60,7 @@ export async function runSupervised(workloads: string, job: Job, flags: readonly
     JSON.stringify(job),
     resultFile,
   ];
-  const child = spawn(process.execPath, command, { stdio: ['ignore', 2, 2] });
+  const child = spawn(process.execPath, command, { stdio: ['ignore', 2, 2], env: { ...process.env, ...job.environment } });
   const status = await new Promise<number>((resolve) => child.on('close', (code) => resolve(code ?? -1)));
   try {
     const summary = JSON.parse(readFileSync(summaryFile, 'utf8')) as Summary;

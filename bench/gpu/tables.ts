@@ -1,7 +1,7 @@
 // What the training runs say, as tables: equal to the bit or not, memory, time, the largest batch, injected faults.
 // Every figure is computed from the runs; none is entered by hand.
 import type { SupervisedResult } from './supervised.ts';
-import { planTable, swapTable } from './supervised-tables.ts';
+import { debugTable, identicalTable, planTable, swapTable } from './supervised-tables.ts';
 import { byWorkload, header, median, row } from './table-cells.ts';
 import type { Result } from './training-server.ts';
 
@@ -198,6 +198,8 @@ export function tablesOf(results: Readonly<Record<string, readonly SupervisedRes
     ['async', (runs) => asyncTable(runs, results['default'] ?? [])],
     ['plan', planTable],
     ['swap', swapTable],
+    ['identical', identicalTable],
+    ['debug', debugTable],
   ];
   return makers.flatMap(([part, make]) => (results[part] ? [make(results[part])] : []));
 }

@@ -23,6 +23,8 @@ export interface SwapReport {
   /** Of what went out: parameters, and gradients; not told by older processes. */
   readonly parametersOut?: number;
   readonly gradientsOut?: number;
+  /** Copies that debugging compared with what had left. */
+  readonly checked?: number;
   readonly stalls: number;
   readonly stallUs: number;
   readonly misses: number;

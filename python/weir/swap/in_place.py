@@ -73,6 +73,7 @@ class InPlace:
         self.copies.wait(item.event, (item.who(), "out"))
         self.copies.before_giving_up(item.storage)
         item.storage.resize_(0)
+        self.copies.after_giving_up()
         item.state = GONE
         item.event = None
         self.away += 1

@@ -94,6 +94,7 @@ class SavedTensors:
         record.storage = None
         record.cdata = 0
         del storage
+        copies.after_giving_up()
         record.state = GONE
         copies.away += record.size
         return True

@@ -164,7 +164,7 @@ class Steps:
         """After the anchor's step(), before its state leaves again."""
         self.clear_away()
         self.done += 1
-        self.copies.checks.compare()
+        self.copies.counts["checked"] += self.copies.checks.compare()
         key = f"{self.signature & (2**64 - 1):016x}-{self.tick_count}"
         self.end_plan()
         self.learn_from_waits()

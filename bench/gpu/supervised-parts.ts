@@ -1,0 +1,117 @@
+// The parts of `npm run bench:gpu` that train under `weir run`: plans, swaps, both in deterministic mode, and swapping's debug mode.
+// Timed runs have the GPU to themselves; runs whose values alone count go on side by side.
+import { runSupervised, type SupervisedResult } from './supervised.ts';
+import type { Job, TrainingServer } from './training-server.ts';
+
+type Shape = Pick<Job, 'workload' | 'batch'>;
+interface FixedShape extends Shape {
+  /** Enough steps to be watched, planned and followed; fewer where the GPU is made deterministic, and so slow. */
+  readonly steps: number;
+  readonly deterministicSteps: number;
+  /** A size that PyTorch's own allocator is shown not to train in. */
+  readonly limit?: number;
+}
+
+const GIB = 2 ** 30;
+/** Workloads whose steps are all alike. Plans for swaps take seconds to make, so short steps need many. */
+const FIXED: readonly FixedShape[] = [
+  { workload: 'vgg16-b100', steps: 200, deterministicSteps: 100, limit: 7.6 * GIB },
+  { workload: 'resnet50-b100', steps: 250, deterministicSteps: 200, limit: 7 * GIB },
+  { workload: 'opt1b3-fixed', batch: 12, steps: 60, deterministicSteps: 40, limit: 22 * GIB },
+  { workload: 'opt1b3-R', steps: 36, deterministicSteps: 32, limit: 21 * GIB },
+  { workload: 'gpt2xl-fixed', batch: 16, steps: 32, deterministicSteps: 32, limit: 16 * GIB },
+];
+/** Those that are followed without swaps, too. */
+const PLANNED = ['vgg16-b100', 'resnet50-b100', 'opt1b3-R', 'gpt2xl-fixed'];
+/** Steps of runs that need no plan. */
+const UNPLANNED_STEPS = 12;
+const PLANNED_STEPS = 26;
+/** Debugging is for all: those with steps that never repeat swap everything there is, without a plan. */
+const DEBUGGED: readonly (Shape & { readonly steps: number; readonly flag: string })[] = [
+  { workload: 'vgg16-b100', steps: 60, flag: 'auto' },
+  { workload: 'resnet50-b100', steps: 80, flag: 'auto' },
+  { workload: 'opt1b3-R', steps: 16, flag: 'auto' },
+  { workload: 'gpt2xl-fixed', batch: 8, steps: 16, flag: '10GiB' },
+  { workload: 'bert-wavelet', steps: 6, flag: '4GiB' },
+  { workload: 'opt1b3-N-var', steps: 4, flag: '16GiB' },
+  { workload: 'gpt2xl-R-var', steps: 3, flag: '10GiB' },
+  { workload: 'opt13b-LR-var', steps: 2, flag: '20GiB' },
+  { workload: 'llama7b-LRO-var', steps: 2, flag: '8GiB' },
+];
+const SIDE_BY_SIDE = 3;
+
+export interface PartsContext {
+  readonly workloads: string;
+  readonly server: TrainingServer;
+  /** Names to keep to; none means all. */
+  readonly only: readonly string[];
+  readonly add: (result: SupervisedResult) => void;
+}
+
+const isWanted = (context: PartsContext, { workload }: Shape) => context.only.length === 0 || context.only.includes(workload);
+const shapeOf = ({ workload, batch }: Shape): Shape => ({ workload, ...(batch !== undefined && { batch }) });
+
+/** `--plan` between two runs of PyTorch as it comes. */
+export async function planPart(context: PartsContext): Promise<void> {
+  for (const shape of FIXED.filter((fixed) => PLANNED.includes(fixed.workload) && isWanted(context, fixed))) {
+    const native: Job = { ...shapeOf(shape), steps: UNPLANNED_STEPS, allocator: 'native' };
+    const steps = Math.max(PLANNED_STEPS, Math.round(shape.steps / 2));
+    await trainAlone(context, [native]);
+    context.add(await runSupervised(context.workloads, { ...native, steps, allocator: 'weir' }, ['--plan']));
+    await trainAlone(context, [native]);
+  }
+}
+
+/** `--swap auto` between two runs of PyTorch as it comes, PyTorch's own `save_on_cpu`, and PyTorch in the memory it cannot train in. */
+export async function swapPart(context: PartsContext): Promise<void> {
+  for (const shape of FIXED.filter((fixed) => isWanted(context, fixed))) {
+    const native: Job = { ...shapeOf(shape), steps: UNPLANNED_STEPS, allocator: 'native' };
+    await trainAlone(context, [native, { ...native, saveOnCpu: true }]);
+    context.add(await runSupervised(context.workloads, { ...native, steps: shape.steps, allocator: 'weir' }, ['--swap', 'auto']));
+    await trainAlone(context, [native, ...(shape.limit === undefined ? [] : [{ ...native, limit: shape.limit }])]);
+  }
+}
+
+/** The same values to the bit: planned, swapped, and swapped down to a limit. */
+export async function identicalPart(context: PartsContext): Promise<void> {
+  const shapes = FIXED.filter((fixed) => isWanted(context, fixed));
+  const supervised = shapes.flatMap((shape): [Job, string[]][] => {
+    const job: Job = { ...shapeOf(shape), steps: shape.deterministicSteps, deterministic: true, allocator: 'weir' };
+    const isLong = shape.deterministicSteps * 2 < 80;
+    return [
+      ...(PLANNED.includes(shape.workload) ? [[{ ...job, ...(isLong && { steps: 14 }) }, ['--plan']] as [Job, string[]]] : []),
+      [job, ['--swap', 'auto']],
+      ...(shape.limit === undefined ? [] : [[job, limitedTo(shape.limit)] as [Job, string[]]]),
+    ];
+  });
+  const natives = shapes.map(
+    (shape): Job => ({ ...shapeOf(shape), steps: shape.deterministicSteps, deterministic: true, allocator: 'native' }),
+  );
+  await Promise.all([trainAlone(context, natives), sideBySide(context, supervised, SIDE_BY_SIDE - 1)]);
+}
+
+/** Every copy summed up before and after, and what is given up unmapped at once. */
+export async function debugPart(context: PartsContext): Promise<void> {
+  const jobs = DEBUGGED.filter((shape) => isWanted(context, shape)).map((shape): [Job, string[]] => [
+    { ...shapeOf(shape), steps: shape.steps, allocator: 'weir', environment: { WEIR_SWAP_DEBUG: '1' } },
+    ['--swap', shape.flag],
+  ]);
+  await sideBySide(context, jobs, SIDE_BY_SIDE);
+}
+
+/** The allocator is held to a little more than the tensors are: what swapping does not see has to fit as well. */
+function limitedTo(limit: number): string[] {
+  return ['--swap', String(limit), '--limit', String(Math.round(1.04 * limit))];
+}
+
+async function trainAlone(context: PartsContext, jobs: readonly Job[]): Promise<void> {
+  for (const job of jobs) for (const result of await context.server.run([job])) context.add(result);
+}
+
+async function sideBySide(context: PartsContext, jobs: readonly (readonly [Job, readonly string[]])[], width: number): Promise<void> {
+  const waiting = [...jobs];
+  const work = async () => {
+    for (let next = waiting.shift(); next; next = waiting.shift()) context.add(await runSupervised(context.workloads, next[0], next[1]));
+  };
+  await Promise.all(Array.from({ length: width }, work));
+}
