@@ -82,8 +82,12 @@ export class TrainingServer {
     const result = this.received.shift();
     if (result) return Promise.resolve(result);
     return new Promise((resolve, reject) => {
-      this.waiting.push(resolve);
-      this.child.once('exit', (code) => reject(new Error(`the training process ended with code ${code}`)));
+      const fail = (code: number | null) => reject(new Error(`the training process ended with code ${code}`));
+      this.child.once('exit', fail);
+      this.waiting.push((next) => {
+        this.child.off('exit', fail);
+        resolve(next);
+      });
     });
   }
 }

@@ -23,6 +23,11 @@ class Plan:
         self.outs, self.drops, self.backs = {}, {}, {}
         self.items = set()
         self.limit = None
+        self.release_at = None  # the tick at which memory that is no longer needed goes back to the GPU, once
+
+    def emptiest(self):
+        """Where least is on the GPU: memory goes back in large pieces, of which then fewest are in use."""
+        return min(range(self.count), key=self.load.__getitem__)
 
     def index(self):
         """By tick. State leaves after its optimizer's step, whenever that is."""

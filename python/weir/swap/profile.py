@@ -6,7 +6,7 @@ MEASURED = 64 << 20
 
 
 class StepProfile:
-    """Either of memory or of time: asking the allocator at every tick takes time itself."""
+    """Either of memory and its owners or of time: asking for them at every tick takes time itself."""
 
     def __init__(self, backend, memory):
         self.backend = backend
@@ -30,6 +30,12 @@ class StepProfile:
         if not self.memory:
             self.events.append(self.backend.event(self.backend.compute, timing=True))
         tick = len(self.kinds) - 1
+        if self.memory:
+            self.look_for_owners(tick)
+        return tick
+
+    def look_for_owners(self, tick):
+        """Since when a record is ours alone."""
         for index, reference in list(self.open.items()):
             record = reference()
             if record is None:
@@ -39,7 +45,6 @@ class StepProfile:
                     record.sole_at = tick
                 self.records[index]["sole"] = record.sole_at
                 del self.open[index]
-        return tick
 
     def packed(self, index, size, reference, tick):
         if index == len(self.records):
@@ -103,7 +108,7 @@ class StepProfile:
             times[tick] = max(times[tick], times[tick - 1])
         records = []
         for index, record in enumerate(self.records):
-            soles = [run.records[index]["sole"] for run in runs]
+            soles = [run.records[index]["sole"] for run in sized]
             records.append({**record, "sole": -1 if -1 in soles else max(soles)})
         return {
             "version": 1,

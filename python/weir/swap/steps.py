@@ -71,6 +71,9 @@ class Steps:
                 and following.sizes[tick] == size
             ):
                 self.traffic.act(following, tick)
+                if tick == following.release_at:
+                    following.release_at = None
+                    self.copies.backend.release_cached()
             else:
                 self.off_plan()
         if self.reactive:
@@ -302,7 +305,7 @@ class Steps:
             self.plans.clear()
             return
         self.copies.slab.reserve(plan.host_bytes + plan.host_bytes // 10)
-        self.copies.backend.release_cached()
+        plan.release_at = plan.emptiest()
         expected = plan.expected
         self.say(
             f"plan {plan.key}",
