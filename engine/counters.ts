@@ -1,4 +1,5 @@
 // What the engine counts. Sums over all arenas; the budget rests on them.
+import { forgetNeed } from './settings';
 
 /** Physical memory held: every handle, whether or not it can be used at the moment. */
 export let reserved: u64 = 0;
@@ -8,6 +9,8 @@ export let allocated: u64 = 0;
 /** Given out and not complete: what cannot be given out again yet. */
 export let inUse: u64 = 0;
 export let peakInUse: u64 = 0;
+/** The most since the program last had all free memory given back: what decisions take for the memory it needs. */
+export let neededInUse: u64 = 0;
 /** Bytes asked for by what is allocated. */
 export let requested: u64 = 0;
 
@@ -56,6 +59,7 @@ export function countUse(size: u64, asked: u64): void {
   inUse += size;
   blocks++;
   if (inUse > peakInUse) peakInUse = inUse;
+  if (inUse > neededInUse) neededInUse = inUse;
 }
 
 export function countFree(size: u64, asked: u64): void {
@@ -155,6 +159,11 @@ export function countWay(way: u32): void {
       ooms++;
       break;
   }
+}
+
+/** What was needed before may never be needed again. */
+export function restartNeed(): void {
+  if (forgetNeed !== 0) neededInUse = inUse;
 }
 
 /** Peaks start again from where things stand. */

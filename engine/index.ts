@@ -5,11 +5,11 @@ import { completeBlock as complete_, freeBlock as free_, mallocBlock as malloc_,
 import { checkEngine } from './check';
 import { completedCount, drainCompleted as drainCompleted_ } from './completed';
 import { blockSize, completeParked } from './completion';
-import { resetPeaks as resetCounters } from './counters';
+import { resetPeaks as resetCounters, restartNeed } from './counters';
 import { take } from './memory';
 import { NO_RANGE, ownerOf, Range, State } from './nodes';
 import { emptyPlanned, forgetPlan, installPlan } from './planned';
-import { openRows } from './planned-plans';
+import { openRows, planCount } from './planned-plans';
 import { releaseAll } from './release';
 import { replayEvents } from './replay';
 import { explanationOf, snapshotAddress as rowsAddress, statisticOf, takeSnapshot } from './report';
@@ -161,6 +161,8 @@ export function streamsIdle(): void {
 export function emptyCache(): void {
   emptyPlanned();
   releaseAll();
+  // Plans know what is needed.
+  if (planCount === 0) restartNeed();
 }
 
 /** 0, or the number of the broken rule. */

@@ -77,6 +77,9 @@ export let sharedGrowthShare: u64 = 192;
 /** A stream waits for another only if more than this would be held otherwise, beyond peak live, in 1/65536 of it: a wait costs time. */
 export let waitShare: u64 = 1638;
 
+/** Whether giving back all free memory also forgets how much was needed until then. */
+export let forgetNeed: u64 = 1;
+
 /** Whether blocks that complete later than their free are queued for the caller, who must then drain the queue (completed.ts). */
 export let queueCompleted: u64 = 0;
 
@@ -88,7 +91,7 @@ const LOADED_HANDLES: u64 = 16;
 /** A large growth is cut into about this many. */
 const GROWTH_HANDLES: u64 = 32;
 
-const COUNT: u32 = 37;
+const COUNT: u32 = 38;
 
 /** Sets the setting with this number; false if there is none, or the value cannot be. */
 export function setSetting(index: u32, value: u64): bool {
@@ -204,6 +207,9 @@ export function setSetting(index: u32, value: u64): bool {
     case 36:
       waitShare = value;
       return true;
+    case 37:
+      forgetNeed = value;
+      return value <= 1;
   }
   return false;
 }

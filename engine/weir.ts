@@ -4,7 +4,7 @@
 import { arenaOf } from './arenas';
 import { markHandles, planExtension, planStart, planView } from './assembly';
 import { awaitParked } from './completion';
-import { countWay, inUse, peakInUse, reserved, Way } from './counters';
+import { countWay, inUse, neededInUse, reserved, Way } from './counters';
 import { bestFit } from './free-set';
 import { freeTail, grow, tailRoom } from './growth';
 import { borrowBlock, gather, pollLenders, reunite } from './lending';
@@ -123,7 +123,7 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
 function isCheaperThanWaiting(arena: Arena, size: u64): bool {
   const free = assemblable();
   const missing = free < size ? atLeast(arena, size - free) : 0;
-  const peak = larger(peakInUse, inUse + size);
+  const peak = larger(neededInUse, inUse + size);
   return reserved + missing <= peak + (peak >> 16) * waitShare;
 }
 
@@ -140,7 +140,7 @@ function spareSlab(arena: Arena, size: u64): Range {
 
 /** What may be reserved before stitching is preferred to growing. */
 export function budgetWith(size: u64): u64 {
-  const peak = larger(peakInUse, inUse + size);
+  const peak = larger(neededInUse, inUse + size);
   return larger(ceiling, peak + larger(slackBytes, (peak >> 16) * (shared ? sharedSlackShare : slackShare)));
 }
 

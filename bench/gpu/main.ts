@@ -18,7 +18,7 @@ const SUPERVISED = [
 ] as const;
 const PARTS = ['deterministic', 'default', 'batch', 'faults', 'streams', 'async', ...SUPERVISED.map(([part]) => part as string)];
 const [workloads = '', ...chosen] = process.argv.slice(2).filter((word) => !word.startsWith('only='));
-/** `only=NAME` keeps the parts that train under `weir run` to that workload. */
+/** `only=NAME` keeps `default` and the parts that train under `weir run` to that workload. */
 const only = process.argv.slice(2).flatMap((word) => (word.startsWith('only=') ? [word.slice('only='.length)] : []));
 const unknown = chosen.find((part) => !PARTS.includes(part));
 const isFolder = existsSync(join(workloads, 'workloads.py'));
@@ -71,7 +71,7 @@ if (parts.includes('deterministic')) {
   keep();
 }
 if (parts.includes('default')) {
-  const jobs = WORKLOADS.flatMap(({ name, steps }): Job[] =>
+  const jobs = WORKLOADS.filter(({ name }) => only.length === 0 || only.includes(name)).flatMap(({ name, steps }): Job[] =>
     ROUND.map((allocator): Job => ({ workload: name, allocator, ...(steps && { steps }) })),
   );
   results['default'] = await server.run(jobs);

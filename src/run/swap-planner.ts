@@ -1,12 +1,12 @@
 // From a profile to a plan: the step as gaps on GPU time goes to the swap search, what comes back is put on ticks and followed once
 // on paper. Pure.
 import { InvariantError } from '../base/errors.ts';
-import type { SwapBlock, SwapStep } from '../plan/accesses.ts';
+import type { Access, SwapBlock, SwapStep } from '../plan/accesses.ts';
 import type { CopyCosts } from '../plan/copy-costs.ts';
 import { planSwaps } from '../plan/swap-search.ts';
 import { verifySwaps } from '../plan/verify-swaps.ts';
 import { type Following, followMoves, gapOf, type SwapMove } from './swap-following.ts';
-import { type Gap, gapOfPassage, gapOfRecord, type SwapProfile } from './swap-profile.ts';
+import { type Gap, gapOfPassage, gapOfRecord, type StateItem, type SwapProfile } from './swap-profile.ts';
 
 export interface ProfilePlanOptions {
   readonly budgetMs?: number | undefined;
@@ -70,7 +70,8 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): Profile
   let moves: SwapMove[] = [];
   for (const swap of byStart) {
     const subject = subjects[swap.block]!;
-    const out = gapOf(apart, subject)?.free ?? apart.items[subject.index]!.post;
+    // No earlier than it must: what has begun is in the way of the program's own copies.
+    const out = Math.max(gapOf(apart, subject)?.free ?? 0, tickBefore(ticksUs, swap.outStartUs, step.periodUs));
     const drop = tickAfter(ticksUs, swap.outEndUs, step.periodUs);
     const back = tickBefore(ticksUs, swap.inStartUs, step.periodUs);
     moves.push({ ...subject, size: swap.size, out, drop, back, turn: byReturn.indexOf(swap) });
@@ -155,20 +156,20 @@ function stepOf(profile: SwapProfile): { step: SwapStep; subjects: Subject[] } {
     for (let tick = 0; tick < us.length; tick++) tracked[tick]! += item.size;
     subjects.push({ class: 'item', index });
     const fromUs = Math.max(0, us[item.pre]! - MARGIN_US);
-    const toUs = item.post === 0 ? periodUs : us[item.post]!;
-    blocks.push({
-      size: item.size,
-      fromUs: 0,
-      toUs: periodUs,
-      wholeRun: true,
-      accesses: [{ fromUs, toUs: Math.max(fromUs, toUs), writes: true }],
-    });
+    blocks.push({ size: item.size, fromUs: 0, toUs: periodUs, wholeRun: true, accesses: accessesOf(item, fromUs, us, periodUs) });
   });
   us.forEach((fromUs, tick) => {
     const size = Math.max(0, peak[tick]! - tracked[tick]!);
     blocks.push({ size, fromUs, toUs: timeAfter(tick), wholeRun: false, accesses: [] });
   });
   return { step: { name: profile.key, periodUs, blocks, untouchedBytes: 0, momentsUs: Float64Array.from(us) }, subjects };
+}
+
+/** It leaves from the tick after its optimizer's step on: right after it, programs read their loss. */
+function accessesOf({ post }: StateItem, fromUs: number, us: readonly number[], periodUs: number): Access[] {
+  const untilUs = us[post + 1] ?? periodUs;
+  const step = { fromUs, toUs: Math.max(fromUs, post === 0 ? periodUs : untilUs), writes: true };
+  return post === 0 ? [{ fromUs: 0, toUs: untilUs, writes: true }, step] : [step];
 }
 
 /** What may be away within the step. */
@@ -199,12 +200,12 @@ function tickBefore(ticks: Float64Array, us: number, periodUs: number): number {
 /** Ordered within the gap; a process would refuse anything else. */
 function isSound(profile: SwapProfile, move: SwapMove): boolean {
   const gap = gapOf(profile, move);
-  if (gap) return move.out === gap.free && move.out <= move.drop && move.drop < move.back && move.back <= gap.use;
+  if (gap) return gap.free <= move.out && move.out <= move.drop && move.drop < move.back && move.back <= gap.use;
   const count = profile.ticks.us.length;
   const { pre, post } = profile.items[move.index]!;
   const since = (tick: number) => (tick - post + count) % count;
   const until = since(pre) === 0 ? count : since(pre);
-  return since(move.drop) > 0 && since(move.drop) < since(move.back) && since(move.back) <= until;
+  return since(move.out) > 0 && since(move.out) < since(move.drop) && since(move.drop) < since(move.back) && since(move.back) <= until;
 }
 
 /** Gives up what saves least, until the rest has room in host memory. */
@@ -277,7 +278,7 @@ function candidates(profile: SwapProfile, moves: readonly SwapMove[], load: Floa
   for (const { subject, gap } of gapsOf(profile)) consider(subject, gap.size, gap.free, gap.free + 1, gap.use);
   profile.items.forEach((item, index) => {
     // Only what is updated at the end of the step: the gap is then in one piece.
-    if (item.pre > 1 && item.post === 0) consider({ class: 'item', index }, item.size, 0, 1, item.pre);
+    if (item.pre > 1 && item.post === 0) consider({ class: 'item', index }, item.size, 1, 2, item.pre);
   });
   return found.filter((move) => isSound(profile, move));
 }

@@ -15,6 +15,23 @@ function end(allocator: EngineAllocator, ...blocks: number[]): void {
   }
 }
 
+test('after emptyCache() no more is held than is needed from then on', () => {
+  const peakAfter = (forgetNeed: 0 | 1) => {
+    const allocator = createWeir({ device: new SimulatedDevice(), streams: [0] }, { forgetNeed });
+    end(allocator, ...Array.from({ length: 80 }, () => allocator.malloc(24 * MIB, 0, 0)));
+    allocator.emptyCache();
+    const blocks = Array.from({ length: 20 }, () => allocator.malloc(24 * MIB, 0, 0));
+    end(allocator, ...blocks.filter((_, index) => index % 2 === 0));
+    const larger = Array.from({ length: 4 }, () => allocator.malloc(56 * MIB, 0, 0));
+    allocator.check();
+    end(allocator, ...larger, ...blocks.filter((_, index) => index % 2 === 1));
+    return allocator.reservedBytes / (20 * 24 * MIB);
+  };
+  // Free pieces are put together; before, there was room to grow into.
+  expect(peakAfter(1)).toBeLessThan(1.05);
+  expect(peakAfter(0)).toBeGreaterThan(1.4);
+});
+
 describe.each([
   ['weir', createWeir],
   ['gmlake', createGmlake],

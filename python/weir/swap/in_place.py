@@ -45,7 +45,7 @@ class InPlace:
 
     def __init__(self, copies):
         self.copies = copies
-        self.away = 0  # not resident: what is leaving is still there and does not count
+        self.moving = 0  # not resident: whoever wants one of these has to ask
 
     def leave(self, item):
         if item.state != RESIDENT or not item.begin():
@@ -58,6 +58,7 @@ class InPlace:
             if item.slot is not None:
                 item.event, item.check = self.copies.begin_out(item.storage, item.slot)
                 item.state = LEAVING
+                self.moving += 1
                 item.goes()
                 return True
         item.is_back()
@@ -76,7 +77,6 @@ class InPlace:
         self.copies.after_giving_up()
         item.state = GONE
         item.event = None
-        self.away += 1
         self.copies.away += item.size
         return True
 
@@ -90,7 +90,7 @@ class InPlace:
         self.copies.wait(item.event, (item.who(), "in"))
         item.event = None
         item.state = RESIDENT
-        self.away -= 1
+        self.moving -= 1
         self.copies.verify(item.check, item.storage)
         item.check = None
         item.is_back()
@@ -102,6 +102,7 @@ class InPlace:
             self.copies.graveyard.append((item.storage, item.event))
             item.event = None
         item.state = RESIDENT
+        self.moving -= 1
         item.is_back()
 
     def bring_back(self, item, planned=False):

@@ -320,7 +320,7 @@ class Manager:
                 else:
                     steps.tick(POST, place, 0)
                 if steps.following is not None or steps.reactive:
-                    self.traffic.state_leaves(optimizer, steps.following)
+                    self.traffic.after_optimizer(optimizer, steps.following)
         except Corrupted:
             raise
         except Exception:

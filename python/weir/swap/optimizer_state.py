@@ -12,7 +12,7 @@ import torch
 
 from .backend import owners
 from .in_place import InPlace, Movable
-from .records import GONE, RETURNING
+from .records import RESIDENT
 
 
 class Entry:
@@ -68,13 +68,13 @@ class GuardedState(defaultdict):
 
     def __getitem__(self, key):
         guard = self.guard
-        if guard is not None and guard.away:
+        if guard is not None and guard.moving:
             guard.bring_back_entry(self, key)
         return super().__getitem__(key)
 
     def _all(self):
         guard = self.guard
-        if guard is not None and guard.away:
+        if guard is not None and guard.moving:
             guard.bring_back_all()
 
     def get(self, key, default=None):
@@ -219,11 +219,15 @@ class StateGuard(InPlace):
         optimizer.state = guarded
         return True
 
+    def is_protected(self, item):
+        optimizer = self.optimizers[item.optimizer]()
+        return optimizer is not None and type(optimizer.state) is GuardedState
+
     def bring_back_all(self):
         with self.lock:
             moved = False
             for item in self.items:
-                if item.state in (GONE, RETURNING):
+                if item.state != RESIDENT:
                     self.bring_back(item)
                     moved = True
             if moved:
@@ -236,7 +240,7 @@ class StateGuard(InPlace):
             values = dict.__getitem__(state, key)
             moved = False
             for item in self.items:
-                if item.entry.values is values and item.state in (GONE, RETURNING):
+                if item.entry.values is values and item.state != RESIDENT:
                     self.bring_back(item)
                     moved = True
             if moved:

@@ -30,11 +30,10 @@ class Plan:
         return min(range(self.count), key=self.load.__getitem__)
 
     def index(self):
-        """By tick. State leaves after its optimizer's step, whenever that is."""
+        """By tick."""
         self.outs, self.drops, self.backs = {}, {}, {}
         for who, move in sorted(self.moves.items(), key=lambda move: move[1].number):
-            if who[0] != "item":
-                self.outs.setdefault(move.out, []).append(who)
+            self.outs.setdefault(move.out, []).append(who)
             self.drops.setdefault(move.drop, []).append(who)
         for who, move in sorted(self.moves.items(), key=lambda move: (move[1].back, move[1].turn)):
             self.backs.setdefault(move.back, []).append(who)
@@ -112,6 +111,12 @@ def read_plan(path, profiles):
             first_use = listed[index]["uses"][0] if listed[index]["uses"] else -1
             if not listed[index]["sole"] <= out <= drop < back <= first_use:
                 raise BadPlan(f"move {number} is not between the uses of record {index}")
+        elif kind == "item":
+            # From the tick after its optimizer's step to the next such step, which may be in the next step of the program.
+            pre, post = listed[index]["pre"], listed[index]["post"]
+            left, dropped, begun, needed = ((tick - post) % count for tick in (out, drop, back, pre))
+            if pre < 0 or not 0 < left < dropped < begun <= (needed or count):
+                raise BadPlan(f"move {number} is not between the steps of item {index}")
         elif kind == "layer" and not listed[index]["left"] <= out <= drop < back <= listed[index]["needed"]:
             raise BadPlan(f"move {number} is not between the passes of layer {index}")
         who = (kind, index)

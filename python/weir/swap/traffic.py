@@ -79,6 +79,11 @@ class Traffic:
             if who[0] == "layer":
                 self.layers.layer_leaves(self.layers.passages[who[1]])
                 continue
+            if who[0] == "item":
+                item = self.guard.items[who[1]]
+                if self.guard.is_protected(item):
+                    self.guard.leave(item)
+                continue
             record = self.saved.of_index(who[1])
             if record is not None and record.state == RESIDENT and not self.saved.leave(record, tick):
                 counts["late_out"] += 1
@@ -116,15 +121,16 @@ class Traffic:
                 still.append((until, reference))
         self.late = still
 
-    def state_leaves(self, optimizer, plan):
-        """After the optimizer's step: the state that the plan names, or all of it."""
+    def after_optimizer(self, optimizer, plan):
+        """By a plan its state leaves bit by bit in what follows: programs read their loss now, and such small copies would have to
+        wait for all that have begun. Without a plan it leaves at once."""
         if plan is not None and not plan.items:
             return
-        if not self.guard.protect(optimizer):
+        if not self.guard.protect(optimizer) or plan is not None:
             return
         place = self.guard.ordinal(optimizer)
         for item in self.guard.items:
-            if item.optimizer == place and (plan is None or item.index in plan.items):
+            if item.optimizer == place:
                 self.guard.leave(item)
 
     # ---- without a plan

@@ -71,6 +71,8 @@ export interface EngineSettings {
   readonly sharedGrowthShare: number;
   /** Streams wait for one another only if more than this would be held otherwise, beyond peak live, in 1/65536 of it. */
   readonly waitShare: number;
+  /** 1: after `emptyCache()` the engine takes for needed what has been in use since then, not before. */
+  readonly forgetNeed: 0 | 1;
   /** 1: blocks that complete later than their free are queued for whoever drains the queue, which nothing in TypeScript does. */
   readonly queueCompleted: 0 | 1;
 }
@@ -113,6 +115,7 @@ export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
   'sharedGrowthShare',
   'queueCompleted',
   'waitShare',
+  'forgetNeed',
 ];
 
 /** Addresses for an arena when the GPU's size is unknown: more than any GPU has. */
@@ -185,6 +188,7 @@ export const WEIR_SETTINGS: EngineSettings = {
   loadHandle: 64 * MIB,
   handleCount: 128,
   queueCompleted: 0,
+  forgetNeed: 1,
   ...LENDING.weir,
 };
 

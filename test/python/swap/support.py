@@ -105,7 +105,7 @@ def hand_plan(profile, spread=2):
             moves.append({"class": "record", "index": index, "size": record["size"], "out": out, "drop": drop, "back": back})
     for index, item in enumerate(profile["items"]):
         if item["pre"] > 4 and item["post"] == 0:
-            moves.append({"class": "item", "index": index, "size": item["size"], "out": 0, "drop": 2, "back": item["pre"] - 1})
+            moves.append({"class": "item", "index": index, "size": item["size"], "out": 1, "drop": 2, "back": item["pre"] - 1})
     for index, passage in enumerate(profile["passages"]):
         left, needed = passage["left"], passage["needed"]
         if needed > left + 1:

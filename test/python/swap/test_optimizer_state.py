@@ -28,6 +28,25 @@ class OptimizerState(SwapCase):
         self.same(program, "plan")
         self.same(program, "all")
 
+    def test_state_changed_while_it_leaves(self):
+        """Right after the step, and in the forward pass, when copies have begun and nothing is away yet."""
+
+        def program():
+            training = Training()
+            for i in range(14):
+                loss = training.loss()
+                for parameter in list(training.net.parameters())[i % 3 :: 3]:
+                    if parameter in training.optimizer.state:
+                        training.optimizer.state[parameter]["exp_avg_sq"].mul_(1.5)
+                loss.backward()
+                training.finish(loss)
+                for entry in training.optimizer.state.values() if i % 2 else ():
+                    entry["exp_avg"].mul_(0.5)
+            return training.result()
+
+        self.same(program, "plan")
+        self.same(program, "all")
+
     def test_state_held_by_the_user_stays(self):
         def program():
             training = Training()
@@ -81,7 +100,7 @@ class OptimizerState(SwapCase):
             self.assertGreater(len(away), 4)
             self.assertTrue(all(item.storage.nbytes() == 0 for item in away))
             training.optimizer.state_dict()
-            self.assertEqual(run.manager.guard.away, 0)
+            self.assertEqual(run.manager.guard.moving, 0)
 
     def test_ways_around_the_guard(self):
         with Run("all") as run:
@@ -105,7 +124,7 @@ class OptimizerState(SwapCase):
             }
             for name, way in ways.items():
                 training.loss()
-                self.assertGreater(run.manager.guard.away, 0, name)
+                self.assertGreater(run.manager.guard.moving, 0, name)
                 got = way()
                 entry = next(item.entry for item in run.manager.guard.items)
                 self.assertGreater(entry.values["exp_avg"].untyped_storage().nbytes(), 0, name)
