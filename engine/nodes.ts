@@ -76,6 +76,8 @@ export class Arena {
   loaded: u64 = 0;
   /** Whether anything was ever freed here. What is taken before that is a model being loaded, and stays. */
   churned: bool = false;
+  /** Whether there were streams that could lend when it last had to be filled up. */
+  shared: bool = false;
   /** Views by last use, most recent first. */
   newestView: View = changetype<View>(0);
   oldestView: View = changetype<View>(0);

@@ -2,7 +2,7 @@
 // A handle lent is one range of state Planned where it lies. Lending and giving back take no driver call by themselves:
 // only mapping a handle into the view for the first time does, and creating what is missing.
 import { firstArena } from './arenas';
-import { peakInUse, reserved } from './counters';
+import { neededInUse, reserved } from './counters';
 import { grow } from './growth';
 import { gather, lends, mayBorrow, pollLenders } from './lending';
 import { Arena, ensureRanges, Handle, NO_ARENA, NO_HANDLE, NO_RANGE, NO_VIEW, Range, State, View } from './nodes';
@@ -78,8 +78,8 @@ export function lendUpTo(arena: Arena, bytes: u64, least: u64, pressing: bool): 
  * the peak, a little more: what blocks of the time before leave free of their handles cannot be lent, and comes back with them.
  */
 function allowance(pressing: bool): u64 {
-  let budget = larger(budgetWith(0), peakInUse + (peakInUse >> 16) * PLANNED_SLACK);
-  if (pressing) budget += larger(LEAST_EXCESS, peakInUse >> 5);
+  let budget = larger(budgetWith(0), neededInUse + (neededInUse >> 16) * PLANNED_SLACK);
+  if (pressing) budget += larger(LEAST_EXCESS, neededInUse >> 5);
   return budget <= reserved ? 0 : (budget - reserved) & ~(handleUnit - 1);
 }
 

@@ -75,7 +75,7 @@ export let sharedSlackShare: u64 = 300;
 export let sharedGrowthShare: u64 = 192;
 
 /** A stream waits for another only if more than this would be held otherwise, beyond peak live, in 1/65536 of it: a wait costs time. */
-export let waitShare: u64 = 1638;
+export let waitShare: u64 = 1900;
 
 /** Whether giving back all free memory also forgets how much was needed until then. */
 export let forgetNeed: u64 = 1;
@@ -88,8 +88,10 @@ const SMALLEST_HANDLE_UNITS: u64 = 4;
 const LARGEST_HANDLE_UNITS: u64 = 32;
 /** What is loaded is made of about this many handles until they have reached their largest. */
 const LOADED_HANDLES: u64 = 16;
+/** What streams lend each other goes from hand to hand by the handle: more of them leave less behind. */
+const SHARED_FACTOR: u64 = 2;
 /** A large growth is cut into about this many. */
-const GROWTH_HANDLES: u64 = 32;
+const GROWTH_HANDLES: u64 = 12;
 
 const COUNT: u32 = 38;
 
@@ -231,8 +233,9 @@ export function handleBytes(arena: Arena, growth: u64): u64 {
   return bytes;
 }
 
-/** A share of what changes in the arena; or of the growth, but not more than half the share of what the arena holds then. */
+/** A share of what changes in the arena; or of the growth, but not more than that share of what the arena holds then. */
 function changingShare(arena: Arena, growth: u64): u64 {
-  const ofGrowth = smaller(growth / GROWTH_HANDLES, (arena.held + growth) / (2 * handleCount));
-  return larger((arena.held - arena.loaded) / handleCount, ofGrowth);
+  const count = arena.shared ? SHARED_FACTOR * handleCount : handleCount;
+  const ofGrowth = smaller(growth / GROWTH_HANDLES, (arena.held + growth) / count);
+  return larger((arena.held - arena.loaded) / count, ofGrowth);
 }

@@ -48,6 +48,7 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
   const haveLenders = pollLenders(arena);
   shared = haveLenders;
+  arena.shared = haveLenders;
   if (recallRun(arena, size)) return settle(knownView, knownStart, size, Way.Reuse);
   if (!surveyArena(arena)) return NO_RANGE;
   searchRuns(arena, size);

@@ -9,6 +9,9 @@
 #include "engine_caller.h"
 
 #define BLOCK_UNIT 512u
+/* Where memory is made of small handles: the largest for what is loaded, and about how many for the rest. */
+#define FINE_HANDLE (16u << 20)
+#define FINE_HANDLES 512
 
 /* Numbers of settings, as in engine/settings.ts. */
 enum {
@@ -23,6 +26,8 @@ enum {
   SETTING_GMLAKE = 9,
   SETTING_BORROW = 16,
   SETTING_ACCESS_EACH = 17,
+  SETTING_LOAD_HANDLE = 22,
+  SETTING_HANDLE_COUNT = 23,
   SETTING_LEND = 24,
   SETTING_QUEUE_COMPLETED = 35
 };
@@ -35,6 +40,8 @@ enum { CALL_OWN_MEMORY = 5 };
 
 static uint64_t rounded(uint64_t bytes) { return bytes == 0 ? BLOCK_UNIT : (bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT; }
 
+static uint64_t larger(uint64_t one, uint64_t other) { return one > other ? one : other; }
+
 static int configure(weir_device *device, const weir_device_options *options) {
   weir_engine *engine = device->engine;
   uint64_t unit = device->backend->granularity;
@@ -43,6 +50,10 @@ static int configure(weir_device *device, const weir_device_options *options) {
   if (device->gauges->total != 0) right &= weir_engine_configure(engine, SETTING_REGION_BYTES, region);
   right &= weir_engine_configure(engine, SETTING_LEND, options->lend != 0 && !options->gmlake);
   right &= weir_engine_configure(engine, SETTING_QUEUE_COMPLETED, device->recorder != NULL || options->changed != NULL);
+  if (options->fine && !options->gmlake) {
+    right &= weir_engine_configure(engine, SETTING_LOAD_HANDLE, larger(FINE_HANDLE, unit));
+    right &= weir_engine_configure(engine, SETTING_HANDLE_COUNT, FINE_HANDLES);
+  }
   if (!options->gmlake) return right;
   /* As GMLAKE_SETTINGS in src/allocator/engine/settings.ts. */
   right &= weir_engine_configure(engine, SETTING_LARGE_UNIT, 2u << 20);

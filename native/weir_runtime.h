@@ -118,6 +118,7 @@ typedef struct weir_device_options {
   int32_t device;
   int32_t gmlake;            /* preset gmlake instead of weir */
   int32_t lend;              /* memory between streams */
+  int32_t fine;              /* small handles: more driver calls, but more of what is free can be joined */
   uint64_t limit;            /* 0: none */
   weir_recorder *recorder;   /* or NULL */
   /* Asks the program to give back memory of the device that it caches itself; 1 if it may have. Called without any lock of ours. */

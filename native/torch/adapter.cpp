@@ -72,6 +72,7 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   options.device = slot.device;
   options.gmlake = settings_.gmlake;
   options.lend = settings_.lend;
+  options.fine = settings_.fine;
   options.limit = limit_of(slot);
   options.recorder = slot.device < WEIR_RING_DEVICES ? recorder : nullptr;
   options.reclaim = &WeirAllocator::reclaim_for;

@@ -23,6 +23,7 @@ namespace weir {
 struct Settings {
   bool gmlake;
   bool lend;
+  bool fine;
   uint64_t limit;
   uint32_t faults;
   uint64_t faults_seed;

@@ -49,7 +49,7 @@ int install(const weir_torch_options& options, char* why, size_t room) {
   recording = new Recording(text(options.directory), name, text(options.torch_version), options.ring_rows);
   if (name == "weir" || name == "gmlake") {
     installed = new WeirAllocator(
-        native, {name == "gmlake", options.lend != 0, options.limit, options.faults, options.faults_seed}, recording);
+        native, {name == "gmlake", options.lend != 0, options.fine != 0, options.limit, options.faults, options.faults_seed}, recording);
   } else if (name == "pytorch" || name == "expandable") {
     if (name == "expandable" && !c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments()) {
       const std::string before = c10::CachingAllocator::getAllocatorSettings();

@@ -21,7 +21,7 @@ typedef struct weir_torch_options {
   uint32_t ring_rows;
   int32_t lend;
   uint32_t faults;           /* driver calls in a million that shall fail; tests only */
-  uint32_t zero;
+  uint32_t fine;             /* small pieces of memory */
   uint64_t faults_seed;
 } weir_torch_options;
 

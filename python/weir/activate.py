@@ -59,6 +59,8 @@ def put_in_place(environment):
         limit=_number(environment, "WEIR_LIMIT", 0),
         ring_rows=_number(environment, "WEIR_RING_ROWS", _DEFAULT_RING_ROWS),
         lend=environment.get("WEIR_LEND", "1") != "0",
+        # Down to a size tensors come and go everywhere, and every free piece counts.
+        fine=environment.get("WEIR_SWAP", "").isdecimal(),
         faults=faults,
         faults_seed=seed,
     )

@@ -19,7 +19,7 @@ class _Options(ctypes.Structure):
         ("ring_rows", ctypes.c_uint32),
         ("lend", ctypes.c_int32),
         ("faults", ctypes.c_uint32),
-        ("zero", ctypes.c_uint32),
+        ("fine", ctypes.c_uint32),
         ("faults_seed", ctypes.c_uint64),
     ]
 
@@ -45,7 +45,7 @@ def load(path):
     return library
 
 
-def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend, faults, faults_seed):
+def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend, fine, faults, faults_seed):
     """Puts the allocator in place; None, or why it was refused."""
     global _library
     library = load(path)
@@ -57,6 +57,7 @@ def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend
         limit=limit,
         ring_rows=ring_rows,
         lend=int(lend),
+        fine=int(fine),
         faults=faults,
         faults_seed=faults_seed,
     )

@@ -104,17 +104,20 @@ export class RunPlanner {
   private readonly voice: PlannerVoice;
   private readonly subjects: Planned[] = [];
   private worker: Worker | undefined;
+  private readonly isHeld: (pid: number) => boolean;
   private problem: string | undefined;
   private waiting = 0;
 
-  constructor(folder: string, voice: PlannerVoice) {
+  /** Processes that `isHeld` says are left alone: their steps are about to change. */
+  constructor(folder: string, voice: PlannerVoice, isHeld: (pid: number) => boolean = () => false) {
     this.folder = folder;
     this.voice = voice;
+    this.isHeld = isHeld;
   }
 
   /** Rows of a process, checked, in the order in which they came. They are read here and not kept. */
   rows(recording: ProcessRecording, rows: Buffer): void {
-    if (recording.owner.allocator !== 'weir') return;
+    if (recording.owner.allocator !== 'weir' || this.isHeld(recording.owner.pid)) return;
     for (const gpu of devicesOf(rows)) {
       const subject = this.subjectOf(recording, gpu);
       if (subject.state !== 'watching') continue;
@@ -158,6 +161,8 @@ export class RunPlanner {
     this.subjects.push(subject);
     this.start();
     this.post({ kind: 'begin', key: subject.key, device: gpu, prefix: join(this.folder, String(recording.owner.pid)) });
+    // What came before it was watched is live all the same.
+    this.restart(subject);
     return subject;
   }
 

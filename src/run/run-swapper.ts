@@ -14,20 +14,27 @@ export class RunSwapper {
   private readonly folder: string;
   private readonly worker: Worker;
   private readonly reports = new Map<number, SwapReport>();
+  private readonly moves = new Map<number, number>();
 
   constructor(folder: string, voice: SwapVoice) {
     this.folder = folder;
     this.worker = new Worker(new URL('./swap-worker.js', import.meta.url), { workerData: { directory: folder } });
     // The job does not depend on its plans: without them it goes on unswapped.
     this.worker.on('error', (error) => voice.say(`swaps are no longer planned: ${error.message}`));
-    this.worker.on('message', (answer: SwapAnswer) =>
+    this.worker.on('message', (answer: SwapAnswer) => {
+      this.moves.set(answer.pid, answer.kind === 'planned' ? answer.moves : 0);
       voice.say(
         answer.kind === 'planned'
           ? `process ${answer.pid}: ${answer.words} (${answer.moves} moves a step)`
           : `process ${answer.pid}: its step cannot be planned: ${answer.reason}`,
-      ),
-    );
+      );
+    });
     this.worker.unref();
+  }
+
+  /** Moves per step that a process was last told to make; undefined before its first plan. */
+  movesOf(pid: number): number | undefined {
+    return this.moves.get(pid);
   }
 
   /** What a process counted; undefined if it ended without saying. */

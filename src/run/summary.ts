@@ -49,7 +49,10 @@ export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string
     lines.push(`${paint.strong(levelName(level))}: ${peaks(gauges)}`);
     const costs = costsOf(gauges);
     if (costs !== '') lines.push(`  ${costs}`);
-    if (summary.planner) lines.push(...planLines(summary.planner.reportOf(process, gpu), gauges).map((line) => `  ${line}`));
+    const planned = summary.planner?.reportOf(process, gpu);
+    // With swaps, places are planned unasked: where they are not, nobody waits for a reason.
+    if (summary.planner && (!summary.swapper || planned?.plans.length))
+      lines.push(...planLines(planned, gauges).map((line) => `  ${line}`));
     if (summary.swapper) lines.push(...swapLines(summary.swapper.reportOf(process)).map((line) => `  ${line}`));
     if (gauges.ooms > 0) lines.push(`  ${paint.bad(`out of memory ${times(gauges.ooms)}`)}${limitWords(gauges)}`);
     if (typeof answer === 'string') lines.push(`  what other allocators would have needed is not known: ${answer}`);

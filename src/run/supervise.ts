@@ -87,8 +87,13 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   try {
     const changed = changedVariables(options.environment, { ...options, folder });
     const environment = { ...options.environment, ...changed };
-    const planner = options.plan ? new RunPlanner(folder, voice) : undefined;
     const swapper = options.swap === undefined ? undefined : new RunSwapper(folder, voice);
+    // A step that swaps is another one than it was: its places are planned once it does, and without swaps only if asked for.
+    const isHeld = (pid: number) => {
+      const moves = swapper?.movesOf(pid);
+      return swapper !== undefined && (moves === undefined || (moves === 0 && !options.plan));
+    };
+    const planner = options.plan || swapper ? new RunPlanner(folder, voice, isHeld) : undefined;
     const recorder = createRecorder(options, environment, folder, scratch, voice, watcher, planner);
     const metrics =
       options.metricsPort === undefined ? undefined : await serveMetrics(options.metricsPort, options.metricsHost, recorder.processes);

@@ -6,6 +6,7 @@ import type { CopyCosts } from '../plan/copy-costs.ts';
 import { planSwaps } from '../plan/swap-search.ts';
 import { verifySwaps } from '../plan/verify-swaps.ts';
 import { type Following, followMoves, gapOf, type SwapMove } from './swap-following.ts';
+import { gatherState } from './swap-gathering.ts';
 import { type Gap, gapOfPassage, gapOfRecord, type StateItem, type SwapProfile } from './swap-profile.ts';
 
 export interface ProfilePlanOptions {
@@ -81,6 +82,7 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): Profile
     moves.filter((move) => isSound(apart, move)),
   );
   if (apart.limit !== undefined) moves = forced(apart, moves, apart.limit);
+  moves = gatherState(apart, moves);
   const following = followMoves(apart, moves);
   const from = Math.max(...profile.ticks.peak);
   return {

@@ -29,6 +29,7 @@ describe.skipIf(reason !== undefined)(`a process with the runtime in it${reason 
     ['eight threads', { threads: 8, rounds: 1500 }],
     ['the rules of GMLake', { gmlake: 1 }],
     ['nothing lent between streams', { lend: 0 }],
+    ['small handles', { fine: 1 }],
   ])('%s', (_, options) => {
     expect(runStandin(standin, { seed: 7, ...options }).corrupted).toBe(0);
   });

@@ -26,7 +26,7 @@
 #define OWN_STREAMS 100000u
 
 static struct {
-  uint64_t threads, rounds, seed, rate, total, limit, gmlake, lend, forget_streams, rows, reclaim, fork_at, endless, captures, lie, conform;
+  uint64_t threads, rounds, seed, rate, total, limit, gmlake, lend, fine, forget_streams, rows, reclaim, fork_at, endless, captures, lie, conform;
 } options = {.threads = 4, .rounds = 3000, .seed = 1, .total = 512, .lend = 1, .rows = 1 << 18, .captures = 1};
 static const char *ring;
 
@@ -210,7 +210,7 @@ static void read_options(int count, char **words) {
     uint64_t *value;
   } known[] = {
       {"threads", &options.threads}, {"rounds", &options.rounds}, {"seed", &options.seed}, {"rate", &options.rate},
-      {"total", &options.total}, {"limit", &options.limit}, {"gmlake", &options.gmlake}, {"lend", &options.lend},
+      {"total", &options.total}, {"limit", &options.limit}, {"gmlake", &options.gmlake}, {"lend", &options.lend}, {"fine", &options.fine},
       {"forget_streams", &options.forget_streams}, {"rows", &options.rows}, {"reclaim", &options.reclaim},
       {"fork", &options.fork_at}, {"endless", &options.endless}, {"captures", &options.captures}, {"lie", &options.lie}, {"conform", &options.conform},
   };
@@ -243,6 +243,7 @@ static void set_up(void) {
   weir_device_options given = {
       .gmlake = (int32_t)options.gmlake,
       .lend = (int32_t)options.lend,
+      .fine = (int32_t)options.fine,
       .limit = options.limit * MIB,
       .recorder = recorder,
       .reclaim = options.reclaim ? reclaim : NULL,

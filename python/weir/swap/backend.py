@@ -1,5 +1,6 @@
 """What swapping needs of a GPU: streams, events, copies and figures. Tests put another one in its place."""
 
+import contextlib
 import weakref
 
 import torch
@@ -47,6 +48,10 @@ class CudaBackend:
     def on_compute(self):
         return self._raw_stream(self.index) == self.compute_handle
 
+    def computing(self):
+        """The compute stream as the current one."""
+        return contextlib.nullcontext() if self.on_compute() else torch.cuda.stream(self.compute)
+
     def capturing(self):
         if torch._C._cuda_isCurrentStreamCapturing():
             return True
@@ -81,18 +86,13 @@ class CudaBackend:
 
     def new_storage(self, size):
         """Always memory of the compute stream, whatever is current."""
-        if self.on_compute():
-            return torch.UntypedStorage(size, device=self.device)
-        with torch.cuda.stream(self.compute):
+        with self.computing():
             return torch.UntypedStorage(size, device=self.device)
 
     def refill(self, storage, size):
         """Gives a storage of size 0 its memory again."""
-        if self.on_compute():
+        with self.computing():
             storage.resize_(size)
-        else:
-            with torch.cuda.stream(self.compute):
-                storage.resize_(size)
 
     def bytes_of(self, storage):
         return torch.empty(0, dtype=torch.uint8, device=self.device).set_(storage)

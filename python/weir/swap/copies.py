@@ -37,7 +37,7 @@ class Copies:
         """Gives the event of the copy's end, and the checksum of what is copied."""
         backend = self.backend
         source = backend.bytes_of(storage)
-        checksum = self.checks.checksum(source)
+        checksum = self.checks.sum_up(source, backend)
         backend.wait(backend.out, backend.event(backend.compute))
         if slot.busy is not None:
             backend.wait(backend.out, slot.busy[1])
@@ -74,7 +74,7 @@ class Copies:
         """After this the memory may go to whoever comes next on the compute stream."""
         self.backend.belongs_to_compute(storage)
         if self.checks.wanted:
-            self.checks.poison(self.backend.bytes_of(storage))
+            self.checks.poison(self.backend.bytes_of(storage), self.backend)
 
     def after_giving_up(self):
         """Debugging: the memory is unmapped at once, so that whoever still reaches for it by its address is stopped by the GPU."""
@@ -83,7 +83,7 @@ class Copies:
 
     def verify(self, checksum, storage):
         if checksum is not None:
-            self.checks.verify(checksum, self.backend.bytes_of(storage))
+            self.checks.verify(checksum, self.backend.bytes_of(storage), self.backend)
 
     def let_current_follow(self):
         """A stream other than ours goes on only when the compute stream has come this far."""
@@ -103,25 +103,28 @@ class Corrupted(RuntimeError):
 
 
 class Checks:
-    """Debugging: stray readers see poison, copies are summed up before and after."""
+    """Debugging: stray readers see poison, copies are summed up before and after. All of it in the order of the compute stream,
+    whichever is current: that is the one that waits for copies."""
 
     def __init__(self, wanted):
         self.wanted = wanted
         self.pairs = []  # (sum before, sum after), on the GPU until the step is over
 
-    def checksum(self, content):
+    def sum_up(self, content, backend):
         if not self.wanted:
             return None
-        whole = content[: content.numel() // 8 * 8].view(torch.int64)
-        # A sum of words would not notice two of them changing places.
-        half = whole.numel() // 2
-        return torch.stack((whole.sum(), whole[:half].sum()))
+        with backend.computing():
+            whole = content[: content.numel() // 8 * 8].view(torch.int64)
+            # A sum of words would not notice two of them changing places.
+            half = whole.numel() // 2
+            return torch.stack((whole.sum(), whole[:half].sum()))
 
-    def verify(self, expected, content):
-        self.pairs.append((expected, self.checksum(content)))
+    def verify(self, expected, content, backend):
+        self.pairs.append((expected, self.sum_up(content, backend)))
 
-    def poison(self, content):
-        content.fill_(0xFF)
+    def poison(self, content, backend):
+        with backend.computing():
+            content.fill_(0xFF)
 
     def compare(self):
         """Gives the number of copies that were looked at."""

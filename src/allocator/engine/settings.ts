@@ -151,7 +151,7 @@ export const LENDING: Readonly<Record<'off' | 'glake' | 'weir', LendingSettings>
     eventBytes: 256 * MIB,
     sharedSlackShare: 300,
     sharedGrowthShare: 192,
-    waitShare: 1638,
+    waitShare: 1900,
   };
   return {
     off: { ...weir, lend: 0 },

@@ -1,5 +1,6 @@
 """A GPU made of host memory whose side streams run as late, or as early, as the waits allow: a wait too few is wrong data."""
 
+import contextlib
 import ctypes
 import random
 import time
@@ -64,6 +65,9 @@ class FakeBackend:
 
     def capturing(self):
         return False
+
+    def computing(self):
+        return contextlib.nullcontext()
 
     # Work on the compute stream is done as it is given, so its events are over at once.
     def event(self, stream, timing=False):
