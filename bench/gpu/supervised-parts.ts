@@ -15,11 +15,11 @@ interface FixedShape extends Shape {
 const GIB = 2 ** 30;
 /** Workloads whose steps are all alike. Plans for swaps take seconds to make, so short steps need many. */
 const FIXED: readonly FixedShape[] = [
-  { workload: 'vgg16-b100', steps: 150, deterministicSteps: 60, limit: 7 * GIB },
+  { workload: 'vgg16-b100', steps: 200, deterministicSteps: 60, limit: 7 * GIB },
   { workload: 'resnet50-b100', steps: 250, deterministicSteps: 120, limit: 7 * GIB },
-  { workload: 'opt1b3-R', steps: 30, deterministicSteps: 32, limit: 21 * GIB },
-  { workload: 'gpt2xl-fixed', batch: 16, steps: 26, deterministicSteps: 32, limit: 16 * GIB },
-  { workload: 'opt1b3-fixed', batch: 12, steps: 60, deterministicSteps: 36, limit: 22 * GIB },
+  { workload: 'opt1b3-R', steps: 42, deterministicSteps: 32, limit: 21 * GIB },
+  { workload: 'gpt2xl-fixed', batch: 16, steps: 36, deterministicSteps: 32, limit: 16 * GIB },
+  { workload: 'opt1b3-fixed', batch: 12, steps: 90, deterministicSteps: 36, limit: 22 * GIB },
 ];
 /** Those that are followed without swaps, too. */
 const PLANNED = ['vgg16-b100', 'resnet50-b100', 'opt1b3-R', 'gpt2xl-fixed'];

@@ -40,14 +40,14 @@ function rowsOf(
 
 export function planTable(results: readonly SupervisedResult[]): string {
   let text = '## `weir run --plan`: the step at planned places\n\n';
-  text +=
-    'Reserved at the end over the peak allocated; driver calls of the last steps; step time is that of the last third of the steps.\n\n';
+  text += 'Peak reserved over peak allocated, and step time, of the last third of the steps; driver calls of the last steps.\n\n';
   text += header('workload', 'run', 'reserved / allocated', 'at their places', 'driver calls per step', 'step : native');
   return (
     text +
     rowsOf(results, (run, native) => {
       const measured = run.plan?.measured;
-      const reserved = ((measured?.reserved ?? run.reserved) / run.peakAllocated).toFixed(4);
+      const [allocated, held] = peaksOf(run);
+      const reserved = (held / allocated).toFixed(4);
       if (!run.flags) return [reserved, '', '', slower(run, native)];
       if (!measured) return [`${reserved}; no plan: ${run.plan?.reason ?? 'not said'}`, '', '', slower(run, native)];
       const calls = (measured.driverCalls / Math.max(1, measured.steps)).toFixed(2);
@@ -56,14 +56,14 @@ export function planTable(results: readonly SupervisedResult[]): string {
   );
 }
 
-/** Of the steps after planning, where there was a plan. */
-function peaksOf({ swap, peakAllocated, peakReserved }: SupervisedResult): [allocated: number, reserved: number] {
-  return swap && swap.peakAllocated > 0 ? [swap.peakAllocated, swap.peakReserved] : [peakAllocated, peakReserved];
+/** Of the last third of the steps. */
+function peaksOf(run: SupervisedResult): [allocated: number, reserved: number] {
+  return [run.settledAllocated ?? run.peakAllocated, run.settledReserved ?? run.peakReserved];
 }
 
 export function swapTable(results: readonly SupervisedResult[]): string {
   let text = '## `weir run --swap auto`: idle tensors in host memory\n\n';
-  text += 'Peaks are those of the steps after planning, in GiB and against native; step time is that of the last third of the steps.\n\n';
+  text += 'Peaks, in GiB and against native, and step times are those of the last third of the steps.\n\n';
   text += header('workload', 'run', 'allocated', 'reserved', 'out per step', 'step : native', 'stalls, misses');
   return (
     text +
@@ -73,8 +73,8 @@ export function swapTable(results: readonly SupervisedResult[]): string {
         of === undefined || isNative(run) ? gib(bytes) : `${gib(bytes)} (${(100 * (bytes / of - 1)).toFixed(1)} %)`;
       const { swap } = run;
       return [
-        against(allocated, native[0]?.peakAllocated),
-        against(reserved, native[0]?.peakReserved),
+        against(allocated, native[0] && peaksOf(native[0])[0]),
+        against(reserved, native[0] && peaksOf(native[0])[1]),
         swap ? gib(swap.bytesOut / Math.max(1, swap.stepsPlanned + swap.stepsOff)) : '',
         slower(run, native),
         swap ? `${swap.stalls}, ${swap.misses}` : '',
@@ -89,12 +89,12 @@ function losses(run: SupervisedResult, native: readonly SupervisedResult[]): str
   if (!other) return 'nothing to compare with';
   const length = Math.min(run.losses.length, other.losses.length);
   const first = run.losses.findIndex((loss, index) => index < length && loss !== other.losses[index]);
-  return first >= 0 ? `DIFFER from step ${first + 1}` : `identical (${length} steps)`;
+  return first >= 0 ? `DIFFER from loss ${first + 1}` : `identical (${Math.min(run.steps, other.steps)} steps)`;
 }
 
 export function identicalTable(results: readonly SupervisedResult[]): string {
   let text = '## Deterministic mode: plans and swaps against PyTorch\n\n';
-  text += 'Runs went on side by side, so their times mean nothing. Peaks are those of the steps after planning, in GiB.\n\n';
+  text += 'Runs went on side by side, so their times mean nothing. Peaks are those of the last third of the steps, in GiB.\n\n';
   text += header('workload', 'run', 'losses', 'allocated', 'reserved', 'planned steps', 'of what left, parameters');
   return (
     text +

@@ -1,7 +1,7 @@
 // Training runs under `weir run` itself: plans and swaps need the supervisor beside the job.
 // The same Python file makes the runs, alone in its process instead of forked from a server.
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -75,7 +75,9 @@ export async function runSupervised(workloads: string, job: Job, flags: readonly
     process.stderr.write(`${describe(result)}\n`);
     return result;
   } catch (error) {
-    const failed = `weir run ended with ${status}: ${error instanceof Error ? error.message : String(error)}`;
+    // What went wrong is on stderr already.
+    const why = existsSync(resultFile) ? `: ${error instanceof Error ? error.message : String(error)}` : ' and no result';
+    const failed = `weir run ended with ${status}${why}`;
     process.stderr.write(`${job.workload} ${flags.join(' ')}: FAILED ${failed}\n`);
     return { ...job, flags, failed, status } as SupervisedResult;
   } finally {

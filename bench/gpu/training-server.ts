@@ -30,6 +30,9 @@ export interface Result extends Job {
   readonly peakAllocated: number;
   readonly peakRequested: number;
   readonly peakReserved: number;
+  /** Peaks of the last third of the steps, when what is watched and planned has long been. */
+  readonly settledAllocated?: number;
+  readonly settledReserved?: number;
   readonly reserved: number;
   readonly allocations: number;
   readonly retries: number;

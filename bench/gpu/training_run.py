@@ -111,13 +111,16 @@ def train(job, workloads):
     random.seed(0)
     losses, optimizers = watch(torch)
     result = {key: job[key] for key in ("workload", "allocator", "deterministic", "batch", "limit", "saveOnCpu", "environment") if key in job}
-    times = []
+    times, before = [], {}
     # As a loop that reads its loss does. Copies on streams that are Weir's own may go on into the next step.
     wait = torch.cuda.synchronize if job["workload"].startswith("bert") else torch.cuda.current_stream().synchronize
     try:
         step, default_steps, _ = build_workload(torch, workloads, job["workload"], job.get("batch"))
-        for number in range(job.get("steps") or default_steps):
+        steps = job.get("steps") or default_steps
+        for number in range(steps):
             wait()
+            if number == -(-2 * steps // 3):
+                before = take_peaks(torch)
             begin = time.perf_counter()
             with torch.autograd.graph.save_on_cpu(pin_memory=True) if job.get("saveOnCpu") else contextlib.nullcontext():
                 step(number)
@@ -126,13 +129,17 @@ def train(job, workloads):
     except torch.OutOfMemoryError as error:
         result["oom"] = str(error)[:800]
     figures = torch.cuda.memory_stats()
+    settled = take_peaks(torch)
+    peaks = {name: max(value, before.get(name, 0)) for name, value in settled.items()}
     result |= {
         "steps": len(times),
         "losses": [loss.item().hex() for loss in losses],
         "times": [round(seconds, 6) for seconds in times],
-        "peakAllocated": figures["allocated_bytes.all.peak"],
-        "peakRequested": figures["requested_bytes.all.peak"],
-        "peakReserved": figures["reserved_bytes.all.peak"],
+        "peakAllocated": peaks["allocated"],
+        "peakRequested": peaks["requested"],
+        "peakReserved": peaks["reserved"],
+        "settledAllocated": settled["allocated"],
+        "settledReserved": settled["reserved"],
         "reserved": figures["reserved_bytes.all.current"],
         "allocations": figures["allocation.all.allocated"],
         "retries": figures["num_alloc_retries"],
@@ -145,6 +152,13 @@ def train(job, workloads):
     if gauges:
         result["weir"] = gauges
     return result
+
+
+def take_peaks(torch):
+    """The most since the last call."""
+    figures = torch.cuda.memory_stats()
+    torch.cuda.reset_peak_memory_stats()
+    return {name: figures[f"{name}_bytes.all.peak"] for name in ("allocated", "requested", "reserved")}
 
 
 def gauges_of_weir():

@@ -6,8 +6,8 @@ import type { StreamEvents } from './device.ts';
 export const DEFAULT_LAG_US = 5000;
 
 export interface TimelineOptions {
-  /** How far a stream is behind the program, microseconds: one number, or one for each stream. */
-  readonly lagUs?: number | ((stream: number) => number) | undefined;
+  /** How far a stream is behind the program, microseconds: one number, or one for each stream and time. */
+  readonly lagUs?: number | ((stream: number, nowUs: number) => number) | undefined;
 }
 
 export interface TimelineTotals {
@@ -23,7 +23,7 @@ export interface TimelineTotals {
 
 export class Timeline implements StreamEvents {
   private nowUs = Number.NEGATIVE_INFINITY;
-  private readonly lagOf: (stream: number) => number;
+  private readonly lagOf: (stream: number, nowUs: number) => number;
   /** When a stream will have done all that it was given, as far as waits have put it off. */
   private readonly busyUntilUs = new Map<number, number>();
   /** When what a slot marks is over. */
@@ -82,6 +82,6 @@ export class Timeline implements StreamEvents {
 
   /** When work that the stream is given now would be over if it took no time. */
   private endOf(stream: number): number {
-    return Math.max(this.nowUs + this.lagOf(stream), this.busyUntilUs.get(stream) ?? 0);
+    return Math.max(this.nowUs + this.lagOf(stream, this.nowUs), this.busyUntilUs.get(stream) ?? 0);
   }
 }

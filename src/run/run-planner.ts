@@ -105,6 +105,7 @@ export class RunPlanner {
   private readonly subjects: Planned[] = [];
   private worker: Worker | undefined;
   private readonly isHeld: (pid: number) => boolean;
+  private readonly held = new Set<number>();
   private problem: string | undefined;
   private waiting = 0;
 
@@ -117,7 +118,12 @@ export class RunPlanner {
 
   /** Rows of a process, checked, in the order in which they came. They are read here and not kept. */
   rows(recording: ProcessRecording, rows: Buffer): void {
-    if (recording.owner.allocator !== 'weir' || this.isHeld(recording.owner.pid)) return;
+    const { allocator, pid } = recording.owner;
+    if (allocator !== 'weir') return;
+    if (this.isHeld(pid)) {
+      this.held.add(pid);
+      return;
+    }
     for (const gpu of devicesOf(rows)) {
       const subject = this.subjectOf(recording, gpu);
       if (subject.state !== 'watching') continue;
@@ -162,7 +168,7 @@ export class RunPlanner {
     this.start();
     this.post({ kind: 'begin', key: subject.key, device: gpu, prefix: join(this.folder, String(recording.owner.pid)) });
     // What came before it was watched is live all the same.
-    this.restart(subject);
+    if (this.held.has(recording.owner.pid)) this.restart(subject);
     return subject;
   }
 
