@@ -13,6 +13,7 @@ import { followMoves, type SwapMove } from '../../src/run/swap-following.ts';
 import { describePlan, planProfile } from '../../src/run/swap-planner.ts';
 import { readSwapProfile, type SwapProfile } from '../../src/run/swap-profile.ts';
 import { answerProfiles } from '../../src/run/swap-watch.ts';
+import { ROOT } from '../support/command.ts';
 import { H200, stack } from './swap-stack.ts';
 
 const MIB = 2 ** 20;
@@ -106,6 +107,22 @@ describe('a plan for a profile', () => {
     expect(free.expected.peak).toBeGreaterThan(hard.limit!);
     expect(plan.expected.peak).toBeLessThan(free.expected.peak);
     expect(followMoves(hard, plan.moves)).toMatchObject({ misses: 0, peak: plan.expected.peak });
+  });
+
+  test.each([
+    ['gpt2xl', 0.28],
+    ['opt1b3', 0.24],
+    ['vgg16', 0.11],
+  ])('of a step of %s, as watched on an H200, cuts the peak at no stall, and neighbours leave together', (name, share) => {
+    const profile = readSwapProfile(JSON.parse(readFileSync(new URL(`test/run/profiles/${name}-h200.json`, ROOT), 'utf8')));
+    const plan = planProfile(profile);
+    check(profile, plan.moves);
+    expect(plan.expected.stalls).toBe(0);
+    expect(plan.expected.peak).toBeLessThan((1 - share) * plan.expected.from);
+    const items = plan.moves.flatMap((move) => (move.class === 'item' ? [move.index] : [])).sort((a, b) => a - b);
+    expect(items.length).toBeGreaterThan(0);
+    const gaps = items.filter((item, index) => index > 0 && item !== items[index - 1]! + 1);
+    expect(gaps.length).toBeLessThanOrEqual(1);
   });
 
   test('uses no more host memory than there is', () => {

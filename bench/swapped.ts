@@ -1,0 +1,179 @@
+// `npm run bench:swapped`: a step of GPT-2 XL that swaps, as the engine sees it: what is reserved over what is allocated, and driver
+// calls per step, without and with planned places. Which state leaves is planned from a profile of a real run.
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createWeir, type EngineAllocator } from '../src/allocator/engine/allocator.ts';
+import { MIB } from '../src/base/bytes.ts';
+import { SimulatedDevice } from '../src/device/simulated.ts';
+import { type MemoryOps, opsOfTrace } from '../src/plan/memory-ops.ts';
+import { enginePlanOf } from '../src/plan/step-plan.ts';
+import { StepWatch } from '../src/run/step-watch.ts';
+import { planProfile } from '../src/run/swap-planner.ts';
+import { readSwapProfile } from '../src/run/swap-profile.ts';
+import { trainingTraces } from './traces.ts';
+
+const TRAINING = 'gpt2xl-R-var';
+const PROFILE = 'test/run/profiles/gpt2xl-h200.json';
+/** Allocations and frees of a step; they are as many at every length. */
+const PERIOD = 10_774;
+const STEPS = 30;
+/** Steps before it swaps, before places are looked for, and until all has settled. */
+const SWAPS_FROM = 2;
+const WATCHED_FROM = 3;
+const SETTLED_FROM = 22;
+/** In parts of the step: state leaves and comes back, what was saved leaves after its making and is back before its end. */
+const STATE_LEAVES = [0.02, 0.17] as const;
+const STATE_RETURNS = [0.87, 0.97] as const;
+const SAVED_LEAVES = 0.03;
+const SAVED_RETURNS = 0.02;
+/** Memory no longer needed is given back here, in the first step that swaps. */
+const RELEASED_AT = 0.25;
+
+type Action = { readonly kind: 'alloc' | 'free'; readonly block: number };
+
+const { trace } = trainingTraces().find(({ name }) => name === TRAINING)!;
+const ops = opsOfTrace(trace);
+const state = stateOf(ops);
+const body = bodyOf(ops, longestStep(ops, state.at(-1)! + 1));
+const plan = planProfile(readSwapProfile(JSON.parse(readFileSync(PROFILE, 'utf8'))));
+const leaving = plan.moves
+  .filter((move) => move.class === 'item')
+  .sort((a, b) => a.out - b.out)
+  .map((move) => state[move.index]!);
+
+/** Never freed are the parameters and, after a pause, the state that the first optimizer step makes. */
+function stateOf({ count, isAlloc, partner, size }: MemoryOps): number[] {
+  const kept = Array.from({ length: count }, (_, op) => op).filter((op) => isAlloc[op] && partner[op]! < 0);
+  let pause = 1;
+  for (let index = 1; index < kept.length; index++) if (kept[index]! - kept[index - 1]! > kept[pause]! - kept[pause - 1]!) pause = index;
+  return kept.slice(pause).filter((op) => size[op]! >= MIB);
+}
+
+/** Begins where least is live in the step with the highest peak. */
+function longestStep({ count, isAlloc, size }: MemoryOps, from: number): number {
+  const live = new Float64Array(count);
+  for (let op = 0; op < count; op++) live[op] = (live[op - 1] ?? 0) + (isAlloc[op] ? size[op]! : -size[op]!);
+  let best = from;
+  let peak = 0;
+  for (let start = from; start + 2 * PERIOD <= count; start += PERIOD) {
+    const highest = live.subarray(start, start + PERIOD).reduce((most, bytes) => Math.max(most, bytes), 0);
+    if (highest > peak) [best, peak] = [start, highest];
+  }
+  let least = best;
+  for (let op = best; op < best + PERIOD; op++) if (live[op]! < live[least]!) least = op;
+  return least + 1;
+}
+
+/** One step's requests and frees of its own blocks; a block that outlives it is freed at its end. */
+function bodyOf({ isAlloc, partner }: MemoryOps, start: number): Action[] {
+  const actions: Action[] = [];
+  for (let op = start; op < start + PERIOD; op++) {
+    if (isAlloc[op]) actions.push({ kind: 'alloc', block: op });
+    else if (partner[op]! >= start) actions.push({ kind: 'free', block: partner[op]! });
+  }
+  for (let op = start; op < start + PERIOD; op++)
+    if (isAlloc[op] && !(partner[op]! < start + PERIOD && partner[op]! >= 0)) actions.push({ kind: 'free', block: op });
+  return actions;
+}
+
+/** The same step with swaps in it: what leaves is freed, and asked for again when it is to come back. */
+function swappedBody(): Action[] {
+  const extra = new Map<number, Action[]>();
+  const at = (place: number, action: Action) => extra.set(place, [...(extra.get(place) ?? []), action]);
+  const between = ([from, to]: readonly [number, number], share: number) => Math.floor(body.length * (from + (to - from) * share));
+  leaving.forEach((block, index) => {
+    at(between(STATE_LEAVES, index / leaving.length), { kind: 'free', block });
+    at(between(STATE_RETURNS, index / leaving.length), { kind: 'alloc', block });
+  });
+  const ends = new Map(body.flatMap(({ kind, block }, place) => (kind === 'free' ? [[block, place] as const] : [])));
+  body.forEach(({ kind, block }, place) => {
+    const end = ends.get(block)!;
+    if (kind === 'free' || ops.size[block]! < 8 * MIB || place > 0.3 * body.length || end - place < 0.25 * body.length) return;
+    at(place + Math.floor(SAVED_LEAVES * body.length), { kind: 'free', block });
+    at(end - Math.floor(SAVED_RETURNS * body.length), { kind: 'alloc', block });
+  });
+  return body.flatMap((action, place) => [...(extra.get(place) ?? []), action]);
+}
+
+interface Row {
+  readonly run: string;
+  readonly allocated: number;
+  readonly reserved: number;
+  readonly callsPerStep: number;
+}
+
+function run(name: string, isSwapping: boolean, isPlanned: boolean): Row {
+  const device = new SimulatedDevice();
+  const engine: EngineAllocator = createWeir({ device, streams: [0] });
+  const watch = new StepWatch();
+  const blocks = new Map<number, number>();
+  const figures = { live: 0, allocated: 0, reserved: 0, calls: 0 };
+  let isWatching = false;
+  const act = ({ kind, block }: Action) => {
+    const bytes = ops.size[block]!;
+    if (kind === 'alloc') {
+      const given = engine.malloc(bytes, 0, 0);
+      blocks.set(block, given);
+      if (isWatching) watch.alloc(given + 1, bytes, 0);
+      figures.live += bytes;
+    } else {
+      const given = blocks.get(block)!;
+      blocks.delete(block);
+      if (isWatching) {
+        watch.freeRequested(given + 1, bytes, 0);
+        watch.freeCompleted(given + 1);
+      }
+      engine.free(given);
+      engine.complete(given);
+      figures.live -= bytes;
+    }
+    figures.allocated = Math.max(figures.allocated, figures.live);
+    figures.reserved = Math.max(figures.reserved, engine.reservedBytes);
+  };
+  const callsSoFar = () => Object.values(device.ledger.calls).reduce((sum, calls) => sum + calls, 0);
+  const swapped = swappedBody();
+  // As it was recorded, to the step after the one that makes the state: it lies where there was room.
+  for (let op = 0; op < state.at(-1)! + PERIOD; op++) {
+    if (ops.isAlloc[op]) act({ kind: 'alloc', block: op });
+    else if (ops.partner[op]! >= 0) act({ kind: 'free', block: ops.partner[op]! });
+  }
+  for (const block of [...blocks.keys()]) if (ops.partner[block]! >= 0) act({ kind: 'free', block });
+  for (let step = 0; step < STEPS; step++) {
+    if (step === SETTLED_FROM) Object.assign(figures, { allocated: 0, reserved: 0, calls: callsSoFar() });
+    if (step === WATCHED_FROM && isPlanned) {
+      watch.restart(figures.live);
+      isWatching = true;
+    }
+    const actions = isSwapping && step >= SWAPS_FROM ? swapped : body;
+    actions.forEach((action, place) => {
+      if (isSwapping && step === SWAPS_FROM && place === Math.floor(RELEASED_AT * actions.length)) engine.emptyCache();
+      act(action);
+      if (!isWatching || !watch.isDue) return;
+      const seen = watch.look({ reserved: engine.reservedBytes, outside: 0 });
+      if (seen.kind !== 'planned') return;
+      isWatching = false;
+      if (engine.installPlan(enginePlanOf(seen.plan)) === 0) throw new Error('the plan was refused');
+    });
+  }
+  engine.check();
+  const { allocated, reserved, calls } = figures;
+  return { run: name, allocated, reserved, callsPerStep: (callsSoFar() - calls) / (STEPS - SETTLED_FROM) };
+}
+
+const rows = [run('no swaps', false, false), run('swaps', true, false), run('swaps at planned places', true, true)];
+const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(2);
+const date = new Date().toISOString().slice(0, 10);
+const text = [
+  `# A swapped step of GPT-2 XL, ${date}`,
+  '',
+  `\`npm run bench:swapped\`: modelled driver; ${leaving.length} of ${state.length} tensors of state and what is saved for backward leave.`,
+  '',
+  '| | allocated GiB | reserved GiB | reserved / allocated | driver calls per step |',
+  '|---|---|---|---|---|',
+  ...rows.map(
+    (row) =>
+      `| ${row.run} | ${gib(row.allocated)} | ${gib(row.reserved)} | ${(row.reserved / row.allocated).toFixed(4)} | ${row.callsPerStep.toFixed(1)} |`,
+  ),
+  '',
+].join('\n');
+writeFileSync(`bench/results/swapped-${date}.md`, text);
+console.log(text);
