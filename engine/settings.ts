@@ -233,9 +233,9 @@ export function handleBytes(arena: Arena, growth: u64): u64 {
   return bytes;
 }
 
-/** A share of what changes in the arena; or of the growth, but not more than that share of what the arena holds then. */
+/** A share of what changes in the arena; or of the growth, but not more than half the share of what the arena holds then. */
 function changingShare(arena: Arena, growth: u64): u64 {
   const count = arena.shared ? SHARED_FACTOR * handleCount : handleCount;
-  const ofGrowth = smaller(growth / GROWTH_HANDLES, (arena.held + growth) / count);
+  const ofGrowth = smaller(growth / GROWTH_HANDLES, (arena.held + growth) / (2 * count));
   return larger((arena.held - arena.loaded) / count, ofGrowth);
 }
