@@ -69,7 +69,7 @@ def put_in_place(environment):
     if environment.get("WEIR_SWAP"):
         from . import swap
 
-        swap.install(gauges=adapter.swapped)
+        swap.install(gauges=adapter.swapped, mark=adapter.mark)
 
 
 def _number(environment, name, default):

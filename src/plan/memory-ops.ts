@@ -52,9 +52,9 @@ export function opsOfTrace(trace: Trace): MemoryOps {
   return result.marks.length > 0 ? result : { ...result, marks: recordedMarks(trace, result.event!) };
 }
 
-/** The kind of a mark: `step 7` and `step 8` are one. Undefined for marks of our own, which say what became of plans. */
+/** The kind of a mark: `step 7` and `step 8` are one. Undefined for marks of our own, which say what became of plans and swaps. */
 export function markKind(name: string): string | undefined {
-  return name.startsWith('weir plan ') ? undefined : name.replaceAll(/\d+/g, '#');
+  return /^weir (?:plan|swap) /.test(name) ? undefined : name.replaceAll(/\d+/g, '#');
 }
 
 /** The marks, as string indices, of the kind that the program set most often; none if no kind was set twice. */

@@ -25,6 +25,8 @@ class Options:
         self.take_plan = None
         # gauges(device, bytes out, bytes in, stalls, nanoseconds of them), all counted from the start
         self.gauges = None
+        # mark(text): puts it into the recording
+        self.mark = lambda text: None
         self.is_device = lambda tensor: tensor.is_cuda
         self.make_backend = None
         for name, value in given.items():
@@ -100,7 +102,10 @@ def _write_report(manager, directory):
         return
     from .steps import write_json
 
+    report = manager.report()
+    told = ("stepsPlanned", "stepsOff", "bytesOut", "bytesIn", "stalls", "misses", "peakAllocated")
+    manager.options.mark("weir swap ended: " + ", ".join(f"{name} {report[name]}" for name in told))
     try:
-        write_json(os.path.join(directory, f"{manager.pid}.swap-report.json"), manager.report())
+        write_json(os.path.join(directory, f"{manager.pid}.swap-report.json"), report)
     except OSError:
         pass

@@ -123,6 +123,7 @@ class Steps:
         self.following = None
         self.waits = []
         self.counts["off_plan"] += 1
+        self.options.mark("weir swap plan left")
         self.reactive = self.limit is not None
         self.traffic.leave_plan(self.reactive)
 
@@ -170,7 +171,10 @@ class Steps:
         self.copies.counts["checked"] += self.copies.checks.compare()
         key = f"{self.signature & (2**64 - 1):016x}-{self.tick_count}"
         self.end_plan()
+        stalls = self.counts["stalls"]
         self.learn_from_waits()
+        if self.counts["stalls"] > stalls:
+            self.options.mark("weir swap waited")
         if self.profile is not None:
             self.profile.finish(self.copies.away)
             self.note_profile(key, self.profile)
@@ -307,9 +311,11 @@ class Steps:
         self.copies.slab.reserve(plan.host_bytes + plan.host_bytes // 10)
         plan.release_at = plan.emptiest()
         expected = plan.expected
+        planned = f"planned {gib(expected.get('from', 0))} -> {gib(expected.get('peak', 0))} GiB"
+        self.options.mark(f"weir swap plan {len(self.plans)}: {planned}")
         self.say(
             f"plan {plan.key}",
-            f"step {self.done}: planned {gib(expected.get('from', 0))} -> {gib(expected.get('peak', 0))} GiB, "
+            f"step {self.done}: {planned}, "
             f"{expected.get('stalls', 0)} stalls expected, {gib(expected.get('moved', 0))} GiB out and back per step",
         )
 

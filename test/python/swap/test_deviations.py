@@ -3,7 +3,7 @@
 import unittest
 
 import torch
-from support import DEVICE, FAKE, ORDERS, WIDTH, SwapCase, Training, draw
+from support import DEVICE, FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw
 from weir import swap
 
 
@@ -64,6 +64,20 @@ class Deviations(SwapCase):
             training.finish(loss)
 
         self.both(deviate, self.recovers)
+
+    def test_the_recording_says_so(self):
+        def deviate(training, i):
+            loss = training.loss(WIDTH + 32)
+            loss.backward()
+            training.finish(loss)
+
+        program = self.mixed(deviate)
+        with Run("plan") as run:
+            program()
+        marks = run.marks
+        self.assertRegex(marks[0], r"^weir swap plan 1: planned \S+ -> \S+ GiB$")
+        self.assertEqual(marks.count("weir swap plan left"), run.report["offPlan"])
+        self.assertGreater(run.report["offPlan"], 0)
 
     def test_two_shapes_in_turn(self):
         def program():
