@@ -104,13 +104,15 @@ export class RunPlanner {
   private readonly voice: PlannerVoice;
   private readonly subjects: Planned[] = [];
   private worker: Worker | undefined;
-  private readonly isHeld: (pid: number) => boolean;
-  private readonly held = new Set<number>();
+  private readonly isHeld: (pid: number, looks: number) => boolean;
+  /** How often rows of a process that is held came; and which ever were. */
+  private readonly held = new Map<number, number>();
+  private readonly late = new Set<number>();
   private problem: string | undefined;
   private waiting = 0;
 
-  /** Processes that `isHeld` says are left alone: their steps are about to change. */
-  constructor(folder: string, voice: PlannerVoice, isHeld: (pid: number) => boolean = () => false) {
+  /** Processes that `isHeld` says are left alone: their steps are about to change. It is told how often it said so in a row. */
+  constructor(folder: string, voice: PlannerVoice, isHeld: (pid: number, looks: number) => boolean = () => false) {
     this.folder = folder;
     this.voice = voice;
     this.isHeld = isHeld;
@@ -120,10 +122,13 @@ export class RunPlanner {
   rows(recording: ProcessRecording, rows: Buffer): void {
     const { allocator, pid } = recording.owner;
     if (allocator !== 'weir') return;
-    if (this.isHeld(pid)) {
-      this.held.add(pid);
+    if (this.isHeld(pid, this.held.get(pid) ?? 0)) {
+      this.held.set(pid, (this.held.get(pid) ?? 0) + 1);
+      this.late.add(pid);
       return;
     }
+    // What was done meanwhile is not known.
+    if (this.held.delete(pid)) for (const subject of this.subjects) if (subject.recording === recording) this.restart(subject);
     for (const gpu of devicesOf(rows)) {
       const subject = this.subjectOf(recording, gpu);
       if (subject.state !== 'watching') continue;
@@ -168,7 +173,7 @@ export class RunPlanner {
     this.start();
     this.post({ kind: 'begin', key: subject.key, device: gpu, prefix: join(this.folder, String(recording.owner.pid)) });
     // What came before it was watched is live all the same.
-    if (this.held.has(recording.owner.pid)) this.restart(subject);
+    if (this.late.has(recording.owner.pid)) this.restart(subject);
     return subject;
   }
 

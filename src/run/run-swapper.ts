@@ -22,7 +22,9 @@ export class RunSwapper {
     // The job does not depend on its plans: without them it goes on unswapped.
     this.worker.on('error', (error) => voice.say(`swaps are no longer planned: ${error.message}`));
     this.worker.on('message', (answer: SwapAnswer) => {
-      this.moves.set(answer.pid, answer.kind === 'planned' ? answer.moves : 0);
+      // Where a later profile is of no use, the plan there is stays.
+      if (answer.kind === 'planned') this.moves.set(answer.pid, answer.moves);
+      else if (!this.moves.has(answer.pid)) this.moves.set(answer.pid, 0);
       voice.say(
         answer.kind === 'planned'
           ? `process ${answer.pid}: ${answer.words} (${answer.moves} moves a step)`

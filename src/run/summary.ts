@@ -23,6 +23,8 @@ export interface RunSummary {
   /** By process: what other allocators would have needed, or why that is not known. */
   readonly whatIf: ReadonlyMap<ProcessRecording, readonly GpuWhatIf[] | string>;
   /** Who planned, if anybody did. */
+  /** Whether plans were asked for; with swaps they are made anyway, and where they are not, nobody waits for a reason. */
+  readonly isPlanAsked?: boolean;
   readonly planner?: { reportOf(process: ProcessRecording, gpu: number): PlanReport | undefined } | undefined;
   /** Who planned swaps, if anybody did. */
   readonly swapper?: { reportOf(process: ProcessRecording): SwapReport | undefined } | undefined;
@@ -50,8 +52,7 @@ export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string
     const costs = costsOf(gauges);
     if (costs !== '') lines.push(`  ${costs}`);
     const planned = summary.planner?.reportOf(process, gpu);
-    // With swaps, places are planned unasked: where they are not, nobody waits for a reason.
-    if (summary.planner && (!summary.swapper || planned?.plans.length))
+    if (summary.planner && (summary.isPlanAsked !== false || planned?.plans.length))
       lines.push(...planLines(planned, gauges).map((line) => `  ${line}`));
     if (summary.swapper) lines.push(...swapLines(summary.swapper.reportOf(process)).map((line) => `  ${line}`));
     if (gauges.ooms > 0) lines.push(`  ${paint.bad(`out of memory ${times(gauges.ooms)}`)}${limitWords(gauges)}`);

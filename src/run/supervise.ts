@@ -69,6 +69,8 @@ export interface RunOutcome {
   readonly refusals: readonly Refusal[];
 }
 
+/** Where a plan of places is asked for, so many batches of rows, some minutes of a busy job, are waited for one of swaps. */
+const MOST_LOOKS_HELD = 4000;
 const ENDING_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 export async function supervise(options: RunOptions, voice: RunVoice, watcher?: RunWatcher): Promise<RunOutcome> {
@@ -89,9 +91,10 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
     const environment = { ...options.environment, ...changed };
     const swapper = options.swap === undefined ? undefined : new RunSwapper(folder, voice);
     // A step that swaps is another one than it was: its places are planned once it does, and without swaps only if asked for.
-    const isHeld = (pid: number) => {
-      const moves = swapper?.movesOf(pid);
-      return swapper !== undefined && (moves === undefined || (moves === 0 && !options.plan));
+    const isHeld = (pid: number, looks: number) => {
+      if (!swapper) return false;
+      const moves = swapper.movesOf(pid);
+      return options.plan ? moves === undefined && looks < MOST_LOOKS_HELD : !moves;
     };
     const planner = options.plan || swapper ? new RunPlanner(folder, voice, isHeld) : undefined;
     const recorder = createRecorder(options, environment, folder, scratch, voice, watcher, planner);
@@ -131,6 +134,7 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
       idleProcesses: recorder.idle.size,
       whatIf,
       planner,
+      isPlanAsked: options.plan,
       swapper,
       keepsTraces: options.record !== undefined,
       recorderMs: recorder.busyMs,

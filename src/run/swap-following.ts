@@ -33,6 +33,17 @@ export function gapOf(profile: SwapProfile, { class: kind, index }: Pick<SwapMov
   return kind === 'record' ? gapOfRecord(profile.records[index]!) : gapOfPassage(profile.passages[index]!);
 }
 
+/** Ordered within the gap; a process would refuse anything else. */
+export function isSound(profile: SwapProfile, move: SwapMove): boolean {
+  const gap = gapOf(profile, move);
+  if (gap) return gap.free <= move.out && move.out <= move.drop && move.drop < move.back && move.back <= gap.use;
+  const count = profile.ticks.us.length;
+  const { pre, post } = profile.items[move.index]!;
+  const since = (tick: number) => (tick - post + count) % count;
+  const until = since(pre) === 0 ? count : since(pre);
+  return since(move.out) > 0 && since(move.out) < since(move.drop) && since(move.drop) < since(move.back) && since(move.back) <= until;
+}
+
 const STEPS = 4;
 /** Shorter waits are rounding of times that came as floats. */
 const NOTHING_US = 0.01;

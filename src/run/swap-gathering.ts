@@ -1,6 +1,6 @@
 // Which tensors of optimizer state leave is all the same to the link: they are idle at the same time. It is not to the allocator:
 // memory is given back, and joined, in pieces that hold several of them. So neighbours leave together. Pure.
-import { followMoves, type SwapMove } from './swap-following.ts';
+import { followMoves, isSound, type SwapMove } from './swap-following.ts';
 import type { SwapProfile } from './swap-profile.ts';
 
 /** What the peak may rise by, as a share of it: tensors are of different sizes. */
@@ -24,7 +24,10 @@ function gatherGroup(profile: SwapProfile, moves: readonly SwapMove[], key: stri
     members,
     leaving.reduce((sum, move) => sum + move.size, 0),
   );
-  const outward = places(leaving, (a, b) => a.out - b.out || a.drop - b.drop);
+  // From their optimizer's step on, which may be in mid-step.
+  const count = profile.ticks.us.length;
+  const since = (tick: number) => (tick - profile.items[members[0]!]!.post + count) % count;
+  const outward = places(leaving, (a, b) => since(a.out) - since(b.out) || since(a.drop) - since(b.drop));
   const homeward = places(leaving, (a, b) => a.turn - b.turn);
   let bytes = 0;
   const made = chosen.map((index): SwapMove => {
@@ -35,10 +38,9 @@ function gatherGroup(profile: SwapProfile, moves: readonly SwapMove[], key: stri
   });
   const gathered = inOrder([...others, ...made]);
   const [before, after] = [followMoves(profile, moves), followMoves(profile, gathered)];
-  const isSound = made.every((move) => move.out < move.drop && move.drop < move.back);
   const isNoWorse = after.peak <= before.peak * (1 + MOST_RISE) && after.stallUs <= before.stallUs && after.misses <= before.misses;
   const isAllowed = profile.limit === undefined || after.peak <= Math.max(profile.limit, before.peak);
-  return isSound && isNoWorse && isAllowed ? gathered : [...moves];
+  return isNoWorse && isAllowed && made.every((move) => isSound(profile, move)) ? gathered : [...moves];
 }
 
 /** As many as have room in `bytes`, from the first on. */

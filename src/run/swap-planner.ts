@@ -5,7 +5,7 @@ import type { Access, SwapBlock, SwapStep } from '../plan/accesses.ts';
 import type { CopyCosts } from '../plan/copy-costs.ts';
 import { planSwaps } from '../plan/swap-search.ts';
 import { verifySwaps } from '../plan/verify-swaps.ts';
-import { type Following, followMoves, gapOf, type SwapMove } from './swap-following.ts';
+import { type Following, followMoves, gapOf, isSound, type SwapMove } from './swap-following.ts';
 import { gatherState } from './swap-gathering.ts';
 import { type Gap, gapOfPassage, gapOfRecord, type StateItem, type SwapProfile } from './swap-profile.ts';
 
@@ -197,17 +197,6 @@ function tickBefore(ticks: Float64Array, us: number, periodUs: number): number {
   let tick = ticks.length - 1;
   while (tick > 0 && ticks[tick]! > time + APART_US / 4) tick--;
   return tick;
-}
-
-/** Ordered within the gap; a process would refuse anything else. */
-function isSound(profile: SwapProfile, move: SwapMove): boolean {
-  const gap = gapOf(profile, move);
-  if (gap) return gap.free <= move.out && move.out <= move.drop && move.drop < move.back && move.back <= gap.use;
-  const count = profile.ticks.us.length;
-  const { pre, post } = profile.items[move.index]!;
-  const since = (tick: number) => (tick - post + count) % count;
-  const until = since(pre) === 0 ? count : since(pre);
-  return since(move.out) > 0 && since(move.out) < since(move.drop) && since(move.drop) < since(move.back) && since(move.back) <= until;
 }
 
 /** Gives up what saves least, until the rest has room in host memory. */

@@ -7,6 +7,7 @@ the state dict from outside of step() brings back first what is away.
 import sys
 import weakref
 from collections import defaultdict
+from collections.abc import ItemsView, ValuesView
 
 import torch
 
@@ -48,6 +49,9 @@ def _references(item):
         sys.getrefcount(item.storage),
         item.tensor._use_count(),
         owners(item.tensor.untyped_storage()._cdata, True),
+        # Through these one gets at a tensor without asking for it.
+        weakref.getweakrefcount(item.tensor),
+        weakref.getweakrefcount(item.storage),
     )
 
 
@@ -62,20 +66,34 @@ EXCLUSIVE = _calibrate()[0]
 
 
 class GuardedState(defaultdict):
-    """`optimizer.state` that brings back what is away before anybody gets hold of it."""
+    """`optimizer.state` that brings back what is away before anybody gets hold of it.
+
+    Whoever has an entry keeps it from leaving, so what counts is the moment in which an entry is handed out: it is brought back and
+    handed out under one lock, and views hand out entries one by one."""
 
     guard = None
 
     def __getitem__(self, key):
         guard = self.guard
-        if guard is not None and guard.moving:
-            guard.bring_back_entry(self, key)
-        return super().__getitem__(key)
+        if guard is None:
+            return super().__getitem__(key)
+        with guard.lock:
+            if guard.moving:
+                guard.bring_back_entry(self, key)
+            return super().__getitem__(key)
 
     def _all(self):
         guard = self.guard
         if guard is not None and guard.moving:
             guard.bring_back_all()
+
+    def _entries(self):
+        """All at once, in a list that keeps them from leaving."""
+        if self.guard is None:
+            return list(super().items())
+        with self.guard.lock:
+            self._all()
+            return list(super().items())
 
     def get(self, key, default=None):
         return self[key] if key in self else default
@@ -101,29 +119,33 @@ class GuardedState(defaultdict):
         super().clear()
 
     def values(self):
-        self._all()
-        return super().values()
+        return ValuesView(self)
 
     def items(self):
-        self._all()
-        return super().items()
+        return ItemsView(self)
 
     def __iter__(self):
         # Defined here so that dict(state) and state | other take the way over __getitem__.
         return super().__iter__()
 
     def copy(self):
-        self._all()
-        return defaultdict(self.default_factory, super().items())
+        return defaultdict(self.default_factory, self._entries())
 
     __copy__ = copy
 
     def __or__(self, other):
         return self.copy() | other
 
+    def __eq__(self, other):
+        return dict(self._entries()) == other
+
+    __hash__ = None
+
+    def __repr__(self):
+        return repr(self.copy())
+
     def __reduce__(self):
-        self._all()
-        return defaultdict, (self.default_factory,), None, None, iter(super().items())
+        return defaultdict, (self.default_factory,), None, None, iter(self._entries())
 
 
 class StateGuard(InPlace):
@@ -174,6 +196,7 @@ class StateGuard(InPlace):
         found = []
         state = optimizer.state
         known = {id(item.tensor): item for item in self.items if item.optimizer == place}
+        entries = {id(item.entry.values): item.entry for item in known.values()}
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if not dict.__contains__(state, parameter):
@@ -181,21 +204,19 @@ class StateGuard(InPlace):
                 values = dict.__getitem__(state, parameter)
                 if type(values) is not dict:
                     continue
-                entry = None
+                entry = entries.get(id(values))
                 for key, tensor in values.items():
                     if type(tensor) is not torch.Tensor or tensor.numel() * tensor.element_size() < self.least:
                         continue
                     item = known.get(id(tensor))
-                    if item is not None and item.entry.values is values and item.key == key:
-                        entry = item.entry
-                    elif self.copies.backend.is_mine(tensor) and tensor.layout == torch.strided and not tensor.requires_grad:
+                    if item is None or item.entry.values is not values or item.key != key:
+                        if not self.copies.backend.is_mine(tensor) or tensor.layout != torch.strided or tensor.requires_grad:
+                            continue
                         entry = entry or Entry(values)
                         item = Item(entry, key, tensor, place)
                         # Views that do not fill their storage are somebody else's arrangement.
                         if item.size != tensor.numel() * tensor.element_size():
                             continue
-                    else:
-                        continue
                     found.append(item)
         kept = {id(item) for item in found}
         others = []

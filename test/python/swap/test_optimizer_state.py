@@ -2,6 +2,7 @@
 
 import copy
 import unittest
+import weakref
 
 import torch
 from support import FAKE, Run, SwapCase, Training, plain
@@ -46,6 +47,60 @@ class OptimizerState(SwapCase):
 
         self.same(program, "plan")
         self.same(program, "all")
+
+    def test_views_and_weak_references_over_a_forward_pass(self):
+        def program(look):
+            def run():
+                training = Training()
+                seen = []
+                for i in range(10):
+                    state = training.optimizer.state
+                    before = look(state) if i > 4 else None
+                    loss = training.loss()
+                    if before is not None:
+                        seen.extend(tensor.clone() for tensor in before())
+                    loss.backward()
+                    training.finish(loss)
+                losses, tensors = training.result()
+                return losses, tensors + seen
+
+            return run
+
+        def values(state):
+            view = state.values()
+            return lambda: [entry["exp_avg"] for entry in view]
+
+        def items(state):
+            pairs = iter(state.items())
+            return lambda: [entry["exp_avg_sq"] for _, entry in pairs]
+
+        def weak(state):
+            references = [weakref.ref(entry["exp_avg"]) for entry in state.values()]
+            return lambda: [reference() for reference in references]
+
+        def printed(state):
+            return lambda: [torch.tensor(float(len(repr(state)) > 0))]
+
+        for look in (values, items, weak, printed):
+            with self.subTest(look.__name__):
+                self.same(program(look), "plan")
+                self.same(program(look), "all")
+
+    def test_a_tensor_that_was_replaced_leaves_as_before(self):
+        def away(replace):
+            with Run("plan") as run:
+                training = Training()
+                for i in range(9):
+                    training.step(i)
+                for entry in training.optimizer.state.values() if replace else ():
+                    entry["exp_avg"] = entry["exp_avg"].clone()
+                for i in range(9, 16):
+                    training.step(i)
+                training.loss()
+                return run.manager.guard.moving
+
+        self.assertGreater(away(False), 0)
+        self.assertEqual(away(True), away(False))
 
     def test_state_held_by_the_user_stays(self):
         def program():

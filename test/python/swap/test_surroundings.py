@@ -108,7 +108,7 @@ class Surroundings(SwapCase):
                         graph.replay()
                         self.assertEqual(y.sum().item(), 2 * WIDTH * WIDTH)
                         self.assertIn("graph", run.manager.stopped)
-                        self.assertEqual(run.manager.guard.away, 0)
+                        self.assertEqual(run.manager.guard.moving, 0)
                         torch.manual_seed(77)
                     training.step(i)
                 found = training.result()
