@@ -25,8 +25,10 @@ class Copies:
         self.observer = None  # the steps, which may want to know how long a wait was
         self.counts = dict.fromkeys(COUNTED, 0)
         self.away = 0  # bytes that are on the host only
-        self.begun_back = 0
-        # (what holds memory, event of a copy in it): destructors leave here what the compute stream has to wait for first.
+        # Of the copies each way: how many have begun, and up to which one the compute stream has been told to wait.
+        self.begun = {"out": 0, "in": 0}
+        self.waited = {"out": 0, "in": 0}
+        # (what holds memory, a copy in it): destructors leave here what the compute stream has to wait for first.
         self.graveyard = deque()
 
     def open(self, backend):
@@ -34,7 +36,7 @@ class Copies:
         self.slab = HostSlab(backend.pinned, self.options.host_limit, self.say)
 
     def begin_out(self, storage, slot):
-        """Gives the event of the copy's end, and the checksum of what is copied."""
+        """Gives the copy, and the checksum of what is copied."""
         backend = self.backend
         source = backend.bytes_of(storage)
         checksum = self.checks.sum_up(source, backend)
@@ -43,25 +45,33 @@ class Copies:
             backend.wait(backend.out, slot.busy[1])
         backend.copy(backend.out, slot.bytes, source)
         self.counts["bytes_out"] += slot.size
-        return backend.event(backend.out), checksum
+        return self._begin("out", backend.event(backend.out)), checksum
+
+    def _begin(self, way, event):
+        """A copy is the event of its end, its way, and its number among those that went this way, one after the other."""
+        self.begun[way] += 1
+        return event, way, self.begun[way]
 
     def begin_back(self, storage, slot):
-        """Gives the event of the copy's end, for which whoever writes the slot next waits, too."""
+        """Gives the copy, for which whoever writes the slot next waits, too."""
         backend = self.backend
         target = backend.bytes_of(storage)
         # The memory may have been in use a moment ago, on the compute stream.
         backend.wait(backend.back, backend.event(backend.compute))
         backend.copy(backend.back, target, slot.bytes)
-        event = backend.event(backend.back)
+        copy = self._begin("in", backend.event(backend.back))
         # Numbered, so that of two such events the later one is known without asking whether either is over.
-        self.begun_back += 1
-        slot.busy = self.begun_back, event
+        slot.busy = copy[2], copy[0]
         self.counts["bytes_in"] += slot.size
-        return event
+        return copy
 
-    def wait(self, event, what):
-        """The compute stream waits, the host does not. How long is looked at steps later."""
+    def wait(self, copy, what):
+        """The compute stream waits, the host does not. How long is looked at steps later. Whoever waits for several of one way waits
+        for the last of them first: then the others are over, too."""
         backend = self.backend
+        event = self._unwaited(copy)
+        if event is None:
+            return
         if not self.observer.times_waits():
             backend.wait(backend.compute, event)
             return
@@ -69,6 +79,13 @@ class Copies:
         backend.wait(backend.compute, event)
         after = backend.event(backend.compute, timing=True)
         self.observer.waited(what, before, after)
+
+    def _unwaited(self, copy):
+        event, way, number = copy
+        if number <= self.waited[way]:
+            return None
+        self.waited[way] = number
+        return event
 
     def before_giving_up(self, storage):
         """After this the memory may go to whoever comes next on the compute stream."""
@@ -93,8 +110,10 @@ class Copies:
 
     def clear_graveyard(self):
         while self.graveyard:
-            thing, event = self.graveyard.popleft()
-            self.backend.wait(self.backend.compute, event)
+            thing, copy = self.graveyard.popleft()
+            event = self._unwaited(copy)
+            if event is not None:
+                self.backend.wait(self.backend.compute, event)
             del thing
 
 

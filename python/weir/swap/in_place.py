@@ -6,14 +6,14 @@ from .records import GONE, LEAVING, RESIDENT, RETURNING
 class Movable:
     """What may leave says itself when: `storage` is set from the copy out to the end of the return, at least."""
 
-    __slots__ = ("storage", "size", "state", "slot", "event", "check")
+    __slots__ = ("storage", "size", "state", "slot", "copy", "check")
 
     def __init__(self, size, storage=None):
         self.size = size
         self.storage = storage
         self.state = RESIDENT
         self.slot = None
-        self.event = None
+        self.copy = None
         self.check = None
 
     def who(self):
@@ -56,7 +56,7 @@ class InPlace:
             if item.slot is None:
                 item.slot = self.copies.slab.take(item.size)
             if item.slot is not None:
-                item.event, item.check = self.copies.begin_out(item.storage, item.slot)
+                item.copy, item.check = self.copies.begin_out(item.storage, item.slot)
                 item.state = LEAVING
                 self.moving += 1
                 item.goes()
@@ -71,24 +71,31 @@ class InPlace:
             self.stay(item)
             self.copies.counts["kept"] += 1
             return False
-        self.copies.wait(item.event, (item.who(), "out"))
+        self.copies.wait(item.copy, ([item.who()], "out"))
         self.copies.before_giving_up(item.storage)
         item.storage.resize_(0)
         self.copies.after_giving_up()
         item.state = GONE
-        item.event = None
+        item.copy = None
         self.copies.away += item.size
         return True
 
     def begin_return(self, item):
         self.copies.backend.refill(item.storage, item.size)
-        item.event = self.copies.begin_back(item.storage, item.slot)
+        item.copy = self.copies.begin_back(item.storage, item.slot)
         item.state = RETURNING
         self.copies.away -= item.size
 
+    def wait_for_returns(self, items):
+        """Of all that are on their way at once."""
+        returning = [item for item in items if item.state == RETURNING]
+        if returning:
+            last = max(returning, key=lambda item: item.copy[2])
+            self.copies.wait(last.copy, ([item.who() for item in returning], "in"))
+
     def end_return(self, item):
-        self.copies.wait(item.event, (item.who(), "in"))
-        item.event = None
+        self.copies.wait(item.copy, ([item.who()], "in"))
+        item.copy = None
         item.state = RESIDENT
         self.moving -= 1
         self.copies.verify(item.check, item.storage)
@@ -98,9 +105,9 @@ class InPlace:
     def stay(self, item):
         """Its memory was never given up. The copy only reads it, and what it holds is not used again; it has to be over before
         the owner gives the memory up."""
-        if item.event is not None:
-            self.copies.graveyard.append((item.storage, item.event))
-            item.event = None
+        if item.copy is not None:
+            self.copies.graveyard.append((item.storage, item.copy))
+            item.copy = None
         item.state = RESIDENT
         self.moving -= 1
         item.is_back()

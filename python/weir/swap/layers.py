@@ -168,7 +168,7 @@ class Layers(InPlace):
                 counts["kept"] += 1
 
     def layer_drops(self, layer):
-        for item in layer.items():
+        for item in reversed(list(layer.items())):
             self.drop(item)
 
     def layer_begins_return(self, layer):
@@ -200,6 +200,7 @@ class Layers(InPlace):
             return
         moved = False
         with undisturbed():
+            self.wait_for_returns(items)
             for item in items:
                 moved = moved or item.state in (GONE, RETURNING)
                 self.bring_back(item, planned or item.state == RETURNING)

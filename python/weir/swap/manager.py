@@ -282,6 +282,7 @@ class Manager:
                 except Exception:
                     self.failed("optimizer step")
             moved = False
+            self.guard.wait_for_returns(item for item in self.guard.items if item.optimizer == place)
             for item in self.guard.items:
                 if item.optimizer != place:
                     continue

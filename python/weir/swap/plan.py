@@ -43,7 +43,7 @@ class Plan:
         return self.limit if self.limit is not None else self.expected.get("peak", 0) * (1 + TOLERATED)
 
     def come_earlier(self, who, late_us):
-        """Moves a return to an earlier tick. Gives whether there was one."""
+        """Moves a return to an earlier tick. Gives whether there was one; index() comes after."""
         move = self.moves.get(who)
         if move is None:
             return False
@@ -56,7 +56,6 @@ class Plan:
             self.load[target] += move.size
         moved = target != move.back
         move.back = target
-        self.index()
         return moved
 
     def go_later(self, who, late_us):
@@ -72,7 +71,6 @@ class Plan:
             target += 1
         moved = target != move.drop
         move.drop = target
-        self.index()
         return moved
 
 

@@ -91,7 +91,7 @@ class Record:
         self.handles = []
         self.slot = None
         self.storage = None  # only after a return: before, the handles' tensors hold it
-        self.unwaited = None  # event of a copy that the compute stream has not waited for
+        self.unwaited = None  # a copy that the compute stream was not told to wait for
         self.copied = False  # the host copy is what the storage holds
         self.frozen = False  # never moves again
         self.waited_ticks = 0

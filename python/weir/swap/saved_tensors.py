@@ -82,7 +82,7 @@ class SavedTensors:
             record.state = RESIDENT
             return False
         if record.unwaited is not None:
-            copies.wait(record.unwaited, (("record", record.index), "out"))
+            copies.wait(record.unwaited, ([("record", record.index)], "out"))
             record.unwaited = None
         handles = record.live_handles()
         storage = next(handle.alias for handle in handles if handle.alias is not None).untyped_storage()
@@ -110,7 +110,7 @@ class SavedTensors:
         copies.away -= record.size
 
     def end_return(self, record):
-        self.copies.wait(record.unwaited, (("record", record.index), "in"))
+        self.copies.wait(record.unwaited, ([("record", record.index)], "in"))
         record.unwaited = None
         record.state = RESIDENT
         self.copies.verify(record.check, record.storage)

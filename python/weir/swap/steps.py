@@ -152,15 +152,15 @@ class Steps:
             if waits and not backend.finished(waits[-1][2]):
                 return
             self.old_waits.popleft()
-            for (who, way), before, after in waits:
+            for (whose, way), before, after in waits:
                 late = backend.elapsed_us(before, after)
                 if late <= LATE_US:
                     continue
                 self.counts["stalls"] += 1
                 self.counts["stall_us"] += late
-                moved = plan.come_earlier(who, late) if way == "in" else plan.go_later(who, late)
-                if moved:
-                    self.counts["adjusted"] += 1
+                adjust = plan.come_earlier if way == "in" else plan.go_later
+                self.counts["adjusted"] += sum(adjust(who, late) for who in whose)
+                plan.index()
 
     # ---- from one step to the next
 

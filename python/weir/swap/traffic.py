@@ -53,7 +53,8 @@ class Traffic:
 
     def act(self, plan, tick):
         counts = self.copies.counts
-        for who in plan.drops.get(tick, ()):
+        # The last to be copied first: one wait is enough.
+        for who in reversed(plan.drops.get(tick, ())):
             if who[0] == "item":
                 item = self.guard.items[who[1]]
                 if item.state == LEAVING:

@@ -55,6 +55,7 @@ class FakeBackend:
         self.pin_room = 1 << 40
         self.freed = 0
         self.returned = 0
+        self.compute_waits = 0
         self.ignore_compute_waits = False
 
     def is_mine(self, tensor):
@@ -81,6 +82,7 @@ class FakeBackend:
 
     def wait(self, stream, event):
         if stream is self.compute:
+            self.compute_waits += 1
             if not self.ignore_compute_waits:
                 self.run_until(event)
             return

@@ -86,6 +86,20 @@ class OptimizerState(SwapCase):
                 self.same(program(look), "plan")
                 self.same(program(look), "all")
 
+    @unittest.skipUnless(FAKE, "counts waits")
+    def test_what_leaves_or_returns_together_is_waited_for_once(self):
+        with Run("plan") as run:
+            training = Training()
+            for i in range(9):
+                training.step(i)
+            before = run.backend.compute_waits
+            training.step(9)
+            moves = next(iter(run.manager.steps.plans.values())).moves
+        items = sum(who[0] == "item" for who in moves)
+        self.assertGreaterEqual(items, 8)
+        # All state leaves at one tick and returns at another; saved tensors go one by one, out and in.
+        self.assertLessEqual(run.backend.compute_waits - before, 2 + 2 * (len(moves) - items))
+
     def test_a_tensor_that_was_replaced_leaves_as_before(self):
         def away(replace):
             with Run("plan") as run:
