@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { SupervisedResult } from './supervised.ts';
-import { debugPart, identicalPart, planPart, swapPart } from './supervised-parts.ts';
+import { debugPart, identicalPart, planPart, SUPERVISED_WORKLOADS, swapPart } from './supervised-parts.ts';
 import { tablesOf } from './tables.ts';
 import { type Job, type Result, TrainingServer } from './training-server.ts';
 
@@ -53,6 +53,12 @@ const BATCHES = [
   { workload: 'gpt2xl-var', limit: 24 * GIB, from: 4, to: 28, grain: 1, steps: 10 },
 ] as const;
 const ALLOCATORS = ['native', 'expandable', 'weir'] as const;
+const stranger = only.find((name) => !SUPERVISED_WORKLOADS.includes(name) && !WORKLOADS.some((workload) => workload.name === name));
+if (stranger !== undefined) {
+  const names = new Set([...WORKLOADS.map(({ name }) => name), ...SUPERVISED_WORKLOADS]);
+  process.stderr.write(`there is no workload '${stranger}'; there are ${[...names].join(', ')}\n`);
+  process.exit(2);
+}
 const pythonPath = fileURLToPath(new URL('../../../dist/python', import.meta.url));
 const server = new TrainingServer(workloads, pythonPath);
 /** By part; parts of an earlier run of the same day stay. */

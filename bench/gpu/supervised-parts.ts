@@ -8,26 +8,26 @@ interface FixedShape extends Shape {
   /** Enough steps to be watched, planned and followed; fewer where the GPU is made deterministic, and so slow. */
   readonly steps: number;
   readonly deterministicSteps: number;
+  /** Deterministic steps of all runs but the one with `--swap auto`: where they take seconds, fewer show what they can. */
+  readonly fewSteps: number;
   /** A size that PyTorch's own allocator is shown not to train in. */
-  readonly limit?: number;
+  readonly limit: number;
+  /** Whether it is followed without swaps, too. */
+  readonly isPlanned: boolean;
 }
 
 const GIB = 2 ** 30;
 /** Workloads whose steps are all alike. Plans for swaps take seconds to make, so short steps need many. */
 const FIXED: readonly FixedShape[] = [
-  { workload: 'vgg16-b100', steps: 200, deterministicSteps: 60, limit: 7 * GIB },
-  { workload: 'resnet50-b100', steps: 250, deterministicSteps: 120, limit: 7 * GIB },
-  { workload: 'opt1b3-R', steps: 42, deterministicSteps: 32, limit: 21 * GIB },
-  { workload: 'gpt2xl-fixed', batch: 16, steps: 36, deterministicSteps: 32, limit: 16 * GIB },
-  { workload: 'opt1b3-fixed', batch: 12, steps: 90, deterministicSteps: 36, limit: 22 * GIB },
+  { workload: 'vgg16-b100', steps: 200, deterministicSteps: 60, fewSteps: 60, limit: 7 * GIB, isPlanned: true },
+  { workload: 'resnet50-b100', steps: 250, deterministicSteps: 120, fewSteps: 120, limit: 7 * GIB, isPlanned: true },
+  { workload: 'opt1b3-R', steps: 42, deterministicSteps: 32, fewSteps: 16, limit: 21 * GIB, isPlanned: true },
+  { workload: 'gpt2xl-fixed', batch: 16, steps: 36, deterministicSteps: 32, fewSteps: 16, limit: 16 * GIB, isPlanned: true },
+  { workload: 'opt1b3-fixed', batch: 12, steps: 90, deterministicSteps: 36, fewSteps: 36, limit: 22 * GIB, isPlanned: false },
 ];
-/** Those that are followed without swaps, too. */
-const PLANNED = ['vgg16-b100', 'resnet50-b100', 'opt1b3-R', 'gpt2xl-fixed'];
 /** Steps of runs that need no plan. */
 const UNPLANNED_STEPS = 10;
 const PLANNED_STEPS = 26;
-/** Where steps take seconds, fewer show what they can. */
-const FEW_STEPS: Readonly<Record<string, number>> = { 'opt1b3-R': 16, 'gpt2xl-fixed': 16 };
 /** Debugging is for all: those with steps that never repeat swap everything there is, without a plan. */
 const DEBUGGED: readonly (Shape & { readonly steps: number; readonly flag: string })[] = [
   { workload: 'vgg16-b100', steps: 60, flag: 'auto' },
@@ -41,6 +41,8 @@ const DEBUGGED: readonly (Shape & { readonly steps: number; readonly flag: strin
   { workload: 'llama7b-LRO-var', steps: 2, flag: '8GiB' },
 ];
 const SIDE_BY_SIDE = 4;
+/** What `only=` may name here. */
+export const SUPERVISED_WORKLOADS: readonly string[] = [...FIXED, ...DEBUGGED].map(({ workload }) => workload);
 
 export interface PartsContext {
   readonly workloads: string;
@@ -55,7 +57,7 @@ const shapeOf = ({ workload, batch }: Shape): Shape => ({ workload, ...(batch !=
 
 /** `--plan` between two runs of PyTorch as it comes. */
 export async function planPart(context: PartsContext): Promise<void> {
-  for (const shape of FIXED.filter((fixed) => PLANNED.includes(fixed.workload) && isWanted(context, fixed))) {
+  for (const shape of FIXED.filter((fixed) => fixed.isPlanned && isWanted(context, fixed))) {
     const native: Job = { ...shapeOf(shape), steps: UNPLANNED_STEPS, allocator: 'native' };
     const steps = Math.max(PLANNED_STEPS, Math.round(shape.steps / 2));
     await trainAlone(context, [native]);
@@ -79,16 +81,16 @@ export async function identicalPart(context: PartsContext): Promise<void> {
   const shapes = FIXED.filter((fixed) => isWanted(context, fixed));
   const supervised = shapes.flatMap((shape): [Job, string[]][] => {
     const job: Job = { ...shapeOf(shape), steps: shape.deterministicSteps, deterministic: true, allocator: 'weir' };
-    const few = { ...job, steps: Math.min(shape.deterministicSteps, FEW_STEPS[shape.workload] ?? shape.deterministicSteps) };
-    return [
+    const few = { ...job, steps: shape.fewSteps };
+    const runs: [Job, string[]][] = [
       [job, ['--swap', 'auto']],
-      ...(shape.limit === undefined ? [] : [[few, limitedTo(shape.limit)] as [Job, string[]]]),
-      ...(PLANNED.includes(shape.workload) ? [[few, ['--plan']] as [Job, string[]]] : []),
+      [few, limitedTo(shape.limit)],
     ];
+    return shape.isPlanned ? [...runs, [few, ['--plan']]] : runs;
   });
   const natives = shapes.flatMap((shape): Job[] => {
     const native: Job = { ...shapeOf(shape), steps: shape.deterministicSteps, deterministic: true, allocator: 'native' };
-    return [native, ...(shape.limit === undefined ? [] : [{ ...native, steps: UNPLANNED_STEPS, limit: shape.limit }])];
+    return [native, { ...native, steps: UNPLANNED_STEPS, limit: shape.limit }];
   });
   await Promise.all([trainAlone(context, natives), sideBySide(context, supervised, SIDE_BY_SIDE - 1)]);
 }

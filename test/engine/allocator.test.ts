@@ -2,7 +2,9 @@
 import { describe, expect, test } from 'vitest';
 import { OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
 import { createGmlake, createWeir, type EngineAllocator } from '../../src/allocator/engine/allocator.ts';
+import type { EngineSettings } from '../../src/allocator/engine/settings.ts';
 import { GIB, MIB } from '../../src/base/bytes.ts';
+import { UsageError } from '../../src/base/errors.ts';
 import { SimulatedDevice } from '../../src/device/simulated.ts';
 import { replay } from '../../src/replay/replay.ts';
 import { summarizeTrace } from '../../src/trace/summary.ts';
@@ -14,6 +16,11 @@ function end(allocator: EngineAllocator, ...blocks: number[]): void {
     allocator.complete(block);
   }
 }
+
+test('a value that a setting cannot have is a mistake of whoever wrote it', () => {
+  const settings = { forgetNeed: 2 } as unknown as Partial<EngineSettings>;
+  expect(() => createWeir({ device: new SimulatedDevice(), streams: [0] }, settings)).toThrow(UsageError);
+});
 
 test('after emptyCache() no more is held than is needed from then on', () => {
   const peakAfter = (forgetNeed: 0 | 1) => {

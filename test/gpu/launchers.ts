@@ -15,7 +15,7 @@ const LAUNCHERS = [
 ];
 
 interface Summary {
-  readonly processes: readonly { readonly allocator?: string; readonly gpus: readonly { readonly peakReserved: number }[] }[];
+  readonly processes: readonly { readonly gpus: readonly { readonly peakReserved: number }[] }[];
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'weir-launchers-'));

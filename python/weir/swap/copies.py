@@ -4,6 +4,7 @@ Saved tensors and optimizer state move by these alone, so what keeps memory from
 """
 
 from collections import deque
+from typing import NamedTuple
 
 import torch
 
@@ -13,6 +14,12 @@ COUNTED = (
     "bytes_out", "bytes_in", "stalls", "stall_us", "misses", "off_plan", "kept", "steps_planned", "steps_off", "adjusted", "late_out",
     "parameters_out", "gradients_out", "checked",
 )  # fmt: skip
+
+
+class Copy(NamedTuple):
+    event: object  # its end
+    way: str
+    number: int  # among those that went this way, one after the other
 
 
 class Copies:
@@ -48,9 +55,8 @@ class Copies:
         return self._begin("out", backend.event(backend.out)), checksum
 
     def _begin(self, way, event):
-        """A copy is the event of its end, its way, and its number among those that went this way, one after the other."""
         self.begun[way] += 1
-        return event, way, self.begun[way]
+        return Copy(event, way, self.begun[way])
 
     def begin_back(self, storage, slot):
         """Gives the copy, for which whoever writes the slot next waits, too."""
@@ -61,7 +67,7 @@ class Copies:
         backend.copy(backend.back, target, slot.bytes)
         copy = self._begin("in", backend.event(backend.back))
         # Numbered, so that of two such events the later one is known without asking whether either is over.
-        slot.busy = copy[2], copy[0]
+        slot.busy = copy.number, copy.event
         self.counts["bytes_in"] += slot.size
         return copy
 
@@ -81,11 +87,10 @@ class Copies:
         self.observer.waited(what, before, after)
 
     def _unwaited(self, copy):
-        event, way, number = copy
-        if number <= self.waited[way]:
+        if copy.number <= self.waited[copy.way]:
             return None
-        self.waited[way] = number
-        return event
+        self.waited[copy.way] = copy.number
+        return copy.event
 
     def before_giving_up(self, storage):
         """After this the memory may go to whoever comes next on the compute stream."""

@@ -90,7 +90,7 @@ class InPlace:
         """Of all that are on their way at once."""
         returning = [item for item in items if item.state == RETURNING]
         if returning:
-            last = max(returning, key=lambda item: item.copy[2])
+            last = max(returning, key=lambda item: item.copy.number)
             self.copies.wait(last.copy, ([item.who() for item in returning], "in"))
 
     def end_return(self, item):

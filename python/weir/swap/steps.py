@@ -152,6 +152,7 @@ class Steps:
             if waits and not backend.finished(waits[-1][2]):
                 return
             self.old_waits.popleft()
+            adjusted = 0
             for (whose, way), before, after in waits:
                 late = backend.elapsed_us(before, after)
                 if late <= LATE_US:
@@ -159,7 +160,9 @@ class Steps:
                 self.counts["stalls"] += 1
                 self.counts["stall_us"] += late
                 adjust = plan.come_earlier if way == "in" else plan.go_later
-                self.counts["adjusted"] += sum(adjust(who, late) for who in whose)
+                adjusted += sum(adjust(who, late) for who in whose)
+            if adjusted > 0:
+                self.counts["adjusted"] += adjusted
                 plan.index()
 
     # ---- from one step to the next

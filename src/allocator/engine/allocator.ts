@@ -1,5 +1,5 @@
 // The engine as an allocator: the same WebAssembly that becomes C for PyTorch, on any device.
-import { InvariantError } from '../../base/errors.ts';
+import { InvariantError, UsageError } from '../../base/errors.ts';
 import type { StreamEvents } from '../../device/device.ts';
 import { type Allocator, type AllocatorContext, type CensusGroup, OUT_OF_MEMORY } from '../allocator.ts';
 import { type EngineExports, type EngineModule, instantiateEngine } from './load.ts';
@@ -118,7 +118,7 @@ export class EngineAllocator implements Allocator {
       // Who cannot tell how far streams have come cannot lend.
       const value = name === 'lend' && !this.events ? 0 : settings[name];
       if (this.engine.configureF64(ENGINE_SETTINGS.indexOf(name), value) !== 1) {
-        throw new InvariantError(`the engine does not accept ${name} = ${settings[name]}`);
+        throw new UsageError(`the engine does not take ${settings[name]} for its setting ${name}`);
       }
     }
   }
