@@ -31,7 +31,8 @@ const NOISE_ALLOWED = 8;
 const MAX_DRIFT = 0.02;
 const MIN_REPEATS = 4;
 
-export function findPeriod(ops: MemoryOps): Period | NotPeriodic {
+/** `least`: no step has fewer operations, if anything is known of that. */
+export function findPeriod(ops: MemoryOps, least: number = MIN_PERIOD): Period | NotPeriodic {
   if (ops.count < 4 * MIN_PERIOD) return { reason: `the recording has only ${ops.count} allocations and frees` };
   const symbols = symbolsOf(ops);
   const live = liveAfter(ops);
@@ -42,7 +43,7 @@ export function findPeriod(ops: MemoryOps): Period | NotPeriodic {
 
   let best: Period | undefined;
   for (const length of [...candidates].sort((a, b) => a - b)) {
-    if (length < MIN_PERIOD || length * 2 > ops.count) continue;
+    if (length < Math.max(MIN_PERIOD, least) || length * 2 > ops.count) continue;
     const period = measurePeriod(symbols, length, live, ops, length === marked);
     if (period && (!best || isBetter(period, best))) best = period;
   }

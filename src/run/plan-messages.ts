@@ -13,8 +13,8 @@ export type PlanRequest =
       /** Files of its plans are `prefix` and the number of the plan. */
       readonly prefix: string;
     }
-  /** Watch anew; `live` is what is live in bytes. */
-  | { readonly kind: 'restart'; readonly key: number; readonly live: number }
+  /** Watch anew; `live` is what is live in bytes, `least` how many operations the last step had that was planned. */
+  | { readonly kind: 'restart'; readonly key: number; readonly live: number; readonly least: number }
   | {
       readonly kind: 'rows';
       readonly key: number;
@@ -52,6 +52,9 @@ export type PlanAnswer =
 
 /** Numbers per row: kind and stream, address, size; for a mark what `markOf` says in place of the address. */
 export const PACKED = 3;
+/** The mark that swapping sets when a step is over, among those that `markOf` gives numbers. */
+export const STEP_MARK = 'weir step';
+export const STEP_ENDED = 0;
 const STREAM_UNIT = 256;
 
 export interface PackedRow {

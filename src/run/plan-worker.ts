@@ -4,7 +4,7 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { parentPort } from 'node:worker_threads';
 import { EventKind } from '../trace/trace.ts';
 import { encodePlan } from './plan-file-format.ts';
-import { PACKED, type PlanAnswer, type PlanFacts, type PlanRequest, unpackHead } from './plan-messages.ts';
+import { PACKED, type PlanAnswer, type PlanFacts, type PlanRequest, STEP_ENDED, unpackHead } from './plan-messages.ts';
 import { StepWatch, type WatchedPlan } from './step-watch.ts';
 
 interface Watched {
@@ -35,7 +35,7 @@ parentPort?.on('message', (request: PlanRequest) => {
   if (!subject) return;
   if (request.kind === 'end') watched.delete(key);
   else if (request.kind === 'restart') {
-    subject.watch.restart(request.live);
+    subject.watch.restart(request.live, request.least);
     subject.isWatching = true;
   } else {
     if (subject.isWatching) take(key, subject, request);
@@ -51,6 +51,7 @@ function take(key: number, subject: Watched, { rows, levels, streams }: Extract<
     if (kind === EventKind.Alloc) watch.alloc(address, rows[at + 2]!, stream);
     else if (kind === EventKind.FreeRequested) watch.freeRequested(address, rows[at + 2]!, stream);
     else if (kind === EventKind.FreeCompleted) watch.freeCompleted(address);
+    else if (address === STEP_ENDED) watch.stepEnded();
     else watch.mark(String(address));
     if (!watch.isDue) continue;
     const seen = watch.look(levels);

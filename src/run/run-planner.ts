@@ -6,7 +6,7 @@ import { formatBytes } from '../base/bytes.ts';
 import { dismiss } from '../base/thread.ts';
 import { markKind } from '../plan/memory-ops.ts';
 import { levelName } from './levels.ts';
-import { devicesOf, PACKED, type PlanAnswer, type PlanFacts, type PlanRequest, packRows } from './plan-messages.ts';
+import { devicesOf, PACKED, type PlanAnswer, type PlanFacts, type PlanRequest, packRows, STEP_ENDED, STEP_MARK } from './plan-messages.ts';
 import type { ProcessRecording } from './process-recording.ts';
 import type { Gauges } from './ring-layout.ts';
 
@@ -72,7 +72,7 @@ class Planned {
   samples: Sample[] = [];
   fresh: Sample[] = [];
   readonly told = new Set<string>();
-  private readonly markKinds = new Map<string, number>();
+  private readonly markKinds = new Map<string, number>([[STEP_MARK, STEP_ENDED]]);
 
   constructor(key: number, recording: ProcessRecording, gpu: number) {
     this.key = key;
@@ -309,7 +309,8 @@ export class RunPlanner {
 
   private restart(subject: Planned): void {
     subject.dropped = subject.recording.dropped;
-    this.post({ kind: 'restart', key: subject.key, live: subject.gauges?.live ?? 0 });
+    const least = subject.plans.at(-1)?.period ?? 0;
+    this.post({ kind: 'restart', key: subject.key, live: subject.gauges?.live ?? 0, least });
   }
 
   private sayOnce(subject: Planned, sentence: string, key = sentence): void {

@@ -14,7 +14,7 @@ export class RunSwapper {
   private readonly folder: string;
   private readonly worker: Worker;
   private readonly reports = new Map<number, SwapReport>();
-  private readonly moves = new Map<number, number>();
+  private readonly answered = new Set<number>();
 
   constructor(folder: string, voice: SwapVoice) {
     this.folder = folder;
@@ -22,9 +22,7 @@ export class RunSwapper {
     // The job does not depend on its plans: without them it goes on unswapped.
     this.worker.on('error', (error) => voice.say(`swaps are no longer planned: ${error.message}`));
     this.worker.on('message', (answer: SwapAnswer) => {
-      // Where a later profile is of no use, the plan there is stays.
-      if (answer.kind === 'planned') this.moves.set(answer.pid, answer.moves);
-      else if (!this.moves.has(answer.pid)) this.moves.set(answer.pid, 0);
+      this.answered.add(answer.pid);
       voice.say(
         answer.kind === 'planned'
           ? `process ${answer.pid}: ${answer.words} (${answer.moves} moves a step)`
@@ -34,9 +32,9 @@ export class RunSwapper {
     this.worker.unref();
   }
 
-  /** Moves per step that a process was last told to make; undefined before its first plan. */
-  movesOf(pid: number): number | undefined {
-    return this.moves.get(pid);
+  /** Whether a process was told what to move, be it nothing. */
+  isSettled(pid: number): boolean {
+    return this.answered.has(pid);
   }
 
   /** What a process counted; undefined if it ended without saying. */

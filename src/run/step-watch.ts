@@ -64,6 +64,7 @@ const HANDLE_BYTES = 2 * 1024 * 1024;
  */
 const CONFIRMED = 1.5;
 const PEAK_SHARE = 0.6;
+const MOST_ENDS = 8;
 /** In a step more comes and goes than this share of the peak. */
 const RANGE_SHARE = 0.02;
 
@@ -79,6 +80,11 @@ export class StepWatch {
   private live = new Map<number, number>();
   private parked = new Map<number, number>();
   private marks = new Map<string, number[]>();
+  /** Operations after which a step was over, where that is known for sure. */
+  private ends: number[] = [];
+  private isToldOfEnds = false;
+  /** Fewer operations than this are no step: once there was one of as many. */
+  private least = 0;
   private liveBefore = 0;
   private seen = 0;
   private nextLook = FIRST_LOOK;
@@ -90,8 +96,13 @@ export class StepWatch {
     this.window = Math.max(64, options.window ?? DEFAULT_WINDOW);
   }
 
-  /** Begins anew: what came before is of no use, or part of it was lost. `live` is what is live now, in bytes. */
-  restart(live: number): void {
+  /**
+   * Begins anew: what came before is of no use, or part of it was lost. `live` is what is live now, in bytes. It may begin among
+   * equal layers: whatever is repeated has to go on for `least` operations, those of the step there was before.
+   */
+  restart(live: number, least = 0): void {
+    this.least = least;
+    this.ends = [];
     this.count = 0;
     this.seen = 0;
     this.nextLook = FIRST_LOOK;
@@ -145,6 +156,13 @@ export class StepWatch {
     else if (marks.at(-1) !== this.count) marks.push(this.count);
   }
 
+  /** A step is over: the process knows. No step is shorter than what lies between two of these, be there several in one. */
+  stepEnded(): void {
+    this.isToldOfEnds = true;
+    if (this.ends.at(-1) !== this.count) this.ends.push(this.count);
+    if (this.ends.length > MOST_ENDS) this.ends.shift();
+  }
+
   /** Looks for the step and plans it. Call when `isDue`, or at will. */
   look(levels: HeldLevels): WatchedPlan | NotPlanned {
     const started = performance.now();
@@ -160,7 +178,7 @@ export class StepWatch {
     if (this.candidate?.length !== period.length) {
       const due = Math.max(
         this.seen + last.from + SEEN_STEPS * period.length - ops.count,
-        period.by === 'marks' ? 0 : CONFIRMED * this.seen,
+        period.by === 'marks' ? 0 : Math.max(CONFIRMED * this.seen, this.least),
       );
       this.candidate = { length: period.length, due };
     }
@@ -224,8 +242,10 @@ export class StepWatch {
 
   /** The period of what the program does now. What came before its first repetition does not matter. */
   private findCurrent(): { ops: MemoryOps; period: Period } | { reason: string } {
+    const distances = this.ends.slice(1).map((end, index) => end - this.ends[index]!);
+    if (this.isToldOfEnds && distances.length < SEEN_STEPS - 1) return { reason: 'too few steps have ended' };
     const ops = this.ops();
-    const period = findPeriod(ops);
+    const period = findPeriod(ops, distances.length > 0 ? Math.min(...distances) : 0);
     if (!isPeriodic(period)) return { reason: period.reason };
     if (!isCurrent(ops, period)) return { reason: 'the step that was repeated is over' };
     return { ops, period };
@@ -299,6 +319,7 @@ export class StepWatch {
       new Map([...places].filter(([, op]) => op >= gone).map(([at, op]) => [at, op - gone]));
     this.live = moved(this.live);
     this.parked = moved(this.parked);
+    this.ends = this.ends.map((at) => at - gone).filter((at) => at >= 0);
     for (const [name, marks] of this.marks)
       this.marks.set(
         name,

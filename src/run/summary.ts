@@ -23,8 +23,6 @@ export interface RunSummary {
   /** By process: what other allocators would have needed, or why that is not known. */
   readonly whatIf: ReadonlyMap<ProcessRecording, readonly GpuWhatIf[] | string>;
   /** Who planned, if anybody did. */
-  /** Whether plans were asked for; with swaps they are made anyway, and where they are not, nobody waits for a reason. */
-  readonly isPlanAsked?: boolean;
   readonly planner?: { reportOf(process: ProcessRecording, gpu: number): PlanReport | undefined } | undefined;
   /** Who planned swaps, if anybody did. */
   readonly swapper?: { reportOf(process: ProcessRecording): SwapReport | undefined } | undefined;
@@ -52,8 +50,7 @@ export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string
     const costs = costsOf(gauges);
     if (costs !== '') lines.push(`  ${costs}`);
     const planned = summary.planner?.reportOf(process, gpu);
-    if (summary.planner && (summary.isPlanAsked !== false || planned?.plans.length))
-      lines.push(...planLines(planned, gauges).map((line) => `  ${line}`));
+    if (summary.planner) lines.push(...planLines(planned, gauges).map((line) => `  ${line}`));
     if (summary.swapper) lines.push(...swapLines(summary.swapper.reportOf(process)).map((line) => `  ${line}`));
     if (gauges.ooms > 0) lines.push(`  ${paint.bad(`out of memory ${times(gauges.ooms)}`)}${limitWords(gauges)}`);
     if (typeof answer === 'string') lines.push(`  what other allocators would have needed is not known: ${answer}`);
@@ -195,6 +192,8 @@ function swapLines(report: SwapReport | undefined): string[] {
   const { expected } = report;
   if (expected.peak !== undefined)
     lines.push(`swapped: expected peak ${formatBytes(expected.peak)}, measured ${formatBytes(report.peakAllocated)} allocated`);
+  const { plain, planned } = report.stepUs ?? {};
+  if (plain && planned) lines.push(`a step took ${(planned / 1e3).toFixed(1)} ms, ${(plain / 1e3).toFixed(1)} ms without swaps`);
   const waits = report.stalls === 0 ? 'no stall' : `${count(report.stalls)} stalls of ${(report.stallUs / 1e3).toFixed(1)} ms in all`;
   lines.push(
     `${formatBytes(report.bytesOut)} out, ${formatBytes(report.bytesIn)} back in ${count(report.stepsPlanned)} planned steps; ${waits}, ${report.misses === 1 ? 'one miss' : `${count(report.misses)} misses`}`,

@@ -90,13 +90,9 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
     const changed = changedVariables(options.environment, { ...options, folder });
     const environment = { ...options.environment, ...changed };
     const swapper = options.swap === undefined ? undefined : new RunSwapper(folder, voice);
-    // A step that swaps is another one than it was: its places are planned once it does, and without swaps only if asked for.
-    const isHeld = (pid: number, looks: number) => {
-      if (!swapper) return false;
-      const moves = swapper.movesOf(pid);
-      return options.plan ? moves === undefined && looks < MOST_LOOKS_HELD : !moves;
-    };
-    const planner = options.plan || swapper ? new RunPlanner(folder, voice, isHeld) : undefined;
+    // A step that swaps is another one than it was: its places are planned once it does.
+    const isHeld = (pid: number, looks: number) => swapper !== undefined && !swapper.isSettled(pid) && looks < MOST_LOOKS_HELD;
+    const planner = options.plan ? new RunPlanner(folder, voice, isHeld) : undefined;
     const recorder = createRecorder(options, environment, folder, scratch, voice, watcher, planner);
     const metrics =
       options.metricsPort === undefined ? undefined : await serveMetrics(options.metricsPort, options.metricsHost, recorder.processes);
@@ -134,7 +130,6 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
       idleProcesses: recorder.idle.size,
       whatIf,
       planner,
-      isPlanAsked: options.plan,
       swapper,
       keepsTraces: options.record !== undefined,
       recorderMs: recorder.busyMs,

@@ -55,15 +55,18 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): Profile
   const { step, subjects } = stepOf(apart);
   const costs = costsOf(apart);
   const ticksUs = Float64Array.from(apart.ticks.us);
-  const choice = planSwaps(step, {
+  const search = {
     costs,
-    limit: apart.limit,
     // The process has already left out what is too small.
     minBytes: 1,
     budgetMs: options.budgetMs ?? DEFAULT_BUDGET_MS,
     seed: options.seed,
     ticksUs,
-  });
+  };
+  const lowest = planSwaps(step, { ...search, limit: apart.limit });
+  const { share = 1 } = apart;
+  const aim = lowest.peak - share * (lowest.peak - lowest.limit);
+  const choice = share === 1 || apart.limit !== undefined ? lowest : planSwaps(step, { ...search, limit: aim });
   const fault = verifySwaps(step, choice.swaps, choice.peak, costs)[0];
   if (fault) throw new InvariantError(`the swap planner made a wrong plan: ${fault.message}`);
   const byStart = [...choice.swaps].sort((a, b) => a.outStartUs - b.outStartUs);

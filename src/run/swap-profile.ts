@@ -43,6 +43,8 @@ export interface SwapProfile {
     readonly fixedUs: number;
   };
   readonly limit?: number | undefined;
+  /** Without a limit: of what could be saved, the share to aim at. Copies have turned out to cost time of their own. */
+  readonly share?: number | undefined;
   readonly hostLimit: number;
 }
 
@@ -110,6 +112,8 @@ export function readSwapProfile(data: unknown): SwapProfile {
     return value;
   };
   const limit = profile['limit'];
+  const share = number(profile['share'] ?? 1, 'share');
+  if (share <= 0 || share > 1) throw new InputError(`the profile for swapping asks for a share of ${share}`);
   return {
     key: String(profile['key']),
     periodUs: Math.max(number(profile['periodUs'], 'period'), us.at(-1)!),
@@ -125,6 +129,7 @@ export function readSwapProfile(data: unknown): SwapProfile {
       fixedUs: number(copies['fixedUs'], 'fixedUs'),
     },
     limit: typeof limit === 'number' ? limit : undefined,
+    share,
     hostLimit: number(profile['hostLimit'], 'hostLimit'),
   };
 }

@@ -31,6 +31,8 @@ export interface SwapReport {
   readonly peakAllocated: number;
   readonly peakReserved: number;
   readonly expected: Partial<ProfilePlan['expected']>;
+  /** How long a step took without swaps and with them, on the GPU; null where too few were seen. */
+  readonly stepUs?: { readonly plain: number | null; readonly planned: number | null };
   readonly stopped: string | null;
 }
 

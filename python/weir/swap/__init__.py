@@ -21,6 +21,8 @@ class Options:
         host = environment.get("WEIR_SWAP_HOST", "").strip()
         self.host_limit = int(host) if host.isdigit() else None
         self.least = 1 << 20
+        # Without a limit: the share of a step's time that swapping may cost. None for whatever it takes.
+        self.tolerance = 0.008
         self.on_profile = None
         self.take_plan = None
         # gauges(device, bytes out, bytes in, stalls, nanoseconds of them), all counted from the start

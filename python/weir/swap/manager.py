@@ -360,6 +360,7 @@ class Manager:
             "hostBytes": slab.peak if slab is not None else 0,
             "hostPinned": slab.capacity if slab is not None else 0,
             "copies": steps.bandwidths,
+            "stepUs": steps.step_times(),
             **{camel(name): value for name, value in self.copies.counts.items()},
         }
 

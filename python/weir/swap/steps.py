@@ -8,10 +8,16 @@ import os
 import weakref
 from collections import deque
 
+from .pace import Pace
 from .plan import BadPlan, read_plan
 from .profile import BEGIN, LEFT, NEEDED, PACK, POST, PRE, UNPACK, StepProfile, measure_copies
 
 TIMED_STEPS = 2
+# Before the first watched one: what swapping costs is seen against these.
+PLAIN_STEPS = 4
+# Of a plan that costs too much time, the share of the saving that the next one aims at.
+LEAST_AIM, MOST_AIM = 0.25, 0.7
+LEAST_SHARE = 0.1
 MOST_WATCHED = 16
 UNMATCHED_STEPS = 8
 PLAN_STEPS = 200
@@ -52,6 +58,11 @@ class Steps:
         self.bandwidths = None
         self.peak_allocated = 0
         self.peak_reserved = 0
+        # Without a limit plans may cost next to no time; `share` of what could be saved is what they then save.
+        self.tolerance = options.tolerance if self.limit is None and not options.debug else None
+        self.pace = None
+        self.is_plain = False  # nothing is done in this step but look
+        self.share = 1.0
 
     # ---- ticks
 
@@ -172,8 +183,11 @@ class Steps:
         self.clear_away()
         self.done += 1
         self.copies.counts["checked"] += self.copies.checks.compare()
+        self.options.mark("weir step")
         key = f"{self.signature & (2**64 - 1):016x}-{self.tick_count}"
-        self.end_plan()
+        if self.pace is None:
+            self.pace = Pace(self.copies.backend)
+        self.pace.step_ends(key, is_plain=self.is_plain, is_planned=self.end_plan())
         stalls = self.counts["stalls"]
         self.learn_from_waits()
         if self.counts["stalls"] > stalls:
@@ -208,6 +222,7 @@ class Steps:
         if not whole and self.plans:
             self.counts["steps_off"] += 1
         self.waits = []
+        return whole
 
     def change_phase(self, key):
         if self.phase == FOLLOWING:
@@ -219,6 +234,8 @@ class Steps:
         if self.phase == WATCHING and self.watched >= MOST_WATCHED:
             instead = "swapping without a plan" if self.limit is not None else "nothing is swapped"
             self.go_on_without("varies", f"no two steps were alike; {instead}")
+        if self.phase == FOLLOWING and self.tolerance is not None:
+            self.judge_pace(key)
         if self.phase == AWAITING:
             self.look_for_plan()
         if self.phase == AWAITING and self.done - self.asked_at > PLAN_STEPS:
@@ -246,15 +263,41 @@ class Steps:
                 self.following = None
         self.reactive = self.following is None and self.limit is not None
         # The first step makes optimizer state and picks kernels: it is like no other.
-        if self.phase == WATCHING and self.done >= 1 and (self.options.directory or self.options.on_profile):
+        first = 1 if self.tolerance is None else 1 + PLAIN_STEPS
+        if self.phase == WATCHING and self.done >= first and (self.options.directory or self.options.on_profile):
             self.watched += 1
             self.say("watching", f"watching steps {self.done}-{self.done + TIMED_STEPS + 1}")
             self.profile = StepProfile(self.copies.backend, memory=self.watched % (TIMED_STEPS + 1) == 1)
+        self.is_plain = self.profile is None and self.following is None and not self.reactive
+        self.pace.step_begins()
         self.tick(BEGIN, 0, 0)
 
     def fits_items(self, plan):
         items = self.guard.items
         return all(index < len(items) and items[index].size == plan.moves[("item", index)].size for index in plan.items)
+
+    # ---- what plans cost
+
+    def judge_pace(self, key):
+        """A plan that costs more time than it may is made again to save less, and in the end not at all."""
+        cost = self.pace.cost(key) if key in self.plans else None
+        if cost is None or cost <= self.tolerance:
+            return
+        self.share *= max(LEAST_AIM, min(MOST_AIM, 0.8 * self.tolerance / cost))
+        percent = f"{100 * cost:.1f} %"
+        if self.share < LEAST_SHARE:
+            self.plans.clear()
+            self.options.mark("weir swap plan given up")
+            self.go_on_without("pace", f"step {self.done}: swapping takes {percent} of the time of a step; nothing is swapped any more")
+            return
+        self.say(f"pace {self.share}", f"step {self.done}: swapping takes {percent} of the time of a step; planning to swap less")
+        self.ask_for_plan({**self.sent[key], "share": self.share})
+
+    def step_times(self):
+        """Without the last plan and with it, in microseconds."""
+        key = next(reversed(self.plans), None)
+        plain, planned = (None, None) if self.pace is None or key is None else self.pace.measured(key)
+        return {"plain": plain, "planned": planned}
 
     # ---- profiles go, plans come
 
@@ -278,16 +321,19 @@ class Steps:
             {"size": item.size, "pre": pres.get(item.optimizer, -1), "post": posts.get(item.optimizer, 0)} for item in self.guard.items
         ]
         data = profile.as_json(key, items, self.bandwidths, self.limit, self.options.host_limit, alike)
-        data.update(pid=os.getpid(), device=self.copies.backend.index, step=self.done)
+        data.update(pid=os.getpid(), device=self.copies.backend.index, step=self.done, share=self.share)
         self.sent[key] = data
+        self.seen.clear()
+        self.ask_for_plan(data)
+        self.say("watched", f"watched steps 1-{self.done}: {len(data['records'])} saved tensors, {len(items)} of optimizer state, {len(data['passages'])} passes of layers")
+
+    def ask_for_plan(self, data):
         self.phase = AWAITING
         self.asked_at = self.done
-        self.seen.clear()
         if self.options.on_profile:
             self.options.on_profile(data)
         else:
             write_json(os.path.join(self.options.directory, f"{os.getpid()}.profile.json"), data)
-        self.say("watched", f"watched steps 1-{self.done}: {len(data['records'])} saved tensors, {len(items)} of optimizer state, {len(data['passages'])} passes of layers")
 
     def look_for_plan(self):
         try:
@@ -303,6 +349,7 @@ class Steps:
             return
         self.phase = FOLLOWING
         self.plans[plan.key] = plan
+        self.pace.new_plan(plan.key)
         # One step stands for all until another shape has its own.
         self.successor[plan.key] = plan.key
         if not plan.moves and self.limit is None:
@@ -317,7 +364,7 @@ class Steps:
         planned = f"planned {gib(expected.get('from', 0))} -> {gib(expected.get('peak', 0))} GiB"
         self.options.mark(f"weir swap plan {len(self.plans)}: {planned}")
         self.say(
-            f"plan {plan.key}",
+            f"plan {plan.key} {self.share}",
             f"step {self.done}: {planned}, "
             f"{expected.get('stalls', 0)} stalls expected, {gib(expected.get('moved', 0))} GiB out and back per step",
         )

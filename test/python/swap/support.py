@@ -132,7 +132,7 @@ class Run:
         self.spoil = spoil
         options = swap.Options(
             enabled=True, limit={"all": 1, "limit": 1 << 40}.get(mode), directory=None, debug=debug, quiet=True, host_limit=host_limit, least=least,
-            on_profile=self.planned, take_plan=self.take, mark=self.marks.append,
+            on_profile=self.planned, take_plan=self.take, mark=self.marks.append, tolerance=None,
         )  # fmt: skip
         if FAKE:
             options.is_device, options.make_backend = lambda tensor: True, lambda tensor: self.backend
