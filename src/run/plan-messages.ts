@@ -12,6 +12,8 @@ export type PlanRequest =
       readonly device: number;
       /** Files of its plans are `prefix` and the number of the plan. */
       readonly prefix: string;
+      /** Whether it marks the ends of its steps. */
+      readonly marksSteps: boolean;
     }
   /** Watch anew; `live` is what is live in bytes, `least` how many operations the last step had that was planned. */
   | { readonly kind: 'restart'; readonly key: number; readonly live: number; readonly least: number }

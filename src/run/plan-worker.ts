@@ -27,8 +27,8 @@ function tell(answer: PlanAnswer): void {
 parentPort?.on('message', (request: PlanRequest) => {
   const { key } = request;
   if (request.kind === 'begin') {
-    const { device, prefix } = request;
-    watched.set(key, { device, prefix, watch: new StepWatch(), known: new Set(), isWatching: true });
+    const { device, prefix, marksSteps } = request;
+    watched.set(key, { device, prefix, watch: new StepWatch({ marksSteps }), known: new Set(), isWatching: true });
     return;
   }
   const subject = watched.get(key);

@@ -111,7 +111,10 @@ export class RunPlanner {
   private problem: string | undefined;
   private waiting = 0;
 
-  /** Processes that `isHeld` says are left alone: their steps are about to change. It is told how often it said so in a row. */
+  /**
+   * Processes that `isHeld` says are left alone: they swap, or are about to, and their steps change with it. It is told how often it
+   * said so in a row.
+   */
   constructor(folder: string, voice: PlannerVoice, isHeld: (pid: number, looks: number) => boolean = () => false) {
     this.folder = folder;
     this.voice = voice;
@@ -171,9 +174,11 @@ export class RunPlanner {
     const subject = new Planned(this.subjects.length, recording, gpu);
     this.subjects.push(subject);
     this.start();
-    this.post({ kind: 'begin', key: subject.key, device: gpu, prefix: join(this.folder, String(recording.owner.pid)) });
+    const isLate = this.late.has(recording.owner.pid);
+    const prefix = join(this.folder, String(recording.owner.pid));
+    this.post({ kind: 'begin', key: subject.key, device: gpu, prefix, marksSteps: isLate });
     // What came before it was watched is live all the same.
-    if (this.late.has(recording.owner.pid)) this.restart(subject);
+    if (isLate) this.restart(subject);
     return subject;
   }
 

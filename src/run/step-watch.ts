@@ -14,6 +14,8 @@ export interface StepWatchOptions {
   /** Milliseconds for finding places. */
   readonly budgetMs?: number | undefined;
   readonly seed?: number | undefined;
+  /** Ends of steps are told: without them nothing is taken for a step for quite a while. */
+  readonly marksSteps?: boolean | undefined;
 }
 
 /** What the process holds now; bytes. */
@@ -65,6 +67,8 @@ const HANDLE_BYTES = 2 * 1024 * 1024;
 const CONFIRMED = 1.5;
 const PEAK_SHARE = 0.6;
 const MOST_ENDS = 8;
+/** Operations after which somebody who was to mark the ends of steps does not do it any more. */
+const UNMARKED = 500_000;
 /** In a step more comes and goes than this share of the peak. */
 const RANGE_SHARE = 0.02;
 
@@ -82,7 +86,6 @@ export class StepWatch {
   private marks = new Map<string, number[]>();
   /** Operations after which a step was over, where that is known for sure. */
   private ends: number[] = [];
-  private isToldOfEnds = false;
   /** Fewer operations than this are no step: once there was one of as many. */
   private least = 0;
   private liveBefore = 0;
@@ -158,7 +161,6 @@ export class StepWatch {
 
   /** A step is over: the process knows. No step is shorter than what lies between two of these, be there several in one. */
   stepEnded(): void {
-    this.isToldOfEnds = true;
     if (this.ends.at(-1) !== this.count) this.ends.push(this.count);
     if (this.ends.length > MOST_ENDS) this.ends.shift();
   }
@@ -243,7 +245,8 @@ export class StepWatch {
   /** The period of what the program does now. What came before its first repetition does not matter. */
   private findCurrent(): { ops: MemoryOps; period: Period } | { reason: string } {
     const distances = this.ends.slice(1).map((end, index) => end - this.ends[index]!);
-    if (this.isToldOfEnds && distances.length < SEEN_STEPS - 1) return { reason: 'too few steps have ended' };
+    const knowsSteps = distances.length >= SEEN_STEPS - 1;
+    if (this.options.marksSteps && !knowsSteps && this.seen < UNMARKED) return { reason: 'too few steps have ended' };
     const ops = this.ops();
     const period = findPeriod(ops, distances.length > 0 ? Math.min(...distances) : 0);
     if (!isPeriodic(period)) return { reason: period.reason };

@@ -193,6 +193,45 @@ describe('a step watch', () => {
     );
   });
 
+  /** As backward does it where activations are computed anew: layer after layer takes the same and gives it back. */
+  function recomputedStep(program: Program, layers: number, from = 0): void {
+    for (let layer = from; layer < layers; layer++) {
+      for (let part = 0; part < 10; part++) program.take(`part ${part}`, (part + 1) * 8 * MIB);
+      for (let part = 0; part < 10; part++) program.free(`part ${part}`);
+    }
+    for (let part = 0; part < UPDATES; part++) program.take(`update ${part}`, (part + 1) * MIB);
+    for (let part = 0; part < UPDATES; part++) program.free(`update ${part}`);
+    program.watch.stepEnded();
+  }
+  const LAYERS = 48;
+  const UPDATES = 300;
+  const PERIOD = LAYERS * 20 + 2 * UPDATES;
+
+  it('does not take layers for steps where it is told of the ends of steps, even if it begins among them', () => {
+    const program = new Program(new StepWatch({ budgetMs: 50, marksSteps: true }));
+    program.watch.restart(100 * MIB);
+    for (let step = 0; step < 12 && program.plans.length === 0; step++) recomputedStep(program, LAYERS, step === 0 ? 8 : 0);
+    expect(program.plans.map(({ period }) => period)).toEqual([PERIOD]);
+  });
+
+  it('does not take layers for steps after a step of many operations', () => {
+    const program = new Program(new StepWatch({ budgetMs: 50 }));
+    const train = (least: number) => {
+      program.answers = [];
+      program.watch.restart(100 * MIB, least);
+      for (let step = 0; step < 12 && program.plans.length === 0; step++) recomputedStep(program, LAYERS, step === 0 ? 2 : 0);
+      return program.plans.map(({ period }) => period);
+    };
+    expect([train(0), train(PERIOD)]).toEqual([[20], [PERIOD]]);
+  });
+
+  it('finds steps by their repetition where ends that were to be told are not', () => {
+    const program = new Program(new StepWatch({ budgetMs: 50, marksSteps: true }));
+    for (let step = 0; step < 4000 && program.plans.length === 0; step++) trainStep(program, 40, MIB, step);
+    expect(program.plans).toHaveLength(1);
+    expect(program.watch.operations).toBeGreaterThan(400_000);
+  });
+
   it('remembers a bounded past', () => {
     const program = new Program(new StepWatch({ window: 2000, budgetMs: 50 }));
     let size = 1;

@@ -74,6 +74,17 @@ describe('a plan for a profile', () => {
     expect(plan.expected.moved).toBeLessThan(planProfile(free, { budgetMs: 400 }).expected.moved);
   });
 
+  test('saves less, and moves less, where a share of it is asked for', () => {
+    const free = stack(24, 2000, 64 * MIB, 16 * MIB);
+    const whole = planProfile(free, { budgetMs: 400 }).expected;
+    const part = planProfile({ ...free, share: 0.4 }, { budgetMs: 400 }).expected;
+    const saved = (whole.from - part.peak) / (whole.from - whole.peak);
+    expect(saved).toBeGreaterThan(0.4);
+    expect(saved).toBeLessThan(0.6);
+    expect(part.moved).toBeLessThan(0.7 * whole.moved);
+    expect(part.stalls).toBe(0);
+  });
+
   test('below what costs nothing it still keeps the limit, and says what waiting is to be expected', () => {
     const slow = stack(24, 500, 64 * MIB, 16 * MIB, { copies: SLOW });
     const free = planProfile(slow, { budgetMs: 400 });

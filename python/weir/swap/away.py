@@ -75,6 +75,20 @@ class AwayGradient(torch.Tensor):
 _PLAIN = {AwayParameter: torch.nn.Parameter, AwayGradient: torch.Tensor}
 
 
+def _be_taken_for_plain():
+    """Clipping and optimizers take other kernels, which round differently, for classes that they do not know."""
+    from torch.optim import optimizer
+    from torch.utils import _foreach_utils
+
+    for place in (optimizer, _foreach_utils):
+        known = getattr(place, "_foreach_supported_types", None)
+        if isinstance(known, list):
+            known.extend(away for away in _PLAIN if away not in known)
+
+
+_be_taken_for_plain()
+
+
 def _away_in(value):
     if type(value) in _PLAIN:
         yield value

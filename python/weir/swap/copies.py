@@ -3,6 +3,7 @@
 Saved tensors and optimizer state move by these alone, so what keeps memory from being used too early is said here once.
 """
 
+import contextlib
 from collections import deque
 from typing import NamedTuple
 
@@ -35,6 +36,8 @@ class Copies:
         # Of the copies each way: how many have begun, and up to which one the compute stream has been told to wait.
         self.begun = {"out": 0, "in": 0}
         self.waited = {"out": 0, "in": 0}
+        # The ways in which copies that begin together have waited for the compute stream; None where each begins alone.
+        self.following = None
         # (what holds memory, a copy in it): destructors leave here what the compute stream has to wait for first.
         self.graveyard = deque()
 
@@ -45,31 +48,41 @@ class Copies:
     def begin_out(self, storage, slot):
         """Gives the copy, and the checksum of what is copied."""
         backend = self.backend
-        source = backend.bytes_of(storage)
-        checksum = self.checks.sum_up(source, backend)
-        backend.wait(backend.out, backend.event(backend.compute))
+        checksum = self.checks.sum_up(storage, backend)
+        self._after_compute("out", backend.out)
         if slot.busy is not None:
-            backend.wait(backend.out, slot.busy[1])
-        backend.copy(backend.out, slot.bytes, source)
+            backend.wait(backend.out, slot.busy.event)
+        backend.copy_out(slot.bytes, storage)
         self.counts["bytes_out"] += slot.size
-        return self._begin("out", backend.event(backend.out)), checksum
+        return self._begun("out", backend.out), checksum
 
-    def _begin(self, way, event):
+    @contextlib.contextmanager
+    def together(self):
+        """Copies that begin in here wait once for the compute stream: it gets no work of the program's meanwhile."""
+        self.following = set()
+        try:
+            yield
+        finally:
+            self.following = None
+
+    def _after_compute(self, way, stream):
+        if self.following is None or way not in self.following:
+            self.backend.wait(stream, self.backend.event(self.backend.compute))
+        if self.following is not None:
+            self.following.add(way)
+
+    def _begun(self, way, stream):
         self.begun[way] += 1
-        return Copy(event, way, self.begun[way])
+        return Copy(self.backend.event(stream), way, self.begun[way])
 
     def begin_back(self, storage, slot):
         """Gives the copy, for which whoever writes the slot next waits, too."""
-        backend = self.backend
-        target = backend.bytes_of(storage)
         # The memory may have been in use a moment ago, on the compute stream.
-        backend.wait(backend.back, backend.event(backend.compute))
-        backend.copy(backend.back, target, slot.bytes)
-        copy = self._begin("in", backend.event(backend.back))
-        # Numbered, so that of two such events the later one is known without asking whether either is over.
-        slot.busy = copy.number, copy.event
+        self._after_compute("in", self.backend.back)
+        self.backend.copy_back(storage, slot.bytes)
+        slot.busy = self._begun("in", self.backend.back)
         self.counts["bytes_in"] += slot.size
-        return copy
+        return slot.busy
 
     def wait(self, copy, what):
         """The compute stream waits, the host does not. How long is looked at steps later. Whoever waits for several of one way waits
@@ -92,11 +105,11 @@ class Copies:
         self.waited[copy.way] = copy.number
         return copy.event
 
-    def before_giving_up(self, storage):
-        """After this the memory may go to whoever comes next on the compute stream."""
-        self.backend.belongs_to_compute(storage)
+    def before_giving_up(self, storage, is_computes=False):
+        """After this the memory may go to whoever comes next on the compute stream. `is_computes`: it is known to be that stream's."""
+        self.backend.gives_up(storage, is_computes)
         if self.checks.wanted:
-            self.checks.poison(self.backend.bytes_of(storage), self.backend)
+            self.checks.poison(storage, self.backend)
 
     def after_giving_up(self):
         """Debugging: the memory is unmapped at once, so that whoever still reaches for it by its address is stopped by the GPU."""
@@ -105,7 +118,7 @@ class Copies:
 
     def verify(self, checksum, storage):
         if checksum is not None:
-            self.checks.verify(checksum, self.backend.bytes_of(storage), self.backend)
+            self.checks.verify(checksum, storage, self.backend)
 
     def let_current_follow(self):
         """A stream other than ours goes on only when the compute stream has come this far."""
@@ -134,21 +147,22 @@ class Checks:
         self.wanted = wanted
         self.pairs = []  # (sum before, sum after), on the GPU until the step is over
 
-    def sum_up(self, content, backend):
+    def sum_up(self, storage, backend):
         if not self.wanted:
             return None
         with backend.computing():
+            content = backend.bytes_of(storage)
             whole = content[: content.numel() // 8 * 8].view(torch.int64)
             # A sum of words would not notice two of them changing places.
             half = whole.numel() // 2
             return torch.stack((whole.sum(), whole[:half].sum()))
 
-    def verify(self, expected, content, backend):
-        self.pairs.append((expected, self.sum_up(content, backend)))
+    def verify(self, expected, storage, backend):
+        self.pairs.append((expected, self.sum_up(storage, backend)))
 
-    def poison(self, content, backend):
+    def poison(self, storage, backend):
         with backend.computing():
-            content.fill_(0xFF)
+            backend.bytes_of(storage).fill_(0xFF)
 
     def compare(self):
         """Gives the number of copies that were looked at."""

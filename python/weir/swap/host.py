@@ -97,7 +97,7 @@ class HostSlab:
 def later(first, second):
     if first is None or second is None:
         return first or second
-    return first if first[0] >= second[0] else second
+    return first if first.number >= second.number else second
 
 
 def default_limit():

@@ -6,7 +6,7 @@ from .records import GONE, LEAVING, RESIDENT, RETURNING
 class Movable:
     """What may leave says itself when: `storage` is set from the copy out to the end of the return, at least."""
 
-    __slots__ = ("storage", "size", "state", "slot", "copy", "check")
+    __slots__ = ("storage", "size", "state", "slot", "copy", "check", "is_computes")
 
     def __init__(self, size, storage=None):
         self.size = size
@@ -15,6 +15,7 @@ class Movable:
         self.slot = None
         self.copy = None
         self.check = None
+        self.is_computes = False  # its memory was taken by us, for the compute stream
 
     def who(self):
         """Its name in plans: class and index."""
@@ -72,7 +73,7 @@ class InPlace:
             self.copies.counts["kept"] += 1
             return False
         self.copies.wait(item.copy, ([item.who()], "out"))
-        self.copies.before_giving_up(item.storage)
+        self.copies.before_giving_up(item.storage, item.is_computes)
         item.storage.resize_(0)
         self.copies.after_giving_up()
         item.state = GONE
@@ -82,6 +83,7 @@ class InPlace:
 
     def begin_return(self, item):
         self.copies.backend.refill(item.storage, item.size)
+        item.is_computes = True
         item.copy = self.copies.begin_back(item.storage, item.slot)
         item.state = RETURNING
         self.copies.away -= item.size

@@ -140,7 +140,7 @@ def measure_copies(backend, slab):
     try:
         if first is None or second is None:
             return None
-        made = [backend.bytes_of(backend.new_storage(size)) for _ in range(2)]
+        made = [backend.new_storage(size) for _ in range(2)]
         backend.synchronize()
 
         def run(out, back):
@@ -149,10 +149,10 @@ def measure_copies(backend, slab):
             for _ in range(rounds):
                 if out:
                     backend.wait(backend.out, backend.event(backend.compute))
-                    backend.copy(backend.out, first.bytes, made[0])
+                    backend.copy_out(first.bytes, made[0])
                 if back:
                     backend.wait(backend.back, backend.event(backend.compute))
-                    backend.copy(backend.back, made[1], second.bytes)
+                    backend.copy_back(made[1], second.bytes)
             for end, stream in zip(ends, streams):
                 end.append(backend.event(stream, timing=True))
             backend.synchronize()

@@ -52,6 +52,11 @@ class Traffic:
     # ---- with a plan
 
     def act(self, plan, tick):
+        if self.late or tick in plan.drops or tick in plan.backs or tick in plan.outs:
+            with self.copies.together():
+                self._act(plan, tick)
+
+    def _act(self, plan, tick):
         counts = self.copies.counts
         # The last to be copied first: one wait is enough.
         for who in reversed(plan.drops.get(tick, ())):

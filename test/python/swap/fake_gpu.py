@@ -6,6 +6,7 @@ import random
 import time
 
 import torch
+from weir import swap
 
 
 class Event:
@@ -13,21 +14,21 @@ class Event:
         self.stream = stream
         self.done = False
         self.at = time.perf_counter()
+        self.moment = None
 
 
 class Stream:
     def __init__(self, name):
         self.name = name
         self.queue = []
-        self.saw_compute = False
+        self.saw_compute = None
 
 
 class Copy:
     """Like a copy engine: knows addresses, holds nothing."""
 
-    def __init__(self, target, source, device_side):
-        self.target, self.source, self.size = target.data_ptr(), source.data_ptr(), target.numel()
-        storage = device_side.untyped_storage()
+    def __init__(self, target, source, storage):
+        self.target, self.source, self.size = target, source, storage.nbytes()
         self.address = storage.data_ptr()
         self.weak = storage._weak_ref()
 
@@ -70,11 +71,17 @@ class FakeBackend:
     def computing(self):
         return contextlib.nullcontext()
 
+    def moment(self):
+        """Changes whenever the program may have given the compute stream work, or memory was given up."""
+        manager = swap._manager
+        return (manager.steps.done, manager.steps.tick_count, self.freed) if manager else self.freed
+
     # Work on the compute stream is done as it is given, so its events are over at once.
     def event(self, stream, timing=False):
         event = Event(stream)
         if stream is self.compute:
             event.done = True
+            event.moment = self.moment()
         else:
             stream.queue.append(("event", event))
             self.maybe_run()
@@ -87,7 +94,7 @@ class FakeBackend:
                 self.run_until(event)
             return
         if event.stream is self.compute:
-            stream.saw_compute = True
+            stream.saw_compute = event.moment
         stream.queue.append(("wait", event))
 
     def wait_current(self, event):
@@ -107,11 +114,16 @@ class FakeBackend:
             while stream.queue:
                 self.run_one(stream)
 
-    def copy(self, stream, target, source):
-        if not stream.saw_compute:
+    def copy_out(self, target, storage):
+        self.copy(self.out, target.data_ptr(), storage.data_ptr(), storage)
+
+    def copy_back(self, storage, source):
+        self.copy(self.back, storage.data_ptr(), source.data_ptr(), storage)
+
+    def copy(self, stream, target, source, storage):
+        if stream.saw_compute != self.moment():
             self.faults.append(f"a copy on {stream.name} does not wait for the compute stream")
-        stream.saw_compute = False
-        stream.queue.append(("copy", Copy(target, source, target if stream is self.back else source)))
+        stream.queue.append(("copy", Copy(target, source, storage)))
         self.maybe_run()
 
     def maybe_run(self):
@@ -156,7 +168,7 @@ class FakeBackend:
     def bytes_of(self, storage):
         return torch.empty(0, dtype=torch.uint8).set_(storage)
 
-    def belongs_to_compute(self, storage):
+    def gives_up(self, storage, is_computes):
         # Called right before memory is given up: its next owner writes to it at once.
         self.freed += 1
         self.bytes_of(storage).fill_(0xFF)

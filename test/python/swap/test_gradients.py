@@ -4,6 +4,7 @@ import copy
 import unittest
 
 import torch
+from torch.utils._foreach_utils import _has_foreach_support
 from support import LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, trained
 from weir.swap.away import AwayGradient
 
@@ -91,6 +92,8 @@ class Accumulated(SwapCase):
             away = [p for p in training.net.parameters() if type(p.grad) is AwayGradient]
             self.assertGreater(len(away), 2)
             self.assertEqual({tuple(p.grad.shape) for p in away}, {(WIDTH, WIDTH)})
+            # Else they are clipped by other kernels than without swapping.
+            self.assertTrue(_has_foreach_support([p.grad for p in away], away[0].device))
             self.assertTrue(all(type(p.grad) is AwayGradient for p in away))
             first = away[0].grad
             self.assertGreater(first.abs().sum().item(), 0)
