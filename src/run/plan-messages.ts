@@ -57,6 +57,8 @@ export const PACKED = 3;
 /** The mark that swapping sets when a step is over, among those that `markOf` gives numbers. */
 export const STEP_MARK = 'weir step';
 export const STEP_ENDED = 0;
+/** And the one for when its steps are what they are going to be. */
+export const SETTLED_MARK = 'weir swap settled';
 const STREAM_UNIT = 256;
 
 export interface PackedRow {
@@ -74,6 +76,16 @@ const WATCHED: ReadonlySet<number> = new Set([EventKind.Alloc, EventKind.FreeReq
 export function devicesOf(rows: Buffer): Set<number> {
   const found = new Set<number>();
   for (let row = 0; row + EVENT_BYTES <= rows.length; row += EVENT_BYTES) found.add(rows.readUInt16LE(row + EventOffset.device));
+  return found;
+}
+
+/** Details of the marks among the rows. */
+export function marksIn(rows: Buffer): number[] {
+  const found: number[] = [];
+  for (let row = 0; row + EVENT_BYTES <= rows.length; row += EVENT_BYTES) {
+    const isMark = rows[row + EventOffset.kind] === EventKind.Mark && rows[row + EventOffset.fields]! & EventField.Detail;
+    if (isMark) found.push(rows.readUInt32LE(row + EventOffset.detail));
+  }
   return found;
 }
 

@@ -6,7 +6,18 @@ import { formatBytes } from '../base/bytes.ts';
 import { dismiss } from '../base/thread.ts';
 import { markKind } from '../plan/memory-ops.ts';
 import { levelName } from './levels.ts';
-import { devicesOf, PACKED, type PlanAnswer, type PlanFacts, type PlanRequest, packRows, STEP_ENDED, STEP_MARK } from './plan-messages.ts';
+import {
+  devicesOf,
+  marksIn,
+  PACKED,
+  type PlanAnswer,
+  type PlanFacts,
+  type PlanRequest,
+  packRows,
+  SETTLED_MARK,
+  STEP_ENDED,
+  STEP_MARK,
+} from './plan-messages.ts';
 import type { ProcessRecording } from './process-recording.ts';
 import type { Gauges } from './ring-layout.ts';
 
@@ -23,6 +34,8 @@ const MOST_PLANS = 16;
 /** Steps, at the end of a run, whose driver calls are told. */
 const LAST_STEPS = 3;
 const MOST_SAMPLES = 128;
+/** Batches of rows, some minutes of a busy job, in which swaps should have settled. */
+const MOST_UNSETTLED = 4000;
 
 export type PlanState = 'watching' | 'waiting' | 'following' | 'stopped';
 
@@ -104,34 +117,22 @@ export class RunPlanner {
   private readonly voice: PlannerVoice;
   private readonly subjects: Planned[] = [];
   private worker: Worker | undefined;
-  private readonly isHeld: (pid: number, looks: number) => boolean;
-  /** How often rows of a process that is held came; and which ever were. */
-  private readonly held = new Map<number, number>();
-  private readonly late = new Set<number>();
+  private readonly swaps: boolean;
+  /** By process: how often rows came before its swaps had settled; Infinity since they have. */
+  private readonly unsettled = new Map<ProcessRecording, number>();
   private problem: string | undefined;
   private waiting = 0;
 
-  /**
-   * Processes that `isHeld` says are left alone: they swap, or are about to, and their steps change with it. It is told how often it
-   * said so in a row.
-   */
-  constructor(folder: string, voice: PlannerVoice, isHeld: (pid: number, looks: number) => boolean = () => false) {
+  /** Where processes swap, they are left alone until they say that it has settled: a step that swaps is another one than it was. */
+  constructor(folder: string, voice: PlannerVoice, swaps = false) {
     this.folder = folder;
     this.voice = voice;
-    this.isHeld = isHeld;
+    this.swaps = swaps;
   }
 
   /** Rows of a process, checked, in the order in which they came. They are read here and not kept. */
   rows(recording: ProcessRecording, rows: Buffer): void {
-    const { allocator, pid } = recording.owner;
-    if (allocator !== 'weir') return;
-    if (this.isHeld(pid, this.held.get(pid) ?? 0)) {
-      this.held.set(pid, (this.held.get(pid) ?? 0) + 1);
-      this.late.add(pid);
-      return;
-    }
-    // What was done meanwhile is not known.
-    if (this.held.delete(pid)) for (const subject of this.subjects) if (subject.recording === recording) this.restart(subject);
+    if (recording.owner.allocator !== 'weir' || (this.swaps && !this.hasSettled(recording, rows))) return;
     for (const gpu of devicesOf(rows)) {
       const subject = this.subjectOf(recording, gpu);
       if (subject.state !== 'watching') continue;
@@ -174,12 +175,20 @@ export class RunPlanner {
     const subject = new Planned(this.subjects.length, recording, gpu);
     this.subjects.push(subject);
     this.start();
-    const isLate = this.late.has(recording.owner.pid);
     const prefix = join(this.folder, String(recording.owner.pid));
-    this.post({ kind: 'begin', key: subject.key, device: gpu, prefix, marksSteps: isLate });
+    this.post({ kind: 'begin', key: subject.key, device: gpu, prefix, marksSteps: this.swaps });
     // What came before it was watched is live all the same.
-    if (isLate) this.restart(subject);
+    if (this.swaps) this.restart(subject);
     return subject;
+  }
+
+  private hasSettled(recording: ProcessRecording, rows: Buffer): boolean {
+    const looks = this.unsettled.get(recording) ?? 0;
+    if (looks > MOST_UNSETTLED) return true;
+    const settled = marksIn(rows).some((detail) => recording.textOf(detail) === SETTLED_MARK);
+    this.unsettled.set(recording, settled ? Number.POSITIVE_INFINITY : looks + 1);
+    // These rows are from before it, too.
+    return false;
   }
 
   private start(): void {

@@ -14,7 +14,6 @@ export class RunSwapper {
   private readonly folder: string;
   private readonly worker: Worker;
   private readonly reports = new Map<number, SwapReport>();
-  private readonly answered = new Set<number>();
 
   constructor(folder: string, voice: SwapVoice) {
     this.folder = folder;
@@ -22,7 +21,6 @@ export class RunSwapper {
     // The job does not depend on its plans: without them it goes on unswapped.
     this.worker.on('error', (error) => voice.say(`swaps are no longer planned: ${error.message}`));
     this.worker.on('message', (answer: SwapAnswer) => {
-      this.answered.add(answer.pid);
       voice.say(
         answer.kind === 'planned'
           ? `process ${answer.pid}: ${answer.words} (${answer.moves} moves a step)`
@@ -30,11 +28,6 @@ export class RunSwapper {
       );
     });
     this.worker.unref();
-  }
-
-  /** Whether a process was told what to move, be it nothing. */
-  isSettled(pid: number): boolean {
-    return this.answered.has(pid);
   }
 
   /** What a process counted; undefined if it ended without saying. */

@@ -69,8 +69,6 @@ export interface RunOutcome {
   readonly refusals: readonly Refusal[];
 }
 
-/** Where a plan of places is asked for, so many batches of rows, some minutes of a busy job, are waited for one of swaps. */
-const MOST_LOOKS_HELD = 4000;
 const ENDING_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 export async function supervise(options: RunOptions, voice: RunVoice, watcher?: RunWatcher): Promise<RunOutcome> {
@@ -90,9 +88,7 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
     const changed = changedVariables(options.environment, { ...options, folder });
     const environment = { ...options.environment, ...changed };
     const swapper = options.swap === undefined ? undefined : new RunSwapper(folder, voice);
-    // A step that swaps is another one than it was: its places are planned once it does.
-    const isHeld = (pid: number, looks: number) => swapper !== undefined && !swapper.isSettled(pid) && looks < MOST_LOOKS_HELD;
-    const planner = options.plan ? new RunPlanner(folder, voice, isHeld) : undefined;
+    const planner = options.plan ? new RunPlanner(folder, voice, swapper !== undefined) : undefined;
     const recorder = createRecorder(options, environment, folder, scratch, voice, watcher, planner);
     const metrics =
       options.metricsPort === undefined ? undefined : await serveMetrics(options.metricsPort, options.metricsHost, recorder.processes);

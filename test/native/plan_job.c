@@ -4,6 +4,7 @@
  *
  * Options are words `name=number`; the ring goes to `ring=DIR` or $WEIR_RUN_DIR. With `plan=FILE` it plays the supervisor as well:
  * puts the file in place at step `at` and announces it; with `corrupt=1` every byte of it flipped, and every beginning of it.
+ * With `settles=STEP` it marks its steps as swapping does, and that swaps have settled at that one.
  * Prints one line of JSON; status 0 unless something that must not happen did. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -24,7 +25,7 @@
 enum { STATE_UNBACKED = 4, STATE_LOAN = 6, STATE_PLANNED = 9 };
 
 static struct {
-  uint64_t steps, seed, layers, rate, total, deviate, at, corrupt, capture, noise, change, back, pause, last, vary, streams;
+  uint64_t steps, seed, layers, rate, total, deviate, at, corrupt, capture, noise, change, back, pause, last, vary, streams, settles;
 } options = {.steps = 40, .seed = 1, .layers = 12, .total = 2048, .last = 5};
 static const char *ring, *plan_path;
 
@@ -141,6 +142,12 @@ static void step(uint64_t shape, uint64_t number) {
   if (options.pause) nanosleep(&(struct timespec){.tv_nsec = (long)options.pause * 1000}, NULL);
 }
 
+static void mark(const char *text) {
+  weir_event event = {.kind = WEIR_MARK, .stack = -1, .pool = -1, .fields = 1};
+  event.detail = (int32_t)weir_recorder_string(recorder, text);
+  weir_recorder_put(recorder, event);
+}
+
 static void check_snapshot(void) {
   static weir_range ranges[1 << 16];
   uint32_t count = weir_device_snapshot(device, ranges, 1 << 16);
@@ -236,7 +243,7 @@ static void read_options(int count, char **words) {
       {"steps", &options.steps}, {"seed", &options.seed}, {"layers", &options.layers}, {"rate", &options.rate}, {"total", &options.total},
       {"deviate", &options.deviate}, {"at", &options.at}, {"corrupt", &options.corrupt}, {"capture", &options.capture},
       {"noise", &options.noise}, {"change", &options.change}, {"back", &options.back}, {"pause", &options.pause}, {"last", &options.last},
-      {"vary", &options.vary}, {"streams", &options.streams},
+      {"vary", &options.vary}, {"streams", &options.streams}, {"settles", &options.settles},
   };
   ring = getenv("WEIR_RUN_DIR");
   for (int index = 1; index < count; index++) {
@@ -288,6 +295,8 @@ int main(int count, char **words) {
       first_hits = gauges.planned_hits + gauges.planned_misses;
     }
     step(shape, number);
+    if (options.settles) mark("weir step");
+    if (options.settles && number == options.settles) mark("weir swap settled");
     if (number % 8 == 7) {
       must(weir_device_check(device, 2) == 0, "the engine's invariants");
       if (!options.noise) check_snapshot();

@@ -8,7 +8,8 @@ _manager = None
 
 
 class Options:
-    """From the environment, unless given: WEIR_SWAP (auto, or a limit in bytes), WEIR_SWAP_HOST (bytes), WEIR_RUN_DIR, WEIR_SWAP_DEBUG."""
+    """From the environment, unless given: WEIR_SWAP (auto, or a limit in bytes), WEIR_SWAP_HOST (bytes), WEIR_SWAP_TOLERANCE (percent
+    of a step's time, or any), WEIR_RUN_DIR, WEIR_SWAP_DEBUG."""
 
     def __init__(self, **given):
         environment = os.environ
@@ -22,7 +23,7 @@ class Options:
         self.host_limit = int(host) if host.isdigit() else None
         self.least = 1 << 20
         # Without a limit: the share of a step's time that swapping may cost. None for whatever it takes.
-        self.tolerance = 0.008
+        self.tolerance = _tolerance(environment.get("WEIR_SWAP_TOLERANCE", ""))
         self.on_profile = None
         self.take_plan = None
         # gauges(device, bytes out, bytes in, stalls, nanoseconds of them), all counted from the start
@@ -84,6 +85,15 @@ def step():
 def report():
     """What has been swapped so far; None when nothing is installed."""
     return _manager.report() if _manager is not None else None
+
+
+def _tolerance(percent):
+    if percent.strip().lower() == "any":
+        return None
+    try:
+        return max(0.0, float(percent)) / 100
+    except ValueError:
+        return 0.01
 
 
 def _once(quiet):

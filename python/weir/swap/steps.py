@@ -16,7 +16,7 @@ TIMED_STEPS = 2
 # Before the first watched one: what swapping costs is seen against these.
 PLAIN_STEPS = 4
 # Of a plan that costs too much time, the share of the saving that the next one aims at.
-LEAST_AIM, MOST_AIM = 0.25, 0.7
+LEAST_AIM, MOST_AIM, CAUTION = 0.25, 0.7, 0.6
 LEAST_SHARE = 0.1
 MOST_WATCHED = 16
 UNMATCHED_STEPS = 8
@@ -63,6 +63,7 @@ class Steps:
         self.pace = None
         self.is_plain = False  # nothing is done in this step but look
         self.share = 1.0
+        self.is_settled = False
 
     # ---- ticks
 
@@ -244,6 +245,7 @@ class Steps:
     def go_on_without(self, topic, text):
         """Without another plan than those there are."""
         self.phase = FOLLOWING if self.plans else RESTING
+        self.settle()
         self.say(topic, text)
         if not self.plans and self.limit is None:
             self.let_hooks_go()
@@ -280,10 +282,13 @@ class Steps:
 
     def judge_pace(self, key):
         """A plan that costs more time than it may is made again to save less, and in the end not at all."""
-        cost = self.pace.cost(key) if key in self.plans else None
-        if cost is None or cost <= self.tolerance:
+        if key not in self.plans or self.pace.measured(key)[1] is None:
             return
-        self.share *= max(LEAST_AIM, min(MOST_AIM, 0.8 * self.tolerance / cost))
+        cost = self.pace.cost(key)
+        if cost is None or cost <= self.tolerance:
+            self.settle()
+            return
+        self.share *= max(LEAST_AIM, min(MOST_AIM, CAUTION * self.tolerance / cost))
         percent = f"{100 * cost:.1f} %"
         if self.share < LEAST_SHARE:
             self.plans.clear()
@@ -292,6 +297,12 @@ class Steps:
             return
         self.say(f"pace {self.share}", f"step {self.done}: swapping takes {percent} of the time of a step; planning to swap less")
         self.ask_for_plan({**self.sent[key], "share": self.share})
+
+    def settle(self):
+        """Steps are what they are going to be: places may be planned for them."""
+        if not self.is_settled:
+            self.is_settled = True
+            self.options.mark("weir swap settled")
 
     def step_times(self):
         """Without the last plan and with it, in microseconds."""
@@ -345,6 +356,7 @@ class Steps:
             return
         except (BadPlan, ValueError, KeyError, TypeError, OSError) as error:
             self.say("plan", f"the plan cannot be used: {error}")
+            self.settle()
             self.phase = RESTING
             return
         self.phase = FOLLOWING
@@ -354,6 +366,7 @@ class Steps:
         self.successor[plan.key] = plan.key
         if not plan.moves and self.limit is None:
             self.say("plan", "planned: nothing to swap at no cost")
+            self.settle()
             self.let_hooks_go()
             self.phase = RESTING
             self.plans.clear()
@@ -368,6 +381,8 @@ class Steps:
             f"step {self.done}: {planned}, "
             f"{expected.get('stalls', 0)} stalls expected, {gib(expected.get('moved', 0))} GiB out and back per step",
         )
+        if self.tolerance is None:
+            self.settle()
 
     def path_of_new_plan(self):
         if self.options.take_plan is not None:
