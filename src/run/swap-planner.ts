@@ -39,6 +39,8 @@ const DEFAULT_BUDGET_MS = 4000;
 /** Copies are a little slower beside kernels than alone, and no two steps take quite the same time. */
 const CAUTION = 0.95;
 const MARGIN_US = 100;
+/** Of a limit, what tensors should take where that costs nothing: not all memory between them can be used. */
+const ROOM = 0.95;
 /** Ticks must differ in time, since memory is counted between them. */
 const APART_US = 0.01;
 
@@ -63,7 +65,7 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): Profile
     seed: options.seed,
     ticksUs,
   };
-  const lowest = planSwaps(step, { ...search, limit: apart.limit });
+  const lowest = planSwaps(step, { ...search, limit: apart.limit === undefined ? undefined : ROOM * apart.limit });
   const { share = 1 } = apart;
   const aim = lowest.peak - share * (lowest.peak - lowest.limit);
   const choice = share === 1 || apart.limit !== undefined ? lowest : planSwaps(step, { ...search, limit: aim });
