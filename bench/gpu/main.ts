@@ -61,7 +61,7 @@ if (stranger !== undefined) {
 }
 const pythonPath = fileURLToPath(new URL('../../../dist/python', import.meta.url));
 const server = new TrainingServer(workloads, pythonPath);
-/** By part; parts of an earlier run of the same day stay. */
+/** By part; what an earlier run of the same day has, and this one does not make, stays. */
 const results: Record<string, SupervisedResult[]> = earlierResults();
 
 if (parts.includes('deterministic')) {
@@ -80,11 +80,12 @@ if (parts.includes('deterministic')) {
 }
 if (parts.includes('default')) {
   const wanted = WORKLOADS.filter(({ name }) => only.length === 0 || only.includes(name));
-  const jobs = wanted.flatMap(({ name, steps, isShort }): Job[] =>
-    [...ROUND, ...(isShort ? AGAIN : [])].map((allocator): Job => ({ workload: name, allocator, ...(steps && { steps }) })),
-  );
-  results['default'] = await server.run(jobs);
-  keep();
+  for (const { name, steps, isShort } of wanted) {
+    const jobs = [...ROUND, ...(isShort ? AGAIN : [])].map((allocator): Job => ({ workload: name, allocator, ...(steps && { steps }) }));
+    const made = await server.run(jobs);
+    results['default'] = [...othersThan([name], 'default'), ...made];
+    keep();
+  }
 }
 if (parts.includes('batch')) {
   results['batch'] = await largestBatches();
@@ -120,7 +121,7 @@ if (parts.includes('streams')) {
 }
 for (const [part, make] of SUPERVISED) {
   if (!parts.includes(part)) continue;
-  const runs: SupervisedResult[] = [];
+  const runs = only.length > 0 ? othersThan(only, part) : [];
   results[part] = runs;
   const add = (result: SupervisedResult) => {
     runs.push(result);
@@ -170,6 +171,11 @@ function resultPath(extension: string): string {
 function earlierResults(): Record<string, SupervisedResult[]> {
   if (!existsSync(resultPath('json'))) return {};
   return (JSON.parse(readFileSync(resultPath('json'), 'utf8')) as { results: Record<string, SupervisedResult[]> }).results;
+}
+
+/** Rows of an earlier run of the part that are not made anew. */
+function othersThan(names: readonly string[], part: string): SupervisedResult[] {
+  return (results[part] ?? []).filter(({ workload }) => !names.includes(workload));
 }
 
 /** After each part: a run that is cut short keeps what it has. */

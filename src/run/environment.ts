@@ -14,7 +14,7 @@ export interface EnvironmentOptions {
   readonly limit: number | undefined;
   readonly folder: string;
   readonly lend: boolean;
-  /** Bytes to swap down to, or as low as costs no time. */
+  /** Bytes to swap down to, or as low as costs hardly any time. */
   readonly swap: number | 'auto' | undefined;
   /** Bytes of host memory that swapping may take. */
   readonly swapHost: number | undefined;

@@ -32,7 +32,7 @@ export interface RunOptions {
   readonly lend: boolean;
   /** Plan the steps of the job beside it. */
   readonly plan: boolean;
-  /** Move idle tensors to the host: down to so many bytes, or as low as costs no time. */
+  /** Move idle tensors to the host: down to so many bytes, or as low as costs hardly any time. */
   readonly swap: number | 'auto' | undefined;
   readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
@@ -208,7 +208,7 @@ function sayStart(
   ];
   if (options.plan) parts.push('watching its steps to plan them');
   if (options.swap !== undefined)
-    parts.push(options.swap === 'auto' ? 'swapping what costs no time' : `swapping down to ${formatBytes(options.swap)}`);
+    parts.push(options.swap === 'auto' ? 'swapping what costs hardly any time' : `swapping down to ${formatBytes(options.swap)}`);
   if (options.limit !== undefined) parts.push(`within ${formatBytes(options.limit)}`);
   if (typeof metrics === 'object' && metrics) parts.push(`metrics at http://${options.metricsHost}:${metrics.port}/metrics`);
   const extended = Object.keys(changed).filter((name) => !name.startsWith('WEIR_'));

@@ -65,7 +65,7 @@ export function runCommand(): Command {
     .addOption(
       new Option(
         '--swap <size>',
-        'move idle tensors to the host and back in time: down to this size, like 24GiB, or as low as costs no time with auto',
+        'move idle tensors to the host and back in time: down to this size, like 24GiB, or with auto as low as costs hardly any time',
       ).argParser(parseSwap),
     )
     .addOption(
