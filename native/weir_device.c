@@ -177,14 +177,17 @@ static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir
     weir_engine_streams_idle(engine);
     given = serve(device, bytes, stream, block);
   }
-  if (given || !device->options.reclaim) return given;
-  /* Other threads' requests come in between, with failures of their own. */
-  memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
-  device_unlock(&device->lock);
-  int reclaimed = device->options.reclaim(device->options.reclaim_context);
-  device_lock(&device->lock);
-  memcpy(device->driver_error, shortage->driver_error, sizeof shortage->driver_error);
-  return reclaimed ? serve(device, bytes, stream, block) : 0;
+  for (int attempt = 0; !given && device->options.reclaim; attempt++) {
+    /* Other threads' requests come in between, with failures of their own. */
+    memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
+    device_unlock(&device->lock);
+    int reclaimed = device->options.reclaim(device->options.reclaim_context, bytes, attempt);
+    device_lock(&device->lock);
+    memcpy(device->driver_error, shortage->driver_error, sizeof shortage->driver_error);
+    if (!reclaimed) break;
+    given = serve(device, bytes, stream, block);
+  }
+  return given;
 }
 
 static void fail(weir_device *device, weir_shortage *shortage, uint32_t stream) {

@@ -121,8 +121,9 @@ typedef struct weir_device_options {
   int32_t fine;              /* small handles: more driver calls, but more of what is free can be joined */
   uint64_t limit;            /* 0: none */
   weir_recorder *recorder;   /* or NULL */
-  /* Asks the program to give back memory of the device that it caches itself; 1 if it may have. Called without any lock of ours. */
-  int (*reclaim)(void *context);
+  /* Asks the program for memory of the device that it can do without; 1 if it has given some back. Then the request is tried again,
+   * and if that is not enough it is asked once more, with the next attempt, from 0. Called without any lock of ours. */
+  int (*reclaim)(void *context, uint64_t bytes, int attempt);
   void *reclaim_context;
   /* Told of every change, in order and inside the lock of the device, with the bytes reserved: it must be quick, and must not
    * call the device. Or NULL. */

@@ -29,6 +29,9 @@ struct Settings {
   uint64_t faults_seed;
 };
 
+// Who is asked for memory when there is none left: see weir_torch_on_shortage.
+inline std::atomic<int (*)(int device, uint64_t bytes)> relief{nullptr};
+
 class WeirAllocator final : public Forwarding {
  public:
   WeirAllocator(torch_alloc::CUDAAllocator* native, Settings settings, Recording* recording);
@@ -150,7 +153,7 @@ class WeirAllocator final : public Forwarding {
   void follow_native_everywhere();
   void give_back_ours(Slot& slot, cudaStream_t stream);
   int reclaim(Slot& slot);
-  static int reclaim_for(void* slot);
+  static int reclaim_for(void* slot, uint64_t bytes, int attempt);
 
   const Settings settings_;
   Recording* const recording_;

@@ -193,14 +193,18 @@ void WeirAllocator::give_back_ours(Slot& slot, cudaStream_t stream) {
   with_figures(slot, [&](Figures& figures) { figures.reserved(reserved); });
 }
 
-int WeirAllocator::reclaim_for(void* slot) {
+// How often one request may ask for relief.
+static constexpr int kMostReliefs = 8;
+
+int WeirAllocator::reclaim_for(void* slot, uint64_t bytes, int attempt) {
   Slot* const asked = static_cast<Slot*>(slot);
   // Called from C: nothing may be thrown through it.
   try {
-    return asked->owner->reclaim(*asked);
+    if (attempt == 0 && asked->owner->reclaim(*asked)) return 1;
   } catch (...) {
-    return 0;
   }
+  const auto relieve = relief.load();
+  return relieve && attempt < kMostReliefs ? relieve(asked->device, bytes) : 0;
 }
 
 int WeirAllocator::reclaim(Slot& slot) {

@@ -111,4 +111,6 @@ void weir_torch_swapped(int device, uint64_t out, uint64_t in, uint64_t stalls, 
   levels->swap_stall_ns = stall_ns;
 }
 
+void weir_torch_on_shortage(int (*relieve)(int device, uint64_t bytes)) { weir::relief.store(relieve); }
+
 uint32_t weir_torch_check(uint32_t level) { return weir::installed ? weir::installed->check(level) : 0; }

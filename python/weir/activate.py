@@ -2,6 +2,7 @@
 
 An exception here would make `import torch` fail, so none leaves. CUDA is not touched: programs fork after this."""
 
+import atexit
 import os
 
 ALLOCATORS = ("weir", "gmlake", "pytorch", "expandable")
@@ -69,7 +70,10 @@ def put_in_place(environment):
     if environment.get("WEIR_SWAP"):
         from . import swap
 
-        swap.install(gauges=adapter.swapped, mark=adapter.mark)
+        manager = swap.install(gauges=adapter.swapped, mark=adapter.mark)
+        if manager is not None:
+            # Before the interpreter goes: a thread that still asks for memory must not come back here.
+            atexit.register(adapter.on_shortage(manager.relieve))
 
 
 def _number(environment, name, default):

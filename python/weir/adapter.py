@@ -1,5 +1,6 @@
 """The compiled part as Python sees it: a few C functions, declared in native/torch/options.h."""
 
+import _thread
 import ctypes
 
 _GAUGES = (
@@ -28,7 +29,10 @@ class _Gauges(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in _GAUGES] + [("reserved_for_later", ctypes.c_uint64 * 3)]
 
 
+_Relief = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_uint64)
+
 _library = None
+_relief = None  # held for as long as the compiled part may call it
 
 
 def load(path):
@@ -40,6 +44,8 @@ def load(path):
     library.weir_torch_gauges.argtypes = [ctypes.c_int, ctypes.POINTER(_Gauges)]
     library.weir_torch_swapped.argtypes = [ctypes.c_int, *[ctypes.c_uint64] * 4]
     library.weir_torch_swapped.restype = None
+    library.weir_torch_on_shortage.argtypes = [ctypes.c_void_p]
+    library.weir_torch_on_shortage.restype = None
     library.weir_torch_check.argtypes = [ctypes.c_uint32]
     library.weir_torch_check.restype = ctypes.c_uint32
     return library
@@ -84,6 +90,27 @@ def swapped(device, out, back, stalls, stall_ns):
     """Levels of swapping for the recording, counted from the start."""
     if _library is not None:
         _library.weir_torch_swapped(device, int(out), int(back), int(stalls), int(stall_ns))
+
+
+def on_shortage(relieve):
+    """relieve(device, bytes) is called when a request finds no memory, and says whether there is some now. Gives what ends that."""
+    global _relief
+    if _library is None:
+        return lambda: None
+
+    def answer(device, size):
+        # What is raised through C would be taken for an answer.
+        try:
+            return int(bool(relieve(device, size)))
+        except KeyboardInterrupt:
+            _thread.interrupt_main()
+        except BaseException:
+            pass
+        return 0
+
+    _relief = _Relief(answer)
+    _library.weir_torch_on_shortage(ctypes.cast(_relief, ctypes.c_void_p))
+    return lambda: _library.weir_torch_on_shortage(None)
 
 
 def check(level):

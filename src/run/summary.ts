@@ -200,6 +200,8 @@ function swapLines(report: SwapReport | undefined): string[] {
   );
   const { parametersOut = 0, gradientsOut = 0 } = report;
   if (parametersOut > 0) lines.push(`of that ${formatBytes(parametersOut)} were parameters, ${formatBytes(gradientsOut)} gradients`);
+  const { reliefs = 0, relievedBytes = 0 } = report;
+  if (reliefs > 0) lines.push(`${formatBytes(relievedBytes)} left in haste, ${times(reliefs)}, for requests that found no memory`);
   if (report.checked) lines.push(`debugging: ${count(report.checked)} copies came back as they had left`);
   if (report.stopped !== null) lines.push(`swapping ended early: ${report.stopped}`);
   return lines;

@@ -25,6 +25,9 @@ export interface SwapReport {
   readonly gradientsOut?: number;
   /** Copies that debugging compared with what had left. */
   readonly checked?: number;
+  /** How often a request found no memory until something left for it, and how much did. */
+  readonly reliefs?: number;
+  readonly relievedBytes?: number;
   readonly stalls: number;
   readonly stallUs: number;
   readonly misses: number;

@@ -67,6 +67,36 @@ static void limits(weir_device *device) {
   weir_device_empty_cache(device);
 }
 
+static struct {
+  weir_device *device;
+  uint64_t spare[4];
+  int given, asked;
+} relief;
+
+/* Gives one more each time, while there are any. */
+static int give_spare(void *context, uint64_t bytes, int attempt) {
+  EXPECT(context == &relief && bytes == 50 * MIB && attempt == relief.asked);
+  relief.asked++;
+  return relief.given < 4 && weir_device_free(relief.device, relief.spare[relief.given++], NULL);
+}
+
+/* A request that finds no memory asks the program, again and again while that gives some, and is then no failure. */
+static void relieved(void) {
+  char why[256];
+  weir_device_options options = {.limit = 100 * MIB, .reclaim = give_spare, .reclaim_context = &relief};
+  weir_device *device = relief.device = weir_device_new(weir_host_backend(512 * MIB, why, sizeof why), &options);
+  EXPECT(device != NULL);
+  uint64_t kept = take(device, 30 * MIB, 0);
+  for (int index = 0; index < 4; index++) relief.spare[index] = take(device, 16 * MIB, 0);
+  uint64_t address = take(device, 50 * MIB, 0);
+  EXPECT(kept != 0 && address != 0 && relief.given == relief.asked && relief.given >= 3 && weir_device_gauges(device).ooms == 0);
+  while (relief.given < 4) EXPECT(weir_device_free(device, relief.spare[relief.given++], NULL));
+  relief.asked = 0;
+  EXPECT(take(device, 50 * MIB, 0) == 0 && relief.asked == 1 && weir_device_gauges(device).ooms == 1);
+  EXPECT(weir_device_free(device, kept, NULL) && weir_device_free(device, address, NULL));
+  weir_device_delete(device);
+}
+
 static void parked(weir_device *device, weir_backend *host) {
   uint64_t address = take(device, 8 * MIB, 0);
   EXPECT(weir_host_enqueue_fill(host, 0xc0, address, 4096, 1) && weir_device_record_stream(device, address, 0xc0));
@@ -154,6 +184,7 @@ static void names(weir_recorder *recorder) {
 int conform(weir_device *device, weir_backend *host, spy *watched, weir_recorder *recorder) {
   blocks(device);
   limits(device);
+  relieved();
   parked(device, host);
   captures(device, host, watched);
   waits(device, watched);

@@ -181,8 +181,8 @@ static void *work(void *argument) {
   return NULL;
 }
 
-static int reclaim(void *context) {
-  (void)context;
+static int reclaim(void *context, uint64_t bytes, int attempt) {
+  (void)context, (void)bytes, (void)attempt;
   /* Called without a lock: this would stand still otherwise. */
   weir_device_gauges(device);
   weir_device_set_outside(device, 0);

@@ -13,7 +13,7 @@ from .host import HostSlab
 
 COUNTED = (
     "bytes_out", "bytes_in", "stalls", "stall_us", "misses", "off_plan", "kept", "steps_planned", "steps_off", "adjusted", "late_out",
-    "parameters_out", "gradients_out", "checked",
+    "parameters_out", "gradients_out", "checked", "reliefs", "relieved_bytes",
 )  # fmt: skip
 
 

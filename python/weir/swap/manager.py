@@ -10,7 +10,7 @@ import weakref
 
 import torch
 
-from .away import is_observed
+from .away import is_observed, undisturbed
 from .copies import Copies, Corrupted
 from .layers import Layers
 from .optimizer_state import StateGuard
@@ -33,6 +33,7 @@ class Manager:
         self.few = max(1, options.least // 16)
         self.hooks = None
         self.stopped = None  # why nothing is swapped any more
+        self.relieving = False
         self.anchor = None  # the optimizer whose steps are the steps, weak
 
         self.copies = Copies(options, say)
@@ -340,6 +341,35 @@ class Manager:
             raise
         except Exception:
             self.failed("step")
+
+    # ---- no memory left
+
+    def relieve(self, device, wanted):
+        """The allocator has found no memory for a request of the program's. Gives whether there is more now."""
+        try:
+            # Not when it is us who ask, whose requests may fail, nor beside somebody who is at it and may ask in turn.
+            if self.stopped or self.backend is None or device != self.backend.index or self.relieving or self.lock._is_owned():
+                return False
+            if not self.backend.on_compute() or self.backend.capturing() or torch._C._functorch.peek_interpreter_stack() is not None:
+                return False
+            if not self.lock.acquire(timeout=1):
+                return False
+        except Exception:
+            return False
+        try:
+            self.relieving = True
+            with undisturbed(), self.copies.together():
+                # It is asked again if this is not enough.
+                left = self.traffic.relieve(max(self.least, wanted // 4), self.steps.tick_count)
+            self.copies.counts["reliefs"] += left > 0
+            self.copies.counts["relieved_bytes"] += left
+            return left > 0
+        except Exception:
+            self.failed("relief")
+            return False
+        finally:
+            self.relieving = False
+            self.lock.release()
 
     # ---- telling
 

@@ -139,6 +139,32 @@ class Traffic:
             if item.optimizer == place:
                 self.guard.leave(item)
 
+    # ---- when there is no memory left
+
+    def relieve(self, wanted, tick):
+        """Whatever can leaves at once, until so many bytes have: state first, then the saved tensors that are needed last. Gives how
+        many did. What leaves like this is back when it is needed, or when a plan says."""
+        chosen = []
+        begun = 0
+        for item in self.guard.items:
+            if begun >= wanted:
+                break
+            if item.state == LEAVING or (item.state == RESIDENT and self.guard.is_protected(item) and self.guard.leave(item)):
+                chosen.append((self.guard, item))
+                begun += item.size
+        for reference in self.saved.records:
+            record = reference()
+            if begun >= wanted:
+                break
+            # One that came back is about to be used, or is kept for another backward.
+            if record is None or record.storage is not None:
+                continue
+            if record.state == LEAVING or (record.state == RESIDENT and not record.copied and self.saved.leave(record, tick)):
+                chosen.append((self.saved, record))
+                begun += record.size
+        # The last to be copied first: one wait is enough.
+        return sum(thing.size for owner, thing in reversed(chosen) if owner.drop(thing))
+
     # ---- without a plan
 
     def react(self, kind, tick):

@@ -156,6 +156,35 @@ static void shortage() {
   CHECK(a->getDeviceStats(0).num_ooms == 0);
 }
 
+// A request that finds no memory asks whoever has said that he may have some.
+static void relief() {
+  cca::CUDAAllocator* const a = cca::get();
+  static std::vector<c10::DataPtr> spare;
+  static int asked = 0;
+  for (int index = 0; index < 3; index++) spare.push_back(a->allocate(300 * MIB));
+  weir_torch_on_shortage([](int device, uint64_t bytes) -> int {
+    CHECK(device == 0 && bytes == 600 * MIB);
+    asked++;
+    if (spare.empty()) return 0;
+    spare.pop_back();
+    return 1;
+  });
+  c10::DataPtr given = a->allocate(600 * MIB);
+  CHECK(given.get() != nullptr && asked >= 1 && asked <= 2 && a->getDeviceStats(0).num_ooms == 0);
+  asked = 0;
+  bool thrown = false;
+  try {
+    a->allocate(600 * MIB);
+  } catch (const c10::OutOfMemoryError&) {
+    thrown = true;
+  }
+  CHECK(thrown && asked >= 1 && spare.empty() && a->getDeviceStats(0).num_ooms == 1);
+  weir_torch_on_shortage(nullptr);
+  given.clear();
+  a->emptyCache();
+  a->resetAccumulatedStats(0);
+}
+
 static void pools() {
   cca::CUDAAllocator* const a = cca::get();
   a->resetPeakStats(0);
@@ -625,6 +654,7 @@ int main(int count, char** words) {
   }
   basics();
   shortage();
+  relief();
   pools();
   history();
   streams();

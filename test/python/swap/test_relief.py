@@ -1,0 +1,132 @@
+"""Requests that find no memory: whatever can leaves at once, in the midst of anything, and values stay the same."""
+
+import ctypes
+import random
+import threading
+import unittest
+
+import torch
+from support import FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw, trained
+from weir import adapter, swap
+from weir.swap.records import GONE, RESIDENT
+
+
+def short_of_memory(seed, share=0.3, wanted=4 * 4 * WIDTH * WIDTH):
+    """A program whose modules and backward find no memory now and then."""
+
+    def program():
+        chance = random.Random(seed)
+
+        def ask(*_):
+            if swap._manager is not None and chance.random() < share:
+                swap._manager.relieve(swap._manager.backend.index if swap._manager.backend else 0, chance.randrange(1, wanted))
+
+        training = Training()
+        for layer in training.net.layers:
+            layer.register_forward_hook(ask)
+            layer.register_full_backward_hook(ask)
+        for i in range(12):
+            ask()
+            loss = training.loss(WIDTH + 32 if i in (5, 9) else None)
+            ask()
+            loss.backward()
+            ask()
+            training.finish(loss)
+        return training.result()
+
+    return program
+
+
+class Relief(SwapCase):
+    def test_same_values(self):
+        def check(run):
+            assert run.report["reliefs"] >= 5 and run.report["relievedBytes"] > 0, run.report
+
+        for mode in ("all", "plan", "limit"):
+            for seed in (1, 2):
+                self.same(short_of_memory(seed), mode, orders=ORDERS[:4], check=check)
+
+    def test_state_leaves_and_is_back_for_the_step(self):
+        with Run("limit") as run:
+            training = trained(6)
+            manager = run.manager
+            state = [item for item in manager.guard.items if item.state == RESIDENT]
+            self.assertGreater(len(state), 3)
+            self.assertTrue(manager.relieve(0, 4 * 3 * state[0].size))
+            away = [item for item in manager.guard.items if item.state == GONE]
+            self.assertGreaterEqual(sum(item.size for item in away), 3 * state[0].size)
+            training.step(0)
+            self.assertTrue(all(item.state != GONE for item in away))
+
+    def test_nothing_to_give(self):
+        with Run("plan") as run:
+            self.assertFalse(run.manager.relieve(0, 1 << 20))
+            training = trained(2)
+            held = [value for entry in training.optimizer.state.values() for value in entry.values()]
+            self.assertFalse(run.manager.relieve(0, 1 << 20))
+            self.assertFalse(run.manager.relieve(7, 1 << 20))
+            del held
+
+    def test_not_for_requests_of_its_own(self):
+        with Run("limit") as run:
+            training = trained(6)
+            with run.manager.lock:
+                self.assertFalse(run.manager.relieve(0, 1 << 20))
+            self.assertTrue(run.manager.relieve(0, 1 << 20))
+            training.step(0)
+
+    def test_not_while_another_thread_is_at_it(self):
+        with Run("limit") as run:
+            training = trained(6)
+            entered, leave = threading.Event(), threading.Event()
+
+            def hold():
+                with run.manager.lock:
+                    entered.set()
+                    leave.wait(30)
+
+            other = threading.Thread(target=hold)
+            other.start()
+            entered.wait(30)
+            self.assertFalse(run.manager.relieve(0, 1 << 20))
+            leave.set()
+            other.join()
+            self.assertTrue(run.manager.relieve(0, 1 << 20))
+            training.step(0)
+
+    def test_whoever_asks_from_c_gets_an_answer(self):
+        class Library:
+            def weir_torch_on_shortage(self, pointer):
+                self.pointer = pointer
+
+        def answer_of(relieve):
+            end = adapter.on_shortage(relieve)
+            answer = ctypes.cast(adapter._library.pointer, adapter._Relief)(1, 1 << 40)
+            end()
+            self.assertIsNone(adapter._library.pointer)
+            return answer
+
+        def fail(_device, _size):
+            raise RuntimeError
+
+        adapter._library = Library()
+        try:
+            self.assertEqual(answer_of(lambda device, size: (device, size) == (1, 1 << 40)), 1)
+            self.assertEqual(answer_of(lambda device, size: None), 0)
+            self.assertEqual(answer_of(fail), 0)
+        finally:
+            adapter._library = None
+
+    @unittest.skipUnless(FAKE, "errors are made up")
+    def test_an_error_ends_the_swapping_and_not_the_training(self):
+        with Run("limit") as run:
+            training = trained(6)
+            run.backend.copy_out = None
+            self.assertFalse(run.manager.relieve(0, 1 << 20))
+            self.assertIn("relief", run.manager.stopped)
+            training.step(0)
+            self.assertTrue(torch.isfinite(draw(2, 2) * training.losses[-1]).all())
+
+
+if __name__ == "__main__":
+    unittest.main()
