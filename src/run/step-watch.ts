@@ -7,6 +7,7 @@ import { extractStep, mainStreamOf, type Step } from '../plan/step.ts';
 import { planStep, type StepPlan, verifyStepPlan, verifyStepPlanOn } from '../plan/step-plan.ts';
 import { LIVE_UNIT } from '../trace/summary.ts';
 import { MOST_REQUESTS } from './plan-file-format.ts';
+import { besidePlan, cutWhereLeastIsLive, levelsIn } from './watched-step.ts';
 
 export interface StepWatchOptions {
   /** Operations remembered, at most. */
@@ -67,8 +68,9 @@ const HANDLE_BYTES = 2 * 1024 * 1024;
 const CONFIRMED = 1.5;
 const PEAK_SHARE = 0.6;
 const MOST_ENDS = 8;
-/** Operations after which somebody who was to mark the ends of steps does not do it any more. */
-const UNMARKED = 500_000;
+/** After so many steps without their ends, or so many operations without any, nobody is going to tell of them. */
+const MISSED_ENDS = 4;
+const UNMARKED = 200_000;
 /** In a step more comes and goes than this share of the peak. */
 const RANGE_SHARE = 0.02;
 
@@ -244,14 +246,22 @@ export class StepWatch {
 
   /** The period of what the program does now. What came before its first repetition does not matter. */
   private findCurrent(): { ops: MemoryOps; period: Period } | { reason: string } {
-    const distances = this.ends.slice(1).map((end, index) => end - this.ends[index]!);
-    const knowsSteps = distances.length >= SEEN_STEPS - 1;
-    if (this.options.marksSteps && !knowsSteps && this.seen < UNMARKED) return { reason: 'too few steps have ended' };
+    const least = this.leastStep();
+    if (least === undefined) return { reason: 'too few steps have ended' };
     const ops = this.ops();
-    const period = findPeriod(ops, distances.length > 0 ? Math.min(...distances) : 0);
+    const period = findPeriod(ops, least);
     if (!isPeriodic(period)) return { reason: period.reason };
     if (!isCurrent(ops, period)) return { reason: 'the step that was repeated is over' };
     return { ops, period };
+  }
+
+  /** Operations that a step has at least, 0 if nobody tells; undefined if it is to be told and was not yet. */
+  private leastStep(): number | undefined {
+    const distances = this.ends.slice(1).map((end, index) => end - this.ends[index]!);
+    // Somebody who has stopped telling of ends does other steps than he did.
+    const isOver = distances.length > 0 && this.count - this.ends.at(-1)! > MISSED_ENDS * Math.max(...distances);
+    if (distances.length >= SEEN_STEPS - 1 && !isOver) return Math.min(...distances);
+    return this.options.marksSteps && !isOver && this.seen < UNMARKED ? undefined : 0;
   }
 
   private ops(): MemoryOps {
@@ -335,68 +345,4 @@ export class StepWatch {
 /** Whether the repetition goes on to the end of what was seen. */
 function isCurrent(ops: MemoryOps, { length, runs }: Period): boolean {
   return runs.at(-1)!.to + 2 * length >= ops.count;
-}
-
-/** Most and fewest bytes live from an operation on. */
-function levelsIn(ops: MemoryOps, from: number): { peak: number; least: number } {
-  let live = ops.liveBefore;
-  let peak = 0;
-  let least = Number.POSITIVE_INFINITY;
-  for (let op = 0; op < ops.count; op++) {
-    live += ops.isAlloc[op] ? ops.size[op]! : -ops.size[op]!;
-    if (op < from) continue;
-    peak = Math.max(peak, live);
-    least = Math.min(least, live);
-  }
-  return { peak, least };
-}
-
-/** The same step begun at its quietest moment, where the engine has most to choose from when it takes memory for the plan. */
-export function cutWhereLeastIsLive(step: Step, ops: MemoryOps): Step {
-  const { period, start, blocks } = step;
-  let cut = 0;
-  let live = 0;
-  let least = 0;
-  for (let at = 0; at < period && start + at < ops.count; at++) {
-    if (live < least) {
-      least = live;
-      cut = at;
-    }
-    live += ops.isAlloc[start + at] ? ops.size[start + at]! : -ops.size[start + at]!;
-  }
-  if (cut === 0) return step;
-  const moved = blocks.map((block) => {
-    const birth = block.birth >= cut ? block.birth - cut : block.birth + period - cut;
-    return { ...block, birth, death: birth + block.death - block.birth };
-  });
-  // The last step that was seen may not reach as far: the one before it does.
-  const begin = start + cut + period <= ops.count ? start + cut : start + cut - period;
-  return { ...step, start: begin, blocks: moved.sort((a, b) => a.birth - b.birth) };
-}
-
-/** Most bytes live at once, during the step, that are none of the plan's. */
-function besidePlan(ops: MemoryOps, { period, start, blocks }: Step): number {
-  const change = new Float64Array(period + 1);
-  let always = 0;
-  for (const { birth, death, size } of blocks) {
-    const life = death - birth;
-    always += Math.floor(life / period) * size;
-    const end = birth + (life % period);
-    change[birth]! += size;
-    if (end <= period) change[end]! -= size;
-    else {
-      change[0]! += size;
-      change[end - period]! -= size;
-    }
-  }
-  let live = ops.liveBefore;
-  for (let op = 0; op < start; op++) live += ops.isAlloc[op] ? ops.size[op]! : -ops.size[op]!;
-  let planned = always;
-  let most = 0;
-  for (let at = 0; at < period && start + at < ops.count; at++) {
-    planned += change[at]!;
-    live += ops.isAlloc[start + at] ? ops.size[start + at]! : -ops.size[start + at]!;
-    most = Math.max(most, live - planned);
-  }
-  return most;
 }

@@ -112,7 +112,7 @@ def _once(quiet):
 def _write_report(manager, directory):
     if manager.pid != os.getpid():
         return
-    from .steps import write_json
+    from .exchange import write_json
 
     report = manager.report()
     told = ("stepsPlanned", "stepsOff", "bytesOut", "bytesIn", "stalls", "misses", "peakAllocated")

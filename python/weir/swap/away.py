@@ -83,7 +83,7 @@ def _be_taken_for_plain():
     for place in (optimizer, _foreach_utils):
         known = getattr(place, "_foreach_supported_types", None)
         if isinstance(known, list):
-            known.extend(away for away in _PLAIN if away not in known)
+            known.extend(away for away, plain in _PLAIN.items() if plain in known and away not in known)
 
 
 _be_taken_for_plain()

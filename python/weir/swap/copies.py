@@ -36,14 +36,20 @@ class Copies:
         # Of the copies each way: how many have begun, and up to which one the compute stream has been told to wait.
         self.begun = {"out": 0, "in": 0}
         self.waited = {"out": 0, "in": 0}
-        # The ways in which copies that begin together have waited for the compute stream; None where each begins alone.
+        # Where copies begin together: by way, how many pieces of memory had been taken when they waited for the compute stream.
         self.following = None
+        self.taken = 0
         # (what holds memory, a copy in it): destructors leave here what the compute stream has to wait for first.
         self.graveyard = deque()
 
     def open(self, backend):
         self.backend = backend
         self.slab = HostSlab(backend.pinned, self.options.host_limit, self.say)
+
+    def give_host_memory_back(self):
+        """What somebody still has a place in goes with the last of these places."""
+        self.backend.synchronize()
+        self.slab = HostSlab(self.backend.pinned, self.options.host_limit, self.say, self.slab.peak)
 
     def begin_out(self, storage, slot):
         """Gives the copy, and the checksum of what is copied."""
@@ -58,18 +64,27 @@ class Copies:
 
     @contextlib.contextmanager
     def together(self):
-        """Copies that begin in here wait once for the compute stream: it gets no work of the program's meanwhile."""
-        self.following = set()
+        """Copies that begin in here wait once for the compute stream: it gets no work of the program's meanwhile. Only where memory is
+        taken it may be given waits, for streams that used it before."""
+        self.following = {}
         try:
             yield
         finally:
             self.following = None
 
+    def refill(self, storage, size):
+        self.taken += 1
+        self.backend.refill(storage, size)
+
+    def new_storage(self, size):
+        self.taken += 1
+        return self.backend.new_storage(size)
+
     def _after_compute(self, way, stream):
-        if self.following is None or way not in self.following:
+        if self.following is None or self.following.get(way) != self.taken:
             self.backend.wait(stream, self.backend.event(self.backend.compute))
         if self.following is not None:
-            self.following.add(way)
+            self.following[way] = self.taken
 
     def _begun(self, way, stream):
         self.begun[way] += 1

@@ -18,9 +18,9 @@ class Slot:
 
 
 class HostSlab:
-    """`busy` of a free range or a slot is (number, event) of the last copy that read it: whoever writes it next waits for that."""
+    """`busy` of a free range or a slot is the last copy that read it: whoever writes it next waits for that."""
 
-    def __init__(self, allocate, limit, say):
+    def __init__(self, allocate, limit, say, peak=0):
         self.allocate = allocate
         self.limit = limit
         self.say = say
@@ -28,12 +28,13 @@ class HostSlab:
         self.free = []  # [chunk, at, size, busy], by chunk and address
         self.capacity = 0
         self.used = 0
-        self.peak = 0
+        self.peak = peak
         self.refused = False
 
     def reserve(self, total):
         """Room for `total` bytes at once, pinned now rather than in mid-step."""
         missing = total - self.capacity
+        self.refused = False
         while missing > 0 and not self.refused:
             got = self._grow(missing)
             missing -= got

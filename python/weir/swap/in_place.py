@@ -51,7 +51,7 @@ class InPlace:
     def leave(self, item):
         if item.state != RESIDENT or not item.begin():
             return False
-        if item.is_ours():
+        if item.is_ours() and item.storage.nbytes() == item.size:
             if item.slot is not None and item.slot.size != item.size:
                 item.release_slot()
             if item.slot is None:
@@ -82,8 +82,14 @@ class InPlace:
         return True
 
     def begin_return(self, item):
-        self.copies.backend.refill(item.storage, item.size)
+        self.take_memory(item)
+        self.begin_copy_back(item)
+
+    def take_memory(self, item):
+        self.copies.refill(item.storage, item.size)
         item.is_computes = True
+
+    def begin_copy_back(self, item):
         item.copy = self.copies.begin_back(item.storage, item.slot)
         item.state = RETURNING
         self.copies.away -= item.size

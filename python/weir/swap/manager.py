@@ -10,15 +10,20 @@ import weakref
 
 import torch
 
-from .away import is_observed, undisturbed
+from .away import is_observed
 from .copies import Copies, Corrupted
 from .layers import Layers
 from .optimizer_state import StateGuard
 from .profile import PACK, POST, PRE
 from .records import GONE, LEAVING, RESIDENT, RETURNING, changed
+from .relief import Relief
 from .saved_tensors import SavedTensors
 from .steps import RESTING, Steps
 from .traffic import Traffic
+
+
+# After so many steps without a large tensor on a GPU there will be none.
+SMALL_STEPS = 8
 
 
 class Manager:
@@ -33,7 +38,6 @@ class Manager:
         self.few = max(1, options.least // 16)
         self.hooks = None
         self.stopped = None  # why nothing is swapped any more
-        self.relieving = False
         self.anchor = None  # the optimizer whose steps are the steps, weak
 
         self.copies = Copies(options, say)
@@ -43,6 +47,7 @@ class Manager:
         self.traffic = Traffic(self.copies, self.saved, self.guard, self.layers)
         self.steps = Steps(options, self.copies, self.saved, self.guard, self.layers, self.traffic, self.let_hooks_go, say)
         self.copies.observer = self.steps
+        self.relieve = Relief(self).relieve
 
     @property
     def backend(self):
@@ -65,6 +70,7 @@ class Manager:
                 return
             self.stopped = why
             self.steps.stop()
+            self.steps.settle()
             if report:
                 self.say("stop", f"swapping stops: {why}")
             if self.backend is not None:
@@ -298,13 +304,8 @@ class Manager:
 
     def after_step(self, optimizer):
         steps = self.steps
-        if self.backend is None:
-            steps.done += 1
-            return
-        if self.stopped:
-            steps.clear_away()
-            return
-        if not self.backend.on_compute() or self.backend.capturing():
+        if self.backend is None or self.stopped or not self.backend.on_compute() or self.backend.capturing():
+            self._pass_over_step()
             return
         try:
             with self.lock:
@@ -328,10 +329,21 @@ class Manager:
         except Exception:
             self.failed("optimizer step")
 
+    def _pass_over_step(self):
+        """One in which nothing is ours to do."""
+        if self.backend is None:
+            self.steps.done += 1
+            # Nothing large has been seen so far.
+            if self.steps.done > SMALL_STEPS:
+                self.steps.settle()
+        elif self.stopped:
+            self.steps.clear_away()
+        self.steps.mark_step()
+
     def mark(self):
         """The end of a step in a program that has no optimizer of torch.optim."""
         if self.backend is None or self.stopped:
-            self.steps.done += 1
+            self._pass_over_step()
             return
         try:
             with self.lock:
@@ -341,35 +353,6 @@ class Manager:
             raise
         except Exception:
             self.failed("step")
-
-    # ---- no memory left
-
-    def relieve(self, device, wanted):
-        """The allocator has found no memory for a request of the program's. Gives whether there is more now."""
-        try:
-            # Not when it is us who ask, whose requests may fail, nor beside somebody who is at it and may ask in turn.
-            if self.stopped or self.backend is None or device != self.backend.index or self.relieving or self.lock._is_owned():
-                return False
-            if not self.backend.on_compute() or self.backend.capturing() or torch._C._functorch.peek_interpreter_stack() is not None:
-                return False
-            if not self.lock.acquire(timeout=1):
-                return False
-        except Exception:
-            return False
-        try:
-            self.relieving = True
-            with undisturbed(), self.copies.together():
-                # It is asked again if this is not enough.
-                left = self.traffic.relieve(max(self.least, wanted // 4), self.steps.tick_count)
-            self.copies.counts["reliefs"] += left > 0
-            self.copies.counts["relieved_bytes"] += left
-            return left > 0
-        except Exception:
-            self.failed("relief")
-            return False
-        finally:
-            self.relieving = False
-            self.lock.release()
 
     # ---- telling
 

@@ -228,6 +228,19 @@ class StateGuard(InPlace):
         self.items = sorted(others + found, key=lambda item: item.optimizer)
         return self.number()
 
+    def let_all_go(self):
+        for item in self.items:
+            self.let_go(item)
+        self.items = []
+        self.number()
+
+    def release_slots_but(self, plans):
+        """Of state that no plan moves any more."""
+        moved = {index for plan in plans for index in plan.items}
+        for item in self.items:
+            if item.index not in moved and item.state == RESIDENT and item.copy is None:
+                item.release_slot()
+
     def protect(self, optimizer):
         """Puts the guard in place of the plain dict; its entries stay the same objects."""
         state = optimizer.state

@@ -1,7 +1,7 @@
-"""What swapping costs: how long steps take with a plan, against equal steps without one.
+"""What swapping costs: how long steps take with a plan, against equal steps without one, and what follows from it.
 
-Copies share the GPU's memory with its kernels, which no plan knows of beforehand. Times are the GPU's own, from the end of one step to
-the end of the next; nobody waits for them.
+Copies share the GPU's memory with its kernels, and the host has to begin them: no plan knows of that beforehand. Times are the GPU's
+own, from the beginning of a step to its end; nobody waits for them.
 """
 
 from collections import deque
@@ -10,9 +10,14 @@ from statistics import median
 # Steps in which a plan is taken up are like no others.
 SETTLING = 2
 LEAST_PLAIN = 3
-JUDGED = 8
+JUDGED = 16
 MOST_KEYS = 32
 MOST_KEPT = 16
+# Twice the standard error of a median is no accident; that error is some 1.57 times the mean deviation over the root of the number.
+BEYOND_DOUBT = 2 * 1.57
+# Of a plan that costs too much time, the share of the saving that the next one aims at.
+LEAST_AIM, MOST_AIM, CAUTION = 0.25, 0.7, 0.6
+LEAST_SHARE = 0.1
 
 
 class Pace:
@@ -22,15 +27,15 @@ class Pace:
         self.pending = deque()  # (durations it belongs to, begin, end)
         self.plain = {}  # step -> durations, without a plan
         self.planned = {}  # the same with the plan that is followed
-        self.settling = 0
+        self.settling = {}
 
     def step_begins(self):
         self.begun = self.backend.event(self.backend.compute, timing=True)
 
     def step_ends(self, key, is_plain, is_planned):
         """Neither: a step that was watched, or left its plan."""
-        if is_planned and self.settling > 0:
-            self.settling -= 1
+        if is_planned and self.settling.get(key, 0) > 0:
+            self.settling[key] -= 1
         elif self.begun is not None and (is_plain or is_planned):
             steps = self.plain if is_plain else self.planned
             if key not in steps and len(steps) == MOST_KEYS:
@@ -43,7 +48,7 @@ class Pace:
 
     def new_plan(self, key):
         self.planned[key] = []
-        self.settling = SETTLING
+        self.settling[key] = SETTLING
 
     def measured(self, key):
         """Medians of a step without a plan, and with it; None where not enough were seen."""
@@ -53,15 +58,45 @@ class Pace:
         )
 
     def cost(self, key):
-        """Share of the step's time that the plan costs beyond doubt; None if that cannot be said yet."""
+        """Share of the step's time that the plan costs beyond doubt; None if that cannot be said."""
         plain, planned = self.measured(key)
         if plain is None or planned is None:
             return None
-        doubt = error_of(self.plain[key]) + error_of(self.planned[key])
+        doubt = BEYOND_DOUBT * (error_of(self.plain[key]) ** 2 + error_of(self.planned[key]) ** 2) ** 0.5
         return max(0.0, planned - plain - doubt) / plain
 
 
 def error_of(durations):
     """How far a median may be off: steps of some programs take now this long, now that."""
     middle = median(durations)
-    return median(abs(duration - middle) for duration in durations) / len(durations) ** 0.5
+    return sum(abs(duration - middle) for duration in durations) / len(durations) ** 1.5
+
+
+class Judge:
+    """Judges each plan once. One that costs too much is made again, to save less; then not at all."""
+
+    def __init__(self, tolerance):
+        self.tolerance = tolerance  # share of a step's time; None for whatever it takes
+        self.shares = {}  # step -> of what could be saved, what its plan aims at
+        self.accepted = set()
+
+    def share_of(self, key):
+        return self.shares.get(key, 1.0)
+
+    def is_given_up(self, key):
+        return self.share_of(key) == 0
+
+    def new_plan(self, key):
+        self.accepted.discard(key)
+
+    def cost_of(self, pace, key):
+        """None while there is nothing to say; 0 for a plan that is accepted; else what it costs, and its share is less from now on."""
+        if key in self.accepted or pace.measured(key)[1] is None:
+            return None
+        cost = pace.cost(key)
+        if cost is None or cost <= self.tolerance:
+            self.accepted.add(key)
+            return 0.0
+        share = self.share_of(key) * max(LEAST_AIM, min(MOST_AIM, CAUTION * self.tolerance / cost))
+        self.shares[key] = share if share >= LEAST_SHARE else 0.0
+        return cost

@@ -101,7 +101,7 @@ class SavedTensors:
 
     def begin_return(self, record):
         copies = self.copies
-        storage = copies.backend.new_storage(record.size)
+        storage = copies.new_storage(record.size)
         record.unwaited = copies.begin_back(storage, record.slot)
         record.storage = storage
         record.cdata = storage._cdata

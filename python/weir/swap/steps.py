@@ -3,21 +3,20 @@
 Equal steps are watched until they can be sent to the supervisor; its plan is followed tick by tick and left at the first that differs.
 """
 
-import json
 import os
 import weakref
 from collections import deque
 
-from .pace import Pace
+from .exchange import Exchange
+from .pace import Judge, Pace
 from .plan import BadPlan, read_plan
 from .profile import BEGIN, LEFT, NEEDED, PACK, POST, PRE, UNPACK, StepProfile, measure_copies
 
 TIMED_STEPS = 2
-# Before the first watched one: what swapping costs is seen against these.
-PLAIN_STEPS = 4
-# Of a plan that costs too much time, the share of the saving that the next one aims at.
-LEAST_AIM, MOST_AIM, CAUTION = 0.25, 0.7, 0.6
-LEAST_SHARE = 0.1
+# Before steps are watched: what swapping costs is seen against these. Enough for two shapes in turn.
+PLAIN_STEPS = 6
+# How often it is said again that swapping has settled: a recording may lose a row.
+SETTLED_STEPS = 64
 MOST_WATCHED = 16
 UNMATCHED_STEPS = 8
 PLAN_STEPS = 200
@@ -54,15 +53,15 @@ class Steps:
         self.seen = {}  # key -> profiles of equal steps
         self.sent = {}
         self.asked_at = 0
-        self.plan_stamp = None
+        self.exchange = Exchange(options)
         self.bandwidths = None
         self.peak_allocated = 0
         self.peak_reserved = 0
-        # Without a limit plans may cost next to no time; `share` of what could be saved is what they then save.
-        self.tolerance = options.tolerance if self.limit is None and not options.debug else None
+        # Without a limit plans may cost next to no time.
+        self.judge = Judge(options.tolerance if self.limit is None and not options.debug else None)
         self.pace = None
+        self.plain_left = PLAIN_STEPS if self.judge.tolerance is not None else 0
         self.is_plain = False  # nothing is done in this step but look
-        self.share = 1.0
         self.is_settled = False
 
     # ---- ticks
@@ -184,7 +183,7 @@ class Steps:
         self.clear_away()
         self.done += 1
         self.copies.counts["checked"] += self.copies.checks.compare()
-        self.options.mark("weir step")
+        self.mark_step()
         key = f"{self.signature & (2**64 - 1):016x}-{self.tick_count}"
         if self.pace is None:
             self.pace = Pace(self.copies.backend)
@@ -227,16 +226,17 @@ class Steps:
 
     def change_phase(self, key):
         if self.phase == FOLLOWING:
-            self.unmatched = 0 if key in self.plans else self.unmatched + 1
+            self.unmatched = 0 if key in self.plans or self.judge.is_given_up(key) else self.unmatched + 1
             if self.unmatched >= UNMATCHED_STEPS:
                 self.phase, self.watched, self.unmatched = WATCHING, 0, 0
+                self.plain_left = PLAIN_STEPS if self.judge.tolerance is not None else 0
                 self.seen.clear()
                 self.say("again", f"step {self.done}: the steps have changed; watching again")
         if self.phase == WATCHING and self.watched >= MOST_WATCHED:
             instead = "swapping without a plan" if self.limit is not None else "nothing is swapped"
             self.go_on_without("varies", f"no two steps were alike; {instead}")
-        if self.phase == FOLLOWING and self.tolerance is not None:
-            self.judge_pace(key)
+        if self.phase == FOLLOWING and self.judge.tolerance is not None and key in self.plans:
+            self.judge_plan(key)
         if self.phase == AWAITING:
             self.look_for_plan()
         if self.phase == AWAITING and self.done - self.asked_at > PLAN_STEPS:
@@ -249,6 +249,8 @@ class Steps:
         self.say(topic, text)
         if not self.plans and self.limit is None:
             self.let_hooks_go()
+            self.guard.let_all_go()
+            self.copies.give_host_memory_back()
 
     def begin(self, key):
         """`key` is that of the step before."""
@@ -260,13 +262,17 @@ class Steps:
         self.following = None
         if self.plans and self.phase in (FOLLOWING, AWAITING):
             expected = self.successor.get(key, key)
-            self.following = self.plans.get(expected) or self.plans.get(key) or next(iter(self.plans.values()), None)
+            self.following = self.plans.get(expected) or self.plans.get(key)
+            # Any plan may be that of this step; but one that is waited for is measured against steps that follow none.
+            if self.following is None and self.phase == FOLLOWING and not self.judge.is_given_up(expected):
+                self.following = next(iter(self.plans.values()), None)
             if self.following is not None and not self.fits_items(self.following):
                 self.following = None
         self.reactive = self.following is None and self.limit is not None
         # The first step makes optimizer state and picks kernels: it is like no other.
-        first = 1 if self.tolerance is None else 1 + PLAIN_STEPS
-        if self.phase == WATCHING and self.done >= first and (self.options.directory or self.options.on_profile):
+        if self.phase == WATCHING and self.plain_left > 0:
+            self.plain_left -= 1
+        elif self.phase == WATCHING and self.done >= 1 and self.exchange.is_open():
             self.watched += 1
             self.say("watching", f"watching steps {self.done}-{self.done + TIMED_STEPS + 1}")
             self.profile = StepProfile(self.copies.backend, memory=self.watched % (TIMED_STEPS + 1) == 1)
@@ -280,28 +286,31 @@ class Steps:
 
     # ---- what plans cost
 
-    def judge_pace(self, key):
-        """A plan that costs more time than it may is made again to save less, and in the end not at all."""
-        if key not in self.plans or self.pace.measured(key)[1] is None:
+    def judge_plan(self, key):
+        cost = self.judge.cost_of(self.pace, key)
+        if not cost:
+            if cost is not None:
+                self.settle()
             return
-        cost = self.pace.cost(key)
-        if cost is None or cost <= self.tolerance:
-            self.settle()
-            return
-        self.share *= max(LEAST_AIM, min(MOST_AIM, CAUTION * self.tolerance / cost))
         percent = f"{100 * cost:.1f} %"
-        if self.share < LEAST_SHARE:
-            self.plans.clear()
+        if self.judge.is_given_up(key):
+            del self.plans[key]
             self.options.mark("weir swap plan given up")
-            self.go_on_without("pace", f"step {self.done}: swapping takes {percent} of the time of a step; nothing is swapped any more")
+            self.go_on_without("pace", f"step {self.done}: swapping takes {percent} of the time of a step; nothing is swapped in it any more")
             return
-        self.say(f"pace {self.share}", f"step {self.done}: swapping takes {percent} of the time of a step; planning to swap less")
-        self.ask_for_plan({**self.sent[key], "share": self.share})
+        share = self.judge.share_of(key)
+        self.say(f"pace {key} {share}", f"step {self.done}: swapping takes {percent} of the time of a step; planning to swap less")
+        self.ask_for_plan({**self.sent[key], "share": share})
 
     def settle(self):
         """Steps are what they are going to be: places may be planned for them."""
         if not self.is_settled:
             self.is_settled = True
+            self.options.mark("weir swap settled")
+
+    def mark_step(self):
+        self.options.mark("weir step")
+        if self.is_settled and self.done % SETTLED_STEPS == 0:
             self.options.mark("weir swap settled")
 
     def step_times(self):
@@ -314,6 +323,9 @@ class Steps:
 
     def note_profile(self, key, profile):
         if self.phase != WATCHING:
+            return
+        if self.judge.is_given_up(key):
+            self.go_on_without("again", "the steps are some that were given up")
             return
         alike = self.seen.setdefault(key, [])
         alike.append(profile)
@@ -332,76 +344,52 @@ class Steps:
             {"size": item.size, "pre": pres.get(item.optimizer, -1), "post": posts.get(item.optimizer, 0)} for item in self.guard.items
         ]
         data = profile.as_json(key, items, self.bandwidths, self.limit, self.options.host_limit, alike)
-        data.update(pid=os.getpid(), device=self.copies.backend.index, step=self.done, share=self.share)
+        data.update(pid=os.getpid(), device=self.copies.backend.index, step=self.done, share=self.judge.share_of(key))
         self.sent[key] = data
         self.seen.clear()
         self.ask_for_plan(data)
-        self.say("watched", f"watched steps 1-{self.done}: {len(data['records'])} saved tensors, {len(items)} of optimizer state, {len(data['passages'])} passes of layers")
+        self.say("watched", f"watched steps {self.done - TIMED_STEPS}-{self.done}: {len(data['records'])} saved tensors, {len(items)} of optimizer state, {len(data['passages'])} passes of layers")
 
     def ask_for_plan(self, data):
         self.phase = AWAITING
         self.asked_at = self.done
-        if self.options.on_profile:
-            self.options.on_profile(data)
-        else:
-            write_json(os.path.join(self.options.directory, f"{os.getpid()}.profile.json"), data)
+        self.exchange.send(data)
 
     def look_for_plan(self):
         try:
-            path = self.path_of_new_plan()
+            path = self.exchange.take()
             if path is None:
                 return
             plan = read_plan(path, self.sent)
         except FileNotFoundError:
             return
         except (BadPlan, ValueError, KeyError, TypeError, OSError) as error:
-            self.say("plan", f"the plan cannot be used: {error}")
-            self.settle()
-            self.phase = RESTING
+            self.go_on_without("plan", f"the plan cannot be used: {error}")
             return
         self.phase = FOLLOWING
         self.plans[plan.key] = plan
         self.pace.new_plan(plan.key)
+        self.judge.new_plan(plan.key)
         # One step stands for all until another shape has its own.
         self.successor[plan.key] = plan.key
         if not plan.moves and self.limit is None:
-            self.say("plan", "planned: nothing to swap at no cost")
-            self.settle()
-            self.let_hooks_go()
-            self.phase = RESTING
-            self.plans.clear()
+            del self.plans[plan.key]
+            self.go_on_without("plan", "planned: nothing to swap at no cost")
             return
+        self.guard.release_slots_but(self.plans.values())
         self.copies.slab.reserve(plan.host_bytes + plan.host_bytes // 10)
         plan.release_at = plan.emptiest()
         expected = plan.expected
         planned = f"planned {gib(expected.get('from', 0))} -> {gib(expected.get('peak', 0))} GiB"
         self.options.mark(f"weir swap plan {len(self.plans)}: {planned}")
         self.say(
-            f"plan {plan.key} {self.share}",
+            f"plan {plan.key} {self.judge.share_of(plan.key)}",
             f"step {self.done}: {planned}, "
             f"{expected.get('stalls', 0)} stalls expected, {gib(expected.get('moved', 0))} GiB out and back per step",
         )
-        if self.tolerance is None:
+        if self.judge.tolerance is None:
             self.settle()
-
-    def path_of_new_plan(self):
-        if self.options.take_plan is not None:
-            return self.options.take_plan()
-        path = os.path.join(self.options.directory, f"{os.getpid()}.swap.json")
-        stat = os.stat(path)
-        stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
-        if stamp == self.plan_stamp:
-            return None
-        self.plan_stamp = stamp
-        return path
 
 
 def gib(size):
     return f"{size / 2**30:.1f}"
-
-
-def write_json(path, data):
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as target:
-        json.dump(data, target, separators=(",", ":"))
-    os.replace(temporary, path)

@@ -75,10 +75,7 @@ class Traffic:
                 self.saved.drop(record)
             elif record.state == RESIDENT:
                 counts["kept"] += 1
-        for who in plan.backs.get(tick, ()):
-            # Where there is no room now, it comes when it is needed.
-            if not self._has_room_for(self._begin_return, who):
-                counts["misses"] += 1
+        self._begin_returns(plan.backs.get(tick, ()))
         if self.late:
             self._try_late(tick)
         for who in plan.outs.get(tick, ()):
@@ -104,12 +101,23 @@ class Traffic:
             return False
         return True
 
+    def _begin_returns(self, whose):
+        """Where there is no room now, it comes when it is needed. State gets all its memory first, and its copies wait once."""
+        ready = set()
+        for who in whose:
+            if who[0] == "item" and self.guard.items[who[1]].state == GONE:
+                if self._has_room_for(self.guard.take_memory, self.guard.items[who[1]]):
+                    ready.add(who)
+                else:
+                    self.copies.counts["misses"] += 1
+        for who in whose:
+            if who[0] == "item":
+                if who in ready:
+                    self.guard.begin_copy_back(self.guard.items[who[1]])
+            elif not self._has_room_for(self._begin_return, who):
+                self.copies.counts["misses"] += 1
+
     def _begin_return(self, who):
-        if who[0] == "item":
-            item = self.guard.items[who[1]]
-            if item.state == GONE:
-                self.guard.begin_return(item)
-            return
         if who[0] == "layer":
             self.layers.layer_begins_return(self.layers.passages[who[1]])
             return
@@ -138,32 +146,6 @@ class Traffic:
         for item in self.guard.items:
             if item.optimizer == place:
                 self.guard.leave(item)
-
-    # ---- when there is no memory left
-
-    def relieve(self, wanted, tick):
-        """Whatever can leaves at once, until so many bytes have: state first, then the saved tensors that are needed last. Gives how
-        many did. What leaves like this is back when it is needed, or when a plan says."""
-        chosen = []
-        begun = 0
-        for item in self.guard.items:
-            if begun >= wanted:
-                break
-            if item.state == LEAVING or (item.state == RESIDENT and self.guard.is_protected(item) and self.guard.leave(item)):
-                chosen.append((self.guard, item))
-                begun += item.size
-        for reference in self.saved.records:
-            record = reference()
-            if begun >= wanted:
-                break
-            # One that came back is about to be used, or is kept for another backward.
-            if record is None or record.storage is not None:
-                continue
-            if record.state == LEAVING or (record.state == RESIDENT and not record.copied and self.saved.leave(record, tick)):
-                chosen.append((self.saved, record))
-                begun += record.size
-        # The last to be copied first: one wait is enough.
-        return sum(thing.size for owner, thing in reversed(chosen) if owner.drop(thing))
 
     # ---- without a plan
 

@@ -85,6 +85,8 @@ class Weight(Movable):
         if parameter is None or not is_plain(parameter):
             return False
         self.moving, self.node, self.storage = parameter, _node_of(parameter), parameter.untyped_storage()
+        # The program may have given it other memory since.
+        self.is_computes = False
         return True
 
     def is_ours(self):
@@ -152,6 +154,7 @@ class Gradient(Movable):
             layers, weight = self.weight.layers, self.weight
             self.hook = self.weight.parameter().register_hook(lambda _: layers.gradient_is_needed(weight))
         self.tensor, self.storage = tensor, tensor.untyped_storage()
+        self.is_computes = False
         return True
 
     def is_ours(self):

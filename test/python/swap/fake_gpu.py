@@ -72,9 +72,9 @@ class FakeBackend:
         return contextlib.nullcontext()
 
     def moment(self):
-        """Changes whenever the program may have given the compute stream work, or memory was given up."""
+        """Changes whenever the program may have given the compute stream work, or memory was given up or taken."""
         manager = swap._manager
-        return (manager.steps.done, manager.steps.tick_count, self.freed) if manager else self.freed
+        return (manager.steps.done, manager.steps.tick_count, self.freed, self.returned) if manager else self.freed
 
     # Work on the compute stream is done as it is given, so its events are over at once.
     def event(self, stream, timing=False):

@@ -4,9 +4,13 @@ import random
 import unittest
 
 from fake_gpu import FakeBackend
-from support import FAKE, Run, SwapCase, plain
+from support import FAKE, WIDTH, Run, SwapCase, Training, plain, trained
 
 STEPS = 60
+
+
+def share_in(steps):
+    return steps.judge.share_of(steps.following.key)
 
 
 class TimedBackend(FakeBackend):
@@ -30,10 +34,19 @@ class TimedBackend(FakeBackend):
 
 @unittest.skipUnless(FAKE, "times are made up")
 class PaceCase(SwapCase):
-    def train(self, takes, steps=STEPS):
-        program = plain(steps)
+    def train(self, takes, batches=(None,) * STEPS, **options):
+        """Trains with batches of these sizes, where a step takes what `takes` says."""
+
+        def program():
+            training = Training()
+            for batch in batches:
+                loss = training.loss(batch)
+                loss.backward()
+                training.finish(loss)
+            return training.result()
+
         expected = program()
-        run = Run("plan", debug=False)
+        run = Run("plan", debug=False, **options)
         run.backend = TimedBackend(takes)
         run.options.tolerance = 0.01
         with run:
@@ -42,6 +55,8 @@ class PaceCase(SwapCase):
             self.assertIsNone(run.manager.stopped)
             run.phase = run.manager.phase
             run.hooked = run.manager.hooks.pushed
+            run.slab = run.manager.copies.slab
+            run.items = len(run.manager.guard.items)
         self.assertEqual(expected[0], found[0])
         return run
 
@@ -56,7 +71,7 @@ class PaceCase(SwapCase):
         self.assertEqual({name: round(us) for name, us in run.report["stepUs"].items()}, {"plain": 1000, "planned": 1005})
 
     def test_what_costs_more_is_planned_to_save_less(self):
-        run = self.train(lambda steps: 1000 * (1 + 0.02 * steps.share if steps.following else 1))
+        run = self.train(lambda steps: 1000 * (1 + 0.02 * share_in(steps) if steps.following else 1))
         self.assertEqual(self.shares(run), [1, 0.3])
         self.assertEqual(run.phase, "following")
         self.assertEqual(run.report["misses"], 0)
@@ -67,11 +82,56 @@ class PaceCase(SwapCase):
         self.assertEqual(run.phase, "resting")
         self.assertFalse(run.hooked)
         self.assertIn("weir swap plan given up", run.marks)
+        # Nothing is held for what will not be swapped.
+        self.assertEqual([run.items, run.slab.capacity], [0, 0])
 
     def test_uneven_steps_are_not_blamed_on_the_plan(self):
-        draw = random.Random(5)
-        run = self.train(lambda steps: draw.uniform(900, 1100) + (5 if steps.following else 0))
+        for seed in range(4):
+            draw = random.Random(seed)
+            run = self.train(lambda steps, draw=draw: draw.uniform(900, 1100), (None,) * 150)
+            self.assertEqual(self.shares(run), [1], seed)
+
+    def test_a_plan_is_judged_once(self):
+        """Later everything may take longer for other reasons."""
+        run = self.train(lambda steps: 1000 if steps.done < 60 else 1100, (None,) * 120)
         self.assertEqual(self.shares(run), [1])
+
+    def test_each_shape_is_judged_by_itself(self):
+        short = WIDTH // 2
+        # The plan of the first shape is there for when it comes back.
+        run = self.train(lambda steps: 1000 * (1.5 if steps.following else 1), (*(None,) * 14, *(short,) * 120))
+        self.assertEqual(self.shares(run), [1, 1, 0.25])
+        self.assertEqual([run.phase, run.marks.count("weir swap plan given up")], ["following", 1])
+        self.assertLess(run.report["stepsPlanned"], 60)
+        in_turn = self.train(lambda steps: 1000 * (1 + 0.02 * share_in(steps) if steps.following else 1), (*(None,) * 40, *(short,) * 60, *(None,) * 40))
+        self.assertEqual(self.shares(in_turn), [1, 0.3, 1, 0.3])
+        self.assertEqual(in_turn.phase, "following")
+
+    def test_state_that_a_new_plan_leaves_alone_has_no_place_on_the_host(self):
+        def only(kind):
+            def spoil(plan):
+                plan["moves"] = [move for move in plan["moves"] if move["class"] == kind]
+                plan["hostBytes"] = sum(move["size"] for move in plan["moves"])
+
+            return spoil
+
+        kinds = iter(("item", "record"))
+        run = self.train(
+            lambda steps: 1000 * (1.02 if steps.following and steps.following.items else 1),
+            spoil=lambda plan: only(next(kinds))(plan),
+        )
+        self.assertEqual(self.shares(run), [1, 0.3])
+        self.assertEqual(run.slab.used, 0)
+
+    def test_a_plan_to_save_less_that_cannot_be_used(self):
+        made = []
+
+        def spoil(plan):
+            made.append(plan)
+            plan["version"] = 1 if len(made) == 1 else 7
+
+        run = self.train(lambda steps: 1000 * (1.02 if steps.following else 1), spoil=spoil)
+        self.assertEqual([run.phase, run.marks.count("weir swap plan given up")], ["resting", 1])
 
     def test_with_a_limit_time_does_not_count(self):
         program = plain(30)
@@ -82,6 +142,23 @@ class PaceCase(SwapCase):
             run.backend.manager = run.manager
             program()
         self.assertEqual(len(run.profiles), 1)
+
+
+class MarkCase(SwapCase):
+    def test_steps_are_marked_whatever_becomes_of_swapping(self):
+        with Run("plan") as run:
+            training = trained(6)
+            run.manager.stop("a test", report=False)
+            for i in range(4):
+                training.step(i)
+        self.assertEqual(run.marks.count("weir step"), 10)
+        self.assertEqual(run.marks.count("weir swap settled"), 1)
+
+    def test_where_all_tensors_are_small(self):
+        with Run("plan", least=1 << 40) as run:
+            trained(12)
+        self.assertEqual(run.marks.count("weir step"), 12)
+        self.assertEqual(run.marks.count("weir swap settled"), 1)
 
 
 if __name__ == "__main__":

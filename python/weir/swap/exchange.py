@@ -1,0 +1,39 @@
+"""Files between a process and the supervisor of its run: profiles go, plans come."""
+
+import json
+import os
+
+
+class Exchange:
+    def __init__(self, options):
+        self.options = options
+        self.seen = None  # which plan was looked at last
+
+    def is_open(self):
+        """Whether anybody would make a plan."""
+        return bool(self.options.directory or self.options.on_profile)
+
+    def send(self, profile):
+        if self.options.on_profile:
+            self.options.on_profile(profile)
+        else:
+            write_json(os.path.join(self.options.directory, f"{os.getpid()}.profile.json"), profile)
+
+    def take(self):
+        """The path of a plan that is new; None, or FileNotFoundError, if there is none."""
+        if self.options.take_plan is not None:
+            return self.options.take_plan()
+        path = os.path.join(self.options.directory, f"{os.getpid()}.swap.json")
+        stat = os.stat(path)
+        stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+        if stamp == self.seen:
+            return None
+        self.seen = stamp
+        return path
+
+
+def write_json(path, data):
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="utf-8") as target:
+        json.dump(data, target, separators=(",", ":"))
+    os.replace(temporary, path)
