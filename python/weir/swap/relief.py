@@ -24,19 +24,23 @@ class Relief:
         except Exception:
             return False
         try:
-            with undisturbed(), self.copies.together():
-                left = self._let_leave(max(manager.least, wanted // 4), manager.steps.tick_count)
-            self.counts["reliefs"] += left > 0
-            self.counts["relieved_bytes"] += left
-            return left > 0
+            return self.make_room(wanted)
         except Exception:
             manager.failed("relief")
             return False
         finally:
             manager.lock.release()
 
+    def make_room(self, wanted):
+        """The same for requests of our own, under our lock."""
+        with undisturbed(), self.copies.together():
+            left = self._let_leave(max(self.manager.least, wanted // 4), self.manager.steps.tick_count)
+        self.counts["reliefs"] += left > 0
+        self.counts["relieved_bytes"] += left
+        return left > 0
+
     def _may_be_asked(self, device):
-        """Not when it is us who ask, whose requests may fail, and not for other streams: what is given up is the compute stream's."""
+        """Not when it is us who ask, most of whose requests may fail, and not for other streams: what is given up is the compute stream's."""
         manager, backend = self.manager, self.manager.backend
         if manager.stopped or backend is None or device != backend.index or manager.lock._is_owned():
             return False

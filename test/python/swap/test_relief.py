@@ -6,6 +6,7 @@ import threading
 import unittest
 
 import torch
+from fake_gpu import FakeBackend
 from support import FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw, trained
 from weir import adapter, swap
 from weir.swap.records import GONE, RESIDENT
@@ -57,6 +58,44 @@ class Relief(SwapCase):
             self.assertGreaterEqual(sum(item.size for item in away), 3 * state[0].size)
             training.step(0)
             self.assertTrue(all(item.state != GONE for item in away))
+
+    @unittest.skipUnless(FAKE, "the memory there is is made up")
+    def test_what_backward_needs_has_room_made_for_it(self):
+        class Full(FakeBackend):
+            """Has as much room as was given up since it was full."""
+
+            def gives_up(self, storage, is_computes):
+                self.room += storage.nbytes()
+                super().gives_up(storage, is_computes)
+
+            def new_storage(self, size):
+                storage = super().new_storage(size)
+                self.room -= size
+                return storage
+
+        def train(run):
+            training = trained(6)
+            loss = training.loss()
+            if run is not None:
+                state = sum(item.size for item in run.manager.guard.items if item.state == RESIDENT)
+                self.assertGreater(run.manager.copies.away, state)
+                run.backend.room = run.manager.copies.away - state // 2
+            loss.backward()
+            if run is not None:
+                run.backend.room = 1 << 40
+            training.finish(loss)
+            return training.result()
+
+        expected = train(None)
+        run = Run("limit", host_limit=1 << 30)
+        run.backend = Full("random", 2)
+        # Saved tensors leave; state does so only when there is no room.
+        run.spoil = lambda plan: plan.update(moves=[move for move in plan["moves"] if move["class"] == "record"])
+        with run:
+            found = train(run)
+        self.assertEqual(expected[0], found[0])
+        self.assertTrue(all(torch.equal(one, other) for one, other in zip(expected[1], found[1], strict=True)))
+        self.assertGreater(run.report["reliefs"], 0)
 
     def test_nothing_to_give(self):
         with Run("plan") as run:
