@@ -253,6 +253,12 @@ class StateGuard(InPlace):
         optimizer.state = guarded
         return True
 
+    def protect_all(self):
+        for reference in self.optimizers:
+            optimizer = reference()
+            if optimizer is not None:
+                self.protect(optimizer)
+
     def is_protected(self, item):
         optimizer = self.optimizers[item.optimizer]()
         return optimizer is not None and type(optimizer.state) is GuardedState

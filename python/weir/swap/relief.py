@@ -50,6 +50,8 @@ class Relief:
         """State first, then the saved tensors that are needed last; gives how many bytes have left."""
         chosen = []
         begun = 0
+        # Whoever has the old dictionary, as code in the midst of step() may, holds its entries too, and they stay.
+        self.guard.protect_all()
         for item in self.guard.items:
             if begun >= wanted:
                 break

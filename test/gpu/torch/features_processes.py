@@ -288,6 +288,37 @@ def other_processes():
         raise AssertionError("; ".join(problems))
 
 
+MAKES_ROOM = """
+import os, torch
+import weir.swap
+torch.manual_seed(1)
+net = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096, bias=False) for _ in range(4)]).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+def step():
+    loss = net(torch.randn(256, 4096, device="cuda")).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
+losses = [step() for _ in range(3)]
+if os.environ.get("WEIR_LIMIT"):
+    large = torch.empty(int(os.environ["WEIR_LIMIT"]) - torch.cuda.memory_allocated() + (200 << 20), dtype=torch.uint8, device="cuda")
+    large.fill_(1)
+    assert weir.swap.report()["reliefs"] > 0, weir.swap.report()
+    del large
+print([loss.hex() for loss in losses + [step() for _ in range(3)]])
+"""
+
+
+@test(120)
+def swapping_makes_room():
+    """A request that finds no memory is served after optimizer state has left; nobody plans."""
+    with tempfile.TemporaryDirectory() as folder:
+        swapping = {"WEIR_SWAP": "auto", "WEIR_RUN_DIR": folder, "WEIR_LIMIT": str(2 * GIB)}
+        outputs = [finish(child(MAKES_ROOM, WEIR_ALLOCATOR="weir", **more))[0] for more in ({}, swapping)]
+    same(outputs[1], outputs[0], "losses")
+
+
 @test(60)
 def still_sound_at_the_end():
     import torch

@@ -97,6 +97,16 @@ class Relief(SwapCase):
         self.assertTrue(all(torch.equal(one, other) for one, other in zip(expected[1], found[1], strict=True)))
         self.assertGreater(run.report["reliefs"], 0)
 
+    def test_before_there_is_a_plan(self):
+        with Run("plan") as run:
+            training = trained(1)
+            state = training.optimizer.state
+            # Whoever has hold of the dictionary is not asked to let go of what is in it.
+            self.assertFalse(run.manager.relieve(0, 1 << 20))
+            del state
+            self.assertTrue(run.manager.relieve(0, 1 << 20))
+            training.step(0)
+
     def test_nothing_to_give(self):
         with Run("plan") as run:
             self.assertFalse(run.manager.relieve(0, 1 << 20))
