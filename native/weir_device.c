@@ -186,6 +186,10 @@ static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir
     memcpy(device->driver_error, shortage->driver_error, sizeof shortage->driver_error);
     if (!reclaimed) break;
     given = serve(device, bytes, stream, block);
+    if (!given && block->levels.parked > 0 && device_wait(device) >= 0) {
+      weir_engine_streams_idle(engine);
+      given = serve(device, bytes, stream, block);
+    }
   }
   return given;
 }

@@ -204,7 +204,8 @@ int WeirAllocator::reclaim_for(void* slot, uint64_t bytes, int attempt) {
   } catch (...) {
   }
   const auto relieve = relief.load();
-  return relieve && attempt < kMostReliefs ? relieve(asked->device, bytes) : 0;
+  // Ever more: what is free may lie in too many pieces.
+  return relieve && attempt < kMostReliefs ? relieve(asked->device, bytes << attempt) : 0;
 }
 
 int WeirAllocator::reclaim(Slot& slot) {

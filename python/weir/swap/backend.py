@@ -164,7 +164,9 @@ class CudaBackend:
                 memory.madvise(mmap.MADV_HUGEPAGE)
             except OSError:
                 pass
-        held = torch.frombuffer(memory, dtype=torch.uint8)
+        # Goes before the mapping does, which a finalizer of the mapping itself does not.
+        pages = (ctypes.c_char * size).from_buffer(memory)
+        held = torch.frombuffer(pages, dtype=torch.uint8)
         runtime = torch.cuda.cudart()
         with torch.cuda.device(self.device):
             code = runtime.cudaHostRegister(held.data_ptr(), size, 0)
@@ -177,7 +179,7 @@ class CudaBackend:
             raise MemoryError(f"cudaHostRegister answered {code}")
         # Before the pages go: whatever is mapped at these addresses next could not be registered otherwise. A process that ends
         # needs no order.
-        weakref.finalize(memory, runtime.cudaHostUnregister, held.data_ptr()).atexit = False
+        weakref.finalize(pages, runtime.cudaHostUnregister, held.data_ptr()).atexit = False
         return held
 
     def out_of_memory(self, error):

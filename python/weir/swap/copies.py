@@ -31,6 +31,7 @@ class Copies:
         self.slab = None
         self.checks = Checks(options.debug)
         self.observer = None  # the steps, which may want to know how long a wait was
+        self.relief = None  # who makes room for what is needed
         self.counts = dict.fromkeys(COUNTED, 0)
         self.away = 0  # bytes that are on the host only
         # Of the copies each way: how many have begun, and up to which one the compute stream has been told to wait.

@@ -48,6 +48,10 @@ class InPlace:
         self.copies = copies
         self.moving = 0  # not resident: whoever wants one of these has to ask
 
+    def are_needed_together(self, item, other):
+        """Whether state has to be there when the item is."""
+        return False
+
     def leave(self, item):
         if item.state != RESIDENT or not item.begin():
             return False
@@ -74,11 +78,12 @@ class InPlace:
             return False
         self.copies.wait(item.copy, ([item.who()], "out"))
         self.copies.before_giving_up(item.storage, item.is_computes)
-        item.storage.resize_(0)
-        self.copies.after_giving_up()
+        # First: whatever interrupts us here, it is looked for on the host.
         item.state = GONE
         item.copy = None
         self.copies.away += item.size
+        item.storage.resize_(0)
+        self.copies.after_giving_up()
         return True
 
     def begin_return(self, item):
@@ -127,7 +132,7 @@ class InPlace:
         if item.state == GONE:
             if not planned:
                 self.copies.counts["misses"] += 1
-            self.begin_return(item)
+            self.copies.relief.begin_needed(lambda: self.begin_return(item), item.size, lambda other: self.are_needed_together(item, other))
         if item.state == RETURNING:
             self.end_return(item)
 

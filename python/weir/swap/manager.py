@@ -47,8 +47,8 @@ class Manager:
         self.traffic = Traffic(self.copies, self.saved, self.guard, self.layers)
         self.steps = Steps(options, self.copies, self.saved, self.guard, self.layers, self.traffic, self.let_hooks_go, say)
         self.copies.observer = self.steps
-        self.relief = Relief(self)
-        self.relieve = self.relief.relieve
+        self.copies.relief = Relief(self)
+        self.relieve = self.copies.relief.relieve
 
     @property
     def backend(self):
@@ -197,7 +197,7 @@ class Manager:
         elif record.state == GONE:
             if not steps.reactive:
                 self.copies.counts["misses"] += 1
-            self._begin_needed_return(record)
+            self.copies.relief.begin_needed(lambda: self.saved.begin_return(record), record.size, lambda item: False)
         if record.state == RETURNING:
             self.saved.end_return(record)
             self.traffic.came_back(record, steps.tick_count - 1)
@@ -206,16 +206,6 @@ class Manager:
                 self.traffic.fetch_ahead(record)
             except Exception:
                 self.failed("prefetch")
-
-    def _begin_needed_return(self, record):
-        """Backward waits for it: others make room."""
-        while True:
-            try:
-                self.saved.begin_return(record)
-                return
-            except RuntimeError as error:
-                if self.stopped or not self.backend.out_of_memory(error) or not self.relief.make_room(record.size):
-                    raise
 
     def _view(self, handle, aside):
         if handle.alias is None:

@@ -160,6 +160,9 @@ class StateGuard(InPlace):
         self.signature = ()
         self.lost = []
 
+    def are_needed_together(self, item, other):
+        return item.optimizer == other.optimizer
+
     def ordinal(self, optimizer):
         for place, reference in enumerate(self.optimizers):
             if reference() is optimizer:

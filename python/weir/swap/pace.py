@@ -86,6 +86,9 @@ class Judge:
     def is_given_up(self, key):
         return self.share_of(key) == 0
 
+    def give_up(self, key):
+        self.shares[key] = 0.0
+
     def new_plan(self, key):
         self.accepted.discard(key)
 

@@ -87,6 +87,9 @@ class SavedTensors:
         handles = record.live_handles()
         storage = next(handle.alias for handle in handles if handle.alias is not None).untyped_storage()
         copies.before_giving_up(storage)
+        # First: whatever interrupts us here, it is looked for on the host.
+        record.state = GONE
+        copies.away += record.size
         for handle in handles:
             handle.let_go()
         if self.on_storage(record.cdata) is record:
@@ -95,8 +98,6 @@ class SavedTensors:
         record.cdata = 0
         del storage
         copies.after_giving_up()
-        record.state = GONE
-        copies.away += record.size
         return True
 
     def begin_return(self, record):

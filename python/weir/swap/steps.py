@@ -52,7 +52,7 @@ class Steps:
         self.watched = 0
         self.seen = {}  # key -> profiles of equal steps
         self.sent = {}
-        self.asked_at = 0
+        self.asked_at, self.asked_key = 0, None
         self.exchange = Exchange(options)
         self.bandwidths = None
         self.peak_allocated = 0
@@ -240,6 +240,7 @@ class Steps:
         if self.phase == AWAITING:
             self.look_for_plan()
         if self.phase == AWAITING and self.done - self.asked_at > PLAN_STEPS:
+            self.judge.give_up(self.asked_key)
             self.go_on_without("plan", "no plan came; going on without")
 
     def go_on_without(self, topic, text):
@@ -352,7 +353,7 @@ class Steps:
 
     def ask_for_plan(self, data):
         self.phase = AWAITING
-        self.asked_at = self.done
+        self.asked_at, self.asked_key = self.done, data["key"]
         self.exchange.send(data)
 
     def look_for_plan(self):
@@ -364,6 +365,7 @@ class Steps:
         except FileNotFoundError:
             return
         except (BadPlan, ValueError, KeyError, TypeError, OSError) as error:
+            self.judge.give_up(self.asked_key)
             self.go_on_without("plan", f"the plan cannot be used: {error}")
             return
         self.phase = FOLLOWING
@@ -374,6 +376,7 @@ class Steps:
         self.successor[plan.key] = plan.key
         if not plan.moves and self.limit is None:
             del self.plans[plan.key]
+            self.judge.give_up(plan.key)
             self.go_on_without("plan", "planned: nothing to swap at no cost")
             return
         self.guard.release_slots_but(self.plans.values())

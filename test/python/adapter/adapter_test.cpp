@@ -163,7 +163,7 @@ static void relief() {
   static int asked = 0;
   for (int index = 0; index < 3; index++) spare.push_back(a->allocate(300 * MIB));
   weir_torch_on_shortage([](int device, uint64_t bytes) -> int {
-    CHECK(device == 0 && bytes == 600 * MIB);
+    CHECK(device == 0 && bytes >= 600 * MIB);
     asked++;
     if (spare.empty()) return 0;
     spare.pop_back();

@@ -133,6 +133,19 @@ class PaceCase(SwapCase):
         run = self.train(lambda steps: 1000 * (1.02 if steps.following else 1), spoil=spoil)
         self.assertEqual([run.phase, run.marks.count("weir swap plan given up")], ["resting", 1])
 
+    def test_a_shape_with_nothing_to_swap_is_watched_once(self):
+        short = WIDTH // 2
+        made = []
+
+        def spoil(plan):
+            made.append(plan["key"])
+            if len(set(made)) == 2:
+                plan["moves"] = []
+
+        run = self.train(lambda steps: 1000, (*(None,) * 30, *(short,) * 80, *(None,) * 10), spoil=spoil)
+        self.assertEqual(len(made), 2)
+        self.assertEqual(run.phase, "following")
+
     def test_with_a_limit_time_does_not_count(self):
         program = plain(30)
         run = Run("limit", debug=False)
