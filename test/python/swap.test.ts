@@ -14,7 +14,18 @@ const reason = has.status === 0 ? '' : ` (skipped: ${PYTHON} has no torch; WEIR_
 const script = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 
 describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
-  const files = ['values', 'deviations', 'errors', 'gradients', 'optimizer_state', 'parameters', 'parameter_reach', 'surroundings'];
+  const files = [
+    'values',
+    'deviations',
+    'errors',
+    'gradients',
+    'optimizer_state',
+    'parameters',
+    'parameter_reach',
+    'pace',
+    'relief',
+    'surroundings',
+  ];
   test.each(files)('%s', (name) => {
     const run = spawnSync(PYTHON, [script(`swap/test_${name}.py`)], { encoding: 'utf8', timeout: 230_000 });
     expect(run.status, run.stderr.slice(-4000)).toBe(0);
