@@ -72,6 +72,11 @@ export class ProcessRecording {
     return this.ring.inode;
   }
 
+  /** Rows that are there to be read, when it was last looked. */
+  get waiting(): number {
+    return this.ring.waiting;
+  }
+
   get isClosed(): boolean {
     return this.ring.isClosed;
   }

@@ -5,6 +5,7 @@ import { Worker } from 'node:worker_threads';
 import { formatBytes } from '../base/bytes.ts';
 import { dismiss } from '../base/thread.ts';
 import { markKind } from '../plan/memory-ops.ts';
+import { EVENT_BYTES } from '../trace/weir/format.ts';
 import { levelName } from './levels.ts';
 import {
   devicesOf,
@@ -77,6 +78,10 @@ class Planned {
   refused = 0;
   left = 0;
   dropped = 0;
+  /** What came before it was watched is live all the same. */
+  isNew = false;
+  /** To be watched anew after so many more rows, when so much is live. */
+  restart: { readonly rowsLeft: number; readonly live: number } | undefined;
   /** Gauges of plans when the last stretch began. */
   judged: Sample | undefined;
   bad = 0;
@@ -133,12 +138,18 @@ export class RunPlanner {
   /** Rows of a process, checked, in the order in which they came. They are read here and not kept. */
   rows(recording: ProcessRecording, rows: Buffer): void {
     if (recording.owner.allocator !== 'weir' || (this.swaps && !this.hasSettled(recording, rows))) return;
-    for (const gpu of devicesOf(rows)) {
+    const devices = devicesOf(rows);
+    for (const subject of this.subjects)
+      if (subject.recording === recording && !devices.has(subject.gpu)) this.afterRestart(subject, rows);
+    for (const gpu of devices) {
       const subject = this.subjectOf(recording, gpu);
       if (subject.state !== 'watching') continue;
-      if (recording.dropped !== subject.dropped || this.waiting > MOST_WAITING) this.restart(subject);
-      if (this.waiting > MOST_WAITING) continue;
-      const packed = packRows(rows, gpu, recording.defaultPool(gpu), (detail) => subject.markOf(detail));
+      if (subject.isNew || recording.dropped !== subject.dropped || this.waiting > MOST_WAITING) {
+        this.restart(subject);
+        continue;
+      }
+      const fresh = this.afterRestart(subject, rows);
+      const packed = packRows(fresh, gpu, recording.defaultPool(gpu), (detail) => subject.markOf(detail));
       if (packed.length === 0) continue;
       const { reserved = 0, outside = 0 } = subject.gauges ?? {};
       this.waiting += packed.length / PACKED;
@@ -177,8 +188,7 @@ export class RunPlanner {
     this.start();
     const prefix = join(this.folder, String(recording.owner.pid));
     this.post({ kind: 'begin', key: subject.key, device: gpu, prefix, marksSteps: this.swaps });
-    // What came before it was watched is live all the same.
-    if (this.swaps) this.restart(subject);
+    subject.isNew = this.swaps;
     return subject;
   }
 
@@ -323,8 +333,23 @@ export class RunPlanner {
 
   private restart(subject: Planned): void {
     subject.dropped = subject.recording.dropped;
-    const least = subject.plans.at(-1)?.period ?? 0;
-    this.post({ kind: 'restart', key: subject.key, live: subject.gauges?.live ?? 0, least });
+    subject.isNew = false;
+    // Levels are those after all rows that there are to be read: it begins with the ones that come after them.
+    subject.restart = { rowsLeft: subject.recording.waiting, live: subject.gauges?.live ?? 0 };
+  }
+
+  /** Those of the rows that come after the levels with which it is watched anew. */
+  private afterRestart(subject: Planned, rows: Buffer): Buffer {
+    if (!subject.restart) return rows;
+    const { rowsLeft, live } = subject.restart;
+    const count = rows.length / EVENT_BYTES;
+    if (rowsLeft >= count) {
+      subject.restart = { rowsLeft: rowsLeft - count, live };
+      return rows.subarray(rows.length);
+    }
+    subject.restart = undefined;
+    this.post({ kind: 'restart', key: subject.key, live, least: subject.plans.at(-1)?.period ?? 0 });
+    return rows.subarray(rowsLeft * EVENT_BYTES);
   }
 
   private sayOnce(subject: Planned, sentence: string, key = sentence): void {

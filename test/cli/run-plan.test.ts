@@ -108,7 +108,7 @@ describe.skipIf(reason !== undefined)(`weir run --plan${reason ? ` (skipped: ${r
     const unsettled = await start(swapping('--plan', ...job('steps=300'))).ended;
     expect([unsettled.code, result(unsettled)['plans']]).toEqual([0, 0]);
     // Shapes change before it has settled: what was done until then is not planned.
-    const ended = await start(swapping('--plan', ...job('steps=700', 'change=200', 'settles=300'))).ended;
+    const ended = await start(swapping('--plan', ...job('steps=1200', 'change=200', 'settles=300'))).ended;
     expect(ended.code).toBe(0);
     expect(result(ended)).toMatchObject({ plans: 1, corrupted: 0, lastCalls: 0 });
     expect(ended.stderr).toMatch(/process \d+: watched \d+ steps of 122 allocations and frees/);
