@@ -139,8 +139,7 @@ export class RunPlanner {
   rows(recording: ProcessRecording, rows: Buffer): void {
     if (recording.owner.allocator !== 'weir' || (this.swaps && !this.hasSettled(recording, rows))) return;
     const devices = devicesOf(rows);
-    for (const subject of this.subjects)
-      if (subject.recording === recording && !devices.has(subject.gpu)) this.afterRestart(subject, rows);
+    for (const subject of this.subjects) if (subject.recording === recording && !devices.has(subject.gpu)) this.afterRestart(subject, rows);
     for (const gpu of devices) {
       const subject = this.subjectOf(recording, gpu);
       if (subject.state !== 'watching') continue;
