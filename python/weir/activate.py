@@ -49,6 +49,7 @@ def put_in_place(environment):
     if minor not in SUPPORTED and environment.get("WEIR_ALLOW_UNTESTED") != "1":
         tested = ", ".join(SUPPORTED)
         raise Refusal("untested-torch", f"PyTorch {version} has not been tested with this version of Weir (tested: {tested}); --allow-untested tries it")
+    swapping = _swapping(environment)
     machine.check_driver(torch.version.cuda, environment)
     library = build.library(torch, environment)
     faults, seed = _faults(environment.get("WEIR_FAULTS", ""))
@@ -67,13 +68,26 @@ def put_in_place(environment):
     )
     if why is not None:
         raise Refusal("backend", why)
-    if environment.get("WEIR_SWAP"):
+    if swapping is not None:
         from . import swap
 
-        manager = swap.install(gauges=adapter.swapped, mark=adapter.mark)
+        manager = swap.install(swapping)
         if manager is not None:
             # Before the interpreter goes: a thread that still asks for memory must not come back here.
             atexit.register(adapter.on_shortage(manager.relieve))
+
+
+def _swapping(environment):
+    from . import adapter, swap
+    from .refusal import Refusal
+
+    if not environment.get("WEIR_SWAP"):
+        return None
+    try:
+        return swap.Options(gauges=adapter.swapped, mark=adapter.mark)
+    except ValueError:
+        given = environment.get("WEIR_SWAP_TOLERANCE")
+        raise Refusal("settings", f"WEIR_SWAP_TOLERANCE must be a percentage, or any, not {given!r}") from None
 
 
 def _number(environment, name, default):

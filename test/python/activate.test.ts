@@ -71,6 +71,12 @@ describe.skipIf(reason !== undefined)(`the Python side${reason ? ` (skipped: ${r
       'allocator',
       "there is no allocator named 'swift'; there are weir, gmlake, pytorch, expandable",
     ],
+    [
+      'a tolerance that is none',
+      { WEIR_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', WEIR_SWAP: 'auto', WEIR_SWAP_TOLERANCE: 'banana' },
+      'settings',
+      "WEIR_SWAP_TOLERANCE must be a percentage, or any, not 'banana'",
+    ],
     ['a defect', { WEIR_ALLOCATOR: 'weir', FAKE_BROKEN: '1' }, 'error', 'Weir could not be put in place: AttributeError: '],
   ];
 

@@ -88,12 +88,14 @@ def report():
 
 
 def _tolerance(percent):
-    if percent.strip().lower() == "any":
-        return None
-    try:
-        return max(0.0, float(percent)) / 100
-    except ValueError:
-        return 0.01
+    """ValueError for what is neither a percentage nor `any`."""
+    text = percent.strip().lower()
+    if text in ("", "any"):
+        return None if text else 0.01
+    share = float(text) / 100
+    if not share >= 0:
+        raise ValueError(text)
+    return share
 
 
 def _once(quiet):

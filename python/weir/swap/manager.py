@@ -197,7 +197,7 @@ class Manager:
         elif record.state == GONE:
             if not steps.reactive:
                 self.copies.counts["misses"] += 1
-            self.copies.relief.begin_needed(lambda: self.saved.begin_return(record), record.size, lambda item: False)
+            self.copies.relief.begin_needed(lambda: self.saved.begin_return(record), record.size)
         if record.state == RETURNING:
             self.saved.end_return(record)
             self.traffic.came_back(record, steps.tick_count - 1)

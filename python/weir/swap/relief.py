@@ -35,7 +35,7 @@ class Relief:
         finally:
             manager.lock.release()
 
-    def begin_needed(self, begin, size, besides):
+    def begin_needed(self, begin, size, besides=lambda item: False):
         """Begins a return that somebody waits for, under our lock; state for which `besides` is true is needed as well."""
         self.needed = besides
         try:
