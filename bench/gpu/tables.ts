@@ -43,6 +43,11 @@ function parseHexFloat(text: string): number {
   return (sign === '-' ? -1 : 1) * (Number(lead) + fraction) * 2 ** Number(exponent);
 }
 
+/** Of pairs: the greatest would grow with their number. */
+function mean(distances: readonly number[]): number {
+  return distances.reduce((sum, distance) => sum + distance, 0) / distances.length;
+}
+
 function deterministicTable(results: readonly Result[]): string {
   let text = '## Deterministic mode: PyTorch against Weir\n\n';
   text += header('workload', 'steps', 'losses', 'weights', 'allocations, peak requested');
@@ -79,7 +84,7 @@ function comparisonTable(results: readonly Result[]): string {
     'weir step : native',
     'native : native',
     'weir warm-up : expandable',
-    'loss distance weir-native (native-native)',
+    'mean loss distance weir-native (native-native)',
   );
   for (const [workload, runs] of byWorkload(results)) {
     const native = of(runs, 'native');
@@ -93,8 +98,8 @@ function comparisonTable(results: readonly Result[]): string {
       const worst = Math.max(...side.map((run) => run.peakReserved / run.peakAllocated));
       return `${(Math.max(...side.map((run) => run.peakReserved)) / GB).toFixed(2)} (${worst.toFixed(3)})`;
     };
-    const apart = Math.max(...weir.flatMap((one) => native.map((other) => lossDistance(one, other))));
-    const noise = Math.max(...native.flatMap((one) => native.map((other) => lossDistance(one, other))));
+    const apart = mean(weir.flatMap((one) => native.map((other) => lossDistance(one, other))));
+    const noise = mean(native.flatMap((one, index) => native.slice(0, index).map((other) => lossDistance(one, other))));
     text += row(
       workload,
       memory(native),

@@ -23,6 +23,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'parameters',
     'parameter_reach',
     'pace',
+    'plan',
     'relief',
     'surroundings',
   ];

@@ -42,11 +42,32 @@ class Plan:
     def most(self):
         return self.limit if self.limit is not None else self.expected.get("peak", 0) * (1 + TOLERATED)
 
-    def come_earlier(self, who, late_us):
-        """Moves a return to an earlier tick. Gives whether there was one; index() comes after."""
-        move = self.moves.get(who)
-        if move is None:
-            return False
+    def come_earlier(self, whose, late_us, rate):
+        """Of returns that were waited for together, moves the last, and those it had to queue behind, to earlier ticks; copies go at
+        `rate` bytes per microsecond. Gives how many were moved."""
+        known = [who for who in whose if who in self.moves]
+        if not known:
+            return 0
+        last = max(known, key=lambda who: (self.moves[who].back, self.moves[who].turn))
+        moved = sum(self._come_earlier(self.moves[who], late_us) for who in self._queue_of(last, rate))
+        self.index()
+        return moved
+
+    def _queue_of(self, last, rate):
+        """The returns without a pause between them of which this is the last."""
+        queue, free = [], 0.0
+        for who in (who for tick in sorted(self.backs) for who in self.backs[tick]):
+            move = self.moves[who]
+            begins = self.times[move.back]
+            if begins >= free:
+                queue, free = [], begins
+            queue.append(who)
+            free += move.size / rate
+            if who == last:
+                break
+        return queue
+
+    def _come_earlier(self, move, late_us):
         wanted = self.times[move.back] - MARGIN * late_us
         # Never before it is away, which for state may have been in the step before.
         lowest = 0 if move.back < move.drop else move.drop + 1
@@ -58,11 +79,22 @@ class Plan:
         move.back = target
         return moved
 
-    def go_later(self, who, late_us):
-        """Moves the moment from which the compute stream needs the copy out to be over to a later tick."""
-        move = self.moves.get(who)
-        if move is None:
-            return False
+    def go_later(self, whose, late_us, rate):
+        """Moves the moment from which the compute stream needs the copy out to be over to a later tick, and so for those before it that
+        were to be over by then: each of them is as much less late as the copies after it take."""
+        moved = 0
+        for last in (who for who in whose if who in self.moves):
+            together = self.drops[self.moves[last].drop]
+            late = late_us
+            for who in reversed(together[: together.index(last) + 1]):
+                if late <= 0:
+                    break
+                moved += self._go_later(self.moves[who], late)
+                late -= self.moves[who].size / rate
+        self.index()
+        return moved
+
+    def _go_later(self, move, late_us):
         wanted = self.times[move.drop] + MARGIN * late_us
         highest = self.count - 1 if move.back < move.drop else move.back - 1
         target = move.drop

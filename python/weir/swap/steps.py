@@ -163,7 +163,6 @@ class Steps:
             if waits and not backend.finished(waits[-1][2]):
                 return
             self.old_waits.popleft()
-            adjusted = 0
             for (whose, way), before, after in waits:
                 late = backend.elapsed_us(before, after)
                 if late <= LATE_US:
@@ -171,10 +170,7 @@ class Steps:
                 self.counts["stalls"] += 1
                 self.counts["stall_us"] += late
                 adjust = plan.come_earlier if way == "in" else plan.go_later
-                adjusted += sum(adjust(who, late) for who in whose)
-            if adjusted > 0:
-                self.counts["adjusted"] += adjusted
-                plan.index()
+                self.counts["adjusted"] += adjust(whose, late, self.bandwidths[f"{way}Both"] / 1e6)
 
     # ---- from one step to the next
 
@@ -344,7 +340,8 @@ class Steps:
         items = [
             {"size": item.size, "pre": pres.get(item.optimizer, -1), "post": posts.get(item.optimizer, 0)} for item in self.guard.items
         ]
-        data = profile.as_json(key, items, self.bandwidths, self.limit, self.options.host_limit, alike)
+        plain_us = self.pace.measured(key)[0]
+        data = profile.as_json(key, items, self.bandwidths, self.limit, self.options.host_limit, alike, plain_us)
         data.update(pid=os.getpid(), device=self.copies.backend.index, step=self.done, share=self.judge.share_of(key))
         self.sent[key] = data
         self.seen.clear()
