@@ -31,11 +31,11 @@ if (unknown !== undefined || !isFolder) {
 const parts = chosen.length > 0 ? chosen : PARTS;
 const outputFolder = process.env['WEIR_RESULTS'] ?? 'bench/results';
 
-/** Native first and last, weir twice between: what the machine does meanwhile shows, and meets both alike. */
-const ROUND = ['native', 'expandable', 'weir', 'weir', 'native'] as const;
-/** Where a first step takes a fraction of a second, its best of three is compared. */
-const WARM_UPS = ['expandable', 'weir', 'expandable'] as const;
-/** Where the host is what is waited for, steps of one kind differ by a third from run to run. */
+/** Native first and last: what the machine does meanwhile shows, and meets all alike. */
+const ROUND = ['native', 'expandable', 'weir', 'weir', 'expandable', 'native'] as const;
+/** Where a first step takes a fraction of a second, it differs by a third from run to run. */
+const WARM_UPS = ['expandable', 'weir', 'weir', 'expandable'] as const;
+/** Where the host is what is waited for, equal steps do. */
 const MORE_STEPS = ['weir', 'native', 'native', 'weir'] as const;
 /** Steps in default mode, where the workload's own number takes too long to repeat, and in deterministic mode. */
 const WORKLOADS: readonly { name: string; steps?: number; deterministicSteps: number; again?: readonly Job['allocator'][] }[] = [

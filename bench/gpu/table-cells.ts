@@ -12,5 +12,7 @@ export function byWorkload<T extends { readonly workload: string }>(results: rea
 
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
-  return sorted[sorted.length >> 1] ?? Number.NaN;
+  const middle = sorted.length >> 1;
+  const upper = sorted[middle] ?? Number.NaN;
+  return sorted.length % 2 === 1 ? upper : (sorted[middle - 1]! + upper) / 2;
 }

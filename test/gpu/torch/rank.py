@@ -33,7 +33,9 @@ def train(rank, world, accelerator=None):
                 parameter.grad.copy_(whole / world)
         optimizer.step()
         optimizer.zero_grad()
-    print(f"rank {rank} of {world}: {loss.item():.6f}", flush=True)
+    # In one piece: where Python does not buffer, print() writes the end of the line apart, and lines of two ranks run together.
+    sys.stdout.write(f"rank {rank} of {world}: {loss.item():.6f}\n")
+    sys.stdout.flush()
     if world > 1:
         torch.distributed.destroy_process_group()
 
