@@ -7,6 +7,7 @@
 // Every bound keeps its *reason*, the placed buffers it follows from. When a branch fails, the search goes back to the last
 // placement that had a part in the failure and skips those between: most have nothing to do with it, being far away in time.
 import type { ExactTables } from './exact-tables.ts';
+import { Change, Trail } from './exact-trail.ts';
 import { alignUp } from './instance.ts';
 
 export interface ExactOptions {
@@ -52,10 +53,7 @@ export class ExactSearch {
   private readonly byRank: Int32Array;
   /** How often a section was where a branch failed; the search turns to troublesome sections first. */
   readonly trouble: Float64Array;
-  /** Changes to take back: a kind, an index and the old value in turn. */
-  private trailIndex: Int32Array;
-  private trailValue: Float64Array;
-  private trail = 0;
+  private readonly trail: Trail;
   private readonly dirty: Int32Array;
   private readonly isDirty: Uint8Array;
   private dirtyCount = 0;
@@ -64,8 +62,6 @@ export class ExactSearch {
   private readonly words: number;
   /** The placements that the last failure follows from. */
   private readonly conflict: Int32Array;
-  private keptReasons: Int32Array;
-  private kept = 0;
   private stopped = false;
   private work = 0;
 
@@ -102,14 +98,11 @@ export class ExactSearch {
       this.byRank[rank] = buffer;
     });
     this.trouble = new Float64Array(sections);
-    const deepest = 64 + 2 * (count + sections) + tables.neighbours.list.length;
-    this.trailIndex = new Int32Array(deepest);
-    this.trailValue = new Float64Array(deepest);
     this.dirty = new Int32Array(sections);
     this.words = (count + 31) >> 5;
     this.reason = new Int32Array(count * this.words);
     this.conflict = new Int32Array(this.words);
-    this.keptReasons = new Int32Array(64 * this.words);
+    this.trail = new Trail(64 + 2 * (count + sections) + tables.neighbours.list.length, this.words);
     this.isDirty = new Uint8Array(sections);
   }
 
@@ -136,7 +129,7 @@ export class ExactSearch {
       }
       const buffer = this.lowest(first, high);
       if (buffer === NONE) return this.failBetween(first, high);
-      const mark = this.trail;
+      const mark = this.trail.length;
       if (this.place(buffer) && this.solve(first, high)) return true;
       this.undo(mark);
       if (this.stopped) return false;
@@ -178,7 +171,7 @@ export class ExactSearch {
     this.work += 8 * (start[buffer + 1]! - start[buffer]!);
     const top = rest[buffer]! + size[buffer]!;
     this.offsets[buffer] = rest[buffer]!;
-    this.push(PLACED, buffer, 0);
+    this.trail.push(Change.Placed, buffer, 0);
     placed[buffer] = 1;
     for (let at = sectionStart[buffer]!; at < sectionStart[buffer + 1]!; at++) {
       const section = sectionsOf[at]!;
@@ -201,7 +194,7 @@ export class ExactSearch {
       const other = list[at]!;
       if (placed[other] !== 0 || rest[other]! >= top) continue;
       const raised = alignUp(top, alignment[other]!);
-      this.push(REST, other, rest[other]!);
+      this.trail.push(Change.Rest, other, rest[other]!);
       rest[other] = raised;
       if (raised > least[other]!) {
         this.raise(other, raised);
@@ -218,9 +211,9 @@ export class ExactSearch {
     const at = rest[buffer]!;
     for (let twin = buffer; twin !== NONE; twin = nextTwin[twin]!) {
       if (placed[twin] !== 0 || rest[twin] !== at) continue;
-      this.push(BLOCKED, twin, blockedAt[twin]!);
+      this.trail.push(Change.Blocked, twin, blockedAt[twin]!);
       blockedAt[twin] = at;
-      this.keepReason(twin);
+      this.trail.pushRow(twin, reason);
       for (let word = 0; word < words; word++) reason[twin * words + word] = reason[twin * words + word]! | conflict[word]!;
     }
     for (let twin = buffer; twin !== NONE; twin = nextTwin[twin]!) {
@@ -254,7 +247,7 @@ export class ExactSearch {
     const { placed, size, reason, words } = this;
     const { start, list } = this.tables.neighbours;
     this.work += (start[buffer + 1]! - start[buffer]!) * words;
-    this.keepReason(buffer);
+    this.trail.pushRow(buffer, reason);
     const row = buffer * words;
     for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
       const other = list[at]!;
@@ -265,29 +258,16 @@ export class ExactSearch {
 
   private blameAll(buffer: number): void {
     const { placed, reason, words } = this;
-    this.keepReason(buffer);
+    this.trail.pushRow(buffer, reason);
     for (let other = 0; other < placed.length; other++) {
       if (placed[other] !== 0) reason[buffer * words + (other >> 5)] = reason[buffer * words + (other >> 5)]! | (1 << (other & 31));
     }
   }
 
-  /** Remembers the reason of a bound, so that `undo` can bring it back. */
-  private keepReason(buffer: number): void {
-    const { words } = this;
-    if (this.kept + words > this.keptReasons.length) {
-      const grown = new Int32Array(this.keptReasons.length * 2 + words);
-      grown.set(this.keptReasons);
-      this.keptReasons = grown;
-    }
-    this.keptReasons.set(this.reason.subarray(buffer * words, (buffer + 1) * words), this.kept);
-    this.kept += words;
-    this.push(REASON, buffer, 0);
-  }
-
   private raise(buffer: number, least: number): void {
     const { sectionStart, sectionsOf } = this.tables;
     const { witness } = this;
-    this.push(LEAST, buffer, this.least[buffer]!);
+    this.trail.push(Change.Least, buffer, this.least[buffer]!);
     this.least[buffer] = least;
     for (let at = sectionStart[buffer]!; at < sectionStart[buffer + 1]!; at++) {
       if (witness[sectionsOf[at]!] === buffer) this.touch(sectionsOf[at]!);
@@ -319,7 +299,7 @@ export class ExactSearch {
           lowest = member;
         }
         if (witness[section] !== lowest) {
-          this.push(WITNESS, section, witness[section]!);
+          this.trail.push(Change.Witness, section, witness[section]!);
           witness[section] = lowest;
         }
         if (floor + remaining[section]! > capacity) return this.fail(section);
@@ -376,57 +356,45 @@ export class ExactSearch {
     return false;
   }
 
-  private push(kind: number, index: number, value: number): void {
-    if (this.trail === this.trailIndex.length) this.growTrail();
-    this.trailIndex[this.trail] = index * TRAIL_KINDS + kind;
-    this.trailValue[this.trail++] = value;
-  }
-
-  private growTrail(): void {
-    const index = new Int32Array(this.trailIndex.length * 2);
-    const value = new Float64Array(this.trailValue.length * 2);
-    index.set(this.trailIndex);
-    value.set(this.trailValue);
-    this.trailIndex = index;
-    this.trailValue = value;
-  }
-
   private undo(mark: number): void {
-    const { tables, size, remaining, remainingCount, crossing } = this;
-    while (this.trail > mark) {
-      const entry = this.trailIndex[--this.trail]!;
-      const value = this.trailValue[this.trail]!;
-      const index = Math.floor(entry / TRAIL_KINDS);
-      switch (entry % TRAIL_KINDS) {
-        case PLACED:
-          this.placed[index] = 0;
-          this.unblame(index);
-          for (let at = tables.sectionStart[index]!; at < tables.sectionStart[index + 1]!; at++) {
-            const section = tables.sectionsOf[at]!;
-            remaining[section] = remaining[section]! + size[index]!;
-            remainingCount[section] = remainingCount[section]! + 1;
-          }
-          for (let section = this.hullLow[index]! + 1; section < this.hullHigh[index]!; section++)
-            crossing[section] = crossing[section]! + 1;
+    const { trail } = this;
+    while (trail.length > mark) {
+      trail.pop();
+      const { index, value } = trail;
+      switch (trail.kind) {
+        case Change.Placed:
+          this.takeBack(index);
           break;
-        case REST:
+        case Change.Rest:
           this.rest[index] = value;
           break;
-        case LEAST:
+        case Change.Least:
           this.least[index] = value;
           break;
-        case BLOCKED:
+        case Change.Blocked:
           this.blockedAt[index] = value;
           break;
-        case REASON:
-          this.kept -= this.words;
-          this.reason.set(this.keptReasons.subarray(this.kept, this.kept + this.words), index * this.words);
+        case Change.Row:
+          trail.popRow(index, this.reason);
           break;
-        case WITNESS:
+        case Change.Witness:
           this.witness[index] = value;
           break;
       }
     }
+  }
+
+  private takeBack(buffer: number): void {
+    const { size, remaining, remainingCount, crossing } = this;
+    const { sectionStart, sectionsOf } = this.tables;
+    this.placed[buffer] = 0;
+    this.unblame(buffer);
+    for (let at = sectionStart[buffer]!; at < sectionStart[buffer + 1]!; at++) {
+      const section = sectionsOf[at]!;
+      remaining[section] = remaining[section]! + size[buffer]!;
+      remainingCount[section] = remainingCount[section]! + 1;
+    }
+    for (let section = this.hullLow[buffer]! + 1; section < this.hullHigh[buffer]!; section++) crossing[section] = crossing[section]! + 1;
   }
 
   private unblame(buffer: number): void {
@@ -439,11 +407,3 @@ export class ExactSearch {
     }
   }
 }
-
-const PLACED = 0;
-const REST = 1;
-const LEAST = 2;
-const BLOCKED = 3;
-const WITNESS = 4;
-const REASON = 5;
-const TRAIL_KINDS = 8;
