@@ -1,5 +1,5 @@
-/* A device from the inside: what its four files share. device_driver.c stands between engine and backend, device_streams.c
- * keeps streams by number and writes rows, device_plan.c takes plans, weir_device.c is the rest. Everything is touched inside the
+/* A device from the inside: what its files share. device_driver.c stands between engine and backend, device_streams.c
+ * keeps streams by number and writes rows, device_plan.c takes plans, device_share.c gives to other processes, weir_device.c is the rest. Everything is touched inside the
  * mutex, but for `owned` and `plan_seen`. */
 #ifndef WEIR_DEVICE_H
 #define WEIR_DEVICE_H
@@ -85,5 +85,8 @@ void device_rows_changed(weir_device *device, uint32_t completed);
 void device_take_plans(weir_device *device);
 /* The levels of plans, and a row when another one is in use. Inside the lock. */
 void device_count_planned(weir_device *device);
+
+/* As requests are counted: in units of the blocks that PyTorch gives out. */
+static inline uint64_t device_rounded(uint64_t bytes) { return bytes == 0 ? 512 : (bytes + 511) / 512 * 512; }
 
 #endif

@@ -103,3 +103,19 @@ void device_rows_changed(weir_device *device, uint32_t completed) {
   device->recorded_reserved = device->gauges->reserved;
   device_row(device, (weir_event){.kind = WEIR_RESERVED, .size = device->gauges->reserved}, 0);
 }
+
+void weir_device_failed(weir_device *device, const weir_shortage *shortage, uint64_t stream) {
+  device_lock(&device->lock);
+  int64_t number = device_number_of(device, stream);
+  device->gauges->ooms++;
+  device_row(
+    device, (weir_event){.kind = WEIR_OOM, .address = shortage->device_free, .size = device_rounded(shortage->requested)},
+    number < 0 ? 0 : (uint32_t)number);
+  device_unlock(&device->lock);
+}
+
+void weir_device_count_failure(weir_device *device) {
+  device_lock(&device->lock);
+  device->gauges->ooms++;
+  device_unlock(&device->lock);
+}

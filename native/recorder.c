@@ -266,6 +266,9 @@ static int enlarge_table(weir_recorder *recorder) {
   return 1;
 }
 
+#define OWN_NAMES "weir "
+enum { OWN_ROOM = 16 << 10 };
+
 static uint32_t intern(weir_recorder *recorder, const char *text) {
   size_t length = strlen(text);
   uint64_t used = recorder->ring->string_bytes;
@@ -274,7 +277,9 @@ static uint32_t intern(weir_recorder *recorder, const char *text) {
   uint64_t hash = hash_of(text, length);
   interned *entry = entry_of(recorder, text, stored, hash);
   if (entry->number != 0) return entry->number;
-  if (used + sizeof stored + stored > WEIR_RING_STRING_BYTES) return 0;
+  /* A program that names everything anew must not leave us without words of our own. */
+  uint64_t room = strncmp(text, OWN_NAMES, sizeof OWN_NAMES - 1) == 0 ? WEIR_RING_STRING_BYTES : WEIR_RING_STRING_BYTES - OWN_ROOM;
+  if (used + sizeof stored + stored > room) return 0;
   memcpy(recorder->strings + used, &stored, sizeof stored);
   memcpy(recorder->strings + used + sizeof stored, text, stored);
   *entry = (interned){hash, (uint32_t)used, ++recorder->string_count};

@@ -8,7 +8,6 @@
 #include "device.h"
 #include "engine_caller.h"
 
-#define BLOCK_UNIT 512u
 /* Where memory is made of small handles: the largest for what is loaded, and about how many for the rest. */
 #define FINE_HANDLE (16u << 20)
 #define FINE_HANDLES 512
@@ -37,8 +36,6 @@ enum { CALL_OWN_MEMORY = 5 };
 
 /* A stream's number that engines use while any stream is captured: which one it is makes no difference to them. */
 #define CAPTURE_STREAM 0
-
-static uint64_t rounded(uint64_t bytes) { return bytes == 0 ? BLOCK_UNIT : (bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT; }
 
 static uint64_t larger(uint64_t one, uint64_t other) { return one > other ? one : other; }
 
@@ -194,10 +191,9 @@ static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir
   return given;
 }
 
-static void fail(weir_device *device, weir_shortage *shortage, uint32_t stream) {
+static void explain(weir_device *device, weir_shortage *shortage) {
   weir_gauges *gauges = device->gauges;
   const weir_backend *backend = device->backend;
-  gauges->ooms++;
   gauges->largest_free = shortage->largest_piece;
   if (backend->memory(backend->driver.context, &shortage->device_free, &shortage->device_total) < 0) shortage->device_total = gauges->total;
   if (weir_engine_is_broken(device->engine)) {
@@ -206,7 +202,6 @@ static void fail(weir_device *device, weir_shortage *shortage, uint32_t stream) 
     snprintf(device->driver_error, sizeof device->driver_error, "the allocator's own memory is used up");
   }
   memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
-  device_row(device, (weir_event){.kind = WEIR_OOM, .address = shortage->device_free, .size = rounded(shortage->requested)}, stream);
 }
 
 int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, weir_allocation *given, weir_shortage *shortage) {
@@ -234,7 +229,7 @@ int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, w
   /* An engine that has stopped says nothing of its levels: what is known stays. */
   if (done || (number >= 0 && !weir_engine_is_broken(device->engine))) follow(device, &block.levels);
   if (done) {
-    gauges->live += rounded(bytes);
+    gauges->live += device_rounded(bytes);
     if (gauges->live > gauges->peak_live) gauges->peak_live = gauges->live;
     if (gauges->allocated > gauges->peak_allocated) gauges->peak_allocated = gauges->allocated;
     gauges->allocations++;
@@ -244,7 +239,7 @@ int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, w
     if (given) *given = told;
     if (device->has_plans && --device->plan_countdown == 0) device_count_planned(device);
   } else {
-    fail(device, shortage, number < 0 ? 0 : (uint32_t)number);
+    explain(device, shortage);
   }
   device_unlock(&device->lock);
   return done;
@@ -256,7 +251,7 @@ int weir_device_free(weir_device *device, uint64_t address, weir_allocation *fre
   int done = weir_engine_deallocate(device->engine, address, &block);
   if (done) {
     device->freed = 1;
-    device->gauges->live -= rounded(block.requested);
+    device->gauges->live -= device_rounded(block.requested);
     device->gauges->frees++;
     device_let_go(device, &block, done == 2);
     follow(device, &block.levels);

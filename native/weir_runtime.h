@@ -16,7 +16,8 @@ extern "C" {
 #endif
 
 /* ---- Backends: the engine's driver, and what else must be known of a device. A backend may be called by several threads
- * at once only in what weir_host_* and weir_cuda_allow_peer do: weir_device calls it from inside its own lock. */
+ * at once only in what weir_host_*, weir_cuda_allow_peer, import and drop_import do: weir_device calls the rest from inside its own
+ * lock. */
 
 #define WEIR_NO_MEMORY (-2)
 
@@ -147,6 +148,9 @@ typedef struct weir_shortage {
 
 /* 1, or 0 and a shortage. Waits for parked blocks, gives back, stitches and asks the program before it fails. */
 int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, weir_allocation *given, weir_shortage *shortage);
+/* After a shortage that nobody else made good: counts it and has it in the recording. The second only counts, what failed elsewhere. */
+void weir_device_failed(weir_device *device, const weir_shortage *shortage, uint64_t stream);
+void weir_device_count_failure(weir_device *device);
 /* 1, or 0 if nothing is live at the address. */
 int weir_device_free(weir_device *device, uint64_t address, weir_allocation *freed);
 /* What is live exactly there. */

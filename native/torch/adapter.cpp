@@ -82,12 +82,13 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   made = weir_device_new(backend, &options);
   TORCH_CHECK(made, "weir: there is no host memory for the engine of GPU ", static_cast<int>(slot.device));
   pools_.locked([&](int open) {
+    // Before the engine is there for others: whoever has a block of it has to find it.
+    for (int before = used_.load(); before <= slot.device && !used_.compare_exchange_weak(before, slot.device + 1);) {
+    }
     for (slot.captures = 0; slot.captures < open; slot.captures++) weir_device_begin_capture(made);
     std::lock_guard<std::mutex> figuring(slot.figuring);
     slot.engine.store(made, std::memory_order_release);
   });
-  for (int before = used_.load(); before <= slot.device && !used_.compare_exchange_weak(before, slot.device + 1);) {
-  }
   return made;
 }
 
@@ -187,6 +188,11 @@ void* WeirAllocator::fail(
   TORCH_CHECK(
       !weir_device_is_broken(engine),
       "weir: the engine has found a defect in itself and stopped; run again with --allocator expandable, and please report it");
+  if (shortage.driver_error[0]) {
+    // After an illegal access or a failed assertion every call is refused: that is what the program has to hear of.
+    size_t free = 0, total = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  }
   // MemPools made with use_on_oom=True are there for this moment, and PyTorch's allocator knows how to use them.
   if (fallback_pools_.load(std::memory_order_relaxed)) {
     try {
@@ -199,6 +205,7 @@ void* WeirAllocator::fail(
       with_figures(slot, [](Figures& figures) { figures.forgive(); });
     }
   }
+  weir_device_failed(engine, &shortage, stream);
   const uint64_t reserved = reserved_now(slot);
   Figures::Levels levels{};
   with_figures(slot, [&](Figures& figures) {
@@ -234,6 +241,7 @@ void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stre
       size_t free = 0, total = 0;
       if (cudaMemGetInfo(&free, &total) != cudaSuccess) (void)cudaGetLastError();
       recording_->put_failure(slot.device, (bytes + 511) / 512 * 512, free, handle_of(stream));
+      if (weir_device* const engine = slot.engine.load(std::memory_order_acquire)) weir_device_count_failure(engine);
       history_.call_observers(slot.device, bytes, total, free);
       throw;
     }
@@ -303,13 +311,19 @@ void WeirAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream strea
     return;
   }
   if (C10_UNLIKELY(stream.device_index() != slot->device)) {
-    std::lock_guard<std::mutex> guard(elsewhere_mutex_);
-    auto& streams = elsewhere_[address_of(ptr.get())];
-    if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
-    elsewhere_count_ = elsewhere_.size();
+    note_elsewhere(ptr.get(), stream);
     return;
   }
-  weir_device_record_stream(slot->engine.load(std::memory_order_acquire), address_of(ptr.get()), handle_of(stream.stream()));
+  weir_device* const engine = slot->engine.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(!weir_device_record_stream(engine, address_of(ptr.get()), handle_of(stream.stream())))) note_elsewhere(ptr.get(), stream);
+}
+
+// Uses that the engine cannot keep in mind: of another GPU, or for want of memory.
+void WeirAllocator::note_elsewhere(const void* ptr, c10::cuda::CUDAStream stream) {
+  std::lock_guard<std::mutex> guard(elsewhere_mutex_);
+  auto& streams = elsewhere_[address_of(ptr)];
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+  elsewhere_count_ = elsewhere_.size();
 }
 
 // The engine's events belong to one GPU. So the block's own stream is made to wait for the other GPU's work: whoever gets

@@ -122,6 +122,7 @@ class WeirAllocator final : public Forwarding {
   bool free_any(void* ptr);
   bool free_ours(Slot& slot, void* ptr);
   void free_native(void* ptr);
+  void note_elsewhere(const void* ptr, c10::cuda::CUDAStream stream);
   void await_other_gpus(Slot& slot, uint64_t address);
 
   static void changed(void* slot, weir_change change, const weir_allocation* block, uint64_t reserved);

@@ -112,7 +112,7 @@ void WeirAllocator::resetPeakStats(DeviceIndex device) {
   const DeviceStats native = native_->getDeviceStats(device);
   // The recording keeps its own peaks: a program that resets PyTorch's each step must not make it forget.
   with_figures(slot, [&](Figures& figures) {
-    figures.restart(native);
+    figures.follow(native);
     figures.reset_peaks();
   });
 }
@@ -320,12 +320,14 @@ void WeirAllocator::enablePeerAccess(DeviceIndex device, DeviceIndex to) {
   Slot& slot = slots_[to];
   std::lock_guard<std::mutex> guard(making_);
   if (std::find(slot.peers.begin(), slot.peers.end(), device) != slot.peers.end()) return;
-  slot.peers.push_back(device);
   if (slot.engine.load(std::memory_order_acquire)) {
     TORCH_CHECK(
         weir_cuda_allow_peer(slot.backend, device),
-        "weir: GPU ", static_cast<int>(device), " could not be given access to the memory of GPU ", static_cast<int>(to));
+        "weir: GPU ", static_cast<int>(device), " could not be given access to the memory of GPU ", static_cast<int>(to), " (",
+        slot.backend->last_error(slot.backend->driver.context), "); run with --allocator expandable");
   }
+  // Only now: the next request must try again.
+  slot.peers.push_back(device);
 }
 
 cudaError_t WeirAllocator::memcpyAsync(

@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 
 #include <algorithm>
+#include <new>
 
 namespace weir {
 
@@ -38,14 +39,17 @@ void RecordingAllocator::first_use(DeviceIndex device) {
   recording_->open();
   size_t free = 0, total = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  levels_[device].total = total;
-  levels_[device].in_use = 1;
-  levels_[device].limit = limit_;
+  {
+    std::lock_guard<std::mutex> guard(figuring_);
+    levels_[device].total = total;
+    levels_[device].in_use = 1;
+    levels_[device].limit = limit_;
+    publish(device);
+  }
   if (limit_ && limit_ < total) {
     native_->setMemoryFraction(std::min(native_->getMemoryFraction(device), static_cast<double>(limit_) / static_cast<double>(total)), device);
     recording_->put_plain(device, WEIR_LIMIT, limit_);
   }
-  publish(device);
 }
 
 DataPtr RecordingAllocator::allocate(size_t n) {
@@ -67,6 +71,7 @@ void RecordingAllocator::follow(const TraceEntry& entry) {
   recording_->put(entry);
   const int device = entry.device_;
   if (device < 0 || device >= WEIR_RING_DEVICES) return;
+  std::lock_guard<std::mutex> guard(figuring_);
   weir_gauges& levels = levels_[device];
   const uint64_t rounded = (entry.size_ + 511) / 512 * 512;
   switch (entry.action_) {
@@ -99,13 +104,22 @@ void RecordingAllocator::follow(const TraceEntry& entry) {
   publish(device);
 }
 
+// What swapping has told is not ours to overwrite.
 void RecordingAllocator::publish(int device) {
-  if (weir_gauges* const shown = recording_->gauges(device)) *shown = levels_[device];
+  weir_gauges* const shown = recording_->gauges(device);
+  if (!shown) return;
+  weir_gauges& levels = levels_[device];
+  levels.swapped_out = shown->swapped_out;
+  levels.swapped_in = shown->swapped_in;
+  levels.swap_stalls = shown->swap_stalls;
+  levels.swap_stall_ns = shown->swap_stall_ns;
+  *shown = levels;
 }
 
 void RecordingAllocator::refresh(DeviceIndex device) {
   if (device < 0 || device >= WEIR_RING_DEVICES || !begun_[device].load(std::memory_order_acquire)) return;
   const auto stats = native_->getDeviceStats(device);
+  std::lock_guard<std::mutex> guard(figuring_);
   weir_gauges& levels = levels_[device];
   levels.allocated = static_cast<uint64_t>(stats.allocated_bytes[0].current);
   levels.peak_allocated = std::max(levels.peak_allocated, static_cast<uint64_t>(stats.allocated_bytes[0].peak));
@@ -147,11 +161,14 @@ void RecordingAllocator::setMemoryFraction(double fraction, DeviceIndex device) 
 bool RecordingAllocator::gauges(int device, weir_gauges* out) {
   if (!used(device)) return false;
   refresh(static_cast<DeviceIndex>(device));
+  std::lock_guard<std::mutex> guard(figuring_);
   *out = levels_[device];
   return true;
 }
 
 void RecordingAllocator::forked() {
+  // Another thread of the parent may have held it.
+  new (&figuring_) std::mutex;
   for (int device = 0; device < WEIR_RING_DEVICES; device++) {
     begun_[device] = false;
     levels_[device] = weir_gauges{};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 
 #include "forward.h"
 #include "recording.h"
@@ -41,7 +42,8 @@ class RecordingAllocator final : public Forwarding {
   std::atomic<bool> attached_{false};
   std::atomic<bool> begun_[WEIR_RING_DEVICES]{};
   std::atomic<uint32_t> since_refresh_[WEIR_RING_DEVICES]{};
-  // Written under PyTorch's lock of the GPU, but for what only `refresh` writes.
+  // Taken inside PyTorch's lock, never the other way round.
+  std::mutex figuring_;
   weir_gauges levels_[WEIR_RING_DEVICES]{};
 };
 

@@ -2,7 +2,10 @@
 // Callbacks come under PyTorch's lock: nothing here waits, throws or calls PyTorch.
 #include "recording.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <new>
 
 namespace weir {
@@ -53,6 +56,13 @@ weir_recorder* Recording::open() {
     tried_ = true;
     recorder_.store(
         weir_recorder_open(directory_.c_str(), allocator_.c_str(), torch_version_.c_str(), rows_), std::memory_order_release);
+    if (!get()) {
+      std::fprintf(
+          stderr,
+          "weir: process %ld is not recorded, planned or counted: its ring cannot be made in %s (no room?); a smaller --ring-rows may help\n",
+          static_cast<long>(getpid()),
+          directory_.c_str());
+    }
   }
   return get();
 }

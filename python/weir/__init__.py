@@ -4,16 +4,13 @@ Without `weir run` every function here does nothing, so calls can stay in a scri
 
 __version__ = "0.1.0"
 
-_steps = 0
 
-
-def step(name=None):
-    """Marks the beginning of a training step (or of anything else, by its name) in the recording."""
-    global _steps
-    _steps += 1
+def step(name="step"):
+    """Marks the beginning of a training step (or of anything else, by its name) in the recording. There is room for some thousand
+    names, so a name should not have a number in it: marks are counted anyway."""
     from . import adapter
 
-    adapter.mark(name if name is not None else f"step {_steps}")
+    adapter.mark(name)
 
 
 def gauges(device=0):

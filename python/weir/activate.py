@@ -1,4 +1,4 @@
-"""The entry point that PyTorch calls at the end of `import torch`, before CUDA starts; see entry_points.txt.
+"""What comes in at the end of `import torch`, before CUDA starts, by python/_weir_activation.py.
 
 An exception here would make `import torch` fail, so none leaves. CUDA is not touched: programs fork after this."""
 
@@ -51,7 +51,7 @@ def put_in_place(environment):
         raise Refusal("untested-torch", f"PyTorch {version} has not been tested with this version of Weir (tested: {tested}); --allow-untested tries it")
     swapping = _swapping(environment)
     machine.check_driver(torch.version.cuda, environment)
-    library = build.library(torch, environment)
+    library = _loadable(torch, environment)
     faults, seed = _faults(environment.get("WEIR_FAULTS", ""))
     why = adapter.install(
         library,
@@ -75,6 +75,25 @@ def put_in_place(environment):
         if manager is not None:
             # Before the interpreter goes: a thread that still asks for memory must not come back here.
             atexit.register(adapter.on_shortage(manager.relieve))
+
+
+def _loadable(torch, environment):
+    """The compiled adapter, made anew if what lies in the cache cannot be loaded: a machine may have gone down while it was written."""
+    from . import adapter, build
+    from .refusal import Refusal
+
+    path = build.library(torch, environment)
+    spoiled = build.identity(path)
+    try:
+        adapter.load(path)
+        return path
+    except OSError:
+        path = build.library(torch, environment, spoiled)
+    try:
+        adapter.load(path)
+        return path
+    except OSError as error:
+        raise Refusal("load", f"the compiled adapter cannot be loaded: {error}; set WEIR_CACHE_DIR to a folder that programs may be run from") from None
 
 
 def _swapping(environment):

@@ -17,8 +17,8 @@ _SAY_AFTER_SECONDS = 1.5
 _MOST_SECONDS = 600
 
 
-def library(torch, environment):
-    """The path of the compiled adapter."""
+def library(torch, environment, spoiled=None):
+    """The path of the compiled adapter; one other than `spoiled`, the identity of one that cannot be loaded."""
     torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
     abi = int(bool(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True)))
     plus, plain = machine.compilers(environment)
@@ -26,7 +26,7 @@ def library(torch, environment):
     name = f"torch-{torch.__version__}"
     parts = [__version__, str(torch.__version__), str(abi), *_identity(plus), *_identity(plain)]
     target = os.path.join(cache_folder(environment), name, key(sources, parts), "libweir.so")
-    if os.path.exists(target):
+    if spoiled is None and os.path.exists(target):
         return target
     headers = machine.cuda_headers(torch_folder, environment)
     include = os.path.join(torch_folder, "include")
@@ -36,7 +36,19 @@ def library(torch, environment):
         plain=[plain, "-std=gnu11"],
         link=[plus, "-L" + os.path.join(torch_folder, "lib"), "-lc10", "-lc10_cuda", *loaded_standard_library()],
     )
-    return build(target, commands, f"torch {torch.__version__}", environment)
+    return build(target, commands, f"torch {torch.__version__}", environment, spoiled)
+
+
+def identity(path):
+    there = os.stat(path)
+    return there.st_dev, there.st_ino, there.st_mtime_ns
+
+
+def _same_file(path, known):
+    try:
+        return identity(path) == known
+    except OSError:
+        return False
 
 
 def loaded_standard_library():
@@ -99,10 +111,12 @@ def _identity(compiler):
 def cache_folder(environment):
     """Ours alone: what lies there is loaded into programs."""
     chosen = environment.get("WEIR_CACHE_DIR")
+    instead = os.path.join(tempfile.gettempdir(), f"weir-{os.getuid()}")
     if not chosen:
         base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        chosen = os.path.join(base, "weir")
-    for folder in (chosen, os.path.join(tempfile.gettempdir(), f"weir-{os.getuid()}")):
+        # Without HOME, for a user that has no name, "~" stays what it is.
+        chosen = os.path.join(base, "weir") if os.path.isabs(base) else instead
+    for folder in (chosen, instead):
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         except OSError:
@@ -128,14 +142,16 @@ def compile_commands(sources, *, plus, plain, link):
     return [compiles, [[link[0], "-shared", "-pthread", "-o", "libweir.so", *objects, *link[1:], "-ldl"]]]
 
 
-def build(target, commands, what, environment):
-    """Runs the commands unless another process has or is about to; gives the target."""
+def build(target, commands, what, environment, spoiled=None):
+    """Runs the commands unless another process has or is about to; gives the target. `spoiled`: identity of one that is no good."""
     folder = os.path.dirname(target)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:
         raise Refusal("no-cache", f"the compiled adapter cannot be kept in {folder}: {error.strerror}; set WEIR_CACHE_DIR") from None
     with _Lock(os.path.join(folder, "lock")):
+        if spoiled is not None and _same_file(target, spoiled):
+            os.unlink(target)
         if os.path.exists(target):
             return target
         saying = threading.Timer(_SAY_AFTER_SECONDS, _say, [f"weir: compiling for {what} (once)…"])
@@ -145,7 +161,11 @@ def build(target, commands, what, environment):
         try:
             with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
                 _run_all(commands, work, os.path.join(folder, "build.log"))
-                os.replace(os.path.join(work, "libweir.so"), target)
+                made = os.path.join(work, "libweir.so")
+                with open(made, "rb+") as file:
+                    # A name in the cache is a promise that all of it is there.
+                    os.fsync(file.fileno())
+                os.replace(made, target)
         except OSError as error:
             raise Refusal("no-cache", f"the adapter could not be compiled in {folder}: {error.strerror or error}; set WEIR_CACHE_DIR") from None
         finally:

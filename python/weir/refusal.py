@@ -36,7 +36,10 @@ def refuse(refusal, environment):
     required = environment.get("WEIR_REQUIRED") == "1"
     if not written and (required or environment.get("WEIR_QUIET") != "1"):
         end = "" if required else " (the program goes on with PyTorch's own allocator)"
-        print(f"weir: {refusal}{end}", file=sys.stderr, flush=True)
+        try:
+            print(f"weir: {refusal}{end}", file=sys.stderr, flush=True)
+        except Exception:
+            pass  # Closed or full: there is nobody to tell.
     if required:
         for stream in (sys.stdout, sys.stderr):
             try:

@@ -79,7 +79,7 @@ export class RowChecker {
     return 'good';
   }
 
-  /** Threads take the time before they take the lock, so rows may come a little out of order; a file has them in order. */
+  /** Rows of one GPU are in order; what a damaged ring holds need not be, and a file has them in order. */
   private setTime(view: DataView, row: number, device: number): void {
     const time = view.getFloat64(row + EventOffset.time, true);
     const latest = this.latest[device]!;

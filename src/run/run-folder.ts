@@ -2,17 +2,19 @@
 import { accessSync, constants, mkdtempSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { EVENT_BYTES } from '../trace/weir/format.ts';
 
 /** Room for some ten rings. Containers often have a /dev/shm of 64 MiB, which one fills. */
-const ENOUGH_BYTES = 256 * 1024 * 1024;
+const RINGS = 16;
 
-export function createRunFolder(environment: NodeJS.ProcessEnv = process.env): string {
+export function createRunFolder(ringRows: number, environment: NodeJS.ProcessEnv = process.env): string {
+  const enough = RINGS * ringRows * EVENT_BYTES;
   const candidates = [environment['XDG_RUNTIME_DIR'], '/dev/shm', tmpdir()]
     .filter((path) => path !== undefined)
     .filter((path) => path.startsWith('/'))
     .map((path) => ({ path, free: freeBytes(path) }))
     .filter(({ free }) => free >= 0);
-  const roomy = candidates.find(({ free }) => free >= ENOUGH_BYTES);
+  const roomy = candidates.find(({ free }) => free >= enough);
   const chosen = roomy ?? candidates.sort((a, b) => b.free - a.free)[0];
   return mkdtempSync(join(chosen?.path ?? tmpdir(), 'weir-'));
 }

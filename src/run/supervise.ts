@@ -75,7 +75,7 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   const obstacle = obstacleIn(options.environment);
   if (obstacle) throw new RunError(obstacle);
   if (options.record !== undefined) checkRecordFolder(options.record);
-  const folder = createRunFolder(options.environment);
+  const folder = createRunFolder(options.ringRows, options.environment);
   const scratch = options.record === undefined && options.whatIf ? mkdtempSync(join(tmpdir(), 'weir-run-')) : undefined;
   // While the command runs it is told; afterwards a signal ends what is left to do. Either way the folders are removed.
   const afterwards = new AbortController();

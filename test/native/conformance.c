@@ -19,7 +19,10 @@ static int broken;
 
 static uint64_t take(weir_device *device, uint64_t bytes, uint64_t stream) {
   weir_allocation given = {0};
-  return weir_device_allocate(device, bytes, stream, &given, NULL) ? given.address : 0;
+  weir_shortage shortage;
+  if (weir_device_allocate(device, bytes, stream, &given, &shortage)) return given.address;
+  weir_device_failed(device, &shortage, stream);
+  return 0;
 }
 
 static void blocks(weir_device *device) {
@@ -58,7 +61,10 @@ static void limits(weir_device *device) {
   EXPECT(shortage.live == 60 * MIB && shortage.reserved >= 90 * MIB && weir_device_gauges(device).reserved <= 100 * MIB);
   weir_device_set_outside(device, 0);
   uint64_t second = take(device, 20 * MIB, 0);
-  EXPECT(second != 0 && weir_device_gauges(device).ooms == 4);
+  /* What failed is what somebody said has failed. */
+  EXPECT(second != 0 && weir_device_gauges(device).ooms == 1);
+  weir_device_count_failure(device);
+  EXPECT(weir_device_gauges(device).ooms == 2);
   EXPECT(weir_device_free(device, first, NULL) && weir_device_free(device, second, NULL));
   /* What one stream has cached serves another, the host waiting if need be. */
   uint64_t elsewhere = take(device, 90 * MIB, 0x80);

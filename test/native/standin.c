@@ -116,6 +116,7 @@ static void take(worker *self, block *b) {
     must(shortage.requested == bytes, "a shortage tells of the request");
     must(options.rate > 0 || shortage.driver_error[0] == 0, "without faults only memory can be missing");
     atomic_fetch_add(&shortages, 1);
+    weir_device_failed(device, &shortage, stream);
     for (int index = 0; index < HELD; index += 2) if (self->held[index].address) let_go(&self->held[index], stream);
     return;
   }

@@ -47,7 +47,7 @@ describe.skipIf(reason !== undefined)(`the Python side${reason ? ` (skipped: ${r
     const script =
       'from importlib.metadata import entry_points, version; print([e.value for e in entry_points(group="torch.backends")], version("weir"))';
     const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
-    expect(python(script).stdout).toBe(`['weir.activate:activate'] ${version}\n`);
+    expect(python(script).stdout).toBe(`['_weir_activation:activate'] ${version}\n`);
     expect(python('import weir; print(weir.__version__)').stdout).toBe(`${version}\n`);
   });
 
@@ -55,6 +55,25 @@ describe.skipIf(reason !== undefined)(`the Python side${reason ? ` (skipped: ${r
     const result = python(IMPORT);
     expect(result).toMatchObject({ status: 0, stdout: 'imported False\n', stderr: '' });
     expect(python('import weir; weir.step(); print(weir.gauges(), weir.check())').stdout).toBe('None 0\n');
+  });
+
+  test('is not taken for a module of the program that has its name', () => {
+    const program = mkdtempSync(join(folder, 'program-'));
+    writeFileSync(join(program, 'weir.py'), 'mine = True\n');
+    const script = 'import torch, weir; print(weir.mine)';
+    const run = (variables: Record<string, string>) =>
+      spawnSync(PYTHON, ['-c', script], { cwd: program, env: environmentOf(variables), encoding: 'utf8' });
+    expect(run({})).toMatchObject({ status: 0, stdout: 'True\n', stderr: '' });
+    const refused = run({ WEIR_ALLOCATOR: 'swift', FAKE_CUDA: '13.0' });
+    expect(refused).toMatchObject({ status: 0, stdout: 'True\n' });
+    expect(refused.stderr).toMatch(/^weir: there is no allocator named 'swift'/);
+    expect(run({ WEIR_ALLOCATOR: 'swift', FAKE_CUDA: '13.0', WEIR_REQUIRED: '1' })).toMatchObject({ status: 125, stdout: '' });
+  });
+
+  test.each(['', '1'])('says nothing where nobody listens, and ends all the same if it must (%s)', (required) => {
+    const script = 'import sys; sys.stderr.close()\ntry:\n  import torch\nexcept BaseException: print("failed")\nprint("on")';
+    const result = python(script, { WEIR_ALLOCATOR: 'swift', FAKE_CUDA: '13.0', WEIR_REQUIRED: required });
+    expect(result).toMatchObject(required ? { status: 125, stdout: '' } : { status: 0, stdout: 'on\n' });
   });
 
   const refusals: [string, Record<string, string>, string, string][] = [
@@ -158,6 +177,32 @@ print(build.build(target, [[["true"], ["true"]], [slowly]], "test", {"WEIR_QUIET
     expect(readFileSync(target, 'utf8')).toBe('made');
     expect(readFileSync(join(cache, 'count'), 'utf8')).toBe('once\n');
     expect(readdirSync(join(cache, 'torch-0/key')).sort()).toEqual(['libweir.so', 'lock']);
+  });
+
+  test('what cannot be loaded is made anew, by one of those that found it so', () => {
+    const cache = mkdtempSync(join(folder, 'cache-'));
+    const script = `
+import os
+from weir import build
+target = os.path.join(os.environ["CACHE"], "key", "libweir.so")
+os.makedirs(os.path.dirname(target))
+open(target, "w").close()
+spoiled = build.identity(target)
+commands = [[["sh", "-c", 'echo again >> "$CACHE/count"; printf made > libweir.so']]]
+for _ in range(2): print(build.build(target, commands, "test", {"WEIR_QUIET": "1"}, spoiled))
+`;
+    const target = join(cache, 'key/libweir.so');
+    expect(python(script, { CACHE: cache })).toMatchObject({ status: 0, stdout: `${target}\n${target}\n` });
+    expect(readFileSync(target, 'utf8')).toBe('made');
+    expect(readFileSync(join(cache, 'count'), 'utf8')).toBe('again\n');
+  });
+
+  test('without a home the cache is a folder for temporary files', () => {
+    const script = 'import os; from weir import build; os.path.expanduser = lambda path: path; print(build.cache_folder({}))';
+    const run = mkdtempSync(join(folder, 'here-'));
+    const result = spawnSync(PYTHON, ['-c', script], { cwd: run, env: environmentOf({ TMPDIR: run }), encoding: 'utf8' });
+    expect(result.stdout).toMatch(new RegExp(`^${run}/weir-\\d+\n$`));
+    expect(readdirSync(run)).toEqual([expect.stringMatching(/^weir-\d+$/)]);
   });
 
   test('a compiler that fails leaves its words, and nothing half made', () => {

@@ -93,6 +93,12 @@ describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped:
   });
 
   test("PyTorch's own allocator is recorded", () => {
-    expect(run(['passthrough'], { WEIR_ALLOCATOR: 'pytorch' })).toMatchObject({ status: 0, stdout: '', stderr: '' });
+    const rings = mkdtempSync(join(folder, 'rings-'));
+    expect(run(['passthrough'], { WEIR_ALLOCATOR: 'pytorch', WEIR_RUN_DIR: rings })).toMatchObject({ status: 0, stdout: '', stderr: '' });
+  });
+
+  test('a ring that cannot be made is told of, and nothing stops', () => {
+    const result = run(['passthrough'], { WEIR_ALLOCATOR: 'weir', WEIR_RUN_DIR: join(folder, 'nowhere') });
+    expect(result.stderr).toMatch(/^weir: process \d+ is not recorded, planned or counted: its ring cannot be made in .*nowhere/);
   });
 });

@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/mman.h>
@@ -36,6 +37,7 @@ namespace c10::cuda::_internal {
 C10_CUDA_API void setHasPrimaryContext(bool (*)(c10::DeviceIndex));
 }
 
+extern int fake_cuda_error __asm__("fake_cuda_error");
 extern size_t (*fake_cuda_elsewhere)(int) __asm__("fake_cuda_elsewhere");
 
 // The adapter is compiled with this in the place of weir_cuda_backend.
@@ -185,6 +187,31 @@ static void relief() {
   a->resetAccumulatedStats(0);
 }
 
+// After an illegal access every call is refused, which must not look like a lack of memory.
+static void broken_context() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  int* const refuse = driver ? static_cast<int*>(dlsym(driver, "fake_cuda_refuse")) : nullptr;
+  CHECK(refuse);
+  if (!refuse) return;
+  cca::CUDAAllocator* const a = cca::get();
+  a->emptyCache();
+  *refuse = fake_cuda_error = 700;
+  std::string said = "nothing";
+  try {
+    a->allocate(300 * MIB);
+  } catch (const c10::OutOfMemoryError&) {
+    said = "out of memory";
+  } catch (const c10::Error& error) {
+    said = error.what_without_backtrace();
+  }
+  *refuse = fake_cuda_error = 0;
+  CHECK(said != "nothing" && said.find("out of memory") == std::string::npos && said.find("CUDA") != std::string::npos);
+  weir_gauges gauges;
+  CHECK(a->getDeviceStats(0).num_ooms == 0 && weir_torch_gauges(0, &gauges));
+  { c10::DataPtr again = a->allocate(300 * MIB); }
+  a->emptyCache();
+}
+
 static void pools() {
   cca::CUDAAllocator* const a = cca::get();
   a->resetPeakStats(0);
@@ -221,6 +248,18 @@ static void pools() {
   c10::DataPtr more = a->allocate(500 * MIB);
   a->endAllocateToPool(0, id);
   CHECK(more.get() != nullptr && a->getDeviceStats(0).num_ooms == 0 && held_by_weir(0) < 700 * MIB);
+  // What a pool cannot have is counted once, by PyTorch's figures and by ours.
+  CHECK(weir_torch_gauges(0, &gauges));
+  const uint64_t failed = gauges.ooms;
+  a->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  try {
+    a->allocate(2048 * MIB);
+    CHECK(!"served");
+  } catch (const c10::OutOfMemoryError&) {
+  }
+  a->endAllocateToPool(0, id);
+  CHECK(a->getDeviceStats(0).num_ooms == 1 && weir_torch_gauges(0, &gauges) && gauges.ooms == failed + 1);
+  a->resetAccumulatedStats(0);
   // And the other way round: what a pool has cached is asked back.
   more.clear();
   theirs.clear();
@@ -648,6 +687,9 @@ int main(int count, char** words) {
     weir_gauges gauges;
     CHECK(weir_torch_gauges(0, &gauges) && gauges.allocations == 1 && gauges.frees == 1 && gauges.live == 0 && gauges.peak_live == 3 * MIB);
     CHECK(gauges.reserved == 20 * MIB && gauges.peak_allocated >= 3 * MIB);
+    weir_torch_swapped(0, 1000, 900, 2, 30);
+    { c10::DataPtr block = cca::get()->allocate(3 * MIB); }
+    CHECK(weir_torch_gauges(0, &gauges) && gauges.swapped_out == 1000 && gauges.swapped_in == 900 && gauges.swap_stalls == 2 && gauges.swap_stall_ns == 30);
     cca::get()->emptyCache();
     weir_torch_mark("end");
     return failures != 0;
@@ -655,6 +697,7 @@ int main(int count, char** words) {
   basics();
   shortage();
   relief();
+  if (on_cuda()) broken_context();
   pools();
   history();
   streams();

@@ -63,7 +63,11 @@ result cuMemAddressReserve(uint64_t *out, size_t bytes, size_t alignment, uint64
 }
 result cuMemAddressFree(uint64_t address, size_t bytes) { return munmap((void *)(uintptr_t)address, bytes) == 0 ? OK : INVALID; }
 
+/* What it answers instead of doing anything; 0: it does. */
+int fake_cuda_refuse;
+
 result cuMemCreate(uint64_t *out, size_t bytes, const properties *wanted, unsigned long long flags) {
+  if (fake_cuda_refuse) return fake_cuda_refuse;
   (void)flags;
   int device = wanted->location.id;
   if (bytes == 0 || bytes % UNIT != 0 || device > 1) return INVALID;

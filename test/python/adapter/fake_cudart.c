@@ -12,6 +12,8 @@ static _Thread_local int device;
 static size_t used[2];
 static struct { void *address; size_t bytes; int device; } blocks[4096];
 size_t (*fake_cuda_elsewhere)(int device);
+/* What calls are answered after an illegal access; 0 before. */
+int fake_cuda_error;
 
 static size_t free_on(int index) {
   size_t all = used[index] + (fake_cuda_elsewhere ? fake_cuda_elsewhere(index) : 0);
@@ -44,7 +46,7 @@ error cudaFree(void *address) {
   }
   return OK;
 }
-error cudaMemGetInfo(size_t *available, size_t *total) { *available = free_on(device); *total = TOTAL; return OK; }
+error cudaMemGetInfo(size_t *available, size_t *total) { *available = free_on(device); *total = TOTAL; return fake_cuda_error; }
 /* cudaDeviceProp: name 256, uuid 16, luid 8, node mask 4, then totalGlobalMem. */
 error cudaGetDeviceProperties(void *out, int index) {
   (void)index;

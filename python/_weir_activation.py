@@ -1,0 +1,47 @@
+"""What PyTorch calls at the end of `import torch`; see entry_points.txt. No error of ours may come out of here.
+
+A name that no program has for a module of its own: one called `weir` beside a script would be taken for ours."""
+
+import os
+import sys
+
+
+def activate():
+    if not os.environ.get("WEIR_ALLOCATOR"):
+        return
+    try:
+        package = _package()
+    except Exception as error:
+        _refuse(error)
+        return
+    package.activate()
+
+
+def _package():
+    """`weir.activate`, from the folder beside this file."""
+    import importlib
+    import importlib.util
+
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "weir")
+    start = os.path.join(folder, "__init__.py")
+    try:
+        found = importlib.util.find_spec("weir")
+        is_ours = found is not None and os.path.samefile(found.origin, start)
+    except Exception:
+        is_ours = False
+    if is_ours:
+        return importlib.import_module("weir.activate")
+    # `weir` is a module of the program's: ours goes by another name, and `import weir` stays theirs.
+    spec = importlib.util.spec_from_file_location("_weir_package", start, submodule_search_locations=[folder])
+    package = sys.modules["_weir_package"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(package)
+    return importlib.import_module("_weir_package.activate")
+
+
+def _refuse(error):
+    try:
+        print(f"weir: its Python package cannot be loaded ({type(error).__name__}: {error}); install it anew", file=sys.stderr, flush=True)
+    except Exception:
+        pass
+    if os.environ.get("WEIR_REQUIRED") == "1":
+        os._exit(125)
