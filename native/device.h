@@ -11,6 +11,7 @@
 typedef struct device_stream {
   uint64_t handle;
   int32_t recorded; /* its number in the recording */
+  int32_t foreign;  /* whoever made it may destroy it, at any time */
 } device_stream;
 
 struct weir_device {
@@ -44,6 +45,8 @@ struct weir_device {
   weir_map stream_numbers; /* handle + 1 -> number */
   uint64_t last_handle; /* the stream asked for last, and its number */
   uint32_t last_number;
+  uint32_t foreign_count;
+  int64_t freeing; /* while a block is freed: the number of its stream, or -1; asked for only if there are foreign streams */
 
   int32_t pool;
   uint64_t recorded_reserved;
@@ -75,6 +78,8 @@ void device_row(weir_device *device, weir_event event, uint32_t stream);
 weir_allocation device_told(const weir_device *device, const weir_block *block);
 /* A block was let go of, and is free or parked: rows, and `changed`. */
 void device_let_go(weir_device *device, const weir_block *block, int parked);
+/* Whether nothing may be done on a stream now because its handle may stand for nothing any more. */
+int device_may_be_gone(const weir_device *device, uint32_t stream);
 /* Rows for what has changed beside the call itself: parked blocks that completed, and what is reserved. */
 void device_rows_changed(weir_device *device, uint32_t completed);
 

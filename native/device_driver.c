@@ -175,7 +175,7 @@ static int32_t unmap(void *context, uint64_t address, uint64_t bytes) {
  * which one stray call would spoil; so it is refused here once more. */
 static int32_t event_record(void *context, uint32_t stream, uint32_t slot) {
   weir_device *device = context;
-  if (device->captures > 0) return -1;
+  if (device->captures > 0 || device_may_be_gone(device, stream)) return -1;
   int32_t result = device->backend->driver.event_record(device->backend->driver.context, stream, slot);
   if (result < 0) device->gauges->driver_failures++;
   return result;

@@ -17,7 +17,7 @@ static int64_t name_stream(weir_device *device, uint64_t handle) {
   if (device->backend->name_stream(device->backend->driver.context, number, handle) < 0) return -1;
   int32_t recorded = device->recorder ? weir_recorder_stream(device->recorder, device->options.device, handle) : 0;
   /* A recording has room for so many streams; what is beyond it appears on the default one. */
-  device->streams[number] = (device_stream){handle, recorded < 0 ? 0 : recorded};
+  device->streams[number] = (device_stream){handle, recorded < 0 ? 0 : recorded, 0};
   weir_map_put(&device->stream_numbers, handle + 1, number, 0);
   device->stream_count++;
   return number;
@@ -32,6 +32,22 @@ int64_t device_number_of(weir_device *device, uint64_t handle) {
     device->last_number = (uint32_t)number;
   }
   return number;
+}
+
+void weir_device_stream_is_foreign(weir_device *device, uint64_t stream) {
+  device_lock(&device->lock);
+  int64_t number = device_number_of(device, stream);
+  if (number >= 0 && !device->streams[number].foreign) {
+    device->streams[number].foreign = 1;
+    device->foreign_count++;
+  }
+  device_unlock(&device->lock);
+}
+
+int device_may_be_gone(const weir_device *device, uint32_t stream) {
+  if (device->foreign_count == 0 || stream >= device->stream_count || !device->streams[stream].foreign) return 0;
+  /* A stream that a block was recorded on is there when the block is freed: PyTorch relies on that, too. */
+  return device->freeing < 0 || device->freeing == stream;
 }
 
 static weir_event completed_event(const weir_device *device, weir_event event, uint32_t stream) {

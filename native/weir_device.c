@@ -82,6 +82,7 @@ weir_device *weir_device_new(weir_backend *backend, const weir_device_options *o
   if (!device) return NULL;
   device->backend = backend;
   device->options = *options;
+  device->freeing = -1;
   device->recorder = options->device >= 0 && options->device < WEIR_RING_DEVICES ? options->recorder : NULL;
   device->gauges = device->recorder ? weir_recorder_gauges(device->recorder, options->device) : &device->own_gauges;
   /* Perhaps left by another device of this number before. */
@@ -248,7 +249,9 @@ int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, w
 int weir_device_free(weir_device *device, uint64_t address, weir_allocation *freed) {
   weir_block block;
   device_lock(&device->lock);
+  if (device->foreign_count > 0 && weir_engine_find(device->engine, address, &block)) device->freeing = block.stream;
   int done = weir_engine_deallocate(device->engine, address, &block);
+  device->freeing = -1;
   if (done) {
     device->freed = 1;
     device->gauges->live -= device_rounded(block.requested);

@@ -105,14 +105,24 @@ WeirAllocator::Slot* WeirAllocator::owner_of(const void* ptr) noexcept {
 
 DataPtr WeirAllocator::allocate(size_t n) {
   const DeviceIndex device = current_device();
-  void* const ptr = n == 0 ? nullptr : allocate_on(device, n, c10::cuda::getCurrentCUDAStream(device).stream());
+  void* const ptr = n == 0 ? nullptr : allocate_on_current(device, n);
   return {ptr, ptr, &WeirAllocator::deleter, cuda_device(device)};
 }
 
 void* WeirAllocator::raw_alloc(size_t n) {
-  if (n == 0) return nullptr;
-  const DeviceIndex device = current_device();
-  return allocate_on(device, n, c10::cuda::getCurrentCUDAStream(device).stream());
+  return n == 0 ? nullptr : allocate_on_current(current_device(), n);
+}
+
+void* WeirAllocator::allocate_on_current(DeviceIndex device, size_t bytes) {
+  const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
+  const cudaStream_t stream = current.stream();
+  // The id of a stream of the program's own making is its handle; PyTorch's streams are never destroyed.
+  const bool foreign = stream != nullptr && current.id() == static_cast<int64_t>(handle_of(stream));
+  if (C10_UNLIKELY(foreign && device >= 0 && device < kDevices)) {
+    weir_device* const engine = slots_[device].engine.load(std::memory_order_acquire);
+    weir_device_stream_is_foreign(engine ? engine : make_engine(slots_[device]), handle_of(stream));
+  }
+  return allocate_on(device, bytes, stream);
 }
 
 void* WeirAllocator::raw_alloc_with_stream(size_t n, cudaStream_t stream) {

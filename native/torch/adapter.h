@@ -115,6 +115,7 @@ class WeirAllocator final : public Forwarding {
   Slot* owner_of(const void* ptr) noexcept;
   weir_device* make_engine(Slot& slot);
 
+  void* allocate_on_current(DeviceIndex device, size_t bytes);
   void* allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream);
   void* allocate_ours(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream);
   void* allocate_native(Slot& slot, size_t bytes, cudaStream_t stream);

@@ -145,6 +145,29 @@ static void waits(weir_device *device, spy *watched) {
   EXPECT(atomic_load(&watched->unmaps) >= unmapped + 6 && atomic_load(&watched->waits) == before + 1);
 }
 
+/* A stream of somebody else's may be gone when a block of it is freed, or its memory wanted by another: nothing is done on it. */
+static void foreign_streams(weir_device *device, weir_backend *host, spy *watched) {
+  uint64_t other = take(device, 1000, 0x40), address[8];
+  weir_device_stream_is_foreign(device, 0x50);
+  for (int index = 0; index < 8; index++) address[index] = take(device, 20 * MIB, 0x50);
+  unsigned long long before = atomic_load(&watched->records);
+  uint64_t borrows = weir_device_gauges(device).borrows;
+  for (int index = 0; index < 8; index++) EXPECT(weir_device_free(device, address[index], NULL));
+  uint64_t borrowed = take(device, 100 * MIB, 0x40);
+  EXPECT(borrowed != 0 && atomic_load(&watched->records) == before && weir_device_gauges(device).borrows == borrows);
+  /* Recorded on, it is there until the block is freed, and is waited for as any other is. */
+  EXPECT(weir_host_enqueue_fill(host, 0x50, borrowed, 4096, 3) && weir_device_record_stream(device, borrowed, 0x50));
+  EXPECT(weir_device_free(device, borrowed, NULL) && atomic_load(&watched->records) == before + 1);
+  weir_host_run(host, 64, 1);
+  EXPECT(weir_device_free(device, other, NULL));
+  /* Where memory is short, the whole device is waited for, and all of it serves everybody. */
+  weir_device_set_limit(device, weir_device_gauges(device).reserved);
+  uint64_t all = take(device, 140 * MIB, 0x60);
+  EXPECT(all != 0 && weir_device_free(device, all, NULL));
+  weir_device_set_limit(device, 0);
+  weir_device_empty_cache(device);
+}
+
 static void ranges(weir_device *device) {
   static weir_range rows[256];
   uint64_t first = take(device, 3 * MIB, 0x40), second = take(device, 2000, 0x40);
@@ -194,6 +217,7 @@ int conform(weir_device *device, weir_backend *host, spy *watched, weir_recorder
   parked(device, host);
   captures(device, host, watched);
   waits(device, watched);
+  foreign_streams(device, host, watched);
   ranges(device);
   many_streams(device);
   if (recorder) names(recorder);
