@@ -145,7 +145,7 @@ async function smartpool(): Promise<void> {
       'weir',
       'target',
       'smartpool (ours)',
-      'SmartPool (published)',
+      'SmartPool (its algorithm)',
       'CnMem (published)',
       'weir, pooled part',
       'ms',

@@ -93,7 +93,9 @@ function columnsFor(hasSmallest: boolean, limit: number | null): Column<WhatIfVi
             title: `in ${formatBytes(limit)}`,
             value: (row: WhatIfView) => row.fit,
             cell: (row: WhatIfView) => (
-              <span class={row.fits === false ? 'bad' : 'good'}>{`${row.fits === false ? '✕' : '✓'} ${row.fit}`}</span>
+              <span class={row.fits === false ? 'bad' : row.mayFit ? '' : 'good'}>
+                {`${row.fits === false ? '✕' : row.mayFit ? '?' : '✓'} ${row.fit}`}
+              </span>
             ),
           } as const,
         ]

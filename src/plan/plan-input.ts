@@ -33,7 +33,7 @@ export function planInputOf(trace: Trace, swap: boolean): PlanInput {
   if (!swap) return { kind: 'operations', ops: opsOfTrace(trace) };
   if (!hasAccesses(trace)) {
     throw new InputError(
-      'the recording does not say which operators read and write what, which planning swaps needs; record one with weir record',
+      'the recording does not say which operators read and write what, which planning swaps needs, and nothing of Weir records that in a file yet; weir run --swap auto plans them beside a running job',
     );
   }
   return { kind: 'accesses', recording: accessesOfTrace(trace) };

@@ -8,6 +8,8 @@ export interface MemoryLimits {
   readonly capacity: number | undefined;
   /** Reserved bytes the job was allowed, by a memory fraction or as far as its failures show; undefined when unknown. */
   readonly allowedBytes: number | undefined;
+  /** Where `allowedBytes` is inferred, it is what the job could have at most; this is what it surely could. */
+  readonly grantedBytes?: number | undefined;
   readonly origin: 'recorded' | 'inferred' | 'unknown';
 }
 
@@ -64,9 +66,11 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
   }
   const isFull = capacity !== Number.POSITIVE_INFINITY;
   const isRefused = refused !== Number.POSITIVE_INFINITY;
+  const granted = grantedBytes(trace, settings);
   return {
     capacity: isFull ? Math.max(capacity, mostReserved) : undefined,
-    allowedBytes: isRefused ? Math.max(refused - 1, grantedBytes(trace, settings)) : undefined,
+    allowedBytes: isRefused ? Math.max(refused - 1, granted) : undefined,
+    grantedBytes: isRefused ? granted : undefined,
     origin: isFull || isRefused ? 'inferred' : 'unknown',
   };
 }

@@ -78,6 +78,7 @@ class Reconstructor {
   private completing: number[] = [];
   private peakReserved = 0;
   private peakReservedEvent = -1;
+  private allocatedAtPeak = 0;
   private peakAllocated = 0;
 
   constructor(trace: Trace, options: ReconstructOptions) {
@@ -290,7 +291,7 @@ class Reconstructor {
     if (this.limits.origin === 'recorded' || grown <= this.granted) return true;
     // Nobody was ever granted that much, so this request was refused it: the limit is lower than it seemed. (A program
     // that calls empty_cache() right before a request that would have set a new record looks the same.)
-    this.limits = { ...this.limits, allowedBytes: grown - 1, origin: 'inferred' };
+    this.limits = { ...this.limits, allowedBytes: grown - 1, grantedBytes: this.granted, origin: 'inferred' };
     this.allocator.lowerAllowance(grown - 1);
     return false;
   }
@@ -328,12 +329,13 @@ class Reconstructor {
   }
 
   private notePeaks(event: number): void {
-    const { allocator } = this;
-    if (allocator.reservedBytes > this.peakReserved) {
-      this.peakReserved = allocator.reservedBytes;
+    const { reservedBytes, allocatedBytes } = this.allocator;
+    if (reservedBytes > this.peakReserved || (reservedBytes === this.peakReserved && allocatedBytes > this.allocatedAtPeak)) {
+      this.peakReserved = reservedBytes;
       this.peakReservedEvent = event;
+      this.allocatedAtPeak = allocatedBytes;
     }
-    if (allocator.allocatedBytes > this.peakAllocated) this.peakAllocated = allocator.allocatedBytes;
+    if (allocatedBytes > this.peakAllocated) this.peakAllocated = allocatedBytes;
   }
 
   private free(allocation: number): void {

@@ -35,7 +35,7 @@ export interface ReplayObserver {
 
 export interface ReplayResult {
   readonly peakReserved: number;
-  /** The event at which reserved memory first stood at its peak; -1 before the first. */
+  /** The event at which reserved memory stood at its peak, and most of it was in use; -1 before the first. */
   readonly peakReservedEvent: number;
   readonly finalReserved: number;
   readonly peakAllocated: number;
@@ -76,14 +76,17 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
   });
   let peakReserved = 0;
   let peakReservedEvent = -1;
+  let allocatedAtPeak = 0;
   let peakAllocated = 0;
   let firstOomEvent = -1;
   const notePeaks = (event: number): void => {
-    if (allocator.reservedBytes > peakReserved) {
-      peakReserved = allocator.reservedBytes;
+    const { reservedBytes, allocatedBytes } = allocator;
+    if (reservedBytes > peakReserved || (reservedBytes === peakReserved && allocatedBytes > allocatedAtPeak)) {
+      peakReserved = reservedBytes;
       peakReservedEvent = event;
+      allocatedAtPeak = allocatedBytes;
     }
-    if (allocator.allocatedBytes > peakAllocated) peakAllocated = allocator.allocatedBytes;
+    if (allocatedBytes > peakAllocated) peakAllocated = allocatedBytes;
   };
   const request = (size: number, stream: number, pool: number, event: number): number => {
     const block = allocator.malloc(size, stream, pool);

@@ -20,12 +20,14 @@ const MOST_SETTINGS = 2;
 export interface AdviceContext {
   readonly summary: TraceSummary;
   readonly capacity: number | undefined;
+  readonly capacityAtLeast?: number | undefined;
   readonly warnings: readonly Warning[];
   /** The recording's file, for lines that name it. */
   readonly source: string;
 }
 
-export function advise(rows: readonly WhatIfRow[], { summary, capacity, warnings, source }: AdviceContext): Advice[] {
+export function advise(rows: readonly WhatIfRow[], context: AdviceContext): Advice[] {
+  const { summary, capacity, warnings, source } = context;
   const recorded = rows.find((row) => row.isRecorded);
   const advice: Advice[] = [];
   if (recorded) {
@@ -38,7 +40,7 @@ export function advise(rows: readonly WhatIfRow[], { summary, capacity, warnings
         index > 0 && better[0]!.choice.kind === 'expandable' ? 'where expandable segments cannot be used (CUDA IPC, WSL): ' : '';
       advice.push({
         line: `export PYTORCH_CUDA_ALLOC_CONF=${quoted(row.choice.conf ?? '')}`,
-        effect: otherwise + effectOf(row, recorded, capacity),
+        effect: otherwise + effectOf(row, recorded, context),
         savedBytes: recorded.unlimited.peakReserved - row.unlimited.peakReserved,
       });
     }
@@ -47,7 +49,7 @@ export function advise(rows: readonly WhatIfRow[], { summary, capacity, warnings
   if (recorded && stitched) {
     advice.push({
       line: 'weir run -- COMMAND  # the command that starts the job',
-      effect: `stitching free pieces together would do best: ${effectOf(stitched, recorded, capacity)} (weir replay ${source} --allocator weir,expandable shows more)`,
+      effect: `stitching free pieces together would do best: ${effectOf(stitched, recorded, context)} (weir replay ${source} --allocator weir,expandable shows more)`,
       savedBytes: recorded.unlimited.peakReserved - stitched.unlimited.peakReserved,
     });
   }
@@ -85,22 +87,27 @@ function isBest(row: WhatIfRow, rows: readonly WhatIfRow[]): boolean {
   );
 }
 
-/** 0 when the run fits the GPU in question, or nobody knows its size. */
+/** 0 when the run fits the GPU in question, or nobody knows its size; 1 when that depends on how large it is exactly. */
 function rank(row: WhatIfRow): number {
-  return row.limited && row.limited.ooms > 0 ? 1 : 0;
+  if (row.limited && row.limited.ooms > 0) return 2;
+  return row.isSure === false ? 1 : 0;
 }
 
 function needOf(row: WhatIfRow): number {
   return row.smallestGpu ?? row.unlimited.peakReserved;
 }
 
-function effectOf(row: WhatIfRow, recorded: WhatIfRow, capacity: number | undefined): string {
+function effectOf(row: WhatIfRow, recorded: WhatIfRow, { capacity, capacityAtLeast }: AdviceContext): string {
   const before = recorded.unlimited.peakReserved;
   const after = row.unlimited.peakReserved;
   const change = Math.round((100 * (after - before)) / before);
   const peak = `peak reserved ${formatBytes(before)} -> ${formatBytes(after)} (${change > 0 ? '+' : ''}${change} %)`;
   if (capacity !== undefined && recorded.limited && row.limited && recorded.limited.ooms > 0 && row.limited.ooms === 0) {
-    return `fits in ${formatBytes(capacity)}, where the recorded settings do not; ${peak} where memory is no limit`;
+    const where =
+      row.isSure === false
+        ? `may fit, if the job had nearly ${formatBytes(capacity)} and not only ${formatBytes(capacityAtLeast ?? 0)}`
+        : `fits in ${formatBytes(capacityAtLeast ?? capacity)}`;
+    return `${where}, where the recorded settings do not; ${peak} where memory is no limit`;
   }
   if (row.smallestGpu !== undefined && recorded.smallestGpu !== undefined && row.smallestGpu < recorded.smallestGpu) {
     return `${peak}; runs on ${formatBytes(row.smallestGpu)} instead of ${formatBytes(recorded.smallestGpu)}`;

@@ -23,6 +23,8 @@ export interface Analysis {
   readonly sites: readonly CallSite[];
   /** Memory of the GPU in question, and where that figure is from. */
   readonly capacity: number | undefined;
+  /** Where `capacity` is the most that the recording allows for, the least. */
+  readonly capacityAtLeast: number | undefined;
   readonly capacityOrigin: 'given' | 'recorded' | 'inferred' | 'unknown';
   readonly whatIf: readonly WhatIfRow[];
   readonly advice: readonly Advice[];
@@ -75,6 +77,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
 
   const inferred = whole.limits.allowedBytes ?? whole.limits.capacity;
   const capacity = options.capacity ?? inferred;
+  const granted = options.capacity === undefined ? whole.limits.grantedBytes : undefined;
+  const capacityAtLeast = granted !== undefined && capacity !== undefined && granted < capacity ? granted : undefined;
   const recorded = recordedChoice(trace, whole);
   const analysisWith = (whatIf: readonly WhatIfRow[]): Analysis => ({
     device: trace.device,
@@ -85,9 +89,10 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     oom,
     sites,
     capacity,
+    capacityAtLeast,
     capacityOrigin: options.capacity !== undefined ? 'given' : whole.limits.origin,
     whatIf,
-    advice: advise(whatIf, { summary, capacity, warnings: trace.warnings, source: options.source ?? 'SNAPSHOT' }),
+    advice: advise(whatIf, { summary, capacity, capacityAtLeast, warnings: trace.warnings, source: options.source ?? 'SNAPSHOT' }),
   });
   yield analysisWith([]);
   const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
@@ -99,6 +104,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
       tryChoice(trace, summary, choice, index === 0, {
         emptyCacheBefore: whole.emptyCacheBefore,
         capacity,
+        capacityAtLeast,
+        limits: options.capacity === undefined ? whole.limits : undefined,
         findSmallest,
         onProgress: (done) => progress(0.3 + (0.7 * (index + done)) / Math.max(expected, index + 1), `trying ${choice.name}`),
       }),

@@ -90,6 +90,7 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
     oom: oom
       ? {
           event: oom.event,
+          failures: oom.failures,
           timeUs: oom.timeUs,
           asked: oom.asked,
           deviceFree: oom.deviceFree,
@@ -102,6 +103,7 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
       : null,
     sites: analysis.sites.map((site) => ({ ...site })),
     capacity: analysis.capacity ?? null,
+    capacityAtLeast: analysis.capacityAtLeast ?? null,
     capacityOrigin: analysis.capacityOrigin,
     whatIf: analysis.whatIf.map((row) => ({
       ...replayRowJson({
@@ -115,6 +117,7 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
       isRecorded: row.isRecorded,
       conf: row.choice.conf ?? null,
       smallestGpu: row.smallestGpu ?? null,
+      isSure: row.isSure ?? null,
       limited: row.limited ? { ooms: row.limited.ooms, retries: row.limited.retries, peakReserved: row.limited.peakReserved } : null,
     })),
     advice: analysis.advice.map((suggestion) => ({ ...suggestion })),

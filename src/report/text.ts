@@ -42,7 +42,11 @@ export function formatPeak({ peak, summary }: Analysis, paint: Paint): string[] 
   const inUse = peak.requested;
   const lost = peak.reserved - inUse;
   const head = `${paint.strong(`Peak: ${formatBytes(peak.reserved)} reserved`)}, ${formatBytes(inUse)} of it in use; ${formatBytes(lost)} (${share(lost, peak.reserved)}) lost at that moment:`;
-  const floor = `Peak live memory over the whole run: ${formatBytes(summary.peakLive)}, the floor for any allocator that does not swap.`;
+  const { peakLive, peakDemand } = summary;
+  const floor =
+    peakDemand > peakLive
+      ? `Peak live memory over the whole run: ${formatBytes(peakLive)}; had every request been served, ${formatBytes(peakDemand)}: the floor for any allocator that does not swap.`
+      : `Peak live memory over the whole run: ${formatBytes(peakLive)}, the floor for any allocator that does not swap.`;
   return [
     head,
     ...formatTable(LOSS_COLUMNS, losses(peak))
@@ -93,9 +97,9 @@ export function formatOom(oom: OomFinding, paint: Paint): string[] {
   const limit =
     oom.limit === undefined
       ? ''
-      : ` of ${formatBytes(oom.limit)}${oom.limitOrigin === 'inferred' ? ' (what the job could have, as its failures show)' : ' allowed'}`;
+      : ` of ${formatBytes(oom.limit)}${oom.limitOrigin === 'inferred' ? ' (the most that the job could have, as its failures show)' : ' allowed'}`;
   const lines = [
-    `${paint.bad('Out of memory')} at event ${count(oom.event)}: ${paint.strong(formatBytes(oom.asked))} was asked for.`,
+    `${paint.bad('Out of memory')} at event ${count(oom.event)}${oom.failures > 1 ? `, the last of ${count(oom.failures)} failures` : ''}: ${paint.strong(formatBytes(oom.asked))} was asked for.`,
     `  ${formatBytes(breakdown.requested + breakdown.rounding)} was in use, ${formatBytes(free)} free inside reserved memory (${count(breakdown.freePieces)} pieces, the largest ${formatBytes(breakdown.largestFree)}), ${formatBytes(unreserved)} not reserved${limit}.`,
     `  ${CAUSES[oom.cause]}`,
   ];
@@ -120,7 +124,10 @@ function formatSites({ sites, oom }: Analysis, paint: Paint): string[] {
   ];
 }
 
-export function formatWhatIf({ whatIf, capacity, capacityOrigin, replayError }: Analysis, paint: Paint): string[] {
+export function formatWhatIf(
+  { summary, whatIf, capacity, capacityAtLeast, capacityOrigin, replayError }: Analysis,
+  paint: Paint,
+): string[] {
   const recorded = whatIf.find((row) => row.isRecorded);
   const rows = whatIf.map((row) => [
     row.isRecorded ? `${row.choice.name} (as recorded)` : row.choice.name,
@@ -137,7 +144,7 @@ export function formatWhatIf({ whatIf, capacity, capacityOrigin, replayError }: 
     { title: 'change', align: 'right' },
     { title: '/ live', align: 'right' },
     { title: 'runs on', align: 'right' },
-    { title: capacity === undefined ? '' : `in ${formatBytes(capacity)}`, align: 'left' },
+    { title: capacity === undefined ? '' : `in ${sizeWords(capacity, capacityAtLeast)}`, align: 'left' },
     { title: 'driver time', align: 'right' },
   ] as const;
   const [head, ...body] = formatTable(columns, rows);
@@ -147,18 +154,27 @@ export function formatWhatIf({ whatIf, capacity, capacityOrigin, replayError }: 
       'Peak reserved is what the run takes where memory is no limit and no request fails; "runs on" is the least it gets by with.',
     );
   }
+  if (summary.peakDemand > summary.peakLive) notes.push('"/ live" is over what would have been live, had every request been served.');
   if (capacity !== undefined && capacityOrigin === 'inferred')
-    notes.push(`${formatBytes(capacity)} is what this job could have, inferred from its failures; --capacity SIZE tries another GPU.`);
+    notes.push(
+      capacityAtLeast === undefined
+        ? `${formatBytes(capacity)} is what this job could have, inferred from its failures; --capacity SIZE tries another GPU.`
+        : `This job could have ${formatBytes(capacityAtLeast)}, which it was granted, and at most ${formatBytes(capacity)}, beyond which it was refused; "may fit" depends on that; --capacity SIZE says it exactly.`,
+    );
   return [
     paint.strong('What each allocator would have needed for this run:'),
     `  ${paint.dim(head!)}`,
     ...body.map((line, index) => {
       const { limited } = whatIf[index]!;
-      if (limited === undefined) return `  ${line}`;
+      if (limited === undefined || whatIf[index]!.isSure === false) return `  ${line}`;
       return `  ${limited.ooms > 0 ? paint.bad(line) : paint.good(line)}`;
     }),
     ...notes.map((note) => paint.dim(note)),
   ];
+}
+
+function sizeWords(capacity: number, atLeast: number | undefined): string {
+  return atLeast === undefined ? formatBytes(capacity) : `${formatBytes(atLeast)} to ${formatBytes(capacity)}`;
 }
 
 export function formatReplayError(error: ReplayError): string {
@@ -189,10 +205,11 @@ function formatAdvice({ advice, whatIf, peak }: Analysis, paint: Paint): string[
   ];
 }
 
-export function fitWord({ limited }: WhatIfRow): string {
+export function fitWord({ limited, isSure }: WhatIfRow): string {
   if (!limited) return '';
   const retries = limited.retries > 0 ? `, ${count(limited.retries)} ${limited.retries === 1 ? 'retry' : 'retries'}` : '';
-  return limited.ooms > 0 ? `out of memory (${count(limited.ooms)} x)` : `fits${retries}`;
+  if (limited.ooms > 0) return `out of memory (${count(limited.ooms)} x)`;
+  return `${isSure === false ? 'may fit' : 'fits'}${retries}`;
 }
 
 export function change(after: number, before: number): string {

@@ -2,6 +2,7 @@
 import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts';
 import { MIB, roundUp } from '../base/bytes.ts';
 import { SimulatedDevice } from '../device/simulated.ts';
+import type { MemoryLimits } from '../replay/limits.ts';
 import { RecordedPlacement } from '../replay/recorded-placement.ts';
 import { type ReplayOptions, type ReplayResult, replay } from '../replay/replay.ts';
 import type { TraceSummary } from '../trace/summary.ts';
@@ -17,6 +18,8 @@ export interface WhatIfRow {
   readonly reservedOverLive: number;
   /** The same run on a GPU of the given size; undefined when no size is known. */
   readonly limited: ReplayResult | undefined;
+  /** Whether it fits even in the least that the GPU in question may be; undefined where its size is certain, or it does not fit at all. */
+  readonly isSure: boolean | undefined;
   /** The least memory on which no request fails; undefined when it was not searched for. */
   readonly smallestGpu: number | undefined;
   readonly wallMs: number;
@@ -26,6 +29,10 @@ export interface WhatIfOptions {
   readonly emptyCacheBefore: readonly number[];
   /** Memory of the GPU in question; undefined when unknown. */
   readonly capacity: number | undefined;
+  /** Where `capacity` is what it is at most, what it is at least. */
+  readonly capacityAtLeast?: number | undefined;
+  /** Where `capacity` is from the recording: what PyTorch's allocators knew of it. */
+  readonly limits?: MemoryLimits | undefined;
   /** Whether to search for the smallest GPU, which takes about ten replays. */
   readonly findSmallest: boolean;
   readonly onProgress?: ((fraction: number) => void) | undefined;
@@ -58,9 +65,16 @@ export function tryChoice(
       restoreStart: isRecorded,
       ...more,
     });
+  // A memory fraction is not a smaller GPU to PyTorch: it collects garbage by it.
+  const runLimited = (bytes: number) =>
+    options.limits?.allowedBytes !== undefined && (choice.kind === 'pytorch' || choice.kind === 'expandable')
+      ? run(options.limits.capacity, { allowedBytes: options.limits.allowedBytes })
+      : run(bytes, {});
   const unlimited = resultOf(run(undefined, { onProgress: (done) => options.onProgress?.(done / 3) }));
   const fits = (bytes: number) => run(bytes, { stopAtOom: true }).ooms === 0;
-  const limited = capacity === undefined ? undefined : resultOf(run(capacity, {}));
+  const limited = capacity === undefined ? undefined : resultOf(runLimited(capacity));
+  const isSure =
+    options.capacityAtLeast === undefined || limited === undefined || limited.ooms > 0 ? undefined : fits(options.capacityAtLeast);
   options.onProgress?.(0.5);
   const smallestGpu = options.findSmallest ? findSmallest(summary.peakDemand, unlimited.peakReserved, fits) : undefined;
   options.onProgress?.(1);
@@ -70,6 +84,7 @@ export function tryChoice(
     unlimited,
     reservedOverLive: summary.peakDemand > 0 ? unlimited.peakReserved / summary.peakDemand : 1,
     limited,
+    isSure,
     smallestGpu,
     wallMs: performance.now() - started,
   };

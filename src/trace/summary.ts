@@ -21,7 +21,6 @@ export interface TraceSummary {
   readonly liveAtStart: number;
   /** Most memory held from the driver, as recorded; undefined when the recording does not show segments. */
   readonly recordedPeakReserved: number | undefined;
-  readonly recordedPeakReservedEvent: number;
   /** By the settings where Weir's own engine ran; else `expandable` or `pytorch`, by the segments seen or the settings. */
   readonly recordedAllocator: 'pytorch' | 'expandable' | RecordedEngine;
 }
@@ -49,7 +48,6 @@ export function summarizeTrace(trace: Trace): TraceSummary {
   let peakLiveEvent = -1;
   let peakDemand = live;
   let peakReserved = reserved;
-  let peakReservedEvent = -1;
   let allocs = 0;
   let ooms = 0;
   let segmentEvents = 0;
@@ -105,10 +103,7 @@ export function summarizeTrace(trace: Trace): TraceSummary {
         reserved = size;
         break;
     }
-    if (reserved > peakReserved) {
-      peakReserved = reserved;
-      peakReservedEvent = event;
-    }
+    if (reserved > peakReserved) peakReserved = reserved;
   }
   const segmentsKnown = segmentEvents > 0 || trace.startSegments.length > 0;
   const expandable =
@@ -125,7 +120,6 @@ export function summarizeTrace(trace: Trace): TraceSummary {
     peakDemand: Math.max(peakDemand, peakLive),
     liveAtStart,
     recordedPeakReserved: segmentsKnown ? peakReserved : undefined,
-    recordedPeakReservedEvent: peakReservedEvent,
     recordedAllocator: recordedEngine(trace) ?? (expandable ? 'expandable' : 'pytorch'),
   };
 }

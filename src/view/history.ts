@@ -67,7 +67,8 @@ function watchEngine(trace: Trace, onProgress?: (fraction: number) => void): Ret
   for (let event = 0; event < events.count; event++) {
     if (events.kind[event] === EventKind.Reserved) level = events.size[event]!;
     reserved[event] = Number.isNaN(level) ? modelled.reserved[event]! : level;
-    if (reserved[event]! > peakReserved) {
+    const isAsHigh = reserved[event] === peakReserved && modelled.allocated[event]! > (modelled.allocated[peakReservedEvent] ?? 0);
+    if (reserved[event]! > peakReserved || isAsHigh) {
       peakReserved = reserved[event]!;
       peakReservedEvent = event;
     }
@@ -122,6 +123,7 @@ class Observer implements ReplayObserver {
   private startReserved = 0;
   private peakReserved = 0;
   private peakReservedEvent = -1;
+  private allocatedAtPeak = 0;
 
   constructor(trace: Trace, pieces: PieceLog, homesOf: (address: number, size: number) => number[] | undefined = () => undefined) {
     this.homesOf = homesOf;
@@ -152,9 +154,10 @@ class Observer implements ReplayObserver {
       this.startReserved = reservedBytes;
     }
     this.next = event + 1;
-    if (reservedBytes > this.peakReserved) {
+    if (reservedBytes > this.peakReserved || (reservedBytes === this.peakReserved && allocatedBytes > this.allocatedAtPeak)) {
       this.peakReserved = reservedBytes;
       this.peakReservedEvent = event;
+      this.allocatedAtPeak = allocatedBytes;
     }
     this.pieces.now = this.next;
   }

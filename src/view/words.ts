@@ -32,6 +32,8 @@ export interface WhatIfView {
   readonly fit: string;
   /** Undefined when no GPU size is known. */
   readonly fits: boolean | undefined;
+  /** Fits, if the GPU is as large as it may be. */
+  readonly mayFit: boolean;
   readonly driverUs: number;
 }
 
@@ -57,6 +59,7 @@ export function analysisView(analysis: Analysis, file: string, isComplete: boole
       smallestGpu: row.smallestGpu,
       fit: fitWord(row),
       fits: row.limited ? row.limited.ooms === 0 : undefined,
+      mayFit: row.isSure === false,
       driverUs: row.unlimited.driver.timeUs,
     })),
     isComplete,
