@@ -1,6 +1,7 @@
 // Every flag of `weir run` and `weir record` has a twin in the environment: --what-if-events is WEIR_WHAT_IF_EVENTS. The flag wins.
 import { type Command, InvalidArgumentError, type Option } from 'commander';
 import { UsageError } from '../base/errors.ts';
+import { RUN_ALLOCATORS } from '../run/environment.ts';
 
 const YES = ['1', 'true', 'yes', 'on'];
 const NO = ['0', 'false', 'no', 'off'];
@@ -13,8 +14,17 @@ export function takeEnvironment(command: Command, environment: NodeJS.ProcessEnv
     const text = environment[variable];
     const source = command.getOptionValueSource(name);
     if (text === undefined || text === '' || (source !== undefined && source !== 'default')) continue;
+    // An outer run has set its allocator for its processes, of which this is one.
+    if (option.argChoices && !option.argChoices.includes(text) && RUN_ALLOCATORS.some((allocator) => allocator === text)) continue;
     command.setOptionValueWithSource(name, parsed(option, variable, text), 'env');
   }
+}
+
+/** Of two that contradict each other, the one that was typed. */
+export function preferTyped(command: Command, ...names: readonly string[]): void {
+  const isTyped = (name: string) => command.getOptionValueSource(name) === 'cli';
+  if (!names.some(isTyped)) return;
+  for (const name of names) if (!isTyped(name)) command.setOptionValueWithSource(name, undefined, 'default');
 }
 
 export function variableOf(option: Option): string {

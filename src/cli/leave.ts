@@ -9,14 +9,30 @@ export async function leave(): Promise<never> {
   return leaveNow();
 }
 
+const F_GETFL = 3;
+const F_SETFL = 4;
+const O_NONBLOCK = 0o4000;
+
 export function leaveNow(): never {
   const code = Number(process.exitCode ?? 0);
   try {
-    loadKoffi().load(null).func('void _exit(int)')(code);
+    const library = loadKoffi().load(null);
+    if (process.platform === 'linux') unblock(library.func('int fcntl(int, int, ...)') as Fcntl);
+    library.func('void _exit(int)')(code);
   } catch {
     // Without native code the ordinary way has to do.
   }
   process.exit(code);
+}
+
+type Fcntl = (fd: number, command: number, type: 'int', value: number) => number;
+
+/** Node makes pipes non-blocking, for all who share them: programs that write to them after us would lose what they write. */
+function unblock(fcntl: Fcntl): void {
+  for (const fd of [0, 1, 2]) {
+    const flags = fcntl(fd, F_GETFL, 'int', 0);
+    if (flags >= 0 && flags & O_NONBLOCK) fcntl(fd, F_SETFL, 'int', flags & ~O_NONBLOCK);
+  }
 }
 
 /** Resolves when everything written so far has gone out, or cannot. */

@@ -2,15 +2,16 @@
 // The `weir` command: parses the line, runs a command, and turns errors into one sentence and an exit code.
 import { CommanderError } from 'commander';
 import { InputError, UsageError } from '../base/errors.ts';
+import { isRunningJob } from '../run/child.ts';
 import { RunError } from '../run/run-error.ts';
 import { ExitCode } from './exit-code.ts';
 import { leave, leaveNow } from './leave.ts';
 import { createProgram } from './program.ts';
 
-// `weir analyze FILE | head` closes our stdout early; that is not an error.
+// `weir analyze FILE | head` closes our stdout early; that is not an error. A command that runs a job sees to it itself.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') leaveNow();
-  throw error;
+  if (error.code !== 'EPIPE') throw error;
+  if (!isRunningJob()) leaveNow();
 });
 
 try {

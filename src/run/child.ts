@@ -1,6 +1,8 @@
 // The command itself: started in our process group with our input and output, and told every signal that is meant for it.
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process';
-import { closeSync, openSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { constants } from 'node:os';
+import { basename } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RunError, RunExit } from './run-error.ts';
 
@@ -23,10 +25,17 @@ export interface ChildOptions {
   onTrouble(sentence: string): void;
 }
 
+let running = 0;
+
+export function isRunningJob(): boolean {
+  return running > 0;
+}
+
 /** Runs the command to its end; throws RunError if it cannot be started. */
 export async function runChild(options: ChildOptions): Promise<ChildEnd> {
   const [program, ...parameters] = options.command as [string, ...string[]];
   const hasTerminal = hasControllingTerminal();
+  const isDeafToHangUp = startedByNohup(options.environment);
   let child: ChildProcess | undefined;
   let lastInterrupt = Number.NEGATIVE_INFINITY;
   let impatience = 0;
@@ -37,7 +46,7 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
     lastInterrupt = now;
     // A terminal has told the command already, together with us. Without one, somebody told us alone.
     if (impatience === 0) {
-      if (!hasTerminal) forward('SIGINT');
+      if (!hasTerminal || !isInForeground()) forward('SIGINT');
     } else {
       const signal = impatience === 1 ? 'SIGTERM' : 'SIGKILL';
       options.onTrouble(`interrupted again: sending ${signal} to the command`);
@@ -46,10 +55,22 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
   };
   // Before the start: a signal in between must not end us alone.
   process.on('SIGINT', interrupt);
-  for (const signal of FORWARDED) process.on(signal, forward);
+  const handle = (signal: NodeJS.Signals) => {
+    if (signal !== 'SIGHUP' || !isDeafToHangUp) forward(signal);
+  };
+  for (const signal of FORWARDED) process.on(signal, handle);
+  running++;
   try {
     return await new Promise<ChildEnd>((resolve, reject) => {
-      const started = spawn(program, parameters, { env: options.environment, stdio: options.stdio ?? 'inherit' });
+      const line = isDeafToHangUp ? ['/bin/sh', '-c', 'trap "" HUP; exec "$@"', 'sh', program, ...parameters] : [program, ...parameters];
+      let started: ChildProcess;
+      try {
+        started = spawn(line[0]!, line.slice(1), { env: options.environment, stdio: options.stdio ?? 'inherit' });
+      } catch (error) {
+        // Some errors come at once.
+        reject(startError(program, error as NodeJS.ErrnoException));
+        return;
+      }
       child = started;
       started.on('error', (error) => {
         if (started.pid === undefined) reject(startError(program, error));
@@ -59,15 +80,30 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
       if (started.pid !== undefined) options.onStart?.(started);
     });
   } finally {
+    running--;
     process.off('SIGINT', interrupt);
-    for (const signal of FORWARDED) process.off(signal, forward);
+    for (const signal of FORWARDED) process.off(signal, handle);
   }
+}
+
+/**
+ * Node forgets which signals it was told to ignore, and so would the command. Shells say by what a program was started, which is
+ * enough to know `nohup`.
+ */
+function startedByNohup(environment: NodeJS.ProcessEnv): boolean {
+  return basename(environment['_'] ?? '') === 'nohup';
 }
 
 /** Ends this process as the command ended: with its code, or by its signal. */
 export async function endAs({ code, signal }: ChildEnd): Promise<void> {
   if (signal === null) {
     process.exitCode = code ?? 0;
+    return;
+  }
+  const code128 = 128 + (constants.signals[signal] ?? 0);
+  // These do not end a program that is Node.
+  if (signal === 'SIGPIPE' || signal === 'SIGXFSZ') {
+    process.exitCode = code128;
     return;
   }
   // Our own core would say nothing about the command.
@@ -78,10 +114,11 @@ export async function endAs({ code, signal }: ChildEnd): Promise<void> {
   process.kill(process.pid, signal);
   // Signals take a moment; until then nothing else ends us.
   await sleep(2000);
-  process.exitCode = 128;
+  process.exitCode = code128;
 }
 
 function startError(program: string, error: NodeJS.ErrnoException): RunError {
+  if (program === '') return new RunError('the command is empty: there is no such program', RunExit.NotFound);
   switch (error.code) {
     case 'ENOENT':
       return new RunError(`${program}: there is no such program`, RunExit.NotFound);
@@ -89,9 +126,28 @@ function startError(program: string, error: NodeJS.ErrnoException): RunError {
     case 'EPERM':
     case 'ENOEXEC':
     case 'EISDIR':
-      return new RunError(`${program}: it cannot be run (is it executable?)`, RunExit.NotExecutable);
+    case 'ENOTDIR':
+    case 'ELOOP':
+    case 'ENAMETOOLONG':
+    case 'ETXTBSY':
+      return new RunError(
+        `${program}: it cannot be run (${error.code === 'EACCES' ? 'is it executable?' : error.code})`,
+        RunExit.NotExecutable,
+      );
     default:
       return new RunError(`${program} could not be started: ${error.message}`, RunExit.NotExecutable);
+  }
+}
+
+/** Whether what is typed at the terminal is meant for us and the command. */
+function isInForeground(): boolean {
+  try {
+    const stat = readFileSync('/proc/self/stat', 'latin1');
+    // After the name, which may hold anything: state, parent, process group, session, terminal, its foreground group.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return fields[2] === fields[5];
+  } catch {
+    return true;
   }
 }
 

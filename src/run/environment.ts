@@ -53,6 +53,15 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
   return changed;
 }
 
+/** Of the variables that processes read, those that only an outer run, or a flag that this command does not have, has set. */
+const OWN_VARIABLES = ['WEIR_SWAP', 'WEIR_SWAP_HOST', 'WEIR_LIMIT'] as const;
+
+export function environmentWith(given: NodeJS.ProcessEnv, changed: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
+  const environment = { ...given, ...changed };
+  for (const name of OWN_VARIABLES) if (!(name in changed)) delete environment[name];
+  return environment;
+}
+
 /** The allocator's settings by PyTorch's names, as far as the environment of the processes says. */
 export function settingsOf(environment: NodeJS.ProcessEnv): ReadonlyMap<string, SettingValue> {
   const conf = CONF_VARIABLES.map((name) => environment[name]).find((value) => value);

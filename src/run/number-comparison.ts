@@ -9,7 +9,7 @@ export interface Said {
 
 const NUMBER = String.raw`[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?\b(?:nan|inf(?:inity)?)\b`;
 /** `loss 2.3`, `train_loss: 2.3`, `'loss': 2.3`, `Loss=tensor(2.3`, `loss is 2.3`. */
-const LOSS: RegExp = new RegExp(String.raw`[\w/.-]*loss[\w/.-]*["')\]]*\s*(?:[:=]|is\b)?\s*(?:tensor\()?\(?(${NUMBER})`, 'gi');
+const LOSS: RegExp = new RegExp(String.raw`loss[\w/.-]{0,64}["')\]]{0,8}\s{0,16}(?:[:=]|is\b)?\s{0,16}(?:tensor\()?\(?(${NUMBER})`, 'gi');
 
 /** Takes the numbers out of an output as it comes, chunk by chunk. */
 export class NumberReader {

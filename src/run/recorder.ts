@@ -43,6 +43,7 @@ export class Recorder {
   private isBroken = false;
   private timer: NodeJS.Timeout | undefined;
   private watcher: FSWatcher | undefined;
+  private isAboutToLook = false;
 
   constructor(options: RecorderOptions) {
     this.options = options;
@@ -53,7 +54,13 @@ export class Recorder {
     try {
       // New files only: what is written into them is looked for in time.
       this.watcher = watch(this.options.folder, (event) => {
-        if (event === 'rename') this.lookOrStop();
+        if (event !== 'rename' || this.isAboutToLook) return;
+        // A thousand processes that start together are one look.
+        this.isAboutToLook = true;
+        setImmediate(() => {
+          this.isAboutToLook = false;
+          if (this.watcher) this.lookOrStop();
+        });
       });
       // Without it rings are found a moment later.
       this.watcher.on('error', () => this.watcher?.close());
@@ -82,6 +89,7 @@ export class Recorder {
   /** The command has ended: takes what is left and closes all files. */
   async finish(): Promise<void> {
     this.watcher?.close();
+    this.watcher = undefined;
     clearInterval(this.timer);
     let before = -1;
     for (let round = 0; round < MOST_SETTLING && !this.isBroken; round++) {

@@ -257,10 +257,11 @@ function recordingTrouble(process: ProcessRecording): string[] {
 }
 
 /** What recording took on our side; in the process an event takes some 60 ns (bench/runtime.c) and no waiting. */
-function recorderLine({ processes, recorderMs, wallMs }: RunSummary): string {
+function recorderLine({ processes, recorderMs, wallMs, keepsTraces }: RunSummary): string {
   const events = sum(processes, (process) => process.events);
   const share = wallMs > 0 ? ` (${((100 * recorderMs) / wallMs).toFixed(1)} % of one core)` : '';
-  const lost = sum(processes, (process) => process.dropped) === 0 ? ', none lost' : '';
+  const isWhole = processes.every((process) => process.dropped === 0 && !(keepsTraces && process.isCut));
+  const lost = isWhole ? ', none lost' : '';
   return `recorded ${count(events)} events of ${processes.length === 1 ? 'one process' : `${processes.length} processes`} in ${milliseconds(recorderMs)}${share}, outside of the job${lost}`;
 }
 

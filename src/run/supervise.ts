@@ -5,7 +5,7 @@ import { hostname, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { formatBytes } from '../base/bytes.ts';
 import { type ChildEnd, runChild } from './child.ts';
-import { changedVariables, obstacleIn, type RunAllocator, settingsOf } from './environment.ts';
+import { changedVariables, environmentWith, obstacleIn, type RunAllocator, settingsOf } from './environment.ts';
 import { serveMetrics } from './metrics.ts';
 import type { ProcessRecording } from './process-recording.ts';
 import { Recorder, type Refusal } from './recorder.ts';
@@ -69,24 +69,28 @@ export interface RunOutcome {
   readonly refusals: readonly Refusal[];
 }
 
-const ENDING_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+const ENDING_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
+/** Meant for the command; they come late now and then, and must not end us then. */
+const MESSAGES = ['SIGUSR1', 'SIGUSR2'] as const;
 
 export async function supervise(options: RunOptions, voice: RunVoice, watcher?: RunWatcher): Promise<RunOutcome> {
   const obstacle = obstacleIn(options.environment);
   if (obstacle) throw new RunError(obstacle);
   if (options.record !== undefined) checkRecordFolder(options.record);
   const folder = createRunFolder(options.ringRows, options.environment);
-  const scratch = options.record === undefined && options.whatIf ? mkdtempSync(join(tmpdir(), 'weir-run-')) : undefined;
+  const scratch = options.record === undefined && options.whatIf ? createScratch(voice) : undefined;
   // While the command runs it is told; afterwards a signal ends what is left to do. Either way the folders are removed.
   const afterwards = new AbortController();
   let isRunning = true;
   const interrupted = () => {
     if (!isRunning) afterwards.abort();
   };
+  const ignored = () => {};
   for (const signal of ENDING_SIGNALS) process.on(signal, interrupted);
+  for (const signal of MESSAGES) process.on(signal, ignored);
   try {
     const changed = changedVariables(options.environment, { ...options, folder });
-    const environment = { ...options.environment, ...changed };
+    const environment = environmentWith(options.environment, changed);
     const swapper = options.swap === undefined ? undefined : new RunSwapper(folder, voice);
     const planner = options.plan ? new RunPlanner(folder, voice, swapper !== undefined) : undefined;
     const recorder = createRecorder(options, environment, folder, scratch, voice, watcher, planner);
@@ -136,6 +140,17 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
     removeFolder(folder);
     if (scratch) removeFolder(scratch);
     for (const signal of ENDING_SIGNALS) process.off(signal, interrupted);
+    for (const signal of MESSAGES) process.off(signal, ignored);
+  }
+}
+
+/** A folder for what the what-if replays; without one the job runs all the same. */
+function createScratch(voice: RunVoice): string | undefined {
+  try {
+    return mkdtempSync(join(tmpdir(), 'weir-run-'));
+  } catch (error) {
+    voice.trouble(`what other allocators would have needed will not be known: ${error instanceof Error ? error.message : String(error)}`);
+    return undefined;
   }
 }
 
@@ -210,7 +225,10 @@ function sayStart(
   if (options.swap !== undefined)
     parts.push(options.swap === 'auto' ? 'swapping what costs hardly any time' : `swapping down to ${formatBytes(options.swap)}`);
   if (options.limit !== undefined) parts.push(`within ${formatBytes(options.limit)}`);
-  if (typeof metrics === 'object' && metrics) parts.push(`metrics at http://${options.metricsHost}:${metrics.port}/metrics`);
+  if (typeof metrics === 'object' && metrics)
+    parts.push(
+      `metrics at http://${options.metricsHost.includes(':') ? `[${options.metricsHost}]` : options.metricsHost}:${metrics.port}/metrics`,
+    );
   const extended = Object.keys(changed).filter((name) => !name.startsWith('WEIR_'));
   voice.say(`${parts.join(', ')} (extends ${extended.join(', ')} for the command)`);
   for (const [name, value] of Object.entries(changed)) voice.detail(`${name}=${value}`);

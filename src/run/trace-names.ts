@@ -37,7 +37,7 @@ export function freeName(name: string, process: NamedProcess, overwrite: boolean
 
 export function checkPattern(pattern: string): void {
   if (/%q(?!\{[^}]*\})/.test(pattern)) throw new UsageError(`'${pattern}': %q needs the name of a variable, like %q{SLURM_JOB_ID}`);
-  const unknown = /%(?![phrq%])(.?)/.exec(pattern);
+  const unknown = /%(?![phrq])(.?)/.exec(pattern.replaceAll('%%', ''));
   if (unknown) throw new UsageError(`'${pattern}': %${unknown[1]} means nothing; there are %p, %h, %r and %q{VARIABLE}`);
 }
 

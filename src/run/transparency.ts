@@ -1,12 +1,13 @@
 // `weir run --check`: the command three times, on PyTorch's allocator, on ours and on PyTorch's again. What it says must not
 // differ between the allocators by more than PyTorch differs from itself.
 import type { ChildProcess } from 'node:child_process';
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, lstatSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { type ChildEnd, runChild } from './child.ts';
 import { distance, NumberReader, readText, type Said } from './number-comparison.ts';
+import { RunError } from './run-error.ts';
 import { removeFolder } from './run-folder.ts';
 import type { RunOutcome, RunVoice } from './supervise.ts';
 
@@ -36,12 +37,17 @@ export type CheckResult =
 
 /** The end of stderr that is shown when a silent run fails. */
 const MOST_ERRORS = 64 * 1024;
+/** The name under which a file is kept that was there before. */
+const BEFORE = '0';
 /** How long the last output may take after the command has ended. */
 const DRAIN_MS = 2000;
 
 export async function checkTransparency(options: CheckOptions, runOnOurs: RunOnOurs, voice: RunVoice): Promise<CheckResult> {
+  checkOutputFile(options.output);
   const folder = mkdtempSync(join(tmpdir(), 'weir-check-'));
   try {
+    // What lies there already is not of these runs.
+    takeOutput(options, join(folder, BEFORE), voice);
     voice.say("checking, 1 of 3: PyTorch's allocator (its output is not shown)");
     const first = await runSilently(options, voice);
     if (hasFailed(first.end)) return failed('PyTorch', first.end, voice);
@@ -55,12 +61,31 @@ export async function checkTransparency(options: CheckOptions, runOnOurs: RunOnO
     const second = await runSilently(options, voice);
     if (hasFailed(second.end)) return failed('PyTorch', second.end, voice);
     const secondSaid = second.said ?? takeOutput(options, join(folder, '3'), voice);
-    // What the command leaves behind is what it made on ours, the run that was shown.
-    if (options.output !== undefined && existsSync(join(folder, '2'))) copyFileSync(join(folder, '2'), options.output);
     return { kind: 'compared', outcome: ours.outcome, ...judge(options, firstSaid, oursSaid, secondSaid) };
   } finally {
+    giveBack(options, folder, voice);
     removeFolder(folder);
   }
+}
+
+/** What the command leaves behind is what it made on ours, the run that was shown; else what was there before. */
+function giveBack({ output }: CheckOptions, folder: string, voice: RunVoice): void {
+  if (output === undefined) return;
+  const kept = [join(folder, '2'), join(folder, BEFORE)].find((path) => existsSync(path));
+  if (kept === undefined || (existsSync(output) && kept.endsWith(BEFORE))) return;
+  try {
+    copyFileSync(kept, output);
+  } catch (error) {
+    // The last copy must not go with the folder.
+    const beside = join(tmpdir(), `weir-check-${process.pid}-${basename(output)}`);
+    copyFileSync(kept, beside);
+    voice.trouble(`${output} could not be put back (${error instanceof Error ? error.message : String(error)}); it is ${beside} now`);
+  }
+}
+
+function checkOutputFile(output: string | undefined): void {
+  const there = output === undefined ? undefined : lstatSync(output, { throwIfNoEntry: false });
+  if (there && !there.isFile()) throw new RunError(`${output} is no file; --check-output names a file that the command writes`);
 }
 
 interface Contents extends Said {
@@ -121,7 +146,7 @@ function finite(value: number): number | null {
 
 /** The file that the command wrote, moved aside so that the next run cannot find it. */
 function takeOutput({ output }: CheckOptions, to: string, voice: RunVoice): Contents {
-  if (output === undefined || !existsSync(output)) return { values: [], isMissing: true };
+  if (output === undefined || !lstatSync(output, { throwIfNoEntry: false })?.isFile()) return { values: [], isMissing: true };
   try {
     renameSync(output, to);
   } catch {
@@ -162,6 +187,11 @@ async function runOnOursReading(options: CheckOptions, runOnOurs: RunOnOurs): Pr
   const outcome = await runOnOurs((child) => {
     child.stdout!.on('data', (chunk: Buffer) => reader.push(chunk));
     child.stdout!.pipe(process.stdout, { end: false });
+    // Nobody reads on: the command is told as it would be without us.
+    process.stdout.once('error', () => {
+      child.stdout!.unpipe(process.stdout);
+      child.stdout!.destroy();
+    });
     ended = drained(child);
   });
   await ended;

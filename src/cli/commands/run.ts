@@ -9,7 +9,7 @@ import { formatSummary, summaryJson, whyNothing } from '../../run/summary.ts';
 import { type RunOptions, type RunOutcome, type RunVoice, supervise, writeSummary } from '../../run/supervise.ts';
 import { checkPattern, commandName } from '../../run/trace-names.ts';
 import { checkTransparency } from '../../run/transparency.ts';
-import { takeEnvironment } from '../environment-options.ts';
+import { preferTyped, takeEnvironment } from '../environment-options.ts';
 import { ExitCode } from '../exit-code.ts';
 import { asArgument, parsePositive } from '../options.ts';
 import { paintFor } from '../paint.ts';
@@ -141,12 +141,13 @@ function withSharedOptions(command: Command): Command {
       `
 Every option has a twin in the environment: --what-if-events is WEIR_WHAT_IF_EVENTS; the option wins.
 Exit codes: the command's own; 125 Weir could not start it or a process refused to run on Weir, 126 it cannot be run,
-127 there is no such command; 2 wrong usage; with --check, 1 if the results differ.`,
+127 there is no such command; 2 wrong usage; with --check, 1 if the results differ or nothing was compared.`,
     );
 }
 
 async function start(command: string[], self: Command, defaultName: string | undefined): Promise<void> {
   takeEnvironment(self);
+  preferTyped(self, 'quiet', 'verbose');
   const flags = self.opts<Flags>();
   const record = flags.record ?? (defaultName === undefined ? undefined : `${defaultName}.weir`);
   checkFlags(flags, record);
@@ -200,11 +201,12 @@ async function check(options: RunOptions, flags: Flags, voice: RunVoice): Promis
     await finish(result.end, result.outcome, voice);
     return;
   }
-  conclude(result.outcome, flags, voice, { check: result.json });
-  voice.say(`check: ${result.sentence}`);
   // Nothing was proved if the command never came to our allocator.
-  const ran = result.outcome.summary.processes.length > 0;
-  process.exitCode = result.isSame && ran ? ExitCode.Ok : ExitCode.RuleBroken;
+  const hasRun = result.outcome.summary.processes.length > 0;
+  const isSame = result.isSame && hasRun;
+  conclude(result.outcome, flags, voice, { check: { ...result.json, isSame } });
+  voice.say(`check: ${hasRun ? result.sentence : `nothing was proved: no process of the command ran on ${allocator}`}`);
+  process.exitCode = isSame ? ExitCode.Ok : ExitCode.RuleBroken;
 }
 
 /** The summary, for people and for programs. */

@@ -1,0 +1,126 @@
+// What a command finds around it under `weir run`, and what is there after it: files, signals, variables, pipes.
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { MAIN } from '../support/command.ts';
+import { job, RunFolder } from '../support/run-folder.ts';
+
+const run = new RunFolder();
+const shell = (script: string) => spawnSync('bash', ['-c', script], { cwd: run.path, encoding: 'utf8', env: { ...process.env, MAIN } });
+
+describe('a file that --check compares', () => {
+  const check = (file: string, ...command: string[]) => run.weir(['run', '--check', '--check-output', file, '--', ...command]);
+  const path = (name: string) => join(run.path, name);
+
+  it('stays what it was if the command does not write it, or fails', async () => {
+    for (const command of [['true'], ['sh', '-c', 'rm -f kept; exit 3']]) {
+      writeFileSync(path('kept'), 'precious');
+      await check('kept', ...command);
+      expect(readFileSync(path('kept'), 'utf8')).toBe('precious');
+    }
+    expect(readdirSync(run.temporary)).toEqual([]);
+  });
+
+  it('is what the command wrote on our allocator, and not what lay there', async () => {
+    writeFileSync(path('made'), 'old');
+    const { stderr } = await check('made', 'sh', '-c', 'test -e made && exit 9; echo loss 1 > made');
+    expect(stderr).toContain('check: ');
+    expect(readFileSync(path('made'), 'utf8')).toBe('loss 1\n');
+  });
+
+  it('must be one', async () => {
+    mkdirSync(path('folder'));
+    const { code, stderr } = await check('folder', 'true');
+    expect([code, stderr]).toEqual([125, expect.stringContaining('folder is no file')]);
+    expect(existsSync(path('folder'))).toBe(true);
+  });
+});
+
+describe('--check', () => {
+  it('proves nothing where nothing ran on our allocator', async () => {
+    const { code, stderr } = await run.weir(['run', '--check', '--json-file', 'check.json', '--', 'echo', 'loss 1']);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('check: nothing was proved: no process of the command ran on weir')]);
+    expect(JSON.parse(readFileSync(join(run.path, 'check.json'), 'utf8')).check.isSame).toBe(false);
+  });
+
+  it('reads lines of any length', async () => {
+    const words = [process.execPath, '-e', 'console.log(".".repeat(1e5)); console.log("loss".repeat(2e4)); console.log("train_loss: 2.5")'];
+    const { stderr } = await run.weir(['run', '--check', '--json-file', 'long.json', '--', ...words]);
+    expect(stderr).toContain('check: ');
+    expect(JSON.parse(readFileSync(join(run.path, 'long.json'), 'utf8')).check.compared).toBe(1);
+  });
+
+  it('leaves nothing behind when nobody reads on', () => {
+    const result = shell(`node "$MAIN" run --check -- sh -c 'for n in 1 2 3 4 5 6; do echo loss $n; sleep 0.1; done' | grep -m1 loss`);
+    expect(result.stdout).toBe('loss 1\n');
+  });
+});
+
+describe('the end of a command', () => {
+  it.each([
+    ['PIPE', 141],
+    ['XFSZ', 153],
+  ])('by %s is told with %d', async (signal, code) => {
+    expect((await run.weir(['run', '-q', '--', 'sh', '-c', `kill -${signal} $$`])).code).toBe(code);
+  });
+
+  it('before its beginning is told in a sentence', async () => {
+    expect(await run.weir(['run', '--', ''])).toMatchObject({ code: 127, stderr: expect.stringContaining('the command is empty') });
+    expect(await run.weir(['run', '-q', '--', '/etc/passwd/x'])).toMatchObject({
+      code: 126,
+      stderr: 'weir: /etc/passwd/x: it cannot be run (ENOTDIR)\n',
+    });
+  });
+
+  it('does not come with the terminal under nohup', () => {
+    const script = (start: string) =>
+      `${start} node "$MAIN" run -q -- sh -c 'echo begun; sleep 0.7; echo over' > out 2> /dev/null & while ! grep -q begun out 2> /dev/null; do sleep 0.05; done; kill -HUP $! $(pgrep -P $!); wait $!; echo "$?"; cat out`;
+    expect(shell(script('nohup')).stdout).toBe('0\nbegun\nover\n');
+    expect(shell(script('')).stdout).toBe('129\nbegun\n');
+  });
+
+  it('is not changed by a message that comes too late', async () => {
+    const child = run.start(['run', '-v', ...job('train=400', 'close')]);
+    let told = '';
+    child.stdout!.resume();
+    child.stderr!.on('data', (chunk: Buffer) => {
+      if (!told.includes('replaying') && String(chunk).includes('replaying')) child.kill('SIGUSR2');
+      told += String(chunk);
+    });
+    const end = await new Promise((resolve) => child.on('close', (code, signal) => resolve([code, signal])));
+    expect([end, told]).toEqual([[0, null], expect.stringMatching(/replaying[^]*would have needed/)]);
+    expect(readdirSync(run.temporary)).toEqual([]);
+  });
+});
+
+describe('variables', () => {
+  it('of options that a command does not have do not reach its job', async () => {
+    const { stdout } = await run.weir(['record', '-q', '-f', '--', 'sh', '-c', 'echo "$WEIR_LIMIT,$WEIR_SWAP"'], {
+      WEIR_LIMIT: '40GiB',
+      WEIR_SWAP: 'auto',
+    });
+    expect(stdout).toBe(',\n');
+  });
+
+  it('of an outer run are no words for an inner one', async () => {
+    const inner = (...words: string[]) => run.weir(['run', '-q', '--', process.execPath, MAIN, ...words, '--', 'true']);
+    expect((await inner('record', '-f')).code).toBe(0);
+    expect((await inner('run', '-v')).code).toBe(0);
+  });
+});
+
+it('a pipe that others write to after us is as it was', () => {
+  const result = shell(`(node "$MAIN" --version; python3 -c 'import sys; sys.stdout.write("x" * 300000)') | (sleep 1; wc -c)`);
+  expect(result.stdout.trim()).toBe('300006');
+});
+
+it('a folder for temporary files that is not there keeps no job from running', async () => {
+  const { code, stdout, stderr } = await run.weir(['run', '--', 'echo', 'on'], { TMPDIR: '/nonexistent' });
+  expect([code, stdout]).toEqual([0, 'on\n']);
+  expect(stderr).toContain('what other allocators would have needed will not be known');
+});
+
+it('a percent sign in the name of a recording is written twice', async () => {
+  expect((await run.weir(['run', '-q', '--record', '50%%.weir', '--', 'true'])).code).toBe(0);
+});
