@@ -1,9 +1,10 @@
 // The command itself: started in our process group with our input and output, and told every signal that is meant for it.
-import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { basename } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { inheritedStdio } from './inherited.ts';
 import { RunError, RunExit } from './run-error.ts';
 
 /** How a command ended. */
@@ -20,7 +21,8 @@ const IMPATIENT_MS = 2000;
 export interface ChildOptions {
   readonly command: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
-  readonly stdio?: StdioOptions;
+  /** Input, output, errors; by default the command has ours. */
+  readonly stdio?: readonly ('inherit' | 'pipe' | 'ignore')[];
   onStart?(child: ChildProcess): void;
   onTrouble(sentence: string): void;
 }
@@ -65,7 +67,10 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
       const line = isDeafToHangUp ? ['/bin/sh', '-c', 'trap "" HUP; exec "$@"', 'sh', program, ...parameters] : [program, ...parameters];
       let started: ChildProcess;
       try {
-        started = spawn(line[0]!, line.slice(1), { env: options.environment, stdio: options.stdio ?? 'inherit' });
+        started = spawn(line[0]!, line.slice(1), {
+          env: options.environment,
+          stdio: inheritedStdio(options.stdio ?? ['inherit', 'inherit', 'inherit']),
+        });
       } catch (error) {
         // Some errors come at once.
         reject(startError(program, error as NodeJS.ErrnoException));

@@ -110,6 +110,14 @@ describe('variables', () => {
   });
 });
 
+it('files that were left open for the command are open', () => {
+  const list = 'for f in /proc/$$/fd/*; do case $(readlink $f) in /dev/null) ;; *) echo $f;; esac; done | sed s,.*/,,';
+  const open = (prefix: string) => shell(`echo nine > file; ${prefix} sh -c 'cat <&9; ${list}' 9<file`).stdout;
+  const alone = open('');
+  expect(alone).toMatch(/^nine\n/);
+  expect(open('node "$MAIN" run -q --')).toBe(alone);
+});
+
 it('a pipe that others write to after us is as it was', () => {
   const result = shell(`(node "$MAIN" --version; python3 -c 'import sys; sys.stdout.write("x" * 300000)') | (sleep 1; wc -c)`);
   expect(result.stdout.trim()).toBe('300006');
