@@ -2,7 +2,7 @@
 
 export const ExitCode = {
   Ok: 0,
-  /** A --fail-if rule was broken. */
+  /** What was asked for is not so: a --fail-if rule is broken, a plan wrong or not to be had, results differ. */
   RuleBroken: 1,
   /** The command line makes no sense. */
   Usage: 2,

@@ -222,7 +222,7 @@ describe('weir', () => {
       'GPU',
       'Python',
       'PyTorch',
-      'C compiler',
+      'C++ compiler',
       'CUDA headers',
       'weir run',
     ]);

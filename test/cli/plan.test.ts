@@ -38,6 +38,14 @@ const ACCESSES = file(
 );
 
 describe('weir plan', () => {
+  it('says that there is no file where there is no plan', async () => {
+    const path = join(folder, 'none.plan');
+    const { code, stdout, stderr } = await weir(['plan', 'samples/gpt2xl-oom.pickle.gz', '-o', path]);
+    expect([code, stdout]).toEqual([1, expect.stringContaining('not periodic')]);
+    expect(stderr).toContain(`${path} was not written: there is no plan`);
+    expect((await weir(['plan', 'samples/gpt2xl-oom.pickle.gz'])).code).toBe(0);
+  });
+
   it('lays out buffers and writes a plan that verifies', async () => {
     const plan = join(folder, 'buffers.plan');
     const made = await weir(['plan', BUFFERS, '-o', plan, '--json']);

@@ -186,11 +186,11 @@ function runs(python: PythonAnswer | undefined): Finding {
 }
 
 async function compiler(): Promise<Finding> {
-  for (const name of [process.env['CC'], 'cc', 'gcc', 'clang']) {
+  for (const name of [process.env['CXX'], 'c++', 'g++', 'clang++']) {
     const output = name ? await run(name, ['--version']) : undefined;
-    if (output) return { name: 'C compiler', ok: true, found: output.split('\n')[0] ?? name ?? '', note: '' };
+    if (output) return { name: 'C++ compiler', ok: true, found: output.split('\n')[0] ?? name ?? '', note: '' };
   }
-  return { name: 'C compiler', ok: false, found: 'none', note: 'Not needed to read recordings.' };
+  return { name: 'C++ compiler', ok: false, found: 'none', note: 'Needed only to run and record jobs.' };
 }
 
 /** What the program printed, or undefined if it is not there, fails or hangs. */

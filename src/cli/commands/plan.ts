@@ -18,6 +18,7 @@ import {
   swapPlanText,
 } from '../../report/plan-text.ts';
 import { LIVE_UNIT } from '../../trace/summary.ts';
+import { ExitCode } from '../exit-code.ts';
 import { asArgument, capacityOption, gpuOption, jsonOption, parsePositive, quietOption } from '../options.ts';
 import { loadPlanInput } from '../plan-files.ts';
 import { planOffsetsInWorkers } from '../plan-workers.ts';
@@ -80,7 +81,7 @@ export function planCommand(): Command {
       'before',
       `Examples:
   weir plan snapshot.pickle -o step.plan
-  weir plan run.access.json.gz --swap --limit 24GiB
+  weir plan trace.weir --swap --limit 24GiB
 `,
     )
     .action(plan);
@@ -97,8 +98,14 @@ async function plan(file: string, options: PlanOptions): Promise<void> {
   progress.clear();
   if (options.output !== undefined && answer.plan) writePlanFile(options.output, answer.plan, options.force ?? false);
   process.stdout.write(options.json ? `${JSON.stringify(answer.json)}\n` : answer.text);
-  if (options.output !== undefined && answer.plan)
+  if (options.output === undefined) return;
+  if (answer.plan) {
     process.stderr.write(`wrote ${options.output}; weir verify ${options.output} ${file} checks it\n`);
+    return;
+  }
+  // Whoever goes on with the file must hear that there is none.
+  process.stderr.write(`weir: ${options.output} was not written: there is no plan\n`);
+  process.exitCode = ExitCode.RuleBroken;
 }
 
 async function planOffsetsOf(input: PlanInput, options: PlanOptions, progress: Progress): Promise<Answer> {

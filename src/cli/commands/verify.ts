@@ -27,7 +27,7 @@ export function verifyCommand(): Command {
     .addOption(gpuOption())
     .addOption(jsonOption())
     .addOption(quietOption())
-    .addHelpText('before', 'Examples:\n  weir verify step.plan snapshot.pickle\n  weir verify swaps.plan run.access.json.gz --json\n')
+    .addHelpText('before', 'Examples:\n  weir verify step.plan snapshot.pickle\n  weir verify swaps.plan trace.weir --json\n')
     .action(verify);
 }
 
