@@ -76,7 +76,7 @@ const MESSAGES = ['SIGUSR1', 'SIGUSR2'] as const;
 export async function supervise(options: RunOptions, voice: RunVoice, watcher?: RunWatcher): Promise<RunOutcome> {
   const obstacle = obstacleIn(options.environment);
   if (obstacle) throw new RunError(obstacle);
-  if (options.record !== undefined) checkRecordFolder(options.record);
+  if (options.record !== undefined) checkFolderOf(options.record);
   const folder = createRunFolder(options.ringRows, options.environment);
   const scratch = options.record === undefined && options.whatIf ? createScratch(voice) : undefined;
   // While the command runs it is told; afterwards a signal ends what is left to do. Either way the folders are removed.
@@ -154,8 +154,8 @@ function createScratch(voice: RunVoice): string | undefined {
   }
 }
 
-/** A long job whose recording has no place to go must not begin; a folder with placeholders is known only later. */
-function checkRecordFolder(pattern: string): void {
+/** A long job whose recording or summary has no place to go must not begin; a folder with placeholders is known only later. */
+export function checkFolderOf(pattern: string): void {
   const folder = dirname(pattern);
   if (/%[phrq]/.test(folder)) return;
   try {
@@ -163,7 +163,7 @@ function checkRecordFolder(pattern: string): void {
   } catch (error) {
     const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT';
     throw new RunError(
-      isMissing ? `${folder}: there is no such folder to record to` : `${folder}: nothing can be recorded there, writing is not allowed`,
+      isMissing ? `${folder}: there is no such folder to write to` : `${folder}: nothing can be written there, it is not allowed`,
     );
   }
 }
