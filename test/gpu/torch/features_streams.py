@@ -196,6 +196,37 @@ def one_stream_after_the_other():
     clean()
 
 
+@test()
+def streams_of_others():
+    """Streams that the program makes itself, and destroys while memory that was allocated on them lives on."""
+    import ctypes
+
+    import torch
+
+    clean()
+    cudart = torch.cuda.cudart()
+    tensors = []
+    for value in range(1, 5):
+        handle = ctypes.c_ulonglong(0)
+        torch.cuda.check_error(cudart.cudaStreamCreate(ctypes.addressof(handle)))
+        with torch.cuda.stream(torch.cuda.ExternalStream(handle.value)):
+            tensors.append(torch.full((200 * MIB,), value, dtype=torch.uint8, device="cuda"))
+        torch.cuda.synchronize()
+        torch.cuda.check_error(cudart.cudaStreamDestroy(handle.value))
+    for value, tensor in enumerate(tensors, 1):
+        assert (tensor[::4096] == value).all()
+    del tensor
+    tensors.clear()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        large = torch.full((600 * MIB,), 9, dtype=torch.uint8, device="cuda")
+    side.synchronize()
+    assert (large[::4096] == 9).all()
+    del large
+    clean()
+    same(torch.cuda.memory_reserved() // GIB, 0, "GiB that are still reserved")
+
+
 @test(300)
 def thread_storm():
     import random
