@@ -44,6 +44,14 @@ void weir_device_stream_is_foreign(weir_device *device, uint64_t stream) {
   device_unlock(&device->lock);
 }
 
+int weir_device_is_foreign(weir_device *device, uint64_t stream) {
+  device_lock(&device->lock);
+  int64_t number = device->foreign_count > 0 ? device_number_of(device, stream) : -1;
+  int foreign = number >= 0 && device->streams[number].foreign;
+  device_unlock(&device->lock);
+  return foreign;
+}
+
 int device_may_be_gone(const weir_device *device, uint32_t stream) {
   if (device->foreign_count == 0 || stream >= device->stream_count || !device->streams[stream].foreign) return 0;
   /* A stream that a block was recorded on is there when the block is freed: PyTorch relies on that, too. */

@@ -118,18 +118,14 @@ void* WeirAllocator::allocate_on_current(DeviceIndex device, size_t bytes) {
   const cudaStream_t stream = current.stream();
   // The id of a stream of the program's own making is its handle; PyTorch's streams are never destroyed.
   const bool foreign = stream != nullptr && current.id() == static_cast<int64_t>(handle_of(stream));
-  if (C10_UNLIKELY(foreign && device >= 0 && device < kDevices)) {
-    weir_device* const engine = slots_[device].engine.load(std::memory_order_acquire);
-    weir_device_stream_is_foreign(engine ? engine : make_engine(slots_[device]), handle_of(stream));
-  }
-  return allocate_on(device, bytes, stream);
+  return allocate_on(device, bytes, stream, foreign);
 }
 
 void* WeirAllocator::raw_alloc_with_stream(size_t n, cudaStream_t stream) {
   return n == 0 ? nullptr : allocate_on(current_device(), n, stream);
 }
 
-void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream) {
+void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream, bool foreign) {
   TORCH_CHECK_WITH(OutOfMemoryError, bytes < (1ull << 60), "CUDA out of memory. Tried to allocate more than 1EB memory.");
   TORCH_CHECK(device >= 0 && device < kDevices, "weir: GPU ", static_cast<int>(device), " is beyond the ", kDevices, " it can serve");
   Slot& slot = slots_[device];
@@ -142,6 +138,7 @@ void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t 
       engine = make_engine(slot);
       if (device < initialized_.load()) follow_native(slot); // private pools there are already count as reserved
     }
+    if (C10_UNLIKELY(foreign)) weir_device_stream_is_foreign(engine, handle_of(stream));
     ptr = allocate_ours(slot, engine, bytes, handle_of(stream));
     if (const c10::impl::PyInterpreter* const interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter)) {
       (*interpreter)->trace_gpu_memory_allocation(c10::kCUDA, address_of(ptr));
@@ -348,12 +345,14 @@ void WeirAllocator::await_other_gpus(Slot& slot, uint64_t address) {
     elsewhere_.erase(found);
     elsewhere_count_ = elsewhere_.size();
   }
+  weir_device* const engine = slot.engine.load(std::memory_order_acquire);
   weir_allocation block;
-  if (!weir_device_find(slot.engine.load(std::memory_order_acquire), address, &block)) return;
+  if (!weir_device_find(engine, address, &block)) return;
+  const bool may_be_gone = weir_device_is_foreign(engine, block.stream);
   for (const auto& stream : streams) {
     DeviceIndex before = 0;
     cudaEvent_t event = nullptr;
-    bool ordered = c10::cuda::GetDevice(&before) == cudaSuccess && c10::cuda::SetDevice(stream.device_index()) == cudaSuccess &&
+    bool ordered = c10::cuda::GetDevice(&before) == cudaSuccess && !may_be_gone && c10::cuda::SetDevice(stream.device_index()) == cudaSuccess &&
         cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess && cudaEventRecord(event, stream.stream()) == cudaSuccess;
     ordered = ordered && c10::cuda::SetDevice(slot.device) == cudaSuccess &&
         cudaStreamWaitEvent(reinterpret_cast<cudaStream_t>(block.stream), event, 0) == cudaSuccess;

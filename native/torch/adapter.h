@@ -116,7 +116,7 @@ class WeirAllocator final : public Forwarding {
   weir_device* make_engine(Slot& slot);
 
   void* allocate_on_current(DeviceIndex device, size_t bytes);
-  void* allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream);
+  void* allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream, bool foreign = false);
   void* allocate_ours(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream);
   void* allocate_native(Slot& slot, size_t bytes, cudaStream_t stream);
   void* fail(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream, const weir_shortage& shortage, Context context);

@@ -66,15 +66,14 @@ export function tryChoice(
       ...more,
     });
   // A memory fraction is not a smaller GPU to PyTorch: it collects garbage by it.
-  const runLimited = (bytes: number) =>
-    options.limits?.allowedBytes !== undefined && (choice.kind === 'pytorch' || choice.kind === 'expandable')
-      ? run(options.limits.capacity, { allowedBytes: options.limits.allowedBytes })
-      : run(bytes, {});
+  const knowsFraction = options.limits?.allowedBytes !== undefined && (choice.kind === 'pytorch' || choice.kind === 'expandable');
+  const runLimited = (bytes: number, more: Partial<ReplayOptions> = {}) =>
+    knowsFraction ? run(options.limits?.capacity, { allowedBytes: bytes, ...more }) : run(bytes, more);
   const unlimited = resultOf(run(undefined, { onProgress: (done) => options.onProgress?.(done / 3) }));
   const fits = (bytes: number) => run(bytes, { stopAtOom: true }).ooms === 0;
   const limited = capacity === undefined ? undefined : resultOf(runLimited(capacity));
-  const isSure =
-    options.capacityAtLeast === undefined || limited === undefined || limited.ooms > 0 ? undefined : fits(options.capacityAtLeast);
+  const isOpen = options.capacityAtLeast !== undefined && limited !== undefined && limited.ooms === 0;
+  const isSure = isOpen ? runLimited(options.capacityAtLeast!, { stopAtOom: true }).ooms === 0 : undefined;
   options.onProgress?.(0.5);
   const smallestGpu = options.findSmallest ? findSmallest(summary.peakDemand, unlimited.peakReserved, fits) : undefined;
   options.onProgress?.(1);

@@ -33,6 +33,12 @@ export function isRunningJob(): boolean {
   return running > 0;
 }
 
+/** Until what it gives is called: a job is still being seen to, though no command may be running. */
+export function holdJob(): () => void {
+  running++;
+  return () => void running--;
+}
+
 /** Runs the command to its end; throws RunError if it cannot be started. */
 export async function runChild(options: ChildOptions): Promise<ChildEnd> {
   const [program, ...parameters] = options.command as [string, ...string[]];
@@ -61,10 +67,10 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
     if (signal !== 'SIGHUP' || !isDeafToHangUp) forward(signal);
   };
   for (const signal of FORWARDED) process.on(signal, handle);
-  running++;
+  const release = holdJob();
   try {
     return await new Promise<ChildEnd>((resolve, reject) => {
-      const line = isDeafToHangUp ? ['/bin/sh', '-c', 'trap "" HUP; exec "$@"', 'sh', program, ...parameters] : [program, ...parameters];
+      const line = isDeafToHangUp ? [options.environment['_']!, program, ...parameters] : [program, ...parameters];
       let started: ChildProcess;
       try {
         started = spawn(line[0]!, line.slice(1), {
@@ -85,7 +91,7 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
       if (started.pid !== undefined) options.onStart?.(started);
     });
   } finally {
-    running--;
+    release();
     process.off('SIGINT', interrupt);
     for (const signal of FORWARDED) process.off(signal, handle);
   }

@@ -1,13 +1,16 @@
 // Files that whoever started us has left open for the command: job servers, process managers of clusters, `9<file`.
-// Node marks all of them to be closed in children.
-import { readdirSync, readlinkSync } from 'node:fs';
+// Node marks all of them to be closed in children, and has opened some of its own by the time we look.
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
+type Stdio = 'inherit' | 'pipe' | 'ignore';
+
+const O_NONBLOCK = 0o4000;
 /** As it was when we began: what we open ourselves comes later. */
 const AT_START: readonly number[] = openedByOthers();
 
 /** What the command gets beside input, output and errors: by number, as Node's `stdio` wants it. */
-export function inheritedStdio(first: readonly ('inherit' | 'pipe' | 'ignore')[]): ('inherit' | 'pipe' | 'ignore' | number)[] {
-  const all: ('inherit' | 'pipe' | 'ignore' | number)[] = [...first];
+export function inheritedStdio(first: readonly Stdio[]): (Stdio | number)[] {
+  const all: (Stdio | number)[] = [...first];
   for (const descriptor of AT_START) {
     if (linkOf(descriptor) === undefined) continue;
     while (all.length < descriptor) all.push('ignore');
@@ -17,25 +20,45 @@ export function inheritedStdio(first: readonly ('inherit' | 'pipe' | 'ignore')[]
 }
 
 function openedByOthers(): number[] {
-  let links: [number, string][];
+  const byLink = new Map<string, number[]>();
+  for (const descriptor of descriptors()) {
+    const link = descriptor > 2 ? linkOf(descriptor) : undefined;
+    if (link !== undefined) byLink.set(link, [...(byLink.get(link) ?? []), descriptor]);
+  }
+  const lock = lockOf(byLink);
+  const others = [...byLink].filter(([link, ends]) => {
+    // Node opens /dev/null and the terminal, too, and nothing tells them from others'.
+    if (link.startsWith('anon_inode:') || link === '/dev/null' || /^\/dev\/(tty|pts\/)/.test(link) || link === lock) return false;
+    return !link.startsWith('pipe:') || ends.length !== 2 || !ends.every(isNonBlocking);
+  });
+  return others.flatMap(([, ends]) => ends).sort((a, b) => a - b);
+}
+
+/** Of the pipes that Node holds both ends of, one is waited for: a lock, made right after the first event queue. */
+function lockOf(byLink: ReadonlyMap<string, readonly number[]>): string | undefined {
+  const queue = Math.min(...(byLink.get('anon_inode:[eventpoll]') ?? []));
+  const candidates = [...byLink].filter(
+    ([link, ends]) => link.startsWith('pipe:') && ends.length === 2 && ends.every((end) => end > queue && !isNonBlocking(end)),
+  );
+  return candidates.sort(([, a], [, b]) => Math.min(...a) - Math.min(...b))[0]?.[0];
+}
+
+function descriptors(): number[] {
   try {
-    links = readdirSync('/proc/self/fd').flatMap((name): [number, string][] => {
-      const link = linkOf(Number(name));
-      return Number(name) > 2 && link !== undefined ? [[Number(name), link]] : [];
-    });
+    return readdirSync('/proc/self/fd').map(Number);
   } catch {
     // No Linux.
     return [];
   }
-  const ends = new Map<string, number>();
-  for (const [, link] of links) ends.set(link, (ends.get(link) ?? 0) + 1);
-  return (
-    links
-      // Node's own: what has no name, pipes of which it holds both ends, and /dev/null, which nobody misses.
-      .filter(([, link]) => !link.startsWith('anon_inode:') && link !== '/dev/null' && !(link.startsWith('pipe:') && ends.get(link) !== 1))
-      .map(([descriptor]) => descriptor)
-      .sort((a, b) => a - b)
-  );
+}
+
+function isNonBlocking(descriptor: number): boolean {
+  try {
+    const flags = /^flags:\s*([0-7]+)/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'latin1'))?.[1];
+    return (Number.parseInt(flags ?? '0', 8) & O_NONBLOCK) !== 0;
+  } catch {
+    return false;
+  }
 }
 
 function linkOf(descriptor: number): string | undefined {

@@ -1,6 +1,6 @@
 // One run from beginning to end: folder, environment, command, recording, what-if, summary. The command's own end is ours.
 import type { ChildProcess } from 'node:child_process';
-import { accessSync, constants, mkdtempSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, existsSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { formatBytes } from '../base/bytes.ts';
@@ -76,7 +76,7 @@ const MESSAGES = ['SIGUSR1', 'SIGUSR2'] as const;
 export async function supervise(options: RunOptions, voice: RunVoice, watcher?: RunWatcher): Promise<RunOutcome> {
   const obstacle = obstacleIn(options.environment);
   if (obstacle) throw new RunError(obstacle);
-  if (options.record !== undefined) checkFolderOf(options.record);
+  if (options.record !== undefined) checkRecordFolder(options.record);
   const folder = createRunFolder(options.ringRows, options.environment);
   const scratch = options.record === undefined && options.whatIf ? createScratch(voice) : undefined;
   // While the command runs it is told; afterwards a signal ends what is left to do. Either way the folders are removed.
@@ -154,12 +154,19 @@ function createScratch(voice: RunVoice): string | undefined {
   }
 }
 
-/** A long job whose recording or summary has no place to go must not begin; a folder with placeholders is known only later. */
-export function checkFolderOf(pattern: string): void {
-  const folder = dirname(pattern);
-  if (/%[phrq]/.test(folder)) return;
+/** A long job whose recording has no place to go must not begin; a folder with placeholders is known only later. */
+function checkRecordFolder(pattern: string): void {
+  if (!/%[phrq]/.test(dirname(pattern))) checkWritable(dirname(pattern));
+}
+
+/** The same for a summary, which may also go into something that is there, like /dev/stdout. */
+export function checkSummaryFile(path: string): void {
+  checkWritable(existsSync(path) ? path : dirname(path));
+}
+
+function checkWritable(folder: string): void {
   try {
-    accessSync(folder, constants.W_OK | constants.X_OK);
+    accessSync(folder, constants.W_OK);
   } catch (error) {
     const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT';
     throw new RunError(

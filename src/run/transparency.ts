@@ -1,14 +1,11 @@
 // `weir run --check`: the command three times, on PyTorch's allocator, on ours and on PyTorch's again. What it says must not
 // differ between the allocators by more than PyTorch differs from itself.
 import type { ChildProcess } from 'node:child_process';
-import { copyFileSync, existsSync, lstatSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { basename, join, resolve } from 'node:path';
 import { finished } from 'node:stream/promises';
-import { type ChildEnd, runChild } from './child.ts';
-import { distance, NumberReader, readText, type Said } from './number-comparison.ts';
-import { RunError } from './run-error.ts';
-import { removeFolder } from './run-folder.ts';
+import { CheckedFile, type Contents } from './checked-file.ts';
+import { type ChildEnd, holdJob, runChild } from './child.ts';
+import { withoutWeir } from './environment.ts';
+import { distance, NumberReader, type Said } from './number-comparison.ts';
 import type { RunOutcome, RunVoice } from './supervise.ts';
 
 export interface CheckOptions {
@@ -37,60 +34,49 @@ export type CheckResult =
 
 /** The end of stderr that is shown when a silent run fails. */
 const MOST_ERRORS = 64 * 1024;
-/** The name under which a file is kept that was there before. */
-const BEFORE = '0';
+const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
 /** How long the last output may take after the command has ended. */
 const DRAIN_MS = 2000;
 
 export async function checkTransparency(options: CheckOptions, runOnOurs: RunOnOurs, voice: RunVoice): Promise<CheckResult> {
-  checkOutputFile(options.output);
-  const folder = mkdtempSync(join(tmpdir(), 'weir-check-'));
+  const output = options.output === undefined ? undefined : new CheckedFile(options.output);
+  const release = holdJob();
+  let interrupted: NodeJS.Signals | undefined;
+  const interrupt = (signal: NodeJS.Signals) => {
+    interrupted ??= signal;
+  };
+  for (const signal of ENDING) process.on(signal, interrupt);
+  const hasEnded = (end: ChildEnd): ChildEnd | undefined => {
+    if (hasFailed(end)) return end;
+    return interrupted === undefined ? undefined : { code: null, signal: interrupted };
+  };
   try {
-    // What lies there already is not of these runs.
-    takeOutput(options, join(folder, BEFORE), voice);
     voice.say("checking, 1 of 3: PyTorch's allocator (its output is not shown)");
     const first = await runSilently(options, voice);
-    if (hasFailed(first.end)) return failed('PyTorch', first.end, voice);
-    const firstSaid = first.said ?? takeOutput(options, join(folder, '1'), voice);
+    const firstEnd = hasEnded(first.end);
+    if (firstEnd) return failed('PyTorch', firstEnd, voice);
+    const firstSaid = output?.take() ?? first.said;
     voice.say(`checking, 2 of 3: ${options.allocator}`);
     const ours = await runOnOursReading(options, runOnOurs);
-    if (hasFailed(ours.outcome.end) || ours.outcome.refusals.length > 0)
-      return { kind: 'failed', end: ours.outcome.end, outcome: ours.outcome };
-    const oursSaid = ours.said ?? takeOutput(options, join(folder, '2'), voice);
+    const oursEnd = hasEnded(ours.outcome.end);
+    if (oursEnd || ours.outcome.refusals.length > 0) {
+      // What it left is what the command left, as without us.
+      output?.keep();
+      return { kind: 'failed', end: oursEnd ?? ours.outcome.end, outcome: ours.outcome };
+    }
+    const oursSaid = output?.take() ?? ours.said;
+    output?.keepTaken();
     voice.say("checking, 3 of 3: PyTorch's allocator again");
     const second = await runSilently(options, voice);
-    if (hasFailed(second.end)) return failed('PyTorch', second.end, voice);
-    const secondSaid = second.said ?? takeOutput(options, join(folder, '3'), voice);
+    const secondEnd = hasEnded(second.end);
+    if (secondEnd) return failed('PyTorch', secondEnd, voice);
+    const secondSaid = output?.take() ?? second.said;
     return { kind: 'compared', outcome: ours.outcome, ...judge(options, firstSaid, oursSaid, secondSaid) };
   } finally {
-    giveBack(options, folder, voice);
-    removeFolder(folder);
+    output?.close(voice);
+    for (const signal of ENDING) process.off(signal, interrupt);
+    release();
   }
-}
-
-/** What the command leaves behind is what it made on ours, the run that was shown; else what was there before. */
-function giveBack({ output }: CheckOptions, folder: string, voice: RunVoice): void {
-  if (output === undefined) return;
-  const kept = [join(folder, '2'), join(folder, BEFORE)].find((path) => existsSync(path));
-  if (kept === undefined || (existsSync(output) && kept.endsWith(BEFORE))) return;
-  try {
-    copyFileSync(kept, output);
-  } catch (error) {
-    // The last copy must not go with the folder.
-    const beside = join(tmpdir(), `weir-check-${process.pid}-${basename(output)}`);
-    copyFileSync(kept, beside);
-    voice.trouble(`${output} could not be put back (${error instanceof Error ? error.message : String(error)}); it is ${beside} now`);
-  }
-}
-
-function checkOutputFile(output: string | undefined): void {
-  const there = output === undefined ? undefined : lstatSync(output, { throwIfNoEntry: false });
-  if (there && !there.isFile()) throw new RunError(`${output} is no file; --check-output names a file that the command writes`);
-}
-
-interface Contents extends Said {
-  readonly bytes?: Uint8Array | undefined;
-  readonly isMissing?: boolean;
 }
 
 function judge(
@@ -144,28 +130,13 @@ function finite(value: number): number | null {
   return Number.isFinite(value) ? value : null;
 }
 
-/** The file that the command wrote, moved aside so that the next run cannot find it. */
-function takeOutput({ output }: CheckOptions, to: string, voice: RunVoice): Contents {
-  if (output === undefined || !lstatSync(output, { throwIfNoEntry: false })?.isFile()) return { values: [], isMissing: true };
-  try {
-    renameSync(output, to);
-  } catch {
-    // Another file system.
-    copyFileSync(output, to);
-    rmSync(output);
-  }
-  voice.detail(`${resolve(output)} was moved aside`);
-  const bytes = readFileSync(to);
-  return { ...(readText(bytes) ?? { values: [] }), bytes };
-}
-
-async function runSilently(options: CheckOptions, voice: RunVoice): Promise<{ end: ChildEnd; said: Said | undefined }> {
+async function runSilently(options: CheckOptions, voice: RunVoice): Promise<{ end: ChildEnd; said: Said }> {
   const reader = new NumberReader(options.lines);
   let errors = Buffer.alloc(0);
   let ended: Promise<void> = Promise.resolve();
   const end = await runChild({
     command: options.command,
-    environment: options.environment,
+    environment: withoutWeir(options.environment),
     stdio: ['ignore', 'pipe', 'pipe'],
     onTrouble: (sentence) => voice.trouble(sentence),
     onStart(child) {
@@ -178,10 +149,10 @@ async function runSilently(options: CheckOptions, voice: RunVoice): Promise<{ en
   });
   await ended;
   if (hasFailed(end)) process.stderr.write(errors);
-  return { end, said: options.output === undefined ? reader.finish() : undefined };
+  return { end, said: reader.finish() };
 }
 
-async function runOnOursReading(options: CheckOptions, runOnOurs: RunOnOurs): Promise<{ outcome: RunOutcome; said: Said | undefined }> {
+async function runOnOursReading(options: CheckOptions, runOnOurs: RunOnOurs): Promise<{ outcome: RunOutcome; said: Said }> {
   const reader = new NumberReader(options.lines);
   let ended: Promise<void> = Promise.resolve();
   const outcome = await runOnOurs((child) => {
@@ -195,7 +166,7 @@ async function runOnOursReading(options: CheckOptions, runOnOurs: RunOnOurs): Pr
     ended = drained(child);
   });
   await ended;
-  return { outcome, said: options.output === undefined ? reader.finish() : undefined };
+  return { outcome, said: reader.finish() };
 }
 
 /** All output is here; or it comes from a process that outlived the command, and is not waited for. */

@@ -2,31 +2,47 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { MAIN } from '../support/command.ts';
 import { job, RunFolder } from '../support/run-folder.ts';
 
 const run = new RunFolder();
-const shell = (script: string) => spawnSync('bash', ['-c', script], { cwd: run.path, encoding: 'utf8', env: { ...process.env, MAIN } });
+const shell = (script: string) => spawnSync('bash', ['-c', script], { cwd: run.path, encoding: 'utf8', env: { ...run.environment, MAIN } });
 
 describe('a file that --check compares', () => {
   const check = (file: string, ...command: string[]) => run.weir(['run', '--check', '--check-output', file, '--', ...command]);
   const path = (name: string) => join(run.path, name);
 
   it('stays what it was if the command does not write it, or fails', async () => {
-    for (const command of [['true'], ['sh', '-c', 'rm -f kept; exit 3']]) {
+    const failing = ['rm -f kept; exit 3', 'printf part > kept; exit 3', 'printf more >> kept; exit 3'];
+    for (const command of [['true'], ...failing.map((script) => ['sh', '-c', script])]) {
       writeFileSync(path('kept'), 'precious');
       await check('kept', ...command);
-      expect(readFileSync(path('kept'), 'utf8')).toBe('precious');
+      expect([command, readFileSync(path('kept'), 'utf8')]).toEqual([command, 'precious']);
     }
     expect(readdirSync(run.temporary)).toEqual([]);
   });
 
-  it('is what the command wrote on our allocator, and not what lay there', async () => {
-    writeFileSync(path('made'), 'old');
-    const { stderr } = await check('made', 'sh', '-c', 'test -e made && exit 9; echo loss 1 > made');
+  it('is in the end what the command made on our allocator', async () => {
+    const script = 'echo "loss $(wc -l < made)" >> made';
+    writeFileSync(path('made'), 'loss 7\n');
+    const { stderr } = await check('made', 'sh', '-c', script);
     expect(stderr).toContain('check: ');
-    expect(readFileSync(path('made'), 'utf8')).toBe('loss 1\n');
+    // Every run has found one line, and the last left nothing.
+    expect(readFileSync(path('made'), 'utf8')).toBe('loss 7\nloss 1\n');
+  });
+
+  it('is there after a signal that comes between two runs', async () => {
+    writeFileSync(path('kept'), 'precious');
+    const child = run.start(['run', '--check', '--check-output', 'kept', '--', 'sh', '-c', 'echo > begun; sleep 3 & true']);
+    child.stderr!.resume();
+    while (!existsSync(path('begun'))) await sleep(20);
+    await sleep(300);
+    child.kill('SIGTERM');
+    expect(await new Promise((resolve) => child.on('close', (code, signal) => resolve([code, signal])))).toEqual([null, 'SIGTERM']);
+    expect(readFileSync(path('kept'), 'utf8')).toBe('precious');
+    expect(readdirSync(run.temporary)).toEqual([]);
   });
 
   it('must be one', async () => {
@@ -51,9 +67,19 @@ describe('--check', () => {
     expect(JSON.parse(readFileSync(join(run.path, 'long.json'), 'utf8')).check.compared).toBe(1);
   });
 
-  it('leaves nothing behind when nobody reads on', () => {
-    const result = shell(`node "$MAIN" run --check -- sh -c 'for n in 1 2 3 4 5 6; do echo loss $n; sleep 0.1; done' | grep -m1 loss`);
+  it('leaves nothing behind when nobody reads on, however late', () => {
+    const steps = 'for n in 1 2 3 4 5 6; do echo loss $n; sleep 0.1; done';
+    const result = shell(`echo precious > file; node "$MAIN" run --check -- sh -c '${steps}' | grep -m1 loss`);
     expect(result.stdout).toBe('loss 1\n');
+    shell(`node "$MAIN" run --check --check-output file -- sh -c '(sleep 0.3; echo late) & true' | true`);
+    expect(readFileSync(join(run.path, 'file'), 'utf8')).toBe('precious\n');
+    expect(readdirSync(run.temporary)).toEqual([]);
+  });
+
+  it("compares with PyTorch's own allocator inside of an outer run, too", async () => {
+    const inner = ['run', '--check', '--', 'sh', '-c', 'echo "<$WEIR_ALLOCATOR>" >> seen; echo loss 1'];
+    await run.weir(['run', '-q', '--', process.execPath, MAIN, ...inner]);
+    expect(readFileSync(join(run.path, 'seen'), 'utf8')).toBe('<>\n<weir>\n<>\n');
   });
 });
 
@@ -116,6 +142,25 @@ it('files that were left open for the command are open', () => {
   const alone = open('');
   expect(alone).toMatch(/^nine\n/);
   expect(open('node "$MAIN" run -q --')).toBe(alone);
+});
+
+it('a pipe of which both ends were left open is open at both', () => {
+  // As make leaves its job server to what it runs.
+  const look = 'import os,sys; os.write(int(sys.argv[2]), b"x"); print(os.read(int(sys.argv[1]), 1).decode())';
+  const give = `import os,sys; r,w = os.pipe(); [os.set_inheritable(f, True) for f in (r,w)]; os.execvp(sys.argv[1], [*sys.argv[1:], str(r), str(w)])`;
+  const result = spawnSync('python3', ['-c', give, process.execPath, MAIN, 'run', '-q', '--', 'python3', '-c', look], { encoding: 'utf8' });
+  expect(result.stdout).toBe('x\n');
+});
+
+it('a terminal is open as often as without us', () => {
+  writeFileSync(join(run.path, 'list.sh'), 'for f in /proc/self/fd/*; do readlink $f; done | grep -c ^/dev/pts > seen');
+  const seen = (prefix: string) => {
+    shell(`script -qec '${prefix} sh list.sh' /dev/null < /dev/null`);
+    return readFileSync(join(run.path, 'seen'), 'utf8');
+  };
+  const alone = seen('');
+  expect(Number(alone)).toBeGreaterThan(0);
+  expect(seen(`node ${MAIN} run -q --`)).toBe(alone);
 });
 
 it('a pipe that others write to after us is as it was', () => {

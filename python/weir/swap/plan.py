@@ -91,7 +91,7 @@ class Plan:
                     break
                 moved += self._go_later(self.moves[who], late)
                 late -= self.moves[who].size / rate
-        self.index()
+            self.index()
         return moved
 
     def _go_later(self, move, late_us):

@@ -6,7 +6,7 @@ import { type ChildEnd, endAs } from '../../run/child.ts';
 import { RUN_ALLOCATORS, type RunAllocator } from '../../run/environment.ts';
 import { RunError, RunExit } from '../../run/run-error.ts';
 import { formatSummary, summaryJson, whyNothing } from '../../run/summary.ts';
-import { checkFolderOf, type RunOptions, type RunOutcome, type RunVoice, supervise, writeSummary } from '../../run/supervise.ts';
+import { checkSummaryFile, type RunOptions, type RunOutcome, type RunVoice, supervise, writeSummary } from '../../run/supervise.ts';
 import { checkPattern, commandName } from '../../run/trace-names.ts';
 import { checkTransparency } from '../../run/transparency.ts';
 import { preferTyped, takeEnvironment } from '../environment-options.ts';
@@ -151,7 +151,7 @@ async function start(command: string[], self: Command, defaultName: string | und
   const flags = self.opts<Flags>();
   const record = flags.record ?? (defaultName === undefined ? undefined : `${defaultName}.weir`);
   checkFlags(flags, record);
-  if (flags.jsonFile !== undefined) checkFolderOf(flags.jsonFile);
+  if (flags.jsonFile !== undefined) checkSummaryFile(flags.jsonFile);
   // A terminal that is gone is no reason to end before the command does.
   process.stderr.on('error', () => {});
   const voice = createVoice({ isQuiet: flags.quiet ?? false, isVerbose: flags.verbose ?? false, isSilent: flags.json ?? false });

@@ -67,6 +67,11 @@ class Bending(unittest.TestCase):
         self.assertEqual([plan.moves[name].drop for name in names], [4, 5, 6, 7])
         self.assertEqual(plan.load[4:8], [3 * MB, 2 * MB, MB, 0])
 
+    def test_of_several_each_goes_later_from_where_it_then_is(self):
+        plan = planned([(name, MB, 0, 4, 18) for name in "abcd"], 100 * MB)
+        self.assertGreater(plan.go_later(["d", "c"], 250.0, rate=MB / 100), 3)
+        self.assertTrue(all(who in plan.drops[move.drop] for who, move in plan.moves.items()))
+
     def test_what_no_plan_moves_is_left_alone(self):
         plan = planned([("a", MB, 0, 4, 18)], 100 * MB)
         self.assertEqual(plan.come_earlier(["stranger"], 100.0, rate=MB / 100), 0)
