@@ -10,6 +10,7 @@ import { findLimits, grantedBytes, type MemoryLimits } from './limits.ts';
 import { reconstructOnEngine } from './reconstruct-engine.ts';
 import { RecordedPlacement } from './recorded-placement.ts';
 import { liveAtStart, OngoingAllocations, type ReplayObserver } from './replay.ts';
+import { ReservedPeak } from './reserved-peak.ts';
 
 export interface Reconstruction {
   /** Only PyTorch's allocator has segments to show. */
@@ -76,9 +77,7 @@ class Reconstructor {
   private journal: number[] = [];
   /** Allocations that complete when the model waits for all streams. */
   private completing: number[] = [];
-  private peakReserved = 0;
-  private peakReservedEvent = -1;
-  private allocatedAtPeak = 0;
+  private readonly peak = new ReservedPeak();
   private peakAllocated = 0;
 
   constructor(trace: Trace, options: ReconstructOptions) {
@@ -123,8 +122,8 @@ class Reconstructor {
       allocator: this.allocator,
       settings: this.settings,
       limits: this.limits,
-      peakReserved: this.peakReserved,
-      peakReservedEvent: this.peakReservedEvent,
+      peakReserved: this.peak.bytes,
+      peakReservedEvent: this.peak.event,
       finalReserved: this.allocator.reservedBytes,
       peakAllocated: this.peakAllocated,
       retries: this.allocator.retries,
@@ -330,11 +329,7 @@ class Reconstructor {
 
   private notePeaks(event: number): void {
     const { reservedBytes, allocatedBytes } = this.allocator;
-    if (reservedBytes > this.peakReserved || (reservedBytes === this.peakReserved && allocatedBytes > this.allocatedAtPeak)) {
-      this.peakReserved = reservedBytes;
-      this.peakReservedEvent = event;
-      this.allocatedAtPeak = allocatedBytes;
-    }
+    this.peak.note(event, reservedBytes, allocatedBytes);
     if (allocatedBytes > this.peakAllocated) this.peakAllocated = allocatedBytes;
   }
 

@@ -3,6 +3,7 @@ import { type Allocator, type AllocatorContext, type LiveRange, OUT_OF_MEMORY } 
 import type { Device, DriverCall } from '../device/device.ts';
 import { Timeline, type TimelineTotals } from '../device/timeline.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
+import { ReservedPeak } from './reserved-peak.ts';
 
 export interface ReplayOptions {
   readonly device: Device;
@@ -74,18 +75,12 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
     events: timeline,
     synchronize: () => ongoing.takePending(),
   });
-  let peakReserved = 0;
-  let peakReservedEvent = -1;
-  let allocatedAtPeak = 0;
+  const peak = new ReservedPeak();
   let peakAllocated = 0;
   let firstOomEvent = -1;
   const notePeaks = (event: number): void => {
     const { reservedBytes, allocatedBytes } = allocator;
-    if (reservedBytes > peakReserved || (reservedBytes === peakReserved && allocatedBytes > allocatedAtPeak)) {
-      peakReserved = reservedBytes;
-      peakReservedEvent = event;
-      allocatedAtPeak = allocatedBytes;
-    }
+    peak.note(event, reservedBytes, allocatedBytes);
     if (allocatedBytes > peakAllocated) peakAllocated = allocatedBytes;
   };
   const request = (size: number, stream: number, pool: number, event: number): number => {
@@ -179,8 +174,8 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
   options.onProgress?.(1);
   return {
     allocator,
-    peakReserved,
-    peakReservedEvent,
+    peakReserved: peak.bytes,
+    peakReservedEvent: peak.event,
     finalReserved: allocator.reservedBytes,
     peakAllocated,
     ooms: allocator.ooms,

@@ -6,6 +6,7 @@ import { type Reconstruction, type ReconstructOptions, reconstruct } from '../re
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { RecordedPlacement } from '../replay/recorded-placement.ts';
 import { type ReplayObserver, replay } from '../replay/replay.ts';
+import { ReservedPeak } from '../replay/reserved-peak.ts';
 import { recordedEngine } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { AddressLayout } from './address-layout.ts';
@@ -62,18 +63,13 @@ function watchEngine(trace: Trace, onProgress?: (fraction: number) => void): Ret
   const { events } = trace;
   const reserved = new Float64Array(events.count);
   let level = Number.NaN;
-  let peakReserved = 0;
-  let peakReservedEvent = -1;
+  const peak = new ReservedPeak();
   for (let event = 0; event < events.count; event++) {
     if (events.kind[event] === EventKind.Reserved) level = events.size[event]!;
     reserved[event] = Number.isNaN(level) ? modelled.reserved[event]! : level;
-    const isAsHigh = reserved[event] === peakReserved && modelled.allocated[event]! > (modelled.allocated[peakReservedEvent] ?? 0);
-    if (reserved[event]! > peakReserved || isAsHigh) {
-      peakReserved = reserved[event]!;
-      peakReservedEvent = event;
-    }
+    peak.note(event, reserved[event]!, modelled.allocated[event]!);
   }
-  const history = { ...modelled, reserved, reservedRange: new MinMax(reserved), peakReserved, peakReservedEvent };
+  const history = { ...modelled, reserved, reservedRange: new MinMax(reserved), peakReserved: peak.bytes, peakReservedEvent: peak.event };
   return { history, reconstruction };
 }
 
@@ -121,9 +117,7 @@ class Observer implements ReplayObserver {
   /** What there was before the first event. */
   private startAllocated = 0;
   private startReserved = 0;
-  private peakReserved = 0;
-  private peakReservedEvent = -1;
-  private allocatedAtPeak = 0;
+  private readonly peak = new ReservedPeak();
 
   constructor(trace: Trace, pieces: PieceLog, homesOf: (address: number, size: number) => number[] | undefined = () => undefined) {
     this.homesOf = homesOf;
@@ -154,11 +148,7 @@ class Observer implements ReplayObserver {
       this.startReserved = reservedBytes;
     }
     this.next = event + 1;
-    if (reservedBytes > this.peakReserved || (reservedBytes === this.peakReserved && allocatedBytes > this.allocatedAtPeak)) {
-      this.peakReserved = reservedBytes;
-      this.peakReservedEvent = event;
-      this.allocatedAtPeak = allocatedBytes;
-    }
+    this.peak.note(event, reservedBytes, allocatedBytes);
     this.pieces.now = this.next;
   }
 
@@ -197,8 +187,8 @@ class Observer implements ReplayObserver {
       pieces,
       pieceOffset: Float64Array.from(pieces.address, (address) => layout.offsetOf(address)),
       layout,
-      peakReserved: this.peakReserved,
-      peakReservedEvent: this.peakReservedEvent,
+      peakReserved: this.peak.bytes,
+      peakReservedEvent: this.peak.event,
       ooms,
     };
   }
