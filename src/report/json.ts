@@ -90,7 +90,6 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
     oom: oom
       ? {
           event: oom.event,
-          failures: oom.failures,
           timeUs: oom.timeUs,
           asked: oom.asked,
           deviceFree: oom.deviceFree,

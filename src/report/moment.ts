@@ -31,8 +31,6 @@ export interface Breakdown {
 /** What went wrong at an out-of-memory event. */
 export interface OomFinding {
   readonly event: number;
-  /** How many there were; this is the last. */
-  readonly failures: number;
   readonly timeUs: number;
   /** Rounded as the allocator rounds. */
   readonly asked: number;
@@ -115,19 +113,13 @@ export function isLiveAt(trace: Trace, allocation: number, event: number): boole
 export function explainOom(trace: Trace, whole: Reconstruction): OomFinding | undefined {
   const { events } = trace;
   let event = -1;
-  let failures = 0;
-  for (let at = 0; at < events.count; at++) {
-    if (events.kind[at] !== EventKind.Oom) continue;
-    event = at;
-    failures++;
-  }
+  for (let at = events.count - 1; at >= 0 && event < 0; at--) if (events.kind[at] === EventKind.Oom) event = at;
   if (event < 0) return undefined;
   const { breakdown, state } = breakdownAt(trace, whole, event);
   const asked = events.size[event]!;
   const limit = whole.limits.allowedBytes ?? whole.limits.capacity;
   return {
     event,
-    failures,
     timeUs: events.timeUs[event]!,
     asked,
     deviceFree: events.address[event]!,

@@ -19,7 +19,7 @@ export function formatAnalysis(analysis: Analysis, title: string, paint: Paint =
   const sections = [
     [paint.strong(title), paint.dim(describeRecording(analysis))],
     analysis.warnings.map((warning) => `${paint.bad('warning:')} ${warning.message}`),
-    analysis.oom ? formatOom(analysis.oom, paint) : [],
+    analysis.oom ? formatOom(analysis.oom, analysis.summary.ooms, paint) : [],
     formatPeak(analysis, paint),
     formatSites(analysis, paint),
     formatWhatIf(analysis, paint),
@@ -90,7 +90,8 @@ const CAUSES: Record<OomFinding['cause'], string> = {
   pending: 'Frees that waited for other streams stood in the way (record_stream).',
 };
 
-export function formatOom(oom: OomFinding, paint: Paint): string[] {
+/** `failures`: how many there were; the finding is about the last. */
+export function formatOom(oom: OomFinding, failures: number, paint: Paint): string[] {
   const { breakdown } = oom;
   const free = breakdown.fragmented + breakdown.smallSegments + breakdown.otherStreams + breakdown.otherPools;
   const unreserved = oom.limit === undefined ? oom.deviceFree : Math.max(0, oom.limit - breakdown.reserved);
@@ -99,7 +100,7 @@ export function formatOom(oom: OomFinding, paint: Paint): string[] {
       ? ''
       : ` of ${formatBytes(oom.limit)}${oom.limitOrigin === 'inferred' ? ' (the most that the job could have, as its failures show)' : ' allowed'}`;
   const lines = [
-    `${paint.bad('Out of memory')} at event ${count(oom.event)}${oom.failures > 1 ? `, the last of ${count(oom.failures)} failures` : ''}: ${paint.strong(formatBytes(oom.asked))} was asked for.`,
+    `${paint.bad('Out of memory')} at event ${count(oom.event)}${failures > 1 ? `, the last of ${count(failures)} failures` : ''}: ${paint.strong(formatBytes(oom.asked))} was asked for.`,
     `  ${formatBytes(breakdown.requested + breakdown.rounding)} was in use, ${formatBytes(free)} free inside reserved memory (${count(breakdown.freePieces)} pieces, the largest ${formatBytes(breakdown.largestFree)}), ${formatBytes(unreserved)} not reserved${limit}.`,
     `  ${CAUSES[oom.cause]}`,
   ];

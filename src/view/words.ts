@@ -43,7 +43,7 @@ export function analysisView(analysis: Analysis, file: string, isComplete: boole
   return {
     json: analysisJson(analysis, file),
     recording: describeRecording(analysis),
-    oom: analysis.oom ? formatOom(analysis.oom, PLAIN).map((line) => line.trim()) : [],
+    oom: analysis.oom ? formatOom(analysis.oom, analysis.summary.ooms, PLAIN).map((line) => line.trim()) : [],
     peakHeadline: peak[0] ?? '',
     losses: losses(analysis.peak),
     floor: peak.length > 1 ? peak.at(-1)! : '',
