@@ -1,6 +1,6 @@
 /* A device from the inside: what its files share. device_driver.c stands between engine and backend, device_streams.c
- * keeps streams by number and writes rows, device_plan.c takes plans, device_share.c gives to other processes, weir_device.c is the rest. Everything is touched inside the
- * mutex, but for `owned` and `plan_seen`. */
+ * keeps streams by number and writes rows, device_plan.c takes plans, device_share.c gives to other processes, weir_device.c
+ * is the rest. Everything is touched inside the mutex, but for `owned` and `plan_seen`. */
 #ifndef WEIR_DEVICE_H
 #define WEIR_DEVICE_H
 

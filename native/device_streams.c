@@ -34,7 +34,7 @@ int64_t device_number_of(weir_device *device, uint64_t handle) {
   return number;
 }
 
-void weir_device_stream_is_foreign(weir_device *device, uint64_t stream) {
+void weir_device_set_foreign(weir_device *device, uint64_t stream) {
   device_lock(&device->lock);
   int64_t number = device_number_of(device, stream);
   if (number >= 0 && !device->streams[number].foreign) {

@@ -164,7 +164,7 @@ int weir_device_owns(const weir_device *device, uint64_t address);
 int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t stream);
 /* A stream that is not the program's framework's own, and may be destroyed while blocks of it live on: what it has freed is not lent
  * before the whole device has been waited for. */
-void weir_device_stream_is_foreign(weir_device *device, uint64_t stream);
+void weir_device_set_foreign(weir_device *device, uint64_t stream);
 int weir_device_is_foreign(weir_device *device, uint64_t stream);
 void weir_device_empty_cache(weir_device *device);
 void weir_device_set_limit(weir_device *device, uint64_t bytes);

@@ -138,7 +138,7 @@ void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t 
       engine = make_engine(slot);
       if (device < initialized_.load()) follow_native(slot); // private pools there are already count as reserved
     }
-    if (C10_UNLIKELY(foreign)) weir_device_stream_is_foreign(engine, handle_of(stream));
+    if (C10_UNLIKELY(foreign)) weir_device_set_foreign(engine, handle_of(stream));
     ptr = allocate_ours(slot, engine, bytes, handle_of(stream));
     if (const c10::impl::PyInterpreter* const interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter)) {
       (*interpreter)->trace_gpu_memory_allocation(c10::kCUDA, address_of(ptr));

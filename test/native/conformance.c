@@ -148,7 +148,7 @@ static void waits(weir_device *device, spy *watched) {
 /* A stream of somebody else's may be gone when a block of it is freed, or its memory wanted by another: nothing is done on it. */
 static void foreign_streams(weir_device *device, weir_backend *host, spy *watched) {
   uint64_t other = take(device, 1000, 0x40), address[8];
-  weir_device_stream_is_foreign(device, 0x50);
+  weir_device_set_foreign(device, 0x50);
   for (int index = 0; index < 8; index++) address[index] = take(device, 20 * MIB, 0x50);
   unsigned long long before = atomic_load(&watched->records);
   uint64_t borrows = weir_device_gauges(device).borrows;
