@@ -1,5 +1,6 @@
 // Ends the process with its exit code, at once. Node's own way out waits for its compiler threads, and these may be waiting
 // for the thread that waits (nodejs/node#54918): now and then a busy process then never ends, its work long done.
+import { constants } from 'node:fs';
 import type { Writable } from 'node:stream';
 import { loadKoffi } from '../device/ffi.ts';
 
@@ -11,7 +12,6 @@ export async function leave(): Promise<never> {
 
 const F_GETFL = 3;
 const F_SETFL = 4;
-const O_NONBLOCK = 0o4000;
 
 export function leaveNow(): never {
   const code = Number(process.exitCode ?? 0);
@@ -31,7 +31,7 @@ type Fcntl = (fd: number, command: number, type: 'int', value: number) => number
 function unblock(fcntl: Fcntl): void {
   for (const fd of [0, 1, 2]) {
     const flags = fcntl(fd, F_GETFL, 'int', 0);
-    if (flags >= 0 && flags & O_NONBLOCK) fcntl(fd, F_SETFL, 'int', flags & ~O_NONBLOCK);
+    if (flags >= 0 && flags & constants.O_NONBLOCK) fcntl(fd, F_SETFL, 'int', flags & ~constants.O_NONBLOCK);
   }
 }
 

@@ -1,7 +1,5 @@
 #!/usr/bin/env node
 // The `weir` command: parses the line, runs a command, and turns errors into one sentence and an exit code.
-// First of all: it looks at what is open before anything of ours is.
-import '../run/inherited.ts';
 import { CommanderError } from 'commander';
 import { InputError, UsageError } from '../base/errors.ts';
 import { isRunningJob } from '../run/child.ts';

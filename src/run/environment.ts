@@ -53,19 +53,20 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
   return changed;
 }
 
-/** Of the variables that processes read, those that only an outer run, or a flag that this command does not have, has set. */
-const OWN_VARIABLES = ['WEIR_SWAP', 'WEIR_SWAP_HOST', 'WEIR_LIMIT'] as const;
+/** Set only where their flag was given. Left over from an outer run, or from a command that has no such flag, they would mislead. */
+const OPTIONAL_VARIABLES = ['WEIR_SWAP', 'WEIR_SWAP_HOST', 'WEIR_LIMIT'] as const;
 
 /** As if no run of ours were around it: what PyTorch's own allocator is compared with. */
 export function withoutWeir(given: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const environment = { ...given };
-  for (const name of [...OWN_VARIABLES, 'WEIR_ALLOCATOR', 'WEIR_RUN_DIR', 'WEIR_REQUIRED']) delete environment[name];
+  for (const name of [...OPTIONAL_VARIABLES, 'WEIR_ALLOCATOR', 'WEIR_RUN_DIR', 'WEIR_REQUIRED']) delete environment[name];
   return environment;
 }
 
+/** What the processes get. */
 export function environmentWith(given: NodeJS.ProcessEnv, changed: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
   const environment = { ...given, ...changed };
-  for (const name of OWN_VARIABLES) if (!(name in changed)) delete environment[name];
+  for (const name of OPTIONAL_VARIABLES) if (!(name in changed)) delete environment[name];
   return environment;
 }
 

@@ -1,10 +1,9 @@
 // Files that whoever started us has left open for the command: job servers, process managers of clusters, `9<file`.
 // Node marks all of them to be closed in children, and has opened some of its own by the time we look.
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { constants, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
 type Stdio = 'inherit' | 'pipe' | 'ignore';
 
-const O_NONBLOCK = 0o4000;
 /** As it was when we began: what we open ourselves comes later. */
 const AT_START: readonly number[] = openedByOthers();
 
@@ -55,7 +54,7 @@ function descriptors(): number[] {
 function isNonBlocking(descriptor: number): boolean {
   try {
     const flags = /^flags:\s*([0-7]+)/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'latin1'))?.[1];
-    return (Number.parseInt(flags ?? '0', 8) & O_NONBLOCK) !== 0;
+    return (Number.parseInt(flags ?? '0', 8) & constants.O_NONBLOCK) !== 0;
   } catch {
     return false;
   }
