@@ -86,7 +86,8 @@ export function readPlan(text: string): PlanFile {
   try {
     data = JSON.parse(text);
   } catch (error) {
-    throw new InputError(`the plan is no JSON: ${error instanceof Error ? error.message : String(error)}`);
+    // Its words quote the file, line ends and all.
+    throw new InputError(`the plan is no JSON: ${String(error instanceof Error ? error.message : error).replaceAll(/\s+/g, ' ')}`);
   }
   const root = new Fields(data, 'the plan');
   if (root.raw('weir') !== 'plan') throw new InputError('the file is JSON, but no plan of Weir (it does not say "weir": "plan")');
