@@ -25,7 +25,7 @@ export function WhatIf() {
               label="What each allocator would have needed"
               columns={columnsFor(
                 known.rows.some((row) => row.smallestGpu !== undefined),
-                known.json['capacity'] as number | null,
+                known.capacity,
               )}
               rows={known.rows}
               keyOf={(row) => row.allocator}
@@ -44,7 +44,7 @@ export function WhatIf() {
   );
 }
 
-function columnsFor(hasSmallest: boolean, limit: number | null): Column<WhatIfView>[] {
+function columnsFor(hasSmallest: boolean, gpuSize: string | undefined): Column<WhatIfView>[] {
   const most = Math.max(1, ...(analysis.value?.rows.map((row) => row.peakReserved) ?? []));
   return [
     {
@@ -72,7 +72,7 @@ function columnsFor(hasSmallest: boolean, limit: number | null): Column<WhatIfVi
     {
       title: '/ live',
       align: 'right',
-      help: 'peak reserved over peak live memory: 1 is the floor',
+      help: 'peak reserved over peak live memory, had every request been served: 1 is the floor',
       value: (row) => row.reservedOverLive,
       cell: (row) => row.reservedOverLive.toFixed(3),
     },
@@ -87,10 +87,11 @@ function columnsFor(hasSmallest: boolean, limit: number | null): Column<WhatIfVi
           } as const,
         ]
       : []),
-    ...(limit !== null
+    ...(gpuSize !== undefined
       ? [
           {
-            title: `in ${formatBytes(limit)}`,
+            title: `in ${gpuSize}`,
+            help: 'what the job could have; where that is a range, from what it was granted to what it was not refused, "may fit" depends on it',
             value: (row: WhatIfView) => row.fit,
             cell: (row: WhatIfView) => (
               <span class={row.fits === false ? 'bad' : row.mayFit ? '' : 'good'}>
@@ -153,7 +154,7 @@ function CapacityField() {
           : capacity.value !== undefined
             ? ''
             : origin === 'inferred'
-              ? 'inferred from its failures'
+              ? 'at most, as its failures show'
               : origin === 'recorded'
                 ? 'as recorded'
                 : ''}

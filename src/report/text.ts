@@ -174,7 +174,8 @@ export function formatWhatIf(
   ];
 }
 
-function sizeWords(capacity: number, atLeast: number | undefined): string {
+/** A size, or the range in which it lies. */
+export function sizeWords(capacity: number, atLeast: number | undefined): string {
   return atLeast === undefined ? formatBytes(capacity) : `${formatBytes(atLeast)} to ${formatBytes(capacity)}`;
 }
 

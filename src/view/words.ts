@@ -2,7 +2,7 @@
 // same code, as plain data that can cross from a worker.
 import type { Analysis } from '../report/analysis.ts';
 import { analysisJson } from '../report/json.ts';
-import { change, describeRecording, fitWord, formatOom, formatPeak, formatReplayError, losses, PLAIN } from '../report/text.ts';
+import { change, describeRecording, fitWord, formatOom, formatPeak, formatReplayError, losses, PLAIN, sizeWords } from '../report/text.ts';
 
 export interface AnalysisView {
   readonly json: ReturnType<typeof analysisJson>;
@@ -17,6 +17,8 @@ export interface AnalysisView {
   readonly replayError: string;
   readonly isExact: boolean;
   readonly rows: readonly WhatIfView[];
+  /** Memory of the GPU in question, perhaps as a range; undefined when unknown. */
+  readonly capacity: string | undefined;
   /** Allocators still to come. */
   readonly isComplete: boolean;
   readonly noAdvice: string | undefined;
@@ -62,6 +64,7 @@ export function analysisView(analysis: Analysis, file: string, isComplete: boole
       mayFit: row.isSure === false,
       driverUs: row.unlimited.driver.timeUs,
     })),
+    capacity: analysis.capacity === undefined ? undefined : sizeWords(analysis.capacity, analysis.capacityAtLeast),
     isComplete,
     noAdvice:
       isComplete && analysis.advice.length === 0 && analysis.peak.reserved > 0
