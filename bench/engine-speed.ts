@@ -4,8 +4,8 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { instantiateEngine } from '../src/allocator/engine/load.ts';
+import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { KIB, MIB } from '../src/base/bytes.ts';
-import { SimulatedDevice } from '../src/device/simulated.ts';
 import { EventKind, type Trace } from '../src/trace/trace.ts';
 import { plotLogarithmic } from './plot.ts';
 import { trainingTraces } from './traces.ts';
@@ -77,7 +77,7 @@ function recordedWorkload(name: string, trace: Trace): Workload {
 
 /** Nanoseconds per operation of one batch replay in WebAssembly. */
 function wasmNs(workload: Workload): number {
-  const engine = instantiateEngine(new SimulatedDevice());
+  const engine = instantiateEngine(new SimulatedBackend());
   const count = workload.slot.length;
   const events = engine.buffer(count * EVENT);
   const slots = engine.buffer(workload.slots * 4);

@@ -27,7 +27,7 @@ const date = new Date().toISOString().slice(0, 10);
 const traces = files.map((file) => {
   const output = execFileSync(
     process.execPath,
-    [main, 'replay', file, '--device', 'cuda', '--allocator', 'pytorch,expandable,gmlake[minStitch:2MiB],weir', '--json'],
+    [main, 'replay', file, '--backend', 'cuda', '--allocator', 'pytorch,expandable,gmlake[minStitch:2MiB],weir', '--json'],
     {
       encoding: 'utf8',
       maxBuffer: 2 ** 26,

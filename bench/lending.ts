@@ -3,9 +3,9 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createWeir, type EngineAllocator } from '../src/allocator/engine/allocator.ts';
 import { type EngineSettings, LENDING } from '../src/allocator/engine/settings.ts';
+import { SimulatedBackend } from '../src/backend/simulated.ts';
+import { Timeline, type TimelineTotals } from '../src/backend/timeline.ts';
 import { MIB } from '../src/base/bytes.ts';
-import { SimulatedDevice } from '../src/device/simulated.ts';
-import { Timeline, type TimelineTotals } from '../src/device/timeline.ts';
 import { replay } from '../src/replay/replay.ts';
 import { summarizeTrace } from '../src/trace/summary.ts';
 import type { Trace } from '../src/trace/trace.ts';
@@ -60,9 +60,9 @@ function rowOf(
  * other. Activations of each nearly fill the memory, but never those of both.
  */
 function tickTock(lending: keyof typeof LENDING, lagUs: number): Row {
-  const device = new SimulatedDevice();
+  const backend = new SimulatedBackend();
   const timeline = new Timeline({ lagUs });
-  const allocator = createWeir({ device, streams: [0, 1], events: timeline }, LENDING[lending]);
+  const allocator = createWeir({ backend, streams: [0, 1], events: timeline }, LENDING[lending]);
   const held: number[][] = [[], []];
   let timeUs = 0;
   let live = 0;
@@ -85,7 +85,7 @@ function tickTock(lending: keyof typeof LENDING, lagUs: number): Row {
     allocator.complete(block);
   };
   for (let step = 0; step < STEPS; step++) {
-    if (step === Math.floor((STEPS * 2) / 3)) steadyFromUs = device.ledger.timeUs;
+    if (step === Math.floor((STEPS * 2) / 3)) steadyFromUs = backend.ledger.timeUs;
     const forward = step % 2;
     const backward = 1 - forward;
     for (let layer = 0; layer < LAYERS; layer++) {
@@ -98,7 +98,7 @@ function tickTock(lending: keyof typeof LENDING, lagUs: number): Row {
     }
   }
   allocator.check();
-  const driver = { timeUs: device.ledger.timeUs, steadyTimeUs: device.ledger.timeUs - steadyFromUs };
+  const driver = { timeUs: backend.ledger.timeUs, steadyTimeUs: backend.ledger.timeUs - steadyFromUs };
   return rowOf(
     'tick-tock (generated)',
     lending,
@@ -137,7 +137,7 @@ function recorded(settings: Partial<EngineSettings>, lending: string, lagUs: num
     .filter(({ name }) => name === 'bert-wavelet')
     .map(({ name, trace }) => {
       const timeline = new Timeline({ lagUs: lagUs === 'step' ? lagWithin(trace) : lagUs });
-      const result = replay(trace, (context) => createWeir(context, settings), { device: new SimulatedDevice(), timeline });
+      const result = replay(trace, (context) => createWeir(context, settings), { backend: new SimulatedBackend(), timeline });
       result.allocator.check();
       const peaks = { live: summarizeTrace(trace).peakLive, reserved: result.peakReserved };
       return rowOf(name, lending, lagUs, BERT_STEPS, peaks, result.driver, result.allocator as EngineAllocator, result.streams);
@@ -162,7 +162,7 @@ const date = new Date().toISOString().slice(0, 10);
 const report = [
   `# Lending between streams, ${date}`,
   '',
-  '`node build/bench/lending.js`. Driver time is modelled (H200 costs); streams are behind the program by the lag (src/device/timeline.ts).',
+  '`node build/bench/lending.js`. Driver time is modelled (H200 costs); streams are behind the program by the lag (src/backend/timeline.ts).',
   'Needed: waits for what was not over when they were made. Stall: time a stream stood still for them, beyond what it was behind anyway.',
   '',
   '| workload | lending | lag ms | reserved / live | driver ms | last third ms | borrowings / step | waits / step | needed | stall ms | events |',

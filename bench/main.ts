@@ -3,9 +3,9 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { chooseAllocators } from '../src/allocator/registry.ts';
+import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { formatBytes } from '../src/base/bytes.ts';
 import { loadRecording } from '../src/cli/input.ts';
-import { SimulatedDevice } from '../src/device/simulated.ts';
 import { replay } from '../src/replay/replay.ts';
 import { formatTable } from '../src/report/table.ts';
 import { generateSnapshot } from './snapshot-generator.ts';
@@ -50,7 +50,7 @@ const [trace] = (await loadRecording(FILE, quiet)).traces;
 const replays = chooseAllocators('pytorch,expandable,cnmem').map((choice) => {
   const seconds = Array.from({ length: ROUNDS }, () => {
     const started = performance.now();
-    replay(trace!, choice.create, { device: new SimulatedDevice() });
+    replay(trace!, choice.create, { backend: new SimulatedBackend() });
     return (performance.now() - started) / 1000;
   });
   return { allocator: choice.name, eventsPerSecond: Math.round(trace!.events.count / median(seconds)) };

@@ -1,11 +1,11 @@
 // Offsets on public data: minimalloc's tight instances, idealloc's large ones, the SmartPool authors' traces.
 // Every layout printed has passed the verifier (the planner throws otherwise).
 import { planOffsetsInWorkers } from '../src/cli/plan-workers.ts';
-import { readBufferCsv } from '../src/plan/buffer-csv.ts';
-import { readMallocText } from '../src/plan/malloc-text.ts';
-import { type MemoryOps, OpsBuilder } from '../src/plan/memory-ops.ts';
-import { buffersOfStep } from '../src/plan/step.ts';
-import { findStep, verifyStepPlan } from '../src/plan/step-plan.ts';
+import { readBufferCsv } from '../src/plan/files/buffer-csv.ts';
+import { readMallocText } from '../src/plan/files/malloc-text.ts';
+import { type MemoryOps, OpsBuilder } from '../src/plan/steps/memory-ops.ts';
+import { buffersOfStep } from '../src/plan/steps/step.ts';
+import { findStep, verifyStepPlan } from '../src/plan/steps/step-plan.ts';
 import { keepResults, readShared, type Table } from './plan-support.ts';
 
 const CAPACITY = 1_048_576;

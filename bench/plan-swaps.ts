@@ -1,13 +1,13 @@
 // Swaps: the AutoSwap authors' VGG trace under their cost model, and the steps recorded on an H200 with its bandwidths.
 // Every plan printed has passed the verifier and five simulated steps without a stall (the planner throws otherwise).
-import { readAccessJson, readAutoSwapText } from '../src/plan/access-inputs.ts';
-import { type SwapStep, swapStepOf } from '../src/plan/accesses.ts';
-import { AUTOSWAP_SCORES, AutoSwap } from '../src/plan/autoswap.ts';
-import { AUTOSWAP_COPIES, type CopyCosts, H200_COPIES } from '../src/plan/copy-costs.ts';
-import { loadCurve } from '../src/plan/gaps.ts';
-import { planOffsets } from '../src/plan/offsets.ts';
-import { planSmartPool } from '../src/plan/smartpool.ts';
-import { gappedBuffers, planSwapStep } from '../src/plan/swap-plan.ts';
+import { readAccessJson, readAutoSwapText } from '../src/plan/files/access-inputs.ts';
+import { planOffsets } from '../src/plan/offsets/planner.ts';
+import { planSmartPool } from '../src/plan/offsets/smartpool.ts';
+import { type SwapStep, swapStepOf } from '../src/plan/swaps/accesses.ts';
+import { AUTOSWAP_COPIES, type CopyCosts, H200_COPIES } from '../src/plan/swaps/copy-costs.ts';
+import { loadCurve } from '../src/plan/swaps/gaps.ts';
+import { gappedBuffers, planSwapStep } from '../src/plan/swaps/planner.ts';
+import { AUTOSWAP_SCORES, AutoSwap } from '../src/plan/swaps/published/autoswap.ts';
 import { keepResults, readShared, type Table } from './plan-support.ts';
 
 const MIB = 2 ** 20;

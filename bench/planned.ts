@@ -3,10 +3,10 @@
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createWeir } from '../src/allocator/engine/allocator.ts';
-import { SimulatedDevice } from '../src/device/simulated.ts';
-import { opsOfTrace } from '../src/plan/memory-ops.ts';
-import { mainStreamOf } from '../src/plan/step.ts';
-import { enginePlanOf, findStep, planStep, type StepPlan } from '../src/plan/step-plan.ts';
+import { SimulatedBackend } from '../src/backend/simulated.ts';
+import { opsOfTrace } from '../src/plan/steps/memory-ops.ts';
+import { mainStreamOf } from '../src/plan/steps/step.ts';
+import { enginePlanOf, findStep, planStep, type StepPlan } from '../src/plan/steps/step-plan.ts';
 import { replay } from '../src/replay/replay.ts';
 import type { Trace } from '../src/trace/trace.ts';
 import { trainingTraces } from './traces.ts';
@@ -41,7 +41,7 @@ interface Speed {
   readonly hitShare: number;
 }
 
-const callsOf = ({ ledger }: SimulatedDevice) => Object.values(ledger.calls).reduce((sum, calls) => sum + calls, 0);
+const callsOf = ({ ledger }: SimulatedBackend) => Object.values(ledger.calls).reduce((sum, calls) => sum + calls, 0);
 
 function run(trace: Trace, plan: StepPlan, planned: boolean) {
   const ops = opsOfTrace(trace);
@@ -50,19 +50,19 @@ function run(trace: Trace, plan: StepPlan, planned: boolean) {
   const installAt = eventOf(start + INSTALLED_AFTER * period - 1);
   // One step to see that it is followed, up to three to take its memory, one to give back what is left.
   const settledAt = eventOf(Math.min(start + (INSTALLED_AFTER + 4) * period, ops.count - period));
-  const device = new SimulatedDevice();
+  const backend = new SimulatedBackend();
   let settledReserved = 0;
   let calls = 0;
   let hits = 0;
   const result = replay(trace, (context) => createWeir(context), {
-    device,
+    backend,
     observer: {
       placed: () => {},
       after: (event, allocator) => {
         const engine = allocator as ReturnType<typeof createWeir>;
         if (event === installAt && planned && engine.installPlan(enginePlanOf(plan)) === 0) throw new Error('the plan was refused');
         if (event === settledAt) {
-          calls = callsOf(device);
+          calls = callsOf(backend);
           hits = engine.planStatistics.hits;
         }
         if (event >= settledAt) settledReserved = Math.max(settledReserved, allocator.reservedBytes);
@@ -75,7 +75,7 @@ function run(trace: Trace, plan: StepPlan, planned: boolean) {
   return {
     everRatio: result.peakReserved / ops.peak,
     settledRatio: settledReserved / ops.peak,
-    callsPerStep: (callsOf(device) - calls) / steps,
+    callsPerStep: (callsOf(backend) - calls) / steps,
     hitShare: (engine.planStatistics.hits - hits) / (steps * plan.step.blocks.length),
     steps: Math.round(ops.count / period),
     peakLive: ops.peak,

@@ -7,8 +7,8 @@ import type { Allocator, AllocatorContext } from '../src/allocator/allocator.ts'
 import { createGmlake, createWeir } from '../src/allocator/engine/allocator.ts';
 import { PyTorchAllocator } from '../src/allocator/pytorch/allocator.ts';
 import { DEFAULT_SETTINGS } from '../src/allocator/pytorch/settings.ts';
+import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { MIB } from '../src/base/bytes.ts';
-import { SimulatedDevice } from '../src/device/simulated.ts';
 import { replay } from '../src/replay/replay.ts';
 import { summarizeTrace } from '../src/trace/summary.ts';
 import { type NamedTrace, type Operations, smartPoolTraces, trainingTraces } from './traces.ts';
@@ -42,7 +42,7 @@ interface Row {
 function trainingRow({ name, trace }: NamedTrace, allocator: string): Row {
   const { peakLive } = summarizeTrace(trace);
   const began = performance.now();
-  const result = replay(trace, ALLOCATORS[allocator]!, { device: new SimulatedDevice() });
+  const result = replay(trace, ALLOCATORS[allocator]!, { backend: new SimulatedBackend() });
   const wallMs = performance.now() - began;
   result.allocator.check();
   const { timeUs, count } = trace.events;
@@ -62,14 +62,14 @@ function trainingRow({ name, trace }: NamedTrace, allocator: string): Row {
 }
 
 function operationsRow(operations: Operations, name: string): Row {
-  const device = new SimulatedDevice();
-  const allocator = ALLOCATORS[name]!({ device, streams: [0] });
+  const backend = new SimulatedBackend();
+  const allocator = ALLOCATORS[name]!({ backend, streams: [0] });
   const blocks = new Int32Array(operations.slots).fill(-1);
   const began = performance.now();
   let peakReserved = 0;
   let steadyFromUs = 0;
   for (let index = 0; index < operations.slot.length; index++) {
-    if (index === Math.floor((operations.slot.length * 2) / 3)) steadyFromUs = device.ledger.timeUs;
+    if (index === Math.floor((operations.slot.length * 2) / 3)) steadyFromUs = backend.ledger.timeUs;
     const slot = operations.slot[index]!;
     const bytes = operations.bytes[index]!;
     if (bytes > 0) {
@@ -88,10 +88,10 @@ function operationsRow(operations: Operations, name: string): Row {
     peakLive: operations.peakLive,
     peakReserved,
     ratio: peakReserved / operations.peakLive,
-    driverMs: device.ledger.timeUs / 1e3,
-    steadyMs: (device.ledger.timeUs - steadyFromUs) / 1e3,
+    driverMs: backend.ledger.timeUs / 1e3,
+    steadyMs: (backend.ledger.timeUs - steadyFromUs) / 1e3,
     steadyPercent: null,
-    calls: Object.values(device.ledger.calls).reduce((sum, calls) => sum + calls, 0),
+    calls: Object.values(backend.ledger.calls).reduce((sum, calls) => sum + calls, 0),
     wallMs,
   };
 }
@@ -157,7 +157,7 @@ const checks = targets(training, small);
 const report = [
   `# Replay of recorded training runs, ${date}`,
   '',
-  `\`npm run bench:replay\`, commit ${commit()}, Node ${process.version}, ${cpus()[0]?.model ?? 'unknown processor'}. Driver time is modelled (H200 costs, src/device/costs.ts).`,
+  `\`npm run bench:replay\`, commit ${commit()}, Node ${process.version}, ${cpus()[0]?.model ?? 'unknown processor'}. Driver time is modelled (H200 costs, src/backend/costs.ts).`,
   'Cells: peak reserved over peak live / driver ms / of which in the last third of the events, and as a share of its real duration / driver calls.',
   '',
   table(training),

@@ -3,7 +3,7 @@
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { PyTorchAllocator } from '../src/allocator/pytorch/allocator.ts';
 import { DEFAULT_SETTINGS } from '../src/allocator/pytorch/settings.ts';
-import { SimulatedDevice } from '../src/device/simulated.ts';
+import { SimulatedBackend } from '../src/backend/simulated.ts';
 
 const MIB = 2 ** 20;
 const LAYERS = 24;
@@ -18,7 +18,7 @@ export function generateSnapshot(path: string, bytes: number, stackDepth: number
   const segmentEvents: [number, number, number][] = [];
   const allocator = new PyTorchAllocator(
     {
-      device: new SimulatedDevice(),
+      backend: new SimulatedBackend(),
       streams: [0, 0x5000],
       onSegment: (kind, address, size) => segmentEvents.push([kind - 1, address, size]),
     },
@@ -178,7 +178,7 @@ class SnapshotPickle {
     this.emptyDict();
     this.op(0x28);
     const fields: [string, number][] = [
-      ['device', 0],
+      ['backend', 0],
       ['address', segment.address],
       ['total_size', segment.size],
       ['stream', segment.stream],

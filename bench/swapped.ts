@@ -2,13 +2,13 @@
 // calls per step, without and with planned places. Which state leaves is planned from a profile of a real run.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createWeir, type EngineAllocator } from '../src/allocator/engine/allocator.ts';
+import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { MIB } from '../src/base/bytes.ts';
-import { SimulatedDevice } from '../src/device/simulated.ts';
-import { type MemoryOps, opsOfTrace } from '../src/plan/memory-ops.ts';
-import { enginePlanOf } from '../src/plan/step-plan.ts';
-import { StepWatch } from '../src/run/step-watch.ts';
-import { planProfile } from '../src/run/swap-planner.ts';
-import { readSwapProfile } from '../src/run/swap-profile.ts';
+import { type MemoryOps, opsOfTrace } from '../src/plan/steps/memory-ops.ts';
+import { enginePlanOf } from '../src/plan/steps/step-plan.ts';
+import { StepWatch } from '../src/plan/steps/step-watch.ts';
+import { planProfile } from '../src/plan/swaps/live/planner.ts';
+import { readSwapProfile } from '../src/plan/swaps/live/profile.ts';
 import { trainingTraces } from './traces.ts';
 
 const TRAINING = 'gpt2xl-R-var';
@@ -102,8 +102,8 @@ interface Row {
 }
 
 function run(name: string, isSwapping: boolean, isPlanned: boolean): Row {
-  const device = new SimulatedDevice();
-  const engine: EngineAllocator = createWeir({ device, streams: [0] });
+  const backend = new SimulatedBackend();
+  const engine: EngineAllocator = createWeir({ backend, streams: [0] });
   const watch = new StepWatch();
   const blocks = new Map<number, number>();
   const figures = { live: 0, allocated: 0, reserved: 0, calls: 0 };
@@ -129,7 +129,7 @@ function run(name: string, isSwapping: boolean, isPlanned: boolean): Row {
     figures.allocated = Math.max(figures.allocated, figures.live);
     figures.reserved = Math.max(figures.reserved, engine.reservedBytes);
   };
-  const callsSoFar = () => Object.values(device.ledger.calls).reduce((sum, calls) => sum + calls, 0);
+  const callsSoFar = () => Object.values(backend.ledger.calls).reduce((sum, calls) => sum + calls, 0);
   const swapped = swappedBody();
   // As it was recorded, to the step after the one that makes the state: it lies where there was room.
   for (let op = 0; op < state.at(-1)! + PERIOD; op++) {

@@ -24,7 +24,7 @@
 /* Numbers of statistics, as in engine/report.ts. */
 enum { STATISTIC_HITS = 32, STATISTIC_MISSES = 33, STATISTIC_OCCUPIED = 34, STATISTIC_ACTIVE = 35 };
 
-/* As src/run/plan-file-format.ts writes it; little-endian, as is every machine with such a GPU. */
+/* As src/plan/files/process-plan.ts writes it; little-endian, as is every machine with such a GPU. */
 typedef struct plan_header {
   char magic[8];
   uint32_t version, device;
@@ -32,7 +32,7 @@ typedef struct plan_header {
   uint32_t count, turns;
   uint64_t footprint;
 } plan_header;
-WEIR_RING_ASSERT(sizeof(plan_header) == 40, "as in src/run/plan-file-format.ts");
+WEIR_RING_ASSERT(sizeof(plan_header) == 40, "as in src/plan/files/process-plan.ts");
 
 typedef struct plan_file {
   plan_header header;

@@ -1,7 +1,7 @@
 /* The recording while it is being made: a file that a training process maps and writes, and that its supervisor reads.
  *
  * One file per process, DIR/<pid>.ring, little-endian. The process never waits for its reader: what does not fit is dropped
- * and counted. It outlives the process, so a process that is killed loses nothing that it had written. src/run/ring-layout.ts
+ * and counted. It outlives the process, so a process that is killed loses nothing that it had written. src/run/rings/ring-layout.ts
  * has the same layout; test/run compares the two. */
 #ifndef WEIR_RING_H
 #define WEIR_RING_H
@@ -105,7 +105,7 @@ typedef struct weir_event {
 #define WEIR_RING_ASSERT _Static_assert
 #endif
 WEIR_RING_ASSERT(sizeof(weir_event) == 56, "as in the .weir format");
-WEIR_RING_ASSERT(sizeof(weir_gauges) == 256, "as in src/run/ring-layout.ts");
+WEIR_RING_ASSERT(sizeof(weir_gauges) == 256, "as in src/run/rings/ring-layout.ts");
 
 enum weir_event_kind {
   WEIR_ALLOC = 1,

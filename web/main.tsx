@@ -1,19 +1,19 @@
 // The page's entry: finds out where it runs (behind a server, as one file, alone) and opens what is there to open.
 import { render } from 'preact';
 import type { AnalysisView } from '../src/view/words.ts';
-import { wantedByAddress } from './address.ts';
-import { App, isDropping } from './app.tsx';
-import { ServerBackend, WorkerBackend } from './backend.ts';
-import { listenToDrops } from './files.ts';
-import { listenToKeys } from './keyboard.ts';
-import { followFeed } from './live-ranks.tsx';
-import { openSource } from './opening.ts';
-import { type OpenSource, sources } from './state.ts';
+import { wantedByAddress } from './app/address.ts';
+import { App, isDropping } from './app/app.tsx';
+import { listenToDrops } from './app/files.ts';
+import { listenToKeys } from './app/keyboard.ts';
+import { openSource } from './app/opening.ts';
+import { type OpenSource, sources } from './app/state.ts';
+import { ServerBackend, WorkerBackend } from './data/source.ts';
+import { followFeed } from './panels/live-ranks.tsx';
 import './style/base.css';
 import './style/page.css';
 import './style/panels.css';
 import './style/narrow.css';
-import './theme.ts';
+import './app/theme.ts';
 
 interface Served {
   readonly sources: readonly { readonly id: number; readonly name: string }[];

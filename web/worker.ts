@@ -1,7 +1,7 @@
 // The page's worker: holds one recording that never leaves the browser, and answers questions about it.
 import { readRecording } from '../src/trace/detect.ts';
 import { Answering, type Asked, type Told } from '../src/view/answering.ts';
-import { unpack } from './unpack.ts';
+import { unpack } from './data/unpack.ts';
 
 /** What to open: a dropped file, or a recording that is inside the page. */
 export interface Opened {

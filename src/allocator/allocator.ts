@@ -1,6 +1,6 @@
 // Who places memory: the one interface every allocator implements, and what each can tell about itself.
 // Blocks are small integers, valid from malloc until complete; replay keeps them in a typed array.
-import type { Device, StreamEvents } from '../device/device.ts';
+import type { Backend, StreamEvents } from '../backend/backend.ts';
 import type { EventKind, Segment } from '../trace/trace.ts';
 
 /** What malloc gives back when the request cannot be served. */
@@ -18,14 +18,14 @@ export interface Allocator {
    * allocators that find out by themselves when it is have this; others are told by `complete`.
    */
   recordStream?(block: number, stream: number): void;
-  /** Gives back to the device all that can be. */
+  /** Gives back to the backend all that can be. */
   emptyCache(): void;
 
   addressOf(block: number): number;
   /** Bytes given out for the block, rounding included. */
   sizeOf(block: number): number;
 
-  /** Memory held from the device. */
+  /** Memory held from the backend. */
   readonly reservedBytes: number;
   /** Memory given out and not freed, rounding included. */
   readonly allocatedBytes: number;
@@ -70,7 +70,7 @@ export interface CensusGroup {
 
 /** The world an allocator is put into. */
 export interface AllocatorContext {
-  readonly device: Device;
+  readonly backend: Backend;
   /** Stream handles: PyTorch orders streams by their value. */
   readonly streams: readonly number[];
   /** How far streams have come; without it no stream lends memory to another. */
@@ -84,7 +84,7 @@ export interface AllocatorContext {
    * Without it no pending block ever completes but by `complete`.
    */
   readonly synchronize?: (() => readonly number[]) | undefined;
-  /** Called for each piece of memory taken from or given back to the device, in order. */
+  /** Called for each piece of memory taken from or given back to the backend, in order. */
   readonly onSegment?: ((kind: SegmentEventKind, address: number, size: number) => void) | undefined;
 }
 

@@ -1,8 +1,9 @@
 // CnMem, the pool that SmartPool measured itself against: best fit per stream, exact growth, nothing ever given back.
 // One root manager for the default stream; each other stream has a child that takes its memory from the root.
+
+import { type Backend, NO_MEMORY } from '../backend/backend.ts';
 import { roundUp } from '../base/bytes.ts';
 import { InvariantError } from '../base/errors.ts';
-import { type Device, NO_MEMORY } from '../device/device.ts';
 import { EventKind } from '../trace/trace.ts';
 import { type Allocator, type AllocatorContext, type CensusGroup, OUT_OF_MEMORY } from './allocator.ts';
 import { BlockState, BlockTable, NO_BLOCK } from './block-table.ts';
@@ -11,12 +12,12 @@ import { OrderedBlocks } from './ordered-blocks.ts';
 
 const GRANULE = 512;
 const ROOT = 0;
-/** A head begins a piece taken from the device or from another manager: it never joins what lies before it. */
+/** A head begins a piece taken from the backend or from another manager: it never joins what lies before it. */
 const HEAD = 1;
 const INNER = 0;
 
 export interface CnMemSettings {
-  /** Bytes the root takes from the device before the first request. */
+  /** Bytes the root takes from the backend before the first request. */
   readonly initialBytes: number;
 }
 
@@ -25,7 +26,7 @@ export class CnMemAllocator implements Allocator {
   allocatedBytes = 0;
   readonly retries = 0;
   ooms = 0;
-  private readonly device: Device;
+  private readonly backend: Backend;
   private readonly onSegment: NonNullable<AllocatorContext['onSegment']>;
   private readonly streams: readonly number[];
   private readonly table = new BlockTable();
@@ -33,7 +34,7 @@ export class CnMemAllocator implements Allocator {
   private readonly freeBlocks: OrderedBlocks[] = [];
 
   constructor(context: AllocatorContext, settings: CnMemSettings) {
-    this.device = context.device;
+    this.backend = context.backend;
     this.onSegment = context.onSegment ?? (() => {});
     this.streams = context.streams;
     if (settings.initialBytes > 0) {
@@ -124,7 +125,7 @@ export class CnMemAllocator implements Allocator {
     if (listed !== free) throw new InvariantError(`${free} blocks are free, ${listed} are listed`);
   }
 
-  /** A block of exactly `size` for the manager, in no list: from its free blocks, the root's, or the device. */
+  /** A block of exactly `size` for the manager, in no list: from its free blocks, the root's, or the backend. */
   private take(manager: number, size: number, stream: number): number {
     const fitting = this.freeOf(manager).seek(size, 0);
     if (fitting !== NO_BLOCK) return this.cut(fitting, size);
@@ -134,7 +135,7 @@ export class CnMemAllocator implements Allocator {
   }
 
   private growRoot(bytes: number, stream: number): number {
-    const address = this.device.malloc(bytes);
+    const address = this.backend.malloc(bytes);
     if (address === NO_MEMORY) return NO_BLOCK;
     this.reservedBytes += bytes;
     this.onSegment(EventKind.SegmentAlloc, address, bytes);

@@ -1,7 +1,7 @@
 // Every flag of `weir run` and `weir record` has a twin in the environment: --what-if-events is WEIR_WHAT_IF_EVENTS. The flag wins.
 import { type Command, InvalidArgumentError, type Option } from 'commander';
 import { UsageError } from '../base/errors.ts';
-import { RUN_ALLOCATORS } from '../run/environment.ts';
+import { RUN_ALLOCATORS } from '../run/child/environment.ts';
 
 const YES = ['1', 'true', 'yes', 'on'];
 const NO = ['0', 'false', 'no', 'off'];

@@ -2,7 +2,7 @@
 // for the thread that waits (nodejs/node#54918): now and then a busy process then never ends, its work long done.
 import { constants } from 'node:fs';
 import type { Writable } from 'node:stream';
-import { loadKoffi } from '../device/ffi.ts';
+import { loadKoffi } from '../backend/ffi.ts';
 
 /** When all that was written is out: a pipe may be slower than we are. */
 export async function leave(): Promise<never> {

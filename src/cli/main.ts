@@ -2,8 +2,8 @@
 // The `weir` command: parses the line, runs a command, and turns errors into one sentence and an exit code.
 import { CommanderError } from 'commander';
 import { InputError, UsageError } from '../base/errors.ts';
-import { isRunningJob } from '../run/child.ts';
-import { RunError } from '../run/run-error.ts';
+import { isRunningJob } from '../run/child/child.ts';
+import { RunError } from '../run/child/run-error.ts';
 import { ExitCode } from './exit-code.ts';
 import { leave, leaveNow } from './leave.ts';
 import { createProgram } from './program.ts';

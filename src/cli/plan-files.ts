@@ -1,5 +1,5 @@
 // Reads what `weir plan` and `weir verify` are given: a recording, a list of buffers, a text trace or accesses.
-import { type PlanInput, planInputOf, readPlanText } from '../plan/plan-input.ts';
+import { type PlanInput, planInputOf, readPlanText } from '../plan/files/plan-input.ts';
 import { readRecording } from '../trace/detect.ts';
 import { naming, pickGpus, readBytes } from './input.ts';
 import type { Progress } from './progress.ts';

@@ -3,10 +3,10 @@
 import { availableParallelism } from 'node:os';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { dismiss } from '../base/thread.ts';
-import type { Buffer, Layout } from '../plan/buffers.ts';
-import { canSearchExactly, searchFootprint } from '../plan/footprint-search.ts';
-import type { Instance } from '../plan/instance.ts';
-import { type OffsetsOptions, type OffsetsPlan, OffsetsPlanner } from '../plan/offsets.ts';
+import type { Buffer, Layout } from '../plan/offsets/buffers.ts';
+import { canSearchExactly, searchFootprint } from '../plan/offsets/footprint-search.ts';
+import type { Instance } from '../plan/offsets/instance.ts';
+import { type OffsetsOptions, type OffsetsPlan, OffsetsPlanner } from '../plan/offsets/planner.ts';
 
 export interface WorkerOptions extends OffsetsOptions {
   /** Threads to race, at most; as many as there are cores if absent. 1 searches in this thread. */

@@ -2,8 +2,8 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
-import { listenError } from '../run/metrics.ts';
-import { RunFeed } from '../run/run-feed.ts';
+import { listenError } from '../run/summary/metrics.ts';
+import { RunFeed } from '../run/summary/run-feed.ts';
 import type { RunVoice, RunWatcher } from '../run/supervise.ts';
 import { createApp } from '../server/app.ts';
 import { readAssets } from '../server/assets.ts';

@@ -1,18 +1,18 @@
-// A memory pool for programs: any allocator on any device behind malloc and free, with errors that explain themselves.
+// A memory pool for programs: any allocator on any backend behind malloc and free, with errors that explain themselves.
 import { type Allocator, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import { chooseAllocators } from '../allocator/registry.ts';
+import type { Backend, DriverCall } from '../backend/backend.ts';
+import { isTouchable, type TouchableMemory } from '../backend/memory.ts';
 import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
-import type { Device, DriverCall } from '../device/device.ts';
-import { isTouchable, type TouchableMemory } from '../device/memory.ts';
-import { type DeviceName, openDevice } from './open-device.ts';
+import { type BackendName, openBackend } from './open-backend.ts';
 
 export interface PoolOptions {
   /** Where memory comes from: `sim` (bookkeeping only), `host` (this machine, Linux) or `cuda`. */
-  readonly device: DeviceName;
+  readonly backend: BackendName;
   /** Who places it, as on the command line: `weir`, `gmlake`, `pytorch[max_split_size_mb:128]`. Default `weir`. */
   readonly allocator?: string | undefined;
-  /** Most memory to hold; by default what the device has. */
+  /** Most memory to hold; by default what the backend has. */
   readonly capacity?: number | undefined;
 }
 
@@ -24,7 +24,7 @@ export interface Allocation {
 }
 
 export interface PoolStats {
-  /** Held from the device. */
+  /** Held from the backend. */
   readonly reserved: number;
   /** Given out. */
   readonly allocated: number;
@@ -48,19 +48,19 @@ const MAX_STREAMS = 64;
 
 export class Pool {
   private readonly allocator: Allocator;
-  private readonly device: Device;
-  private readonly closeDevice: () => void;
+  private readonly backend: Backend;
+  private readonly closeBackend: () => void;
   private readonly blocks = new Map<Allocation, number>();
   private closed = false;
 
   constructor(options: PoolOptions) {
     const [choice, ...others] = chooseAllocators(options.allocator ?? 'weir');
     if (!choice || others.length > 0) throw new UsageError('a pool has one allocator');
-    const opened = openDevice(options.device, options.capacity);
-    this.device = opened.device;
-    this.closeDevice = opened.close;
+    const opened = openBackend(options.backend, options.capacity);
+    this.backend = opened.backend;
+    this.closeBackend = opened.close;
     this.allocator = choice.create({
-      device: opened.device,
+      backend: opened.backend,
       streams: Array.from({ length: MAX_STREAMS }, (_, stream) => stream),
       deviceBytes: opened.capacity,
     });
@@ -89,14 +89,14 @@ export class Pool {
     this.allocator.complete(block);
   }
 
-  /** Gives memory that nobody uses back to the device. */
+  /** Gives memory that nobody uses back to the backend. */
   emptyCache(): void {
     this.expectOpen();
     this.allocator.emptyCache();
   }
 
   stats(): PoolStats {
-    const { timeUs, calls } = this.device.ledger;
+    const { timeUs, calls } = this.backend.ledger;
     return {
       reserved: this.allocator.reservedBytes,
       allocated: this.allocator.allocatedBytes,
@@ -105,9 +105,9 @@ export class Pool {
     };
   }
 
-  /** The memory itself, for looking at it; undefined on the simulated device. */
+  /** The memory itself, for looking at it; undefined on the simulated backend. */
   get memory(): TouchableMemory | undefined {
-    return isTouchable(this.device) ? this.device : undefined;
+    return isTouchable(this.backend) ? this.backend : undefined;
   }
 
   /** Throws if the pool's structures contradict each other: always a defect. */
@@ -121,7 +121,7 @@ export class Pool {
     for (const allocation of [...this.blocks.keys()]) this.free(allocation);
     this.allocator.emptyCache();
     this.closed = true;
-    this.closeDevice();
+    this.closeBackend();
   }
 
   private explain(asked: number): OutOfMemoryError {
@@ -143,7 +143,7 @@ export class Pool {
   }
 }
 
-/** A pool on a device; close it when done. */
+/** A pool on a backend; close it when done. */
 export function createPool(options: PoolOptions): Pool {
   return new Pool(options);
 }

@@ -1,9 +1,9 @@
 // A recording that was made on Weir's own engine. It shows no segments to compare with, so the same requests go through the
-// same engine on a simulated device: what the model reserves stands beside what was reserved.
+// same engine on a simulated backend: what the model reserves stands beside what was reserved.
 import type { Allocator } from '../allocator/allocator.ts';
 import { settingsFromRecording } from '../allocator/pytorch/settings.ts';
 import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../allocator/registry.ts';
-import { SimulatedDevice } from '../device/simulated.ts';
+import { SimulatedBackend } from '../backend/simulated.ts';
 import { type RecordedEngine, recordedEngine } from '../trace/summary.ts';
 import type { Trace } from '../trace/trace.ts';
 import { findLimits } from './limits.ts';
@@ -21,9 +21,9 @@ export function reconstructOnEngine(trace: Trace, engine: RecordedEngine, option
   const settings = options.settings ?? settingsFromRecording(trace.settings, trace.limits.memoryFraction);
   const limits = options.limits ?? findLimits(trace, settings);
   const capacity = limits.allowedBytes ?? limits.capacity;
-  const device = new SimulatedDevice({ capacity });
+  const backend = new SimulatedBackend({ capacity });
   const { allocator, ...result } = replay(trace, chooseAllocators(engine)[0]!.create, {
-    device,
+    backend,
     deviceBytes: capacity,
     stopBefore: options.stopBefore,
     checkEvery: options.checkEvery,
@@ -43,6 +43,6 @@ export function reconstructOnEngine(trace: Trace, engine: RecordedEngine, option
     // Such recordings hold the calls of empty_cache() themselves.
     emptyCacheBefore: [],
     differences: { addresses: 0, segments: 0, outcomes: 0, compared: 0, firstEvent: -1 },
-    driver: device.ledger,
+    driver: backend.ledger,
   };
 }

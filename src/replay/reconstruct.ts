@@ -3,7 +3,7 @@
 import { type Allocator, type AllocatorContext, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import { PyTorchAllocator } from '../allocator/pytorch/allocator.ts';
 import { type PyTorchSettings, settingsFromRecording } from '../allocator/pytorch/settings.ts';
-import { SimulatedDevice } from '../device/simulated.ts';
+import { SimulatedBackend } from '../backend/simulated.ts';
 import { recordedEngine } from '../trace/summary.ts';
 import { EventKind, type Segment, type Trace } from '../trace/trace.ts';
 import { findLimits, grantedBytes, type MemoryLimits } from './limits.ts';
@@ -26,7 +26,7 @@ export interface Reconstruction {
   /** Events before which the program must have called empty_cache(). */
   readonly emptyCacheBefore: readonly number[];
   readonly differences: Differences;
-  readonly driver: SimulatedDevice['ledger'];
+  readonly driver: SimulatedBackend['ledger'];
 }
 
 /** Where the model and the recording part; all zero means that every event was reproduced. */
@@ -68,7 +68,7 @@ class Reconstructor {
   /** What the job was surely allowed to reserve. */
   private readonly granted: number;
   private readonly placement = new RecordedPlacement();
-  private readonly device: SimulatedDevice;
+  private readonly backend: SimulatedBackend;
   private readonly ongoing: OngoingAllocations;
   private readonly allocator: PyTorchAllocator;
   private readonly emptyCacheBefore: number[] = [];
@@ -86,11 +86,11 @@ class Reconstructor {
     this.settings = options.settings ?? settingsFromRecording(trace.settings, trace.limits.memoryFraction);
     this.limits = options.limits ?? findLimits(trace, this.settings);
     this.granted = grantedBytes(trace, this.settings);
-    this.device = new SimulatedDevice({ capacity: this.limits.capacity, placement: this.placement });
+    this.backend = new SimulatedBackend({ capacity: this.limits.capacity, placement: this.placement });
     this.ongoing = new OngoingAllocations(trace.allocations.count);
     this.allocator = new PyTorchAllocator(
       {
-        device: this.device,
+        backend: this.backend,
         streams: trace.streams,
         deviceBytes: this.limits.capacity,
         allowedBytes: this.limits.allowedBytes,
@@ -130,7 +130,7 @@ class Reconstructor {
       ooms: this.allocator.ooms,
       emptyCacheBefore: this.emptyCacheBefore,
       differences: this.differences,
-      driver: this.device.ledger,
+      driver: this.backend.ledger,
     };
   }
 

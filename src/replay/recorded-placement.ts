@@ -1,5 +1,5 @@
 // Puts the model's segments where the recording had them, so that ties between equal blocks break the same way.
-import { InventedPlacement, type Placement } from '../device/simulated.ts';
+import { InventedPlacement, type Placement } from '../backend/simulated.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 
 /** Far from any recorded address: used once a replay asks for something the recording does not have. */

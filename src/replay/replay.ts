@@ -1,12 +1,12 @@
 // A trace through an allocator: every request and free in recorded order, and what it took.
 import { type Allocator, type AllocatorContext, type LiveRange, OUT_OF_MEMORY } from '../allocator/allocator.ts';
-import type { Device, DriverCall } from '../device/device.ts';
-import { Timeline, type TimelineTotals } from '../device/timeline.ts';
+import type { Backend, DriverCall } from '../backend/backend.ts';
+import { Timeline, type TimelineTotals } from '../backend/timeline.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { ReservedPeak } from './reserved-peak.ts';
 
 export interface ReplayOptions {
-  readonly device: Device;
+  readonly backend: Backend;
   /** Total memory of the GPU, where known. */
   readonly deviceBytes?: number | undefined;
   readonly allowedBytes?: number | undefined;
@@ -64,11 +64,11 @@ const PROGRESS_EVERY = 1 << 16;
 
 export function replay(trace: Trace, createAllocator: (context: AllocatorContext) => Allocator, options: ReplayOptions): Replayed {
   const { events, allocations, allocationOf } = trace;
-  const { device, observer } = options;
+  const { backend, observer } = options;
   const ongoing = new OngoingAllocations(allocations.count);
   const timeline = options.timeline ?? new Timeline();
   const allocator = createAllocator({
-    device,
+    backend,
     streams: trace.streams,
     deviceBytes: options.deviceBytes,
     allowedBytes: options.allowedBytes,
@@ -113,7 +113,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
   let nextEmptyCache = 0;
   let steadyStartUs = 0;
   for (let event = 0; event < stop; event++) {
-    if (event === steadyFrom) steadyStartUs = device.ledger.timeUs;
+    if (event === steadyFrom) steadyStartUs = backend.ledger.timeUs;
     if (event % PROGRESS_EVERY === 0) options.onProgress?.(event / stop);
     if (event === emptyCaches[nextEmptyCache]) {
       nextEmptyCache++;
@@ -182,10 +182,10 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
     firstOomEvent,
     retries: allocator.retries,
     driver: {
-      timeUs: device.ledger.timeUs,
-      steadyTimeUs: device.ledger.timeUs - steadyStartUs,
-      calls: { ...device.ledger.calls },
-      times: { ...device.ledger.times },
+      timeUs: backend.ledger.timeUs,
+      steadyTimeUs: backend.ledger.timeUs - steadyStartUs,
+      calls: { ...backend.ledger.calls },
+      times: { ...backend.ledger.times },
     },
     streams: timeline.totals(),
   };

@@ -1,8 +1,8 @@
 // Any allocator on real memory, with every block filled when it is given out and looked at again when it is let go:
 // if two live blocks ever share a byte, or a mapping leads to the wrong memory, this notices.
 import { type Allocator, type CensusGroup, OUT_OF_MEMORY } from '../allocator/allocator.ts';
+import type { TouchableMemory } from '../backend/memory.ts';
 import { InvariantError } from '../base/errors.ts';
-import type { TouchableMemory } from '../device/memory.ts';
 
 export interface Verification {
   /** Blocks filled and found unchanged. */

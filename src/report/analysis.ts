@@ -1,7 +1,7 @@
 // The whole answer about one recording: what it shows, what was lost to what, what other allocators would have
 // needed, and what to do. Pure data; text.ts and json.ts write it down.
 import type { AllocatorChoice } from '../allocator/registry.ts';
-import { plannedChoice, withPlan } from '../plan/planned-choice.ts';
+import { plannedChoice, withPlan } from '../plan/steps/planned-choice.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { type RecordedEngine, summarizeTrace, type TraceSummary } from '../trace/summary.ts';

@@ -26,15 +26,15 @@ export function traceJson(summary: TraceSummary): Json {
 
 export interface ReplayRow {
   readonly allocator: string;
-  readonly device: string;
+  readonly backend: string;
   readonly result: ReplayResult;
   readonly floor: number;
   readonly capacity: number | undefined;
   readonly wallMs: number;
-  /** On a real device: the same replay on the simulated one, whose driver time is modelled. */
+  /** On a real backend: the same replay on the simulated one, whose driver time is modelled. */
   readonly modelled?: ReplayResult | undefined;
   readonly verification?: Readonly<Verification> | undefined;
-  /** What the real device is. */
+  /** What the real backend is. */
   readonly description?: string | undefined;
 }
 
@@ -42,7 +42,7 @@ export function replayRowJson(row: ReplayRow): { [key: string]: Json } {
   const { result } = row;
   return {
     allocator: row.allocator,
-    device: row.device,
+    device: row.backend,
     capacity: row.capacity ?? null,
     peakReserved: result.peakReserved,
     peakAllocated: result.peakAllocated,
@@ -107,7 +107,7 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
     whatIf: analysis.whatIf.map((row) => ({
       ...replayRowJson({
         allocator: row.choice.name,
-        device: 'sim',
+        backend: 'sim',
         result: row.unlimited,
         floor: summary.peakDemand,
         capacity: undefined,

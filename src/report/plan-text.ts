@@ -1,13 +1,13 @@
 // Plans for people: what a plan needs against what it could need, and a small picture of it in the terminal.
 import { formatBytes } from '../base/bytes.ts';
-import type { SwapStep } from '../plan/accesses.ts';
-import type { Buffer, Layout } from '../plan/buffers.ts';
-import { loadCurve, wrap } from '../plan/gaps.ts';
-import type { OffsetsPlan } from '../plan/offsets.ts';
-import { buffersOfStep } from '../plan/step.ts';
-import type { FollowedPlan, FoundStep, NoStep } from '../plan/step-plan.ts';
-import type { SwapPlan } from '../plan/swap-plan.ts';
-import type { Fault } from '../plan/verify-offsets.ts';
+import type { Buffer, Layout } from '../plan/offsets/buffers.ts';
+import type { OffsetsPlan } from '../plan/offsets/planner.ts';
+import type { Fault } from '../plan/offsets/verifier.ts';
+import { buffersOfStep } from '../plan/steps/step.ts';
+import type { FollowedPlan, FoundStep, NoStep } from '../plan/steps/step-plan.ts';
+import type { SwapStep } from '../plan/swaps/accesses.ts';
+import { loadCurve, wrap } from '../plan/swaps/gaps.ts';
+import type { SwapPlan } from '../plan/swaps/planner.ts';
 
 const PICTURE_COLUMNS = 64;
 const PICTURE_ROWS = 12;

@@ -1,7 +1,7 @@
 // What each allocator would have needed on the recorded run: without a limit, within a given GPU, and at the least.
 import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts';
+import { SimulatedBackend } from '../backend/simulated.ts';
 import { MIB, roundUp } from '../base/bytes.ts';
-import { SimulatedDevice } from '../device/simulated.ts';
 import type { MemoryLimits } from '../replay/limits.ts';
 import { RecordedPlacement } from '../replay/recorded-placement.ts';
 import { type ReplayOptions, type ReplayResult, replay } from '../replay/replay.ts';
@@ -59,7 +59,7 @@ export function tryChoice(
   const { emptyCacheBefore, capacity } = options;
   const run = (bytes: number | undefined, more: Partial<ReplayOptions>) =>
     replay(trace, choice.create, {
-      device: new SimulatedDevice({ capacity: bytes, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
+      backend: new SimulatedBackend({ capacity: bytes, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
       deviceBytes: bytes,
       emptyCacheBefore,
       restoreStart: isRecorded,

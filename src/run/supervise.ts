@@ -4,19 +4,19 @@ import { accessSync, constants, existsSync, mkdtempSync, writeFileSync } from 'n
 import { hostname, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { formatBytes } from '../base/bytes.ts';
-import { type ChildEnd, runChild } from './child.ts';
-import { changedVariables, environmentWith, obstacleIn, type RunAllocator, settingsOf } from './environment.ts';
-import { serveMetrics } from './metrics.ts';
-import type { ProcessRecording } from './process-recording.ts';
-import { Recorder, type Refusal } from './recorder.ts';
-import { RunError } from './run-error.ts';
-import { createRunFolder, removeFolder } from './run-folder.ts';
-import { RunPlanner } from './run-planner.ts';
-import { RunSwapper } from './run-swapper.ts';
-import type { RunSummary } from './summary.ts';
-import { TraceFile } from './trace-file.ts';
-import { freeName, linkLatest, traceName } from './trace-names.ts';
-import { type GpuWhatIf, runWhatIf } from './what-if.ts';
+import { type ChildEnd, runChild } from './child/child.ts';
+import { changedVariables, environmentWith, obstacleIn, type RunAllocator, settingsOf } from './child/environment.ts';
+import { RunError } from './child/run-error.ts';
+import { createRunFolder, removeFolder } from './child/run-folder.ts';
+import { RunPlanner } from './planning/run-planner.ts';
+import type { ProcessRecording } from './rings/process-recording.ts';
+import { Recorder, type Refusal } from './rings/recorder.ts';
+import { TraceFile } from './rings/trace-file.ts';
+import { freeName, linkLatest, traceName } from './rings/trace-names.ts';
+import { serveMetrics } from './summary/metrics.ts';
+import type { RunSummary } from './summary/summary.ts';
+import { type GpuWhatIf, runWhatIf } from './summary/what-if.ts';
+import { RunSwapper } from './swapping/run-swapper.ts';
 
 export interface RunOptions {
   readonly command: readonly string[];

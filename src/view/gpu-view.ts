@@ -3,7 +3,7 @@
 import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts';
 import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
-import { withPlan } from '../plan/planned-choice.ts';
+import { withPlan } from '../plan/steps/planned-choice.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { labelOf } from '../report/sites.ts';
 import { usualChoices } from '../report/what-if.ts';

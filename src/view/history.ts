@@ -11,7 +11,7 @@ import { recordedEngine } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { AddressLayout } from './address-layout.ts';
 import { MinMax } from './min-max.ts';
-import { PieceLog, WatchedDevice } from './pieces.ts';
+import { PieceLog, WatchedBackend } from './pieces.ts';
 
 export interface History {
   /** Bytes after each event. */
@@ -97,9 +97,9 @@ export function watchChoice(
   emptyCacheBefore: readonly number[],
   onProgress?: (fraction: number) => void,
 ): History {
-  const device = new WatchedDevice({ placement: isRecorded ? RecordedPlacement.of(trace) : undefined });
-  const observer = new Observer(trace, device.pieces, (address, size) => device.homesOf(address, size));
-  const { ooms } = replay(trace, choice.create, { device, emptyCacheBefore, restoreStart: isRecorded, onProgress, observer });
+  const backend = new WatchedBackend({ placement: isRecorded ? RecordedPlacement.of(trace) : undefined });
+  const observer = new Observer(trace, backend.pieces, (address, size) => backend.homesOf(address, size));
+  const { ooms } = replay(trace, choice.create, { backend, emptyCacheBefore, restoreStart: isRecorded, onProgress, observer });
   return observer.finish(ooms);
 }
 

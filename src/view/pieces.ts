@@ -1,5 +1,5 @@
 // The memory an allocator held from the driver over a run: one row per piece, from when to when, at which addresses.
-import { GRANULARITY, SimulatedDevice } from '../device/simulated.ts';
+import { GRANULARITY, SimulatedBackend } from '../backend/simulated.ts';
 
 const OPEN = -1;
 
@@ -75,7 +75,7 @@ const SPARE_HOMES = 2 ** 50;
  * A simulated GPU that writes down what is taken from it. Memory that is mapped at several addresses is one piece: its
  * home is where it was mapped first, and `homesOf` says where the memory behind any range of addresses has its homes.
  */
-export class WatchedDevice extends SimulatedDevice {
+export class WatchedBackend extends SimulatedBackend {
   readonly pieces: PieceLog = new PieceLog();
   private readonly known: { readonly bytes: number; home: number | undefined }[] = [];
   private readonly taken = new Set<number>();

@@ -1,16 +1,16 @@
 // A plan as the page draws it: the layout of a step as offset by time, the copies of a swap plan in both directions, and
 // what lower limits would cost. Undefined where there is nothing to plan.
 import { InputError } from '../base/errors.ts';
-import { accessesOfTrace, hasAccesses } from '../plan/access-inputs.ts';
-import type { SwapStep } from '../plan/accesses.ts';
-import { type Buffer, type Layout, spansOnCircle } from '../plan/buffers.ts';
-import { H200_COPIES } from '../plan/copy-costs.ts';
-import { opsOfTrace } from '../plan/memory-ops.ts';
-import { planOffsets } from '../plan/offsets.ts';
-import { swapStepFrom } from '../plan/plan-input.ts';
-import { buffersOfStep } from '../plan/step.ts';
-import { findStep } from '../plan/step-plan.ts';
-import { gappedBuffers, planSwapStep, type SwapPlan } from '../plan/swap-plan.ts';
+import { accessesOfTrace, hasAccesses } from '../plan/files/access-inputs.ts';
+import { swapStepFrom } from '../plan/files/plan-input.ts';
+import { type Buffer, type Layout, spansOnCircle } from '../plan/offsets/buffers.ts';
+import { planOffsets } from '../plan/offsets/planner.ts';
+import { opsOfTrace } from '../plan/steps/memory-ops.ts';
+import { buffersOfStep } from '../plan/steps/step.ts';
+import { findStep } from '../plan/steps/step-plan.ts';
+import type { SwapStep } from '../plan/swaps/accesses.ts';
+import { H200_COPIES } from '../plan/swaps/copy-costs.ts';
+import { gappedBuffers, planSwapStep, type SwapPlan } from '../plan/swaps/planner.ts';
 import { stepPlanText, swapPlanText } from '../report/plan-text.ts';
 import { LIVE_UNIT } from '../trace/summary.ts';
 import type { Trace } from '../trace/trace.ts';

@@ -1,10 +1,10 @@
-// What every allocator must do, whatever its policy. Each is run through the same suite, on a device with a limit.
+// What every allocator must do, whatever its policy. Each is run through the same suite, on a backend with a limit.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Allocator, OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
 import { type AllocatorChoice, chooseAllocators } from '../../src/allocator/registry.ts';
+import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { InvariantError } from '../../src/base/errors.ts';
-import { SimulatedDevice } from '../../src/device/simulated.ts';
 
 const MIB = 2 ** 20;
 const CAPACITY = 512 * MIB;
@@ -30,26 +30,26 @@ const CHOICES = chooseAllocators(
 
 interface World {
   readonly allocator: Allocator;
-  readonly device: SimulatedDevice;
+  readonly backend: SimulatedBackend;
   /** Blocks that are freed and wait for other streams. */
   readonly pending: number[];
 }
 
 function createWorld(choice: AllocatorChoice, capacity: number = CAPACITY): World {
-  const device = new SimulatedDevice({ capacity });
+  const backend = new SimulatedBackend({ capacity });
   const pending: number[] = [];
-  const allocator = choice.create({ device, streams: [0, 0x7000, 0x100], deviceBytes: capacity, synchronize: () => pending.splice(0) });
-  return { allocator, device, pending };
+  const allocator = choice.create({ backend, streams: [0, 0x7000, 0x100], deviceBytes: capacity, synchronize: () => pending.splice(0) });
+  return { allocator, backend, pending };
 }
 
 describe.each(CHOICES.map((choice) => [choice.name, choice] as const))('%s', (_, choice) => {
   it('serves a request with memory of at least that size', () => {
-    const { allocator, device } = createWorld(choice);
+    const { allocator, backend } = createWorld(choice);
     const block = allocator.malloc(3 * MIB + 1, 0, 0);
     expect(allocator.sizeOf(block)).toBeGreaterThan(3 * MIB);
     expect(allocator.allocatedBytes).toBe(allocator.sizeOf(block));
     expect(allocator.reservedBytes).toBeGreaterThanOrEqual(allocator.allocatedBytes);
-    expect(device.usedBytes).toBeGreaterThanOrEqual(allocator.reservedBytes);
+    expect(backend.usedBytes).toBeGreaterThanOrEqual(allocator.reservedBytes);
   });
 
   it('uses freed memory again for the same request', () => {
@@ -117,7 +117,7 @@ describe.each(CHOICES.map((choice) => [choice.name, choice] as const))('%s', (_,
     });
     fc.assert(
       fc.property(fc.array(operation, { minLength: 1, maxLength: 120 }), (operations) => {
-        const { allocator, device, pending } = createWorld(choice);
+        const { allocator, backend, pending } = createWorld(choice);
         const live: number[] = [];
         for (const { kind, size, stream, pick } of operations) {
           if (kind === 'malloc') {
@@ -138,14 +138,14 @@ describe.each(CHOICES.map((choice) => [choice.name, choice] as const))('%s', (_,
           }
           allocator.check();
           expectDisjoint(allocator, [...live, ...pending]);
-          expect(device.usedBytes).toBeLessThanOrEqual(CAPACITY);
+          expect(backend.usedBytes).toBeLessThanOrEqual(CAPACITY);
         }
         for (const block of live) allocator.free(block);
         for (const block of [...live, ...pending.splice(0)]) allocator.complete(block);
         expect(allocator.allocatedBytes).toBe(0);
         allocator.emptyCache();
         allocator.check();
-        if (!choice.name.startsWith('cnmem')) expect(device.usedBytes).toBe(0);
+        if (!choice.name.startsWith('cnmem')) expect(backend.usedBytes).toBe(0);
       }),
       { numRuns: 60 },
     );

@@ -3,9 +3,9 @@ import { describe, expect, test } from 'vitest';
 import { OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
 import { createGmlake, createWeir, type EngineAllocator } from '../../src/allocator/engine/allocator.ts';
 import type { EngineSettings } from '../../src/allocator/engine/settings.ts';
+import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { GIB, MIB } from '../../src/base/bytes.ts';
 import { UsageError } from '../../src/base/errors.ts';
-import { SimulatedDevice } from '../../src/device/simulated.ts';
 import { replay } from '../../src/replay/replay.ts';
 import { summarizeTrace } from '../../src/trace/summary.ts';
 import { sampleTrace } from '../support/traces.ts';
@@ -19,12 +19,12 @@ function end(allocator: EngineAllocator, ...blocks: number[]): void {
 
 test('a value that a setting cannot have is a mistake of whoever wrote it', () => {
   const settings = { forgetNeed: 2 } as unknown as Partial<EngineSettings>;
-  expect(() => createWeir({ device: new SimulatedDevice(), streams: [0] }, settings)).toThrow(UsageError);
+  expect(() => createWeir({ backend: new SimulatedBackend(), streams: [0] }, settings)).toThrow(UsageError);
 });
 
 test('after emptyCache() no more is held than is needed from then on', () => {
   const peakAfter = (forgetNeed: 0 | 1) => {
-    const allocator = createWeir({ device: new SimulatedDevice(), streams: [0] }, { forgetNeed });
+    const allocator = createWeir({ backend: new SimulatedBackend(), streams: [0] }, { forgetNeed });
     end(allocator, ...Array.from({ length: 80 }, () => allocator.malloc(24 * MIB, 0, 0)));
     allocator.emptyCache();
     const blocks = Array.from({ length: 20 }, () => allocator.malloc(24 * MIB, 0, 0));
@@ -43,9 +43,9 @@ describe.each([
   ['weir', createWeir],
   ['gmlake', createGmlake],
 ])('%s', (_, create) => {
-  test('fills the device to the last handle', () => {
-    const device = new SimulatedDevice({ capacity: GIB });
-    const allocator = create({ device, streams: [0] });
+  test('fills the backend to the last handle', () => {
+    const backend = new SimulatedBackend({ capacity: GIB });
+    const allocator = create({ backend, streams: [0] });
     let served = 0;
     while (allocator.malloc(6 * MIB, 0, 0) !== OUT_OF_MEMORY) served++;
     expect(served).toBe(Math.floor(1024 / 6));
@@ -54,7 +54,7 @@ describe.each([
   });
 
   test('counts what is where', () => {
-    const allocator = create({ device: new SimulatedDevice(), streams: [0, 7] });
+    const allocator = create({ backend: new SimulatedBackend(), streams: [0, 7] });
     const small = allocator.malloc(1000, 0, 0);
     const large = allocator.malloc(5 * MIB + 1, 1, 0);
     const pending = allocator.malloc(2 * MIB, 1, 0);
@@ -76,7 +76,7 @@ describe.each([
   });
 
   test('explains a failure', () => {
-    const allocator = create({ device: new SimulatedDevice({ capacity: 100 * MIB }), streams: [0] });
+    const allocator = create({ backend: new SimulatedBackend({ capacity: 100 * MIB }), streams: [0] });
     const blocks = Array.from({ length: 9 }, () => allocator.malloc(10 * MIB, 0, 0));
     end(allocator, blocks[2]!, blocks[5]!);
     expect(allocator.malloc(60 * MIB, 0, 0)).toBe(OUT_OF_MEMORY);
@@ -88,8 +88,8 @@ describe.each([
 
   test('waits for the streams before it gives up', () => {
     const pending: number[] = [];
-    const device = new SimulatedDevice({ capacity: 64 * MIB });
-    const allocator = create({ device, streams: [0], synchronize: () => pending.splice(0) });
+    const backend = new SimulatedBackend({ capacity: 64 * MIB });
+    const allocator = create({ backend, streams: [0], synchronize: () => pending.splice(0) });
     const first = allocator.malloc(40 * MIB, 0, 0);
     allocator.free(first);
     pending.push(first);
@@ -98,24 +98,24 @@ describe.each([
   });
 
   test('stays within the bytes the process may use', () => {
-    const device = new SimulatedDevice();
-    const allocator = create({ device, streams: [0], allowedBytes: 64 * MIB });
+    const backend = new SimulatedBackend();
+    const allocator = create({ backend, streams: [0], allowedBytes: 64 * MIB });
     expect(allocator.malloc(80 * MIB, 0, 0)).toBe(OUT_OF_MEMORY);
     expect(allocator.malloc(60 * MIB, 0, 0)).not.toBe(OUT_OF_MEMORY);
-    expect(device.usedBytes).toBeLessThanOrEqual(64 * MIB);
+    expect(backend.usedBytes).toBeLessThanOrEqual(64 * MIB);
   });
 });
 
 // The targets of the issue, on the two recordings that ship with the repository: `npm run bench:replay` has them all.
 test.each(['resnet50-b100', 'vgg16-b100'])('weir on %s holds hardly more than is live, and settles', (name) => {
   const trace = sampleTrace(`${name}.native.pickle.gz`);
-  const result = replay(trace, createWeir, { device: new SimulatedDevice(), checkEvery: 97 });
+  const result = replay(trace, createWeir, { backend: new SimulatedBackend(), checkEvery: 97 });
   expect(result.peakReserved / summarizeTrace(trace).peakLive).toBeLessThan(1.01);
   expect(result.driver.steadyTimeUs).toBe(0);
 });
 
 test('memory goes back to small requests and comes from them', () => {
-  const allocator = createWeir({ device: new SimulatedDevice(), streams: [0] });
+  const allocator = createWeir({ backend: new SimulatedBackend(), streams: [0] });
   const small = Array.from({ length: 4096 }, () => allocator.malloc(4096, 0, 0));
   end(allocator, ...small);
   const held = allocator.reservedBytes;
@@ -128,7 +128,7 @@ test('memory goes back to small requests and comes from them', () => {
 });
 
 test('a handle that is free at both ends serves as the last of a view where its start is what is needed', () => {
-  const allocator = createWeir({ device: new SimulatedDevice(), streams: [0] }, { fixedHandle: 16 * MIB });
+  const allocator = createWeir({ backend: new SimulatedBackend(), streams: [0] }, { fixedHandle: 16 * MIB });
   end(allocator, allocator.malloc(48 * MIB, 0, 0));
   // The second handle is free at both ends, 7 MiB each; the third at its end, 6 MiB.
   const blocks = [16, 7, 2, 7, 10, 6].map((mib) => allocator.malloc(mib * MIB, 0, 0));

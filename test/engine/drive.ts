@@ -5,7 +5,7 @@ import { compileEngine, type EngineModule } from '../../src/allocator/engine/loa
 import { type EngineSettings, GMLAKE_SETTINGS, LENDING, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { GIB, KIB, MIB } from '../../src/base/bytes.ts';
 import { Ownership } from './ownership.ts';
-import type { StrictDevice } from './strict-device.ts';
+import type { StrictBackend } from './strict-backend.ts';
 
 /** A step: request bytes, or record another stream on a live block, or let go of one of the live blocks, or complete one of those let go, or empty the cache. */
 export type Step =
@@ -118,10 +118,10 @@ export interface RunOptions {
 }
 
 /** Runs a program; throws when an invariant breaks or a byte has two owners. */
-export function runProgram(program: readonly Step[], device: StrictDevice, settings: EngineSettings, options: RunOptions = {}): Outcome {
+export function runProgram(program: readonly Step[], backend: StrictBackend, settings: EngineSettings, options: RunOptions = {}): Outcome {
   const { checked = true, cleanUp = true } = options;
-  const allocator = new EngineAllocator({ device, streams: [0, 1, 2], events: device }, settings, assertingEngine());
-  const ownership = new Ownership(device);
+  const allocator = new EngineAllocator({ backend, streams: [0, 1, 2], events: backend }, settings, assertingEngine());
+  const ownership = new Ownership(backend);
   const live: number[] = [];
   const pending: number[] = [];
   const addresses: number[] = [];
@@ -169,14 +169,14 @@ export function runProgram(program: readonly Step[], device: StrictDevice, setti
     }
     if (checked) {
       allocator.check(3);
-      if (allocator.reservedBytes !== device.usedBytes) throw new Error(`reserved ${allocator.reservedBytes}, held ${device.usedBytes}`);
+      if (allocator.reservedBytes !== backend.usedBytes) throw new Error(`reserved ${allocator.reservedBytes}, held ${backend.usedBytes}`);
     }
   }
   if (cleanUp) {
     for (const block of live) allocator.free(block);
     for (const block of [...live, ...pending]) end(block);
     // What the driver refuses once it is asked again.
-    for (let attempt = 0; attempt < 100 && (attempt === 0 || !device.holdsNothing); attempt++) allocator.emptyCache();
+    for (let attempt = 0; attempt < 100 && (attempt === 0 || !backend.holdsNothing); attempt++) allocator.emptyCache();
     allocator.check(3);
   }
   return { allocator, failures, addresses };

@@ -1,9 +1,9 @@
 // Every driver call can fail at any time. The k-th call of a program fails, for every k: at every step the invariants
-// hold and no byte is in two blocks, the program goes on, and in the end the device holds nothing.
+// hold and no byte is in two blocks, the program goes on, and in the end the backend holds nothing.
 import { describe, expect, test } from 'vitest';
 import { MIB } from '../../src/base/bytes.ts';
 import { numbersFrom, PRESETS, randomProgram, runProgram } from './drive.ts';
-import { StrictDevice } from './strict-device.ts';
+import { StrictBackend } from './strict-backend.ts';
 
 const PROGRAM = randomProgram(11, { steps: 170, streams: 2, level: 260 * MIB, largest: 64 * MIB });
 const STITCHING = randomProgram(4, { steps: 150, streams: 1, pools: 1, level: 260 * MIB, largest: 48 * MIB, stitching: true });
@@ -13,14 +13,14 @@ describe.each(CASES)('%s', (preset) => {
   const settings = PRESETS[preset]!;
 
   test('each call fails once', () => {
-    const clean = new StrictDevice();
+    const clean = new StrictBackend();
     runProgram(PROGRAM, clean, settings);
     expect(clean.callsMade).toBeGreaterThan(200);
     let served = 0;
     for (let failing = 0; failing < clean.callsMade; failing++) {
-      const device = new StrictDevice(Number.POSITIVE_INFINITY, (call) => call === failing);
-      const { failures } = runProgram(PROGRAM, device, settings, { checked: preset !== 'gmlake' || failing % 4 === 0 });
-      expect(device.holdsNothing, `call ${failing}: ${device.calls[failing]}; left: ${device.describe()}`).toBe(true);
+      const backend = new StrictBackend(Number.POSITIVE_INFINITY, (call) => call === failing);
+      const { failures } = runProgram(PROGRAM, backend, settings, { checked: preset !== 'gmlake' || failing % 4 === 0 });
+      expect(backend.holdsNothing, `call ${failing}: ${backend.calls[failing]}; left: ${backend.describe()}`).toBe(true);
       if (failures === 0) served++;
     }
     // One failure of the driver is hardly ever a failure of the program: there is another way.
@@ -28,13 +28,13 @@ describe.each(CASES)('%s', (preset) => {
   });
 
   test('each call fails together with the one after it', () => {
-    const clean = new StrictDevice();
+    const clean = new StrictBackend();
     runProgram(STITCHING, clean, settings);
     const step = Math.ceil(clean.callsMade / 400);
     for (let failing = 0; failing < clean.callsMade; failing += step) {
-      const device = new StrictDevice(Number.POSITIVE_INFINITY, (call) => call === failing || call === failing + 1);
-      runProgram(STITCHING, device, settings);
-      expect(device.holdsNothing, `calls ${failing} and next: ${device.calls[failing]}; left: ${device.describe()}`).toBe(true);
+      const backend = new StrictBackend(Number.POSITIVE_INFINITY, (call) => call === failing || call === failing + 1);
+      runProgram(STITCHING, backend, settings);
+      expect(backend.holdsNothing, `calls ${failing} and next: ${backend.calls[failing]}; left: ${backend.describe()}`).toBe(true);
     }
   });
 
@@ -44,9 +44,9 @@ describe.each(CASES)('%s', (preset) => {
       for (let round = 0; round < 12; round++) {
         const from = Math.floor(next() * 300);
         const to = from + 1 + Math.floor(next() * 60);
-        const device = new StrictDevice(Number.POSITIVE_INFINITY, (call, called) => called === kind && call >= from && call < to);
-        runProgram(PROGRAM, device, settings);
-        expect(device.holdsNothing, `${kind} from call ${from} to ${to}; left: ${device.describe()}`).toBe(true);
+        const backend = new StrictBackend(Number.POSITIVE_INFINITY, (call, called) => called === kind && call >= from && call < to);
+        runProgram(PROGRAM, backend, settings);
+        expect(backend.holdsNothing, `${kind} from call ${from} to ${to}; left: ${backend.describe()}`).toBe(true);
       }
     }
   });
@@ -55,14 +55,14 @@ describe.each(CASES)('%s', (preset) => {
     for (let seed = 1; seed <= 25; seed++) {
       const next = numbersFrom(seed);
       let quiet = false;
-      const device = new StrictDevice(180 * MIB, () => !quiet && next() < 0.15);
+      const backend = new StrictBackend(180 * MIB, () => !quiet && next() < 0.15);
       const program = randomProgram(seed, { steps: 220, level: 220 * MIB, largest: 64 * MIB });
-      const { allocator } = runProgram(program, device, settings);
+      const { allocator } = runProgram(program, backend, settings);
       quiet = true;
       allocator.emptyCache();
       allocator.emptyCache();
       allocator.check(3);
-      expect(device.holdsNothing, `seed ${seed}; left: ${device.describe()}`).toBe(true);
+      expect(backend.holdsNothing, `seed ${seed}; left: ${backend.describe()}`).toBe(true);
     }
   });
 });

@@ -5,13 +5,13 @@ import { EngineAllocator } from '../../src/allocator/engine/allocator.ts';
 import { type EngineSettings, GMLAKE_SETTINGS, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { GIB, MIB } from '../../src/base/bytes.ts';
 import { assertingEngine } from './drive.ts';
-import { StrictDevice } from './strict-device.ts';
+import { StrictBackend } from './strict-backend.ts';
 
 const GMLAKE: EngineSettings = { ...GMLAKE_SETTINGS, minStitch: 2 * MIB };
 const WEIR: EngineSettings = { ...WEIR_SETTINGS, regionBytes: GIB, fixedHandle: 4 * MIB, slackBytes: 0, slackShare: 0 };
 
-function engineOn(device: StrictDevice, settings: EngineSettings): EngineAllocator {
-  return new EngineAllocator({ device, streams: [0] }, settings, assertingEngine());
+function engineOn(backend: StrictBackend, settings: EngineSettings): EngineAllocator {
+  return new EngineAllocator({ backend, streams: [0] }, settings, assertingEngine());
 }
 
 function end(allocator: EngineAllocator, ...blocks: number[]): void {
@@ -40,8 +40,8 @@ describe.each([
   ['weir', WEIR],
 ])('%s', (name, settings) => {
   test('B1: memory shared by three idle stitched blocks is given back, and none of the three survives', () => {
-    const device = new StrictDevice();
-    const allocator = engineOn(device, settings);
+    const backend = new StrictBackend();
+    const allocator = engineOn(backend, settings);
     const walls = islands(allocator, 4, 8);
     // Each is longer than any view there is, and all of them share handles.
     for (const mib of [18, 26, 32]) end(allocator, request(allocator, mib));
@@ -49,15 +49,15 @@ describe.each([
     allocator.emptyCache();
     allocator.check(3);
     expect(allocator.statistics.views).toBe(0);
-    expect(device.usedBytes).toBe(allocator.statistics.inUse);
+    expect(backend.usedBytes).toBe(allocator.statistics.inUse);
     end(allocator, ...walls);
     allocator.emptyCache();
-    expect(device.holdsNothing).toBe(true);
+    expect(backend.holdsNothing).toBe(true);
   });
 
   test('B2: the cache is emptied while a stitched block is live, which is freed afterwards', () => {
-    const device = new StrictDevice();
-    const allocator = engineOn(device, settings);
+    const backend = new StrictBackend();
+    const allocator = engineOn(backend, settings);
     const walls = islands(allocator, 4, 8);
     end(allocator, request(allocator, 30));
     // A smaller block in what the longer one left: part of its view is free, and its memory is given back.
@@ -65,16 +65,16 @@ describe.each([
     expect(allocator.statistics.views).toBeGreaterThan(0);
     allocator.emptyCache();
     allocator.check(3);
-    device.resolve(allocator.addressOf(live), 20 * MIB);
+    backend.resolve(allocator.addressOf(live), 20 * MIB);
     end(allocator, live, ...walls);
     allocator.emptyCache();
-    expect(device.holdsNothing).toBe(true);
+    expect(backend.holdsNothing).toBe(true);
   });
 
   test.each(['reserve', 'map', 'setAccess'] as const)('B3: a stitch that fails in %s leaves the pool as it was', (kind) => {
     let failing = false;
-    const device = new StrictDevice(64 * MIB, (_, call) => failing && call === kind);
-    const allocator = engineOn(device, settings);
+    const backend = new StrictBackend(64 * MIB, (_, call) => failing && call === kind);
+    const allocator = engineOn(backend, settings);
     const walls = islands(allocator, 4, 8);
     const before = allocator.census();
     failing = true;
@@ -88,13 +88,13 @@ describe.each([
     expect(block).not.toBe(OUT_OF_MEMORY);
     end(allocator, block, ...walls);
     allocator.emptyCache();
-    expect(device.holdsNothing).toBe(true);
+    expect(backend.holdsNothing).toBe(true);
   });
 
   test.each(['create', 'reserve', 'map', 'setAccess'] as const)('B4: %s fails once and then works: the request is served', (kind) => {
     let left = 0;
-    const device = new StrictDevice(GIB, (_, call) => call === kind && left-- > 0);
-    const allocator = engineOn(device, settings);
+    const backend = new StrictBackend(GIB, (_, call) => call === kind && left-- > 0);
+    const allocator = engineOn(backend, settings);
     const walls = islands(allocator, 4, 8);
     left = 1;
     const stitched = request(allocator, 30);
@@ -104,11 +104,11 @@ describe.each([
     expect(allocator.ooms).toBe(0);
     end(allocator, stitched, grown, ...walls);
     allocator.emptyCache();
-    expect(device.holdsNothing).toBe(true);
+    expect(backend.holdsNothing).toBe(true);
   });
 
   test('B5: what cannot be served or is misused is an answer or a typed error, never the end of the process', () => {
-    const allocator = engineOn(new StrictDevice(GIB), settings);
+    const allocator = engineOn(new StrictBackend(GIB), settings);
     for (const bytes of [2 ** 62, 2 ** 46 + 1, 2 * GIB]) expect(allocator.malloc(bytes, 0, 0)).toBe(OUT_OF_MEMORY);
     // Sizes that are no multiple of anything, and none at all.
     const odd = [0, 1, 511, MIB + 1, 3 * MIB + 7, 10 * MIB - 1].map((bytes) => allocator.malloc(bytes, 0, 0));
@@ -121,25 +121,25 @@ describe.each([
   });
 
   test('B6: a private pool never gets memory of another pool, stitched or not', () => {
-    const device = new StrictDevice();
-    const allocator = engineOn(device, settings);
+    const backend = new StrictBackend();
+    const allocator = engineOn(backend, settings);
     const walls = islands(allocator, 4, 8);
     end(allocator, request(allocator, 30));
-    const held = device.usedBytes;
+    const held = backend.usedBytes;
     const others = [request(allocator, 8, 1), request(allocator, 30, 1), allocator.malloc(1000, 0, 1)];
-    expect(device.usedBytes - held).toBeGreaterThanOrEqual(38 * MIB + 1000);
+    expect(backend.usedBytes - held).toBeGreaterThanOrEqual(38 * MIB + 1000);
     end(allocator, ...others);
     // And not the other way round.
-    const again = device.usedBytes;
+    const again = backend.usedBytes;
     const mine = request(allocator, 60);
-    expect(device.usedBytes - again).toBeGreaterThanOrEqual(60 * MIB - 32 * MIB);
+    expect(backend.usedBytes - again).toBeGreaterThanOrEqual(60 * MIB - 32 * MIB);
     end(allocator, mine, ...walls);
     allocator.emptyCache();
-    expect(device.holdsNothing).toBe(true);
+    expect(backend.holdsNothing).toBe(true);
   });
 
   test('B7: after everything is given back the statistics are where they began', () => {
-    const allocator = engineOn(new StrictDevice(), settings);
+    const allocator = engineOn(new StrictBackend(), settings);
     const counted = () => {
       const { reserved, allocated, inUse, requested, handles, views, viewBytes, regions, orphans, blocks } = allocator.statistics;
       return { reserved, allocated, inUse, requested, handles, views, viewBytes, regions, orphans, blocks };

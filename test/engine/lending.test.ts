@@ -3,9 +3,9 @@ import { expect, test } from 'vitest';
 import { OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
 import { createWeir, type EngineAllocator } from '../../src/allocator/engine/allocator.ts';
 import { type EngineSettings, LENDING } from '../../src/allocator/engine/settings.ts';
+import { SimulatedBackend } from '../../src/backend/simulated.ts';
+import { Timeline } from '../../src/backend/timeline.ts';
 import { MIB } from '../../src/base/bytes.ts';
-import { SimulatedDevice } from '../../src/device/simulated.ts';
-import { Timeline } from '../../src/device/timeline.ts';
 
 interface Setup {
   readonly allocator: EngineAllocator;
@@ -16,8 +16,8 @@ interface Setup {
 function setUp(settings: Partial<EngineSettings> = {}, lagUs: number | ((stream: number) => number) = 1000): Setup {
   const timeline = new Timeline({ lagUs });
   timeline.advanceTo(0);
-  const device = new SimulatedDevice({ capacity: 64 * MIB });
-  const allocator = createWeir({ device, streams: [0, 1], events: timeline }, { eventBytes: 1, ...settings });
+  const backend = new SimulatedBackend({ capacity: 64 * MIB });
+  const allocator = createWeir({ backend, streams: [0, 1], events: timeline }, { eventBytes: 1, ...settings });
   return { allocator, timeline };
 }
 

@@ -5,13 +5,13 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { EngineAllocator, type EnginePlan } from '../../src/allocator/engine/allocator.ts';
 import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { MIB } from '../../src/base/bytes.ts';
-import { opsOfTrace } from '../../src/plan/memory-ops.ts';
-import { enginePlanOf, findStep, planStep } from '../../src/plan/step-plan.ts';
+import { opsOfTrace } from '../../src/plan/steps/memory-ops.ts';
+import { enginePlanOf, findStep, planStep } from '../../src/plan/steps/step-plan.ts';
 import { EventKind, type Trace } from '../../src/trace/trace.ts';
 import { sampleTrace } from '../support/traces.ts';
 import { PRESETS, randomProgram, type Step } from './drive.ts';
 import { buildNative, type Sanitizer, whyNoNative } from './native/build.ts';
-import { StrictDevice } from './strict-device.ts';
+import { StrictBackend } from './strict-backend.ts';
 
 /** A step on a numbered request. */
 type Line =
@@ -34,13 +34,13 @@ interface Conditions {
 
 /** The program on WebAssembly, as the native form would print it. */
 function runOnWasm(lines: readonly Line[], { settings, capacity = Number.POSITIVE_INFINITY, fails = [0, 0] }: Conditions): string {
-  const device = new StrictDevice(capacity, (call) => call >= fails[0] && call < fails[1]);
-  const allocator = new EngineAllocator({ device, streams: [0], events: device }, settings);
+  const backend = new StrictBackend(capacity, (call) => call >= fails[0] && call < fails[1]);
+  const allocator = new EngineAllocator({ backend, streams: [0], events: backend }, settings);
   const blocks: number[] = [];
   const output: string[] = [];
   let printed = 0;
   const printCalls = () => {
-    while (printed < device.calls.length) output.push(`d ${device.calls[printed++]}`);
+    while (printed < backend.calls.length) output.push(`d ${backend.calls[printed++]}`);
   };
   for (const line of lines) {
     const [kind, ...words] = line.split(' ');

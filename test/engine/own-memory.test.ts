@@ -6,7 +6,7 @@ import { EngineAllocator } from '../../src/allocator/engine/allocator.ts';
 import { compileEngine, type EngineModule } from '../../src/allocator/engine/load.ts';
 import { MIB } from '../../src/base/bytes.ts';
 import { PRESETS } from './drive.ts';
-import { StrictDevice } from './strict-device.ts';
+import { StrictBackend } from './strict-backend.ts';
 
 /** The engine with at most `pages` of linear memory: the limit in its memory section is overwritten in place. */
 function engineWithin(pages: number): EngineModule {
@@ -22,8 +22,8 @@ function engineWithin(pages: number): EngineModule {
 }
 
 test.each(Object.entries(PRESETS))('%s', (_, settings) => {
-  const device = new StrictDevice();
-  const allocator = new EngineAllocator({ device, streams: [0] }, settings, engineWithin(24));
+  const backend = new StrictBackend();
+  const allocator = new EngineAllocator({ backend, streams: [0] }, settings, engineWithin(24));
   const blocks: number[] = [];
   for (let round = 0; round < 3; round++) {
     let failures = 0;
@@ -47,5 +47,5 @@ test.each(Object.entries(PRESETS))('%s', (_, settings) => {
   }
   allocator.emptyCache();
   allocator.check(3);
-  expect(device.holdsNothing).toBe(true);
+  expect(backend.holdsNothing).toBe(true);
 });

@@ -1,5 +1,5 @@
 // The reference model: which physical bytes belong to which live block. No byte may ever belong to two.
-import type { Extent, StrictDevice } from './strict-device.ts';
+import type { Extent, StrictBackend } from './strict-backend.ts';
 
 interface Owned {
   readonly start: number;
@@ -9,14 +9,14 @@ interface Owned {
 export class Ownership {
   private readonly byHandle = new Map<number, Owned[]>();
   private readonly extentsOf = new Map<number, Extent[]>();
-  private readonly device: StrictDevice;
+  private readonly backend: StrictBackend;
 
-  constructor(device: StrictDevice) {
-    this.device = device;
+  constructor(backend: StrictBackend) {
+    this.backend = backend;
   }
 
   take(block: number, address: number, bytes: number): void {
-    const extents = this.device.resolve(address, bytes);
+    const extents = this.backend.resolve(address, bytes);
     for (const { handle, offset, bytes: length } of extents) {
       const owned = this.byHandle.get(handle) ?? [];
       const clash = owned.find(({ start, end }) => offset < end && start < offset + length);
@@ -30,7 +30,7 @@ export class Ownership {
   /** The block ends; its addresses must still lead to the memory they led to at first. */
   drop(block: number, address: number, bytes: number): void {
     const extents = this.extentsOf.get(block)!;
-    const now = this.device.resolve(address, bytes);
+    const now = this.backend.resolve(address, bytes);
     if (JSON.stringify(now) !== JSON.stringify(extents)) throw new Error(`block ${block} has lost its memory`);
     for (const { handle, offset } of extents) {
       const owned = this.byHandle.get(handle)!;

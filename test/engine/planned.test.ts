@@ -3,20 +3,20 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { createWeir, type EngineAllocator } from '../../src/allocator/engine/allocator.ts';
 import { GMLAKE_SETTINGS } from '../../src/allocator/engine/settings.ts';
+import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { MIB } from '../../src/base/bytes.ts';
-import { SimulatedDevice } from '../../src/device/simulated.ts';
-import { opsOfTrace } from '../../src/plan/memory-ops.ts';
-import { plannedChoice } from '../../src/plan/planned-choice.ts';
+import { opsOfTrace } from '../../src/plan/steps/memory-ops.ts';
+import { plannedChoice } from '../../src/plan/steps/planned-choice.ts';
 import { replay } from '../../src/replay/replay.ts';
 import { sampleTrace } from '../support/traces.ts';
-import { StrictDevice } from './strict-device.ts';
+import { StrictBackend } from './strict-backend.ts';
 import { type Deviation, type Shape, shapeFrom, Training } from './training.ts';
 
 const SHAPE = shapeFrom(3, 30);
 const OTHER = shapeFrom(8, 44);
 
-function planned(device: StrictDevice = new StrictDevice(), shapes: readonly Shape[] = [SHAPE]): Training {
-  const training = new Training(device);
+function planned(backend: StrictBackend = new StrictBackend(), shapes: readonly Shape[] = [SHAPE]): Training {
+  const training = new Training(backend);
   for (const shape of shapes) expect(training.allocator.installPlan(shape.plan)).toBeGreaterThan(0);
   return training;
 }
@@ -32,7 +32,7 @@ function hitsOf({ allocator }: Training, run: () => void): number {
   return allocator.planStatistics.hits - before;
 }
 
-const callsOf = ({ ledger }: SimulatedDevice) => Object.values(ledger.calls).reduce((sum, calls) => sum + calls, 0);
+const callsOf = ({ ledger }: SimulatedBackend) => Object.values(ledger.calls).reduce((sum, calls) => sum + calls, 0);
 
 describe('a plan that is followed', () => {
   test('is used after a step that followed it, and then makes no driver call and holds what is live', () => {
@@ -40,9 +40,9 @@ describe('a plan that is followed', () => {
     steps(training, 1);
     expect(training.allocator.planStatistics.hits).toBe(0);
     steps(training, 5);
-    const calls = training.device.callsMade;
+    const calls = training.backend.callsMade;
     expect(hitsOf(training, () => steps(training, 5))).toBe(5 * SHAPE.sizes.length);
-    expect(training.device.callsMade).toBe(calls);
+    expect(training.backend.callsMade).toBe(calls);
     expect(training.allocator.reservedBytes).toBeLessThan(SHAPE.plan.footprint + 8 * MIB);
     expect(training.end()).toBe(true);
   });
@@ -65,21 +65,21 @@ describe('a plan that is followed', () => {
       const ops = opsOfTrace(trace);
       const choice = plannedChoice(trace);
       if ('periodic' in choice) throw new Error(choice.reason);
-      const device = new SimulatedDevice();
+      const backend = new SimulatedBackend();
       let calls = 0;
       // Of the last step, from the start of which on the driver is not asked for anything.
       const lastStep = Math.floor(trace.events.count * 0.86);
       const result = replay(trace, choice.create, {
-        device,
+        backend,
         checkEvery: 50,
         observer: {
           placed: () => {},
           after: (event) => {
-            if (event === lastStep) calls = callsOf(device);
+            if (event === lastStep) calls = callsOf(backend);
           },
         },
       });
-      expect(callsOf(device)).toBe(calls);
+      expect(callsOf(backend)).toBe(calls);
       expect(result.ooms).toBe(0);
       expect(result.peakReserved / ops.peak).toBeLessThan(1.01);
       const { planStatistics, statistics } = result.allocator as EngineAllocator;
@@ -128,11 +128,11 @@ describe('a run that leaves its plan', () => {
   test('stands down, lends its memory to whatever comes instead, and resumes', () => {
     const training = planned();
     steps(training, 4);
-    const before = training.device.usedBytes;
+    const before = training.backend.usedBytes;
     for (let request = 0; request < 1500; request++) training.free(training.malloc(512 * (1000 + (request % 700))));
     expect(training.allocator.planStatistics).toMatchObject({ active: 0, plans: 1 });
     expect(training.allocator.planStatistics.arenaBytes).toBeLessThan(SHAPE.plan.footprint);
-    expect(training.device.usedBytes).toBeLessThanOrEqual(before);
+    expect(training.backend.usedBytes).toBeLessThanOrEqual(before);
     steps(training, 3);
     expect(hitsOf(training, () => steps(training, 1))).toBe(SHAPE.sizes.length);
     expect(training.end()).toBe(true);
@@ -140,11 +140,11 @@ describe('a run that leaves its plan', () => {
 
   test('another phase takes the memory of an empty plan at once', () => {
     const shape = shapeFrom(5, 20, 24 * MIB, 0);
-    const training = planned(new StrictDevice(), [shape]);
+    const training = planned(new StrictBackend(), [shape]);
     steps(training, 4, shape);
-    const before = training.device.usedBytes;
+    const before = training.backend.usedBytes;
     const blocks = Array.from({ length: 40 }, () => training.malloc(2 * MIB));
-    expect(training.device.usedBytes).toBeLessThan(Math.max(before + 40 * MIB, 90 * MIB));
+    expect(training.backend.usedBytes).toBeLessThan(Math.max(before + 40 * MIB, 90 * MIB));
     for (const block of blocks) training.free(block);
     steps(training, 2, shape);
     expect(hitsOf(training, () => steps(training, 1, shape))).toBe(shape.sizes.length);
@@ -154,14 +154,14 @@ describe('a run that leaves its plan', () => {
 describe('several plans', () => {
   test('the second of two shapes keeps its plan, and changing between them makes no driver call', () => {
     const shapes = [shapeFrom(3, 30, 24 * MIB, 0), shapeFrom(8, 44, 24 * MIB, 0)];
-    const training = planned(new StrictDevice(), shapes);
+    const training = planned(new StrictBackend(), shapes);
     const round = () => {
       for (const shape of shapes) training.step(shape);
     };
     for (let warm = 0; warm < 4; warm++) round();
-    const calls = training.device.callsMade;
+    const calls = training.backend.callsMade;
     expect(hitsOf(training, round)).toBe(shapes[0]!.sizes.length + shapes[1]!.sizes.length);
-    expect(training.device.callsMade).toBe(calls);
+    expect(training.backend.callsMade).toBe(calls);
     // Blocks of the one that live on while the other runs are in its way, and only that.
     steps(training, 3, SHAPE);
     for (let mixed = 0; mixed < 3; mixed++) round();
@@ -171,7 +171,7 @@ describe('several plans', () => {
 
   test('more than four: the one used longest ago goes', () => {
     const shapes = [11, 12, 13, 14, 15].map((seed) => shapeFrom(seed, 12));
-    const training = planned(new StrictDevice(), shapes.slice(0, 4));
+    const training = planned(new StrictBackend(), shapes.slice(0, 4));
     for (const shape of shapes.slice(1, 4)) steps(training, 3, shape);
     expect(training.allocator.installPlan(shapes[4]!.plan)).toBe(5);
     expect(training.allocator.planStatistics.plans).toBe(4);
@@ -199,7 +199,7 @@ describe('several plans', () => {
   });
 
   test('what cannot be a plan is refused', () => {
-    const { allocator } = new Training(new StrictDevice());
+    const { allocator } = new Training(new StrictBackend());
     const plan = SHAPE.plan;
     const offsets = (change: (list: Float64Array) => void) => {
       const list = plan.offsets.slice();
@@ -214,7 +214,7 @@ describe('several plans', () => {
     expect(allocator.installPlan({ ...plan, offsets: offsets((list) => (list[3] = plan.footprint)) })).toBe(0);
     expect(allocator.installPlan({ ...plan, requests: plan.requests.map((request) => ({ ...request, size: 511 })) })).toBe(0);
     expect(allocator.installPlan({ ...plan, requests: plan.requests.map((request, stream) => ({ ...request, stream })) })).toBe(0);
-    const gmlake = new Training(new StrictDevice(), GMLAKE_SETTINGS).allocator;
+    const gmlake = new Training(new StrictBackend(), GMLAKE_SETTINGS).allocator;
     expect(gmlake.installPlan(plan)).toBe(0);
     expect(allocator.installPlan(plan)).toBe(1);
     expect(allocator.installPlan({ ...plan, requests: plan.requests.map((request) => ({ ...request, stream: 1 })) })).toBe(0);
@@ -224,7 +224,7 @@ describe('several plans', () => {
 
 describe('memory', () => {
   test('a plan that is nonsense does no harm', () => {
-    const training = new Training(new StrictDevice());
+    const training = new Training(new StrictBackend());
     training.allocator.installPlan({ ...SHAPE.plan, offsets: new Float64Array(SHAPE.plan.offsets.length) });
     steps(training, 5);
     expect(training.allocator.planStatistics.occupied).toBeGreaterThan(10);
@@ -233,22 +233,22 @@ describe('memory', () => {
 
   test('the cache emptied after every step: all is given back, and taken again', () => {
     const shape = shapeFrom(5, 20, 24 * MIB, 0);
-    const training = planned(new StrictDevice(), [shape]);
+    const training = planned(new StrictBackend(), [shape]);
     for (let step = 0; step < 5; step++) {
       steps(training, 1, shape);
       training.allocator.emptyCache();
       training.check();
-      expect(training.device.usedBytes).toBe(0);
+      expect(training.backend.usedBytes).toBe(0);
     }
     expect(hitsOf(training, () => steps(training, 1, shape))).toBe(shape.sizes.length);
   });
 
-  test('on a device that holds little more than is live nothing fails that did not fail before', () => {
+  test('on a backend that holds little more than is live nothing fails that did not fail before', () => {
     for (const extra of [0, 2, 6, 16, 40]) {
       const capacity = 2 * MIB * Math.ceil(SHAPE.plan.footprint / (2 * MIB)) + extra * MIB;
-      const without = new Training(new StrictDevice(capacity));
+      const without = new Training(new StrictBackend(capacity));
       steps(without, 6);
-      const training = planned(new StrictDevice(capacity));
+      const training = planned(new StrictBackend(capacity));
       steps(training, 6);
       expect(training.failures).toBeLessThanOrEqual(without.failures);
       expect(training.end()).toBe(true);
@@ -256,7 +256,7 @@ describe('memory', () => {
   });
 
   test('a request that finds no memory gets what plans do not use', () => {
-    const training = planned(new StrictDevice(SHAPE.plan.footprint + 40 * MIB));
+    const training = planned(new StrictBackend(SHAPE.plan.footprint + 40 * MIB));
     steps(training, 4);
     const large = training.malloc(0.8 * SHAPE.plan.footprint);
     expect(large).toBeDefined();
@@ -282,14 +282,14 @@ describe('memory', () => {
     const clean = planned();
     expect(run(clean)).toBe(true);
     expect(clean.allocator.planStatistics.hits).toBeGreaterThan(60);
-    for (let failing = 0; failing < clean.device.callsMade; failing++) {
-      const training = planned(new StrictDevice(Number.POSITIVE_INFINITY, (call) => call === failing));
-      expect(run(training), `call ${failing}: ${training.device.calls[failing]}; left: ${training.device.describe()}`).toBe(true);
+    for (let failing = 0; failing < clean.backend.callsMade; failing++) {
+      const training = planned(new StrictBackend(Number.POSITIVE_INFINITY, (call) => call === failing));
+      expect(run(training), `call ${failing}: ${training.backend.calls[failing]}; left: ${training.backend.describe()}`).toBe(true);
       expect(training.failures).toBe(0);
     }
-    for (let failing = 0; failing < clean.device.callsMade; failing += 3) {
-      const training = planned(new StrictDevice(Number.POSITIVE_INFINITY, (call) => call >= failing && call < failing + 5));
-      expect(run(training), `calls from ${failing}: ${training.device.calls[failing]}; left: ${training.device.describe()}`).toBe(true);
+    for (let failing = 0; failing < clean.backend.callsMade; failing += 3) {
+      const training = planned(new StrictBackend(Number.POSITIVE_INFINITY, (call) => call >= failing && call < failing + 5));
+      expect(run(training), `calls from ${failing}: ${training.backend.calls[failing]}; left: ${training.backend.describe()}`).toBe(true);
     }
   });
 });
@@ -310,10 +310,10 @@ describe('whatever a program does', () => {
     { weight: 1, arbitrary: fc.constantFrom({ kind: 'empty' as const }, { kind: 'install' as const }, { kind: 'forget' as const }) },
   );
 
-  test('invariants hold, no byte has two owners, and in the end the device holds nothing', () => {
+  test('invariants hold, no byte has two owners, and in the end the backend holds nothing', () => {
     fc.assert(
       fc.property(fc.array(act, { minLength: 4, maxLength: 14 }), fc.constantFrom(0, 250, 400), (acts, capacity) => {
-        const training = planned(new StrictDevice(capacity === 0 ? Number.POSITIVE_INFINITY : capacity * MIB));
+        const training = planned(new StrictBackend(capacity === 0 ? Number.POSITIVE_INFINITY : capacity * MIB));
         steps(training, 2);
         for (const one of acts) {
           if (one.kind === 'step') steps(training, 1);
@@ -331,8 +331,8 @@ describe('whatever a program does', () => {
   });
 
   test('census and snapshot add up', () => {
-    const device = new SimulatedDevice();
-    const allocator = createWeir({ device, streams: [0] });
+    const backend = new SimulatedBackend();
+    const allocator = createWeir({ backend, streams: [0] });
     allocator.installPlan(SHAPE.plan);
     const run = () => {
       const blocks = SHAPE.sizes.map((size) => allocator.malloc(size, 0, 0));

@@ -1,19 +1,19 @@
 // Whatever a program does, at every step: the engine's invariants hold, no byte is in two live blocks, a block keeps its
-// memory until it ends, and after everything is freed the device holds nothing.
+// memory until it ends, and after everything is freed the backend holds nothing.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { GIB, MIB } from '../../src/base/bytes.ts';
 import { PRESETS, randomProgram, runProgram } from './drive.ts';
-import { StrictDevice } from './strict-device.ts';
+import { StrictBackend } from './strict-backend.ts';
 
 describe.each(Object.entries(PRESETS))('%s', (_, settings) => {
   test('random programs on ample memory', () => {
     fc.assert(
       fc.property(fc.integer(), fc.integer({ min: 1, max: 3 }), (seed, streams) => {
-        const device = new StrictDevice();
-        const { failures } = runProgram(randomProgram(seed, { steps: 300, streams }), device, settings);
+        const backend = new StrictBackend();
+        const { failures } = runProgram(randomProgram(seed, { steps: 300, streams }), backend, settings);
         expect(failures).toBe(0);
-        expect(device.describe()).toBe('0 handles, 0 reservations, 0 mapped units');
+        expect(backend.describe()).toBe('0 handles, 0 reservations, 0 mapped units');
       }),
       { numRuns: 12 },
     );
@@ -24,11 +24,11 @@ describe.each(Object.entries(PRESETS))('%s', (_, settings) => {
     let served = 0;
     fc.assert(
       fc.property(fc.integer(), fc.integer({ min: 20, max: 300 }), (seed, capacityUnits) => {
-        const device = new StrictDevice(capacityUnits * 2 * MIB);
-        const outcome = runProgram(randomProgram(seed, { steps: 300 }), device, settings);
+        const backend = new StrictBackend(capacityUnits * 2 * MIB);
+        const outcome = runProgram(randomProgram(seed, { steps: 300 }), backend, settings);
         failures += outcome.failures;
         served += outcome.addresses.length - outcome.failures;
-        expect(device.holdsNothing).toBe(true);
+        expect(backend.holdsNothing).toBe(true);
       }),
       { numRuns: 12 },
     );
@@ -40,13 +40,13 @@ describe.each(Object.entries(PRESETS))('%s', (_, settings) => {
     const ways = { reuses: 0, stitches: 0, extensions: 0 };
     fc.assert(
       fc.property(fc.integer(), fc.integer({ min: 32, max: 96 }), (seed, largestMib) => {
-        const device = new StrictDevice();
+        const backend = new StrictBackend();
         const program = randomProgram(seed, { steps: 700, streams: 1, pools: 1, largest: largestMib * MIB, stitching: true });
-        const { statistics } = runProgram(program, device, settings).allocator;
+        const { statistics } = runProgram(program, backend, settings).allocator;
         ways.reuses += statistics.reuses;
         ways.stitches += statistics.stitches;
         ways.extensions += statistics.extensions;
-        expect(device.holdsNothing).toBe(true);
+        expect(backend.holdsNothing).toBe(true);
       }),
       { numRuns: 12 },
     );
@@ -56,8 +56,8 @@ describe.each(Object.entries(PRESETS))('%s', (_, settings) => {
   });
 
   test('sizes from one byte to gigabytes', () => {
-    const device = new StrictDevice(40 * GIB);
-    runProgram(randomProgram(7, { steps: 300, level: 30 * GIB, largest: 6 * GIB, streams: 1 }), device, settings);
-    expect(device.holdsNothing).toBe(true);
+    const backend = new StrictBackend(40 * GIB);
+    runProgram(randomProgram(7, { steps: 300, level: 30 * GIB, largest: 6 * GIB, streams: 1 }), backend, settings);
+    expect(backend.holdsNothing).toBe(true);
   });
 });

@@ -1,13 +1,13 @@
-// A training for tests of plans: steps of one or more shapes, with whatever may go wrong, on a device that forgives nothing.
+// A training for tests of plans: steps of one or more shapes, with whatever may go wrong, on a backend that forgives nothing.
 // After every request and free the invariants are checked, and that no byte belongs to two blocks.
 import { EngineAllocator, type EnginePlan } from '../../src/allocator/engine/allocator.ts';
 import { type EngineSettings, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { GIB, KIB, MIB } from '../../src/base/bytes.ts';
-import type { Step } from '../../src/plan/step.ts';
-import { enginePlanOf, planStep } from '../../src/plan/step-plan.ts';
+import type { Step } from '../../src/plan/steps/step.ts';
+import { enginePlanOf, planStep } from '../../src/plan/steps/step-plan.ts';
 import { assertingEngine, numbersFrom } from './drive.ts';
 import { Ownership } from './ownership.ts';
-import type { StrictDevice } from './strict-device.ts';
+import type { StrictBackend } from './strict-backend.ts';
 
 /** What a step does, in order: a request or the free of one. */
 export interface Shape {
@@ -64,18 +64,18 @@ export interface Deviation {
 
 export class Training {
   readonly allocator: EngineAllocator;
-  readonly device: StrictDevice;
+  readonly backend: StrictBackend;
   readonly kept: number[] = [];
   failures = 0;
   peakLive = 0;
   private readonly ownership: Ownership;
   private readonly live = new Map<Shape, Map<number, number>>();
 
-  constructor(device: StrictDevice, settings: Partial<EngineSettings> = {}) {
-    this.device = device;
-    this.ownership = new Ownership(device);
+  constructor(backend: StrictBackend, settings: Partial<EngineSettings> = {}) {
+    this.backend = backend;
+    this.ownership = new Ownership(backend);
     const all = { ...WEIR_SETTINGS, regionBytes: 4 * GIB, ...settings };
-    this.allocator = new EngineAllocator({ device, streams: [0, 1], events: device }, all, assertingEngine());
+    this.allocator = new EngineAllocator({ backend, streams: [0, 1], events: backend }, all, assertingEngine());
   }
 
   malloc(bytes: number, stream = 0): number | undefined {
@@ -100,8 +100,8 @@ export class Training {
 
   check(): void {
     this.allocator.check(3);
-    if (this.allocator.reservedBytes !== this.device.usedBytes) {
-      throw new Error(`reserved ${this.allocator.reservedBytes}, held ${this.device.usedBytes}`);
+    if (this.allocator.reservedBytes !== this.backend.usedBytes) {
+      throw new Error(`reserved ${this.allocator.reservedBytes}, held ${this.backend.usedBytes}`);
     }
   }
 
@@ -139,13 +139,13 @@ export class Training {
     for (const block of extras) this.free(block);
   }
 
-  /** Frees everything and empties the cache; whether the device holds nothing then. */
+  /** Frees everything and empties the cache; whether the backend holds nothing then. */
   end(): boolean {
     for (const blocks of this.live.values()) for (const block of blocks.values()) this.free(block);
     this.live.clear();
     for (const block of this.kept.splice(0)) this.free(block);
-    for (let attempt = 0; attempt < 100 && (attempt === 0 || !this.device.holdsNothing); attempt++) this.allocator.emptyCache();
+    for (let attempt = 0; attempt < 100 && (attempt === 0 || !this.backend.holdsNothing); attempt++) this.allocator.emptyCache();
     this.check();
-    return this.device.holdsNothing;
+    return this.backend.holdsNothing;
   }
 }

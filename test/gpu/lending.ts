@@ -1,9 +1,9 @@
 // Lending on a real GPU: two streams fill and check borrowed memory, a million operations, far behind the program. Nothing
 // may be corrupted; with the waits left out on purpose something must be, or the test could not fail.
 import { createWeir } from '../../src/allocator/engine/allocator.ts';
+import { CudaBackend } from '../../src/backend/cuda.ts';
+import { CudaStreams } from '../../src/backend/cuda-streams.ts';
 import { MIB } from '../../src/base/bytes.ts';
-import { CudaDevice } from '../../src/device/cuda.ts';
-import { CudaStreams } from '../../src/device/cuda-streams.ts';
 
 /** Words checked are copied to a log on the GPU, on the block's own stream, and read when the log is full. */
 const LOG_ENTRIES = 1 << 15;
@@ -13,7 +13,7 @@ const CAPACITY = 384 * MIB;
 const SCRATCH = 1536 * MIB;
 
 /** Unmapping waits for what may still use the memory. */
-class WaitingDevice extends CudaDevice {
+class WaitingDevice extends CudaBackend {
   streams: CudaStreams | undefined;
 
   override unmap(address: number, bytes: number): boolean {
@@ -40,12 +40,12 @@ interface Outcome {
 }
 
 function hammer(operations: number, careless: boolean): Outcome {
-  const device = new WaitingDevice({ capacity: CAPACITY + 2 * SCRATCH });
+  const backend = new WaitingDevice({ capacity: CAPACITY + 2 * SCRATCH });
   const streams = careless ? new CarelessStreams(2) : new CudaStreams(2);
-  device.streams = streams;
-  const log = device.malloc(2 * LOG_ENTRIES * WORD);
-  const scratch = [device.malloc(SCRATCH), device.malloc(SCRATCH)];
-  const allocator = createWeir({ device, streams: [0, 1], events: streams }, { eventBytes: 4 * MIB });
+  backend.streams = streams;
+  const log = backend.malloc(2 * LOG_ENTRIES * WORD);
+  const scratch = [backend.malloc(SCRATCH), backend.malloc(SCRATCH)];
+  const allocator = createWeir({ backend, streams: [0, 1], events: streams }, { eventBytes: 4 * MIB });
   const began = performance.now();
   const live: { block: number; word: number; stream: number }[][] = [[], []];
   const held = [0, 0];
@@ -121,7 +121,7 @@ function hammer(operations: number, careless: boolean): Outcome {
   const { borrows, waits } = allocator.statistics;
   allocator.emptyCache();
   streams.close();
-  device.close();
+  backend.close();
   return { operations: done, checks, corrupted, borrows, waits, shared, seconds: (performance.now() - began) / 1e3 };
 }
 

@@ -1,10 +1,10 @@
-// `npm run test:gpu`: the CUDA device through the conformance suite, and allocators on real GPU memory with every block
+// `npm run test:gpu`: the CUDA backend through the conformance suite, and allocators on real GPU memory with every block
 // filled and looked at again. Needs a GPU and Node, and nothing else.
 import { OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
-import { CudaDevice } from '../../src/device/cuda.ts';
+import { CudaBackend } from '../../src/backend/cuda.ts';
 import { VerifyingAllocator } from '../../src/replay/verifying-allocator.ts';
-import { DEVICE_CHECKS } from '../device/conformance.ts';
+import { DEVICE_CHECKS } from '../backend/conformance.ts';
 
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;
@@ -22,19 +22,19 @@ function test(title: string, run: () => string | undefined): void {
   }
 }
 
-const probe = new CudaDevice();
+const probe = new CudaBackend();
 const { free, total } = probe.memoryInfo();
 console.log(`${probe.gpuName}, CUDA driver ${probe.driverVersion}, ${(total / GIB).toFixed(1)} GiB, ${(free / GIB).toFixed(1)} GiB free`);
 probe.close();
 
 for (const check of DEVICE_CHECKS) {
-  test(`a CUDA device ${check.title}`, () => {
-    const device = new CudaDevice({ capacity: 64 * MIB });
+  test(`a CUDA backend ${check.title}`, () => {
+    const backend = new CudaBackend({ capacity: 64 * MIB });
     try {
-      check.run(device);
+      check.run(backend);
       return undefined;
     } finally {
-      device.close();
+      backend.close();
     }
   });
 }
@@ -42,11 +42,11 @@ for (const check of DEVICE_CHECKS) {
 for (const choice of chooseAllocators('pytorch,expandable,gmlake[minStitch:2MiB],weir')) {
   test(`${choice.name} under random requests on real memory`, () => {
     const capacity = 12 * GIB;
-    const device = new CudaDevice({ capacity });
+    const backend = new CudaBackend({ capacity });
     const waiting: number[] = [];
     const allocator = new VerifyingAllocator(
-      choice.create({ device, streams: [0, 1, 2], deviceBytes: capacity, synchronize: () => waiting.splice(0) }),
-      device,
+      choice.create({ backend, streams: [0, 1, 2], deviceBytes: capacity, synchronize: () => waiting.splice(0) }),
+      backend,
       2 * MIB,
     );
     try {
@@ -71,20 +71,20 @@ for (const choice of chooseAllocators('pytorch,expandable,gmlake[minStitch:2MiB]
         allocator.complete(block);
       }
       allocator.emptyCache();
-      if (device.usedBytes !== 0) throw new Error(`${device.usedBytes} bytes were not given back`);
+      if (backend.usedBytes !== 0) throw new Error(`${backend.usedBytes} bytes were not given back`);
       const { blocks, bytes, words } = allocator.verification;
-      const { calls, timeUs } = device.ledger;
+      const { calls, timeUs } = backend.ledger;
       return `${blocks} blocks, ${(bytes / GIB).toFixed(0)} GiB filled, ${words} words read back, ${failures} requests failed, ${calls.map} maps, ${(timeUs / 1000).toFixed(0)} ms in the driver`;
     } finally {
-      device.close();
+      backend.close();
     }
   });
 }
 
 test('all memory went back to the GPU', () => {
-  const device = new CudaDevice();
-  const left = free - device.memoryInfo().free;
-  device.close();
+  const backend = new CudaBackend();
+  const left = free - backend.memoryInfo().free;
+  backend.close();
   if (left > 64 * MIB) throw new Error(`${left} bytes are missing`);
   return undefined;
 });

@@ -1,4 +1,4 @@
-/* Prints where everything in ring.h lies, as JSON: src/run/ring-layout.ts must say the same.
+/* Prints where everything in ring.h lies, as JSON: src/run/rings/ring-layout.ts must say the same.
  * Offsets under the names of the fields, sizes of the structs, and the constants. */
 #include <stddef.h>
 #include <stdio.h>

@@ -35,10 +35,10 @@ describe('the package', () => {
       join(folder, 'example.js'),
       `import { readFileSync } from 'node:fs';
        import { gunzipSync } from 'node:zlib';
-       import { chooseAllocators, readRecording, replay, SimulatedDevice } from 'weir';
+       import { chooseAllocators, readRecording, replay, SimulatedBackend } from 'weir';
        const [trace] = readRecording(gunzipSync(readFileSync('node_modules/weir/samples/vgg16-b100.native.pickle.gz'))).traces;
        for (const { name, create } of chooseAllocators('pytorch,expandable')) {
-         console.log(name, replay(trace, create, { device: new SimulatedDevice() }).peakReserved);
+         console.log(name, replay(trace, create, { device: new SimulatedBackend() }).peakReserved);
        }`,
     );
     expect(run(process.execPath, ['example.js'], folder)).toBe('pytorch 16882073600\nexpandable 11603542016\n');

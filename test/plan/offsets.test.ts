@@ -2,16 +2,16 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/base/errors.ts';
-import { readBufferCsv, writeBufferCsv } from '../../src/plan/buffer-csv.ts';
-import { type Buffer, spansOnCircle, withoutGaps } from '../../src/plan/buffers.ts';
-import { ExactSearch } from '../../src/plan/exact.ts';
-import { prepareExact } from '../../src/plan/exact-tables.ts';
-import { fitInOrder } from '../../src/plan/first-fit.ts';
-import { compile, findNeighbours } from '../../src/plan/instance.ts';
-import { planOffsets } from '../../src/plan/offsets.ts';
-import { measure, orderBy } from '../../src/plan/orders.ts';
-import { fitSkyline } from '../../src/plan/skyline.ts';
-import { verifyOffsets } from '../../src/plan/verify-offsets.ts';
+import { readBufferCsv, writeBufferCsv } from '../../src/plan/files/buffer-csv.ts';
+import { type Buffer, spansOnCircle, withoutGaps } from '../../src/plan/offsets/buffers.ts';
+import { ExactSearch } from '../../src/plan/offsets/exact.ts';
+import { prepareExact } from '../../src/plan/offsets/exact-tables.ts';
+import { fitInOrder } from '../../src/plan/offsets/first-fit.ts';
+import { compile, findNeighbours } from '../../src/plan/offsets/instance.ts';
+import { measure, orderBy } from '../../src/plan/offsets/orders.ts';
+import { planOffsets } from '../../src/plan/offsets/planner.ts';
+import { fitSkyline } from '../../src/plan/offsets/skyline.ts';
+import { verifyOffsets } from '../../src/plan/offsets/verifier.ts';
 import { bruteForce, meet, oddBuffers, smallBuffers } from './plan-support.ts';
 
 function identity(count: number): Int32Array {

@@ -2,11 +2,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/base/errors.ts';
-import { H200_COPIES } from '../../src/plan/copy-costs.ts';
-import { opsOfTrace } from '../../src/plan/memory-ops.ts';
-import { planOffsets } from '../../src/plan/offsets.ts';
-import { looksLikePlan, type PlanFile, readPlan, writePlan } from '../../src/plan/plan-file.ts';
-import { findStep, planStep } from '../../src/plan/step-plan.ts';
+import { looksLikePlan, type PlanFile, readPlan, writePlan } from '../../src/plan/files/plan-file.ts';
+import { planOffsets } from '../../src/plan/offsets/planner.ts';
+import { opsOfTrace } from '../../src/plan/steps/memory-ops.ts';
+import { findStep, planStep } from '../../src/plan/steps/step-plan.ts';
+import { H200_COPIES } from '../../src/plan/swaps/copy-costs.ts';
 import { readRecording } from '../../src/trace/detect.ts';
 import { readSample } from '../support/samples.ts';
 import { oddBuffers } from './plan-support.ts';

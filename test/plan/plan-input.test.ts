@@ -1,12 +1,12 @@
 // From a file to a plan and back: what kind of input a text is, our own traces with accesses, and plans checked against files.
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/base/errors.ts';
-import { H200_COPIES } from '../../src/plan/copy-costs.ts';
-import { planOffsets } from '../../src/plan/offsets.ts';
-import { readPlan, writePlan } from '../../src/plan/plan-file.ts';
-import { planInputOf, readPlanText, swapStepFrom, verifyPlanOn } from '../../src/plan/plan-input.ts';
-import { findStep, planStep } from '../../src/plan/step-plan.ts';
-import { planSwapStep, swapPlanFile } from '../../src/plan/swap-plan.ts';
+import { readPlan, writePlan } from '../../src/plan/files/plan-file.ts';
+import { planInputOf, readPlanText, swapStepFrom, verifyPlanOn } from '../../src/plan/files/plan-input.ts';
+import { planOffsets } from '../../src/plan/offsets/planner.ts';
+import { findStep, planStep } from '../../src/plan/steps/step-plan.ts';
+import { H200_COPIES } from '../../src/plan/swaps/copy-costs.ts';
+import { planSwapStep, swapPlanFile } from '../../src/plan/swaps/planner.ts';
 import { offsetsPlanText, stepPlanText, swapPlanText, verificationText } from '../../src/report/plan-text.ts';
 import { assembleTrace } from '../../src/trace/assemble.ts';
 import { EventStore } from '../../src/trace/event-store.ts';

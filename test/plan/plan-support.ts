@@ -1,6 +1,6 @@
 // Random instances and a brute-force planner, for tests of the plan layer.
 import fc from 'fast-check';
-import { type Buffer, normalizeSpans, spansOnCircle } from '../../src/plan/buffers.ts';
+import { type Buffer, normalizeSpans, spansOnCircle } from '../../src/plan/offsets/buffers.ts';
 
 /** Few buffers with small numbers, so that brute force ends and ties abound. */
 export const smallBuffers: fc.Arbitrary<Buffer[]> = fc

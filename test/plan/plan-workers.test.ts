@@ -1,9 +1,9 @@
 // Planning with threads gives what planning without them gives; where threads cannot be started it goes on alone.
 import { describe, expect, test } from 'vitest';
 import { planOffsetsInWorkers } from '../../src/cli/plan-workers.ts';
-import type { Buffer } from '../../src/plan/buffers.ts';
-import { randomFrom } from '../../src/plan/random.ts';
-import { verifyOffsets } from '../../src/plan/verify-offsets.ts';
+import type { Buffer } from '../../src/plan/offsets/buffers.ts';
+import { randomFrom } from '../../src/plan/offsets/random.ts';
+import { verifyOffsets } from '../../src/plan/offsets/verifier.ts';
 
 /** A full rectangle cut at random: it fits exactly, and no heuristic finds how. */
 function cutRectangle(seed: number, cuts: number): Buffer[] {

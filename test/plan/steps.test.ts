@@ -1,12 +1,12 @@
 // Steps found in runs: real recordings, runs that only look periodic, and lifetimes around the end of a step.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { readMallocText } from '../../src/plan/malloc-text.ts';
-import { type MemoryOps, OpsBuilder, opsOfTrace } from '../../src/plan/memory-ops.ts';
-import { findPeriod, isPeriodic } from '../../src/plan/period.ts';
-import { planSmartPool } from '../../src/plan/smartpool.ts';
-import { buffersOfStep, type Step } from '../../src/plan/step.ts';
-import { findStep, planStep, verifyStepPlan, verifyStepPlanOn } from '../../src/plan/step-plan.ts';
+import { readMallocText } from '../../src/plan/files/malloc-text.ts';
+import { planSmartPool } from '../../src/plan/offsets/smartpool.ts';
+import { type MemoryOps, OpsBuilder, opsOfTrace } from '../../src/plan/steps/memory-ops.ts';
+import { findPeriod, isPeriodic } from '../../src/plan/steps/period.ts';
+import { buffersOfStep, type Step } from '../../src/plan/steps/step.ts';
+import { findStep, planStep, verifyStepPlan, verifyStepPlanOn } from '../../src/plan/steps/step-plan.ts';
 import { readRecording } from '../../src/trace/detect.ts';
 import { readSample } from '../support/samples.ts';
 

@@ -2,16 +2,16 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
-import { readAccessJson } from '../../src/plan/access-inputs.ts';
-import { type SwapStep, swapStepOf } from '../../src/plan/accesses.ts';
-import { AutoSwap } from '../../src/plan/autoswap.ts';
-import { AUTOSWAP_COPIES, copyCosts, plannedUs } from '../../src/plan/copy-costs.ts';
-import { findGaps, loadCurve, swapBounds } from '../../src/plan/gaps.ts';
-import { gappedBuffers, planSwapStep, swapPlanFile } from '../../src/plan/swap-plan.ts';
-import { planSwaps } from '../../src/plan/swap-search.ts';
-import { simulateSwaps } from '../../src/plan/swap-simulator.ts';
-import { verifyOffsets } from '../../src/plan/verify-offsets.ts';
-import { verifySwaps } from '../../src/plan/verify-swaps.ts';
+import { readAccessJson } from '../../src/plan/files/access-inputs.ts';
+import { verifyOffsets } from '../../src/plan/offsets/verifier.ts';
+import { type SwapStep, swapStepOf } from '../../src/plan/swaps/accesses.ts';
+import { AUTOSWAP_COPIES, copyCosts, plannedUs } from '../../src/plan/swaps/copy-costs.ts';
+import { findGaps, loadCurve, swapBounds } from '../../src/plan/swaps/gaps.ts';
+import { gappedBuffers, planSwapStep, swapPlanFile } from '../../src/plan/swaps/planner.ts';
+import { AutoSwap } from '../../src/plan/swaps/published/autoswap.ts';
+import { planSwaps } from '../../src/plan/swaps/search.ts';
+import { simulateSwaps } from '../../src/plan/swaps/simulator.ts';
+import { verifySwaps } from '../../src/plan/swaps/verifier.ts';
 
 const MIB = 2 ** 20;
 /** 1 MiB takes 10 us each way. */

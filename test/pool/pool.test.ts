@@ -2,18 +2,18 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
+import { CudaBackend } from '../../src/backend/cuda.ts';
+import { HostBackend } from '../../src/backend/host.ts';
 import { InputError, InvariantError, UsageError } from '../../src/base/errors.ts';
-import { CudaDevice } from '../../src/device/cuda.ts';
-import { HostDevice } from '../../src/device/host.ts';
 import { createPool, OutOfMemoryError } from '../../src/pool/pool.ts';
 import { VerifyingAllocator } from '../../src/replay/verifying-allocator.ts';
 
 const MIB = 2 ** 20;
 const onLinux = process.platform === 'linux';
 
-describe.each(['sim', ...(onLinux ? ['host' as const] : [])] as const)('a pool on %s', (device) => {
+describe.each(['sim', ...(onLinux ? ['host' as const] : [])] as const)('a pool on %s', (backend) => {
   it.each(['weir', 'gmlake', 'pytorch', 'expandable', 'cnmem'])('of %s gives out memory and takes it back', (allocator) => {
-    const pool = createPool({ device, allocator, capacity: 256 * MIB });
+    const pool = createPool({ backend, allocator, capacity: 256 * MIB });
     const first = pool.malloc(10 * MIB);
     const second = pool.malloc(1000, 1);
     expect(first.size).toBeGreaterThanOrEqual(10 * MIB);
@@ -25,7 +25,7 @@ describe.each(['sim', ...(onLinux ? ['host' as const] : [])] as const)('a pool o
   });
 
   it('joins free pieces for a request that fits none of them', () => {
-    const pool = createPool({ device, capacity: 128 * MIB });
+    const pool = createPool({ backend, capacity: 128 * MIB });
     const pieces = Array.from({ length: 8 }, () => pool.malloc(16 * MIB));
     for (const index of [1, 3, 5, 7]) pool.free(pieces[index]!);
     const large = pool.malloc(60 * MIB);
@@ -40,7 +40,7 @@ describe.each(['sim', ...(onLinux ? ['host' as const] : [])] as const)('a pool o
   });
 
   it('explains why it is out of memory, and goes on', () => {
-    const pool = createPool({ device, capacity: 64 * MIB });
+    const pool = createPool({ backend, capacity: 64 * MIB });
     const held = pool.malloc(40 * MIB);
     expect(() => pool.malloc(40 * MIB)).toThrow(OutOfMemoryError);
     expect(() => pool.malloc(40 * MIB)).toThrow(/40 MiB was asked for; 40 MiB is in use .* free something first/);
@@ -50,8 +50,8 @@ describe.each(['sim', ...(onLinux ? ['host' as const] : [])] as const)('a pool o
   });
 
   it('refuses what makes no sense', () => {
-    const pool = createPool({ device, capacity: 64 * MIB });
-    const other = createPool({ device, capacity: 64 * MIB });
+    const pool = createPool({ backend, capacity: 64 * MIB });
+    const other = createPool({ backend, capacity: 64 * MIB });
     const allocation = pool.malloc(1000);
     expect(() => other.free(allocation)).toThrow(UsageError);
     pool.free(allocation);
@@ -62,7 +62,7 @@ describe.each(['sim', ...(onLinux ? ['host' as const] : [])] as const)('a pool o
     pool.close();
     other.close();
     expect(() => pool.malloc(1000)).toThrow('closed');
-    expect(() => createPool({ device, allocator: 'weir,pytorch' })).toThrow(UsageError);
+    expect(() => createPool({ backend, allocator: 'weir,pytorch' })).toThrow(UsageError);
   });
 });
 
@@ -78,8 +78,8 @@ describe.skipIf(!onLinux).each(['weir', 'weir[fixedHandle:4MiB]', 'gmlake[minSti
     });
     fc.assert(
       fc.property(fc.array(operation, { minLength: 20, maxLength: 80 }), (operations) => {
-        const device = new HostDevice({ capacity: 96 * MIB });
-        const allocator = new VerifyingAllocator(choice!.create({ device, streams: [0, 1], deviceBytes: 96 * MIB }), device, 4096);
+        const backend = new HostBackend({ capacity: 96 * MIB });
+        const allocator = new VerifyingAllocator(choice!.create({ backend, streams: [0, 1], deviceBytes: 96 * MIB }), backend, 4096);
         const live: number[] = [];
         for (const { free, mib, odd, stream, pick } of operations) {
           if (free && live.length > 0) {
@@ -97,9 +97,9 @@ describe.skipIf(!onLinux).each(['weir', 'weir[fixedHandle:4MiB]', 'gmlake[minSti
           allocator.complete(block);
         }
         allocator.emptyCache();
-        expect(device.usedBytes).toBe(0);
+        expect(backend.usedBytes).toBe(0);
         expect(allocator.verification.blocks).toBeGreaterThan(0);
-        device.close();
+        backend.close();
       }),
       { numRuns: 8 },
     );
@@ -108,13 +108,13 @@ describe.skipIf(!onLinux).each(['weir', 'weir[fixedHandle:4MiB]', 'gmlake[minSti
 
 describe('the verifying allocator', () => {
   it.skipIf(!onLinux)('notices memory that was given out twice', () => {
-    const device = new HostDevice({ capacity: 64 * MIB });
+    const backend = new HostBackend({ capacity: 64 * MIB });
     const [choice] = chooseAllocators('weir');
-    const allocator = new VerifyingAllocator(choice!.create({ device, streams: [0], deviceBytes: 64 * MIB }), device, 4096);
+    const allocator = new VerifyingAllocator(choice!.create({ backend, streams: [0], deviceBytes: 64 * MIB }), backend, 4096);
     const block = allocator.malloc(8 * MIB, 0, 0);
-    device.fill(allocator.addressOf(block) + 4 * MIB, 4096, 0);
+    backend.fill(allocator.addressOf(block) + 4 * MIB, 4096, 0);
     expect(() => allocator.free(block)).toThrow(InvariantError);
-    device.close();
+    backend.close();
   });
 });
 
@@ -122,7 +122,7 @@ describe('a machine without a GPU', () => {
   it('is told so in one sentence', () => {
     let message = '';
     try {
-      new CudaDevice().close();
+      new CudaBackend().close();
     } catch (error) {
       expect(error).toBeInstanceOf(InputError);
       message = (error as Error).message;

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
-import type { ProfilePlan } from '../../src/run/swap-planner.ts';
-import { readSwapReport, watchSwapProfiles } from '../../src/run/swap-watch.ts';
+import type { ProfilePlan } from '../../src/plan/swaps/live/planner.ts';
+import { readSwapReport, watchSwapProfiles } from '../../src/run/swapping/swap-watch.ts';
 
 const PYTHON = process.env['WEIR_TEST_PYTHON'] ?? 'python3';
 const has = spawnSync(PYTHON, ['-c', 'import torch'], { cwd: tmpdir(), encoding: 'utf8' });

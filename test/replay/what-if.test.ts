@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
-import { SimulatedDevice } from '../../src/device/simulated.ts';
+import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { reconstruct } from '../../src/replay/reconstruct.ts';
 import { type Replayed, replay } from '../../src/replay/replay.ts';
 import { readRecording } from '../../src/trace/detect.ts';
@@ -12,8 +12,8 @@ import { sampleTrace } from '../support/traces.ts';
 
 function whatIf(trace: Trace, name: string, capacity?: number): Replayed {
   const { emptyCacheBefore } = reconstruct(trace);
-  const device = new SimulatedDevice({ capacity });
-  return replay(trace, chooseAllocators(name)[0]!.create, { device, deviceBytes: capacity, emptyCacheBefore });
+  const backend = new SimulatedBackend({ capacity });
+  return replay(trace, chooseAllocators(name)[0]!.create, { backend, deviceBytes: capacity, emptyCacheBefore });
 }
 
 // Peak reserved as PyTorch reported it: native, expandable.

@@ -6,15 +6,15 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 import { type AllocatorChoice, chooseAllocators } from '../../src/allocator/registry.ts';
-import { SimulatedDevice } from '../../src/device/simulated.ts';
+import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { reconstruct } from '../../src/replay/reconstruct.ts';
 import { replay } from '../../src/replay/replay.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
 import { formatAnalysis } from '../../src/report/text.ts';
-import { limitsOf } from '../../src/run/process-recording.ts';
-import { Recorder } from '../../src/run/recorder.ts';
-import type { Gauges } from '../../src/run/ring-layout.ts';
-import { TraceFile } from '../../src/run/trace-file.ts';
+import { limitsOf } from '../../src/run/rings/process-recording.ts';
+import { Recorder } from '../../src/run/rings/recorder.ts';
+import type { Gauges } from '../../src/run/rings/ring-layout.ts';
+import { TraceFile } from '../../src/run/rings/trace-file.ts';
 import { summarizeTrace } from '../../src/trace/summary.ts';
 import { EventKind, type SettingValue, type Trace } from '../../src/trace/trace.ts';
 import { readWeir } from '../../src/trace/weir/reader.ts';
@@ -109,7 +109,7 @@ describe('a recording under PyTorch', () => {
 describe('two runs of one training script on an H200, PyTorch 2.11', () => {
   // A small model with batches of changing size, recorded by `weir run --record` and by `weir record`.
   const read = (name: string) => readWeir(gunzipSync(readFileSync(new URL(`test/run/${name}.weir.gz`, ROOT)))).traces[0]!;
-  const peakOf = (trace: Trace, choice: AllocatorChoice) => replay(trace, choice.create, { device: new SimulatedDevice() }).peakReserved;
+  const peakOf = (trace: Trace, choice: AllocatorChoice) => replay(trace, choice.create, { backend: new SimulatedBackend() }).peakReserved;
 
   it('the run on Weir tells to the byte what PyTorch really took, and the other way round', () => {
     const onWeir = read('h200-weir');

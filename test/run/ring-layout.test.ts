@@ -4,11 +4,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import * as layout from '../../src/run/ring-layout.ts';
+import * as layout from '../../src/run/rings/ring-layout.ts';
 import { EVENT_BYTES, EventOffset } from '../../src/trace/weir/format.ts';
 import { ROOT } from '../support/command.ts';
 
-describe('src/run/ring-layout.ts', () => {
+describe('src/run/rings/ring-layout.ts', () => {
   it('is native/ring.h', (context) => {
     const folder = mkdtempSync(join(tmpdir(), 'weir-layout-'));
     try {

@@ -11,7 +11,7 @@ import {
   RING_STRING_BYTES,
   RingOffset,
   RingState,
-} from '../../src/run/ring-layout.ts';
+} from '../../src/run/rings/ring-layout.ts';
 import { EVENT_BYTES, EventOffset } from '../../src/trace/weir/format.ts';
 
 export interface Row {

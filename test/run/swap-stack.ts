@@ -1,5 +1,5 @@
 // A profile as a training process writes it, of a made-up stack of layers.
-import type { SwapProfile } from '../../src/run/swap-profile.ts';
+import type { SwapProfile } from '../../src/plan/swaps/live/profile.ts';
 
 export const H200 = { outAlone: 55e9, inAlone: 55e9, outBoth: 50.8e9, inBoth: 50.8e9, fixedUs: 15 };
 

@@ -1,7 +1,7 @@
 // A watched run has the figures of the unwatched one, and the map's cells add up to what the timeline says.
 import { beforeAll, describe, expect, it } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
-import { SimulatedDevice } from '../../src/device/simulated.ts';
+import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { reconstruct } from '../../src/replay/reconstruct.ts';
 import { replay } from '../../src/replay/replay.ts';
 import { readRecording } from '../../src/trace/detect.ts';
@@ -64,7 +64,7 @@ describe.each(SAMPLES)('%s, watched', (name) => {
   it.each(CHOICES)('needs under %s what an unwatched replay needs', (text) => {
     const [choice] = chooseAllocators(text);
     const history = watchChoice(trace, choice!, false, emptyCaches);
-    const plain = replay(trace, choice!.create, { device: new SimulatedDevice(), emptyCacheBefore: emptyCaches });
+    const plain = replay(trace, choice!.create, { backend: new SimulatedBackend(), emptyCacheBefore: emptyCaches });
     expect(history.peakReserved).toBe(plain.peakReserved);
     expect(history.reserved.at(-1)).toBe(plain.finalReserved);
     expect(history.layout.height).toBeGreaterThanOrEqual(plain.peakReserved);

@@ -1,7 +1,7 @@
 // Plans as the page draws them: whole, without overlap, and only where there is something to plan.
 import { describe, expect, it } from 'vitest';
 import { MIB } from '../../src/base/bytes.ts';
-import type { SwapStep } from '../../src/plan/accesses.ts';
+import type { SwapStep } from '../../src/plan/swaps/accesses.ts';
 import { readRecording } from '../../src/trace/detect.ts';
 import { type PlanLayout, planView, swapPlanView } from '../../src/view/plan-view.ts';
 import { readSample } from '../support/samples.ts';

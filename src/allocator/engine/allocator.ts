@@ -1,6 +1,7 @@
-// The engine as an allocator: the same WebAssembly that becomes C for PyTorch, on any device.
+// The engine as an allocator: the same WebAssembly that becomes C for PyTorch, on any backend.
+
+import type { StreamEvents } from '../../backend/backend.ts';
 import { InvariantError, UsageError } from '../../base/errors.ts';
-import type { StreamEvents } from '../../device/device.ts';
 import { type Allocator, type AllocatorContext, type CensusGroup, OUT_OF_MEMORY } from '../allocator.ts';
 import { type EngineExports, type EngineModule, instantiateEngine } from './load.ts';
 import { describeRule } from './rules.ts';
@@ -108,7 +109,7 @@ export class EngineAllocator implements Allocator {
 
   constructor(context: AllocatorContext, settings: EngineSettings, module?: EngineModule) {
     this.settings = settings;
-    this.engine = instantiateEngine(context.device, context.allowedBytes, module, context.events);
+    this.engine = instantiateEngine(context.backend, context.allowedBytes, module, context.events);
     this.synchronize = context.synchronize ?? (() => []);
     this.events = context.events;
     if (this.engine.settings() !== ENGINE_SETTINGS.length)

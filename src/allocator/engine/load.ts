@@ -1,6 +1,7 @@
 // The engine as WebAssembly: compiled once, instantiated for every allocator. Works the same in Node and in the page.
+
+import { type Backend, NO_MEMORY, type StreamEvents } from '../../backend/backend.ts';
 import { InvariantError } from '../../base/errors.ts';
-import { type Device, NO_MEMORY, type StreamEvents } from '../../device/device.ts';
 import { ENGINE_WASM_BASE64 } from './engine-wasm.ts';
 
 /** A compiled engine. The library is typed without the DOM, which is where TypeScript keeps WebAssembly: this is what we use of it. */
@@ -64,25 +65,25 @@ export function compileEngine(bytes: Uint8Array<ArrayBuffer>): EngineModule {
   return new WebAssembly.Module(bytes);
 }
 
-/** A new engine that acts on the device, within the bytes it may hold. */
+/** A new engine that acts on the backend, within the bytes it may hold. */
 export function instantiateEngine(
-  device: Device,
+  backend: Backend,
   allowedBytes: number = Number.POSITIVE_INFINITY,
   module: EngineModule = engineModule(),
   events?: StreamEvents,
 ): EngineExports {
-  const allowed = (bytes: number) => device.usedBytes + bytes <= allowedBytes;
+  const allowed = (bytes: number) => backend.usedBytes + bytes <= allowedBytes;
   const bytesOf = (value: bigint) => Number(BigInt.asUintN(64, value));
   const given = (value: number) => (value === NO_MEMORY ? FAILED : BigInt(value));
   const done = (worked: boolean) => (worked ? 0 : -1);
   const env = {
-    create: (bytes: bigint) => (allowed(bytesOf(bytes)) ? given(device.create(bytesOf(bytes))) : FAILED),
-    release: (handle: bigint) => done(device.release(bytesOf(handle))),
-    reserve: (bytes: bigint) => given(device.reserve(bytesOf(bytes))),
-    unreserve: (address: bigint, bytes: bigint) => done(device.unreserve(bytesOf(address), bytesOf(bytes))),
-    map: (address: bigint, handle: bigint) => done(device.map(bytesOf(address), bytesOf(handle))),
-    setAccess: (address: bigint, bytes: bigint) => done(device.setAccess(bytesOf(address), bytesOf(bytes))),
-    unmap: (address: bigint, bytes: bigint) => done(device.unmap(bytesOf(address), bytesOf(bytes))),
+    create: (bytes: bigint) => (allowed(bytesOf(bytes)) ? given(backend.create(bytesOf(bytes))) : FAILED),
+    release: (handle: bigint) => done(backend.release(bytesOf(handle))),
+    reserve: (bytes: bigint) => given(backend.reserve(bytesOf(bytes))),
+    unreserve: (address: bigint, bytes: bigint) => done(backend.unreserve(bytesOf(address), bytesOf(bytes))),
+    map: (address: bigint, handle: bigint) => done(backend.map(bytesOf(address), bytesOf(handle))),
+    setAccess: (address: bigint, bytes: bigint) => done(backend.setAccess(bytesOf(address), bytesOf(bytes))),
+    unmap: (address: bigint, bytes: bigint) => done(backend.unmap(bytesOf(address), bytesOf(bytes))),
     // Without events nothing is known to be over, so nothing is lent.
     eventRecord: (stream: number, slot: number) => done(events?.record(stream, slot) ?? false),
     eventQuery: (slot: number) => (events?.isDone(slot) ? 1 : 0),

@@ -1,7 +1,8 @@
 // The memory of PyTorch's allocator: segments cut into blocks, and the moves that keep blocks, free sets and
 // reserved bytes in step. Which block to use and when to give memory back is decided in allocator.ts.
+
+import { type Backend, NO_MEMORY } from '../../backend/backend.ts';
 import { roundDown, roundUp } from '../../base/bytes.ts';
-import { type Device, NO_MEMORY } from '../../device/device.ts';
 import { EventKind } from '../../trace/trace.ts';
 import type { AllocatorContext, SegmentEventKind } from '../allocator.ts';
 import { BlockState, BlockTable, NO_BLOCK } from '../block-table.ts';
@@ -23,12 +24,12 @@ export class Heap {
   readonly table: BlockTable = new BlockTable();
   readonly pools: BlockPools = new BlockPools(this.table);
   reservedBytes = 0;
-  private readonly device: Device;
+  private readonly backend: Backend;
   private readonly onSegment: (kind: SegmentEventKind, address: number, size: number) => void;
   private readonly expandables: ExpandableSegment[] = [];
 
   constructor(context: AllocatorContext) {
-    this.device = context.device;
+    this.backend = context.backend;
     this.onSegment = context.onSegment ?? (() => {});
   }
 
@@ -99,9 +100,9 @@ export class Heap {
     table.remove(neighbour);
   }
 
-  /** A new segment as one block, in no set; NO_BLOCK if the device has none. */
+  /** A new segment as one block, in no set; NO_BLOCK if the backend has none. */
   addSegment(pool: BlockPool, stream: number, bytes: number): number {
-    const address = this.device.malloc(bytes);
+    const address = this.backend.malloc(bytes);
     if (address === NO_MEMORY) return NO_BLOCK;
     this.reservedBytes += bytes;
     this.onSegment(EventKind.SegmentAlloc, address, bytes);
@@ -114,14 +115,14 @@ export class Heap {
     const bytes = this.table.size[block]!;
     this.takeFree(block);
     this.table.remove(block);
-    this.device.free(address, bytes);
+    this.backend.free(address, bytes);
     this.reservedBytes -= bytes;
     this.onSegment(EventKind.SegmentFree, address, bytes);
   }
 
   /** Reserves addresses for an expandable segment: one unmapped block, in its set; NO_BLOCK if there are none. */
   addExpandable(pool: BlockPool, stream: number, page: number, bytes: number, wanted?: number): number {
-    const base = this.device.reserve(bytes, wanted);
+    const base = this.backend.reserve(bytes, wanted);
     if (base === NO_MEMORY) return NO_BLOCK;
     const tag = this.expandables.push({ base, bytes, page, handles: new Map() }) - 1;
     const block = this.table.add(base, bytes, BlockState.Unmapped, stream, pool.index, tag);
@@ -185,7 +186,7 @@ export class Heap {
     if (this.isWholeSegment(block)) {
       // Nothing is mapped any more: the addresses go back too.
       table.remove(block);
-      this.device.unreserve(segment.base, segment.bytes);
+      this.backend.unreserve(segment.base, segment.bytes);
     } else {
       this.pools.all[group]!.unmappedOf(stream).insert(block);
     }
@@ -196,7 +197,7 @@ export class Heap {
     const first = (address - segment.base) / segment.page;
     const count = bytes / segment.page;
     for (let index = 0; index < count; index++) {
-      const handle = this.device.create(segment.page);
+      const handle = this.backend.create(segment.page);
       if (handle === NO_MEMORY) {
         for (let made = 0; made < index; made++) this.releasePage(segment, first + made);
         return false;
@@ -204,22 +205,22 @@ export class Heap {
       segment.handles.set(first + index, handle);
     }
     let mapped = 0;
-    while (mapped < count && this.device.map(address + mapped * segment.page, segment.handles.get(first + mapped)!)) mapped++;
-    if (mapped === count && this.device.setAccess(address, bytes)) return true;
-    if (mapped > 0) this.device.unmap(address, mapped * segment.page);
+    while (mapped < count && this.backend.map(address + mapped * segment.page, segment.handles.get(first + mapped)!)) mapped++;
+    if (mapped === count && this.backend.setAccess(address, bytes)) return true;
+    if (mapped > 0) this.backend.unmap(address, mapped * segment.page);
     for (let index = 0; index < count; index++) this.releasePage(segment, first + index);
     return false;
   }
 
   private unmapPages(segment: ExpandableSegment, address: number, bytes: number): void {
     for (let offset = 0; offset < bytes; offset += segment.page) {
-      this.device.unmap(address + offset, segment.page);
+      this.backend.unmap(address + offset, segment.page);
       this.releasePage(segment, (address + offset - segment.base) / segment.page);
     }
   }
 
   private releasePage(segment: ExpandableSegment, page: number): void {
-    this.device.release(segment.handles.get(page)!);
+    this.backend.release(segment.handles.get(page)!);
     segment.handles.delete(page);
   }
 }

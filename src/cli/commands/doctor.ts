@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
 import { formatBytes } from '../../base/bytes.ts';
-import { obstacleIn } from '../../run/environment.ts';
+import { obstacleIn } from '../../run/child/environment.ts';
 import { jsonOption } from '../options.ts';
 import { readVersion } from '../version.ts';
 
@@ -54,7 +54,7 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
       `${ok ? 'ok     ' : 'missing'}  ${name.padEnd(width)}  ${found}${note === '' ? '' : `\n${' '.repeat(width + 11)}${note}`}`,
   );
   process.stdout.write(
-    `weir ${readVersion()}\n${lines.join('\n')}\n\nanalyze, serve, replay, plan and convert work here; replay --device cuda needs the driver and a GPU; run and record need all of the above, on the machine where the job runs.\n`,
+    `weir ${readVersion()}\n${lines.join('\n')}\n\nanalyze, serve, replay, plan and convert work here; replay --backend cuda needs the driver and a GPU; run and record need all of the above, on the machine where the job runs.\n`,
   );
 }
 

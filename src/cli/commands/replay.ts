@@ -3,12 +3,12 @@ import { Command, Option } from 'commander';
 import type { AllocatorContext } from '../../allocator/allocator.ts';
 import { formatConf, type PyTorchSettings, parseConf, settingsFromRecording } from '../../allocator/pytorch/settings.ts';
 import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../../allocator/registry.ts';
+import { isTouchable } from '../../backend/memory.ts';
+import { SimulatedBackend } from '../../backend/simulated.ts';
 import { formatBytes, MIB, parseBytes } from '../../base/bytes.ts';
 import { UsageError } from '../../base/errors.ts';
-import { isTouchable } from '../../device/memory.ts';
-import { SimulatedDevice } from '../../device/simulated.ts';
-import { withPlan } from '../../plan/planned-choice.ts';
-import { DEVICE_NAMES, type DeviceName, openDevice } from '../../pool/open-device.ts';
+import { withPlan } from '../../plan/steps/planned-choice.ts';
+import { BACKEND_NAMES, type BackendName, openBackend } from '../../pool/open-backend.ts';
 import { reconstruct } from '../../replay/reconstruct.ts';
 import { RecordedPlacement } from '../../replay/recorded-placement.ts';
 import { replay } from '../../replay/replay.ts';
@@ -30,7 +30,8 @@ interface ReplayOptions {
   readonly allocator?: AllocatorChoice[];
   readonly capacity?: number;
   readonly gpu?: number;
-  readonly device: DeviceName;
+  readonly backend: BackendName;
+  readonly device?: BackendName;
   readonly scale: number;
   readonly verify: boolean;
   readonly conf?: string;
@@ -46,49 +47,54 @@ interface ReplayOptions {
 }
 
 export function replayCommand(): Command {
-  return new Command('replay')
-    .summary('run a recording through other allocators')
-    .description(
-      'Runs every recorded request and free through the chosen allocators and says what each reserved, how often it failed and what the driver calls cost.',
-    )
-    .argument('<file>', 'a PyTorch snapshot (pickle or JSON) or a .weir file, plain, gzip or zstd; - is standard input')
-    .addOption(allocatorOption('which allocators (default: the recorded one and expandable)'))
-    .addOption(capacityOption())
-    .addOption(gpuOption())
-    .addOption(
-      new Option('--device <kind>', 'where memory comes from: modelled, real memory of this machine, or a GPU')
-        .choices(DEVICE_NAMES)
-        .default('sim'),
-    )
-    .addOption(
-      new Option('--scale <factor>', 'requests made smaller, like 1/64, to fit real memory')
-        .argParser(asArgument(parseScale))
-        .default(1, '1'),
-    )
-    .option('--no-verify', 'on real memory, do not fill every block and look at it again when it is freed')
-    .option('--conf <string>', 'settings for pytorch and expandable, as in PYTORCH_CUDA_ALLOC_CONF')
-    .option('--max-split-size <size>', 'the same, one by one: max_split_size_mb')
-    .option('--max-non-split-rounding <size>', 'max_non_split_rounding_mb')
-    .option('--large-segment-size <size>', 'large_segment_size_mb')
-    .option('--garbage-collection-threshold <share>', 'garbage_collection_threshold')
-    .option('--roundup-power2-divisions <n>', 'roundup_power2_divisions: a number or [64:8,256:4,>:1]')
-    .option('--memory-fraction <share>', 'set_per_process_memory_fraction; needs --capacity or a recording that knows its GPU')
-    .option('--paranoid', "check the allocator's invariants at every event (slow)")
-    .addOption(jsonOption())
-    .addOption(quietOption())
-    .addHelpText(
-      'before',
-      `Examples:
+  return (
+    new Command('replay')
+      .summary('run a recording through other allocators')
+      .description(
+        'Runs every recorded request and free through the chosen allocators and says what each reserved, how often it failed and what the driver calls cost.',
+      )
+      .argument('<file>', 'a PyTorch snapshot (pickle or JSON) or a .weir file, plain, gzip or zstd; - is standard input')
+      .addOption(allocatorOption('which allocators (default: the recorded one and expandable)'))
+      .addOption(capacityOption())
+      .addOption(gpuOption())
+      .addOption(
+        new Option('--backend <kind>', 'where memory comes from: modelled, real memory of this machine, or a GPU')
+          .choices(BACKEND_NAMES)
+          .default('sim'),
+      )
+      // The name that --backend had in version 0.1.
+      .addOption(new Option('--device <kind>').choices(BACKEND_NAMES).hideHelp())
+      .addOption(
+        new Option('--scale <factor>', 'requests made smaller, like 1/64, to fit real memory')
+          .argParser(asArgument(parseScale))
+          .default(1, '1'),
+      )
+      .option('--no-verify', 'on real memory, do not fill every block and look at it again when it is freed')
+      .option('--conf <string>', 'settings for pytorch and expandable, as in PYTORCH_CUDA_ALLOC_CONF')
+      .option('--max-split-size <size>', 'the same, one by one: max_split_size_mb')
+      .option('--max-non-split-rounding <size>', 'max_non_split_rounding_mb')
+      .option('--large-segment-size <size>', 'large_segment_size_mb')
+      .option('--garbage-collection-threshold <share>', 'garbage_collection_threshold')
+      .option('--roundup-power2-divisions <n>', 'roundup_power2_divisions: a number or [64:8,256:4,>:1]')
+      .option('--memory-fraction <share>', 'set_per_process_memory_fraction; needs --capacity or a recording that knows its GPU')
+      .option('--paranoid', "check the allocator's invariants at every event (slow)")
+      .addOption(jsonOption())
+      .addOption(quietOption())
+      .addHelpText(
+        'before',
+        `Examples:
   weir replay snapshot.pickle --allocator pytorch,expandable --capacity 80GiB
   weir replay snapshot.pickle --allocator 'pytorch[max_split_size_mb:128]' --json
-  weir replay snapshot.pickle --allocator weir --device cuda     # with real memory on a real GPU
+  weir replay snapshot.pickle --allocator weir --backend cuda    # with real memory on a real GPU
 `,
-    )
-    .addHelpText('after', ALLOCATOR_HELP)
-    .action(replayFile);
+      )
+      .addHelpText('after', ALLOCATOR_HELP)
+      .action(replayFile)
+  );
 }
 
-async function replayFile(file: string, options: ReplayOptions): Promise<void> {
+async function replayFile(file: string, given: ReplayOptions): Promise<void> {
+  const options = { ...given, backend: given.device ?? given.backend };
   const conf = confFromFlags(options);
   const progress = createProgress(options.quiet ?? false);
   const recording = await loadRecording(file, progress);
@@ -136,7 +142,7 @@ function replayAll(
   const simulate = (choice: AllocatorChoice, index: number) => {
     const isRecorded = choice.conf === recordedConf && options.scale === 1 && !recordedEngine(trace);
     return replay(scaled, choice.create, {
-      device: new SimulatedDevice({ capacity: options.capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
+      backend: new SimulatedBackend({ capacity: options.capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
       deviceBytes: knownBytes ?? limits.capacity,
       emptyCacheBefore,
       restoreStart: isRecorded,
@@ -147,21 +153,21 @@ function replayAll(
   const runFor = (
     choice: AllocatorChoice,
     index: number,
-    device: Exclude<DeviceName, 'sim'>,
+    backend: Exclude<BackendName, 'sim'>,
   ): Pick<ReplayRow, 'result' | 'verification' | 'description'> => {
-    const opened = openDevice(device, options.capacity);
+    const opened = openBackend(backend, options.capacity);
     try {
-      const touchable = options.verify && isTouchable(opened.device) ? opened.device : undefined;
+      const touchable = options.verify && isTouchable(opened.backend) ? opened.backend : undefined;
       let verification: Verification | undefined;
       const create = (context: AllocatorContext) => {
         const allocator = choice.create(context);
         if (!touchable) return allocator;
-        const verifier = new VerifyingAllocator(allocator, touchable, VERIFY_STRIDE[device]);
+        const verifier = new VerifyingAllocator(allocator, touchable, VERIFY_STRIDE[backend]);
         verification = verifier.verification;
         return verifier;
       };
       const result = replay(scaled, create, {
-        device: opened.device,
+        backend: opened.backend,
         deviceBytes: opened.capacity,
         emptyCacheBefore,
         checkEvery: options.paranoid ? 1 : 0,
@@ -175,10 +181,10 @@ function replayAll(
   return choices.map((choice, index) => {
     const started = performance.now();
     const modelled = resultOf(simulate(choice, index));
-    const real = options.device === 'sim' ? undefined : runFor(choice, index, options.device);
+    const real = options.backend === 'sim' ? undefined : runFor(choice, index, options.backend);
     return {
       allocator: choice.name,
-      device: options.device,
+      backend: options.backend,
       result: real?.result ?? modelled,
       modelled: real ? modelled : undefined,
       verification: real?.verification,

@@ -1,7 +1,7 @@
 // `weir verify PLAN FILE`: checks a plan against what it is for, with code that shares nothing with the planners.
 import { Command } from 'commander';
-import { readPlan } from '../../plan/plan-file.ts';
-import { verifyPlanOn } from '../../plan/plan-input.ts';
+import { readPlan } from '../../plan/files/plan-file.ts';
+import { verifyPlanOn } from '../../plan/files/plan-input.ts';
 import { SCHEMA } from '../../report/json.ts';
 import { verificationText } from '../../report/plan-text.ts';
 import { ExitCode } from '../exit-code.ts';

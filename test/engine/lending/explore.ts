@@ -48,7 +48,7 @@ class World {
 
   constructor(scope: Scope, module: EngineModule | undefined, mistake: DriverMistake | undefined) {
     this.gpu = new GpuModel(scope.streams, scope.capacity, mistake);
-    this.allocator = new EngineAllocator({ device: this.gpu, streams: [0], events: this.gpu }, scope.settings, module);
+    this.allocator = new EngineAllocator({ backend: this.gpu, streams: [0], events: this.gpu }, scope.settings, module);
   }
 
   run(action: Action): void {

@@ -1,6 +1,6 @@
 // A small asynchronous GPU: streams with kernels in flight, events, waits, and which bytes each kernel touches. Two kernels
 // of different blocks on one byte must be ordered: by stream order, by waits, or because the first is over.
-import { type Extent, StrictDevice } from '../strict-device.ts';
+import { type Extent, StrictBackend } from '../strict-backend.ts';
 
 interface Kernel {
   readonly stream: number;
@@ -27,7 +27,7 @@ export type DriverMistake = 'no waits' | 'older event' | 'always done' | 'events
 
 export class RaceError extends Error {}
 
-export class GpuModel extends StrictDevice {
+export class GpuModel extends StrictBackend {
   private readonly operations: Operation[][];
   /** Operations of each stream that are over. */
   private readonly over: number[];

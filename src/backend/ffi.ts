@@ -1,0 +1,18 @@
+// koffi, loaded only when a real device is asked for: reading and replaying recordings must not depend on native code.
+import { createRequire } from 'node:module';
+import type Koffi from 'koffi';
+import { InputError } from '../base/errors.ts';
+
+let loaded: typeof Koffi | undefined;
+
+export function loadKoffi(): typeof Koffi {
+  if (!loaded) {
+    try {
+      loaded = createRequire(import.meta.url)('koffi') as typeof Koffi;
+    } catch (error) {
+      const reason = error instanceof Error ? error.message.split('\n')[0] : String(error);
+      throw new InputError(`real devices need the koffi package, which does not load here (${reason}); --backend sim works everywhere`);
+    }
+  }
+  return loaded;
+}

@@ -1,0 +1,243 @@
+// Plan files: JSON, versioned, checked field by field on load. docs/plan-format.md is the specification.
+// A plan decides where a training run puts its data, so nothing in it is believed: what does not verify is refused.
+import { InputError } from '../../base/errors.ts';
+import type { Buffer, Layout } from '../offsets/buffers.ts';
+import { checkBuffers } from '../offsets/buffers.ts';
+import { verifyOffsets } from '../offsets/verifier.ts';
+import type { Step, StepBlock } from '../steps/step.ts';
+import { type StepPlan, verifyStepPlan } from '../steps/step-plan.ts';
+import type { CopyCosts } from '../swaps/copy-costs.ts';
+import type { Swap } from '../swaps/schedule.ts';
+
+export const PLAN_VERSION = 1;
+
+export interface OffsetsPlanFile {
+  readonly kind: 'offsets';
+  readonly buffers: readonly Buffer[];
+  readonly layout: Layout;
+}
+
+export interface StepPlanFile {
+  readonly kind: 'step';
+  readonly plan: StepPlan;
+}
+
+export interface SwapPlanFile {
+  readonly kind: 'swaps';
+  readonly periodUs: number;
+  readonly peak: number;
+  readonly limit: number;
+  readonly costs: CopyCosts;
+  readonly swaps: readonly Swap[];
+  /** Arena bytes and, where the offsets were planned too, one offset per block and turn. */
+  readonly footprint: number;
+  readonly turns: number;
+  readonly offsets: readonly number[];
+}
+
+export type PlanFile = OffsetsPlanFile | StepPlanFile | SwapPlanFile;
+
+const MAX_ITEMS = 5_000_000;
+const MAX_TURNS = 16;
+
+export function writePlan(plan: PlanFile): string {
+  return `${JSON.stringify({ weir: 'plan', version: PLAN_VERSION, kind: plan.kind, ...bodyOf(plan) })}\n`;
+}
+
+function bodyOf(file: PlanFile): object {
+  switch (file.kind) {
+    case 'offsets':
+      return {
+        footprint: file.layout.footprint,
+        buffers: file.buffers.map(({ id, size, alignment, spans }, index) => ({
+          id,
+          size,
+          alignment,
+          spans: spans.map(({ from, to }) => [from, to]),
+          offset: file.layout.offsets[index],
+        })),
+      };
+    case 'step': {
+      const { step, layout, lowerBound } = file.plan;
+      const { period, start, turns, wholeRunBytes, wholeRunBlocks } = step;
+      const blocks = step.blocks.map(({ birth, death, size, stream }, index) => ({
+        birth,
+        death,
+        size,
+        stream,
+        offsets: Array.from(layout.offsets.subarray(index * turns, (index + 1) * turns)),
+      }));
+      return { footprint: layout.footprint, lowerBound, period, start, turns, wholeRunBytes, wholeRunBlocks, blocks };
+    }
+    case 'swaps': {
+      const { kind: _, ...body } = file;
+      return body;
+    }
+  }
+}
+
+/** Whether the text is meant to be a plan, by its first field. */
+export function looksLikePlan(text: string): boolean {
+  return /^\s*\{\s*"weir"\s*:\s*"plan"/.test(text.slice(0, 100));
+}
+
+export function readPlan(text: string): PlanFile {
+  let data: unknown;
+  try {
+    data = JSON.parse(text);
+  } catch (error) {
+    // Its words quote the file, line ends and all.
+    throw new InputError(`the plan is no JSON: ${String(error instanceof Error ? error.message : error).replaceAll(/\s+/g, ' ')}`);
+  }
+  const root = new Fields(data, 'the plan');
+  if (root.raw('weir') !== 'plan') throw new InputError('the file is JSON, but no plan of Weir (it does not say "weir": "plan")');
+  const version = root.whole('version', 1);
+  if (version > PLAN_VERSION) throw new InputError(`the plan has version ${version}; this Weir reads up to ${PLAN_VERSION}`);
+  switch (root.raw('kind')) {
+    case 'offsets':
+      return readOffsets(root);
+    case 'step':
+      return readStep(root);
+    case 'swaps':
+      return readSwaps(root);
+    default:
+      throw new InputError(`the plan is of kind ${show(root.raw('kind'))}; known are offsets, step and swaps`);
+  }
+}
+
+function readOffsets(root: Fields): OffsetsPlanFile {
+  const offsets: number[] = [];
+  const buffers = root.list('buffers', MAX_ITEMS).map((item, index): Buffer => {
+    const fields = new Fields(item, `buffer ${index}`);
+    offsets.push(fields.whole('offset'));
+    const spans = fields.list('spans', 10_000).map((span) => {
+      if (!Array.isArray(span) || span.length !== 2) throw new InputError(`buffer ${index} of the plan has the span ${show(span)}`);
+      return { from: finite(span[0], `a span of buffer ${index}`), to: finite(span[1], `a span of buffer ${index}`) };
+    });
+    const id = fields.raw('id');
+    if (typeof id !== 'string') throw new InputError(`buffer ${index} of the plan has the id ${show(id)}`);
+    return { id, size: fields.whole('size', 1), alignment: fields.whole('alignment', 1), spans };
+  });
+  checkBuffers(buffers);
+  const layout = { offsets: Float64Array.from(offsets), footprint: root.whole('footprint') };
+  refuse(verifyOffsets(buffers, layout, 1));
+  return { kind: 'offsets', buffers, layout };
+}
+
+function readStep(root: Fields): StepPlanFile {
+  const period = root.whole('period', 1);
+  const turns = root.whole('turns', 1, MAX_TURNS);
+  const offsets: number[] = [];
+  const blocks = root.list('blocks', MAX_ITEMS).map((item, index): StepBlock => {
+    const fields = new Fields(item, `block ${index}`);
+    const birth = fields.whole('birth', 0, period - 1);
+    const own = fields.list('offsets', MAX_TURNS);
+    if (own.length !== turns) throw new InputError(`block ${index} of the plan has ${own.length} offsets for ${turns} turns`);
+    for (const offset of own) offsets.push(whole(offset, `an offset of block ${index}`, 0, Number.MAX_SAFE_INTEGER));
+    return {
+      birth,
+      death: fields.whole('death', birth + 1, birth + turns * period),
+      size: fields.whole('size', 1),
+      stream: fields.whole('stream'),
+    };
+  });
+  for (let index = 1; index < blocks.length; index++) {
+    if (blocks[index]!.birth <= blocks[index - 1]!.birth) throw new InputError(`block ${index} of the plan is not in the order of birth`);
+  }
+  const step: Step = {
+    period,
+    start: root.whole('start'),
+    turns,
+    blocks,
+    wholeRunBytes: root.whole('wholeRunBytes'),
+    wholeRunBlocks: root.whole('wholeRunBlocks'),
+  };
+  const layout = { offsets: Float64Array.from(offsets), footprint: root.whole('footprint') };
+  const plan: StepPlan = { step, layout, lowerBound: root.whole('lowerBound') };
+  refuse(verifyStepPlan(plan));
+  return { kind: 'step', plan };
+}
+
+function readSwaps(root: Fields): SwapPlanFile {
+  const swaps = root.list('swaps', MAX_ITEMS).map((item, index): Swap => {
+    const fields = new Fields(item, `swap ${index}`);
+    return {
+      block: fields.whole('block'),
+      size: fields.whole('size', 1),
+      outStartUs: fields.finite('outStartUs'),
+      outEndUs: fields.finite('outEndUs'),
+      inStartUs: fields.finite('inStartUs'),
+      inEndUs: fields.finite('inEndUs'),
+    };
+  });
+  const costs = new Fields(root.raw('costs'), 'the costs');
+  const direction = (name: string) => {
+    const fields = new Fields(costs.raw(name), `costs.${name}`);
+    return {
+      fixedUs: fields.finite('fixedUs', 0),
+      alone: fields.finite('alone', Number.MIN_VALUE),
+      both: fields.finite('both', Number.MIN_VALUE),
+    };
+  };
+  return {
+    kind: 'swaps',
+    periodUs: root.finite('periodUs', Number.MIN_VALUE),
+    peak: root.whole('peak'),
+    limit: root.whole('limit'),
+    costs: { name: String(costs.raw('name') ?? ''), out: direction('out'), in: direction('in') },
+    swaps,
+    footprint: root.whole('footprint'),
+    turns: root.whole('turns', 1, MAX_TURNS),
+    offsets: root.list('offsets', MAX_ITEMS).map((offset) => whole(offset, 'an offset', 0, Number.MAX_SAFE_INTEGER)),
+  };
+}
+
+function refuse(faults: readonly { readonly message: string }[]): void {
+  if (faults.length > 0) throw new InputError(`the plan is wrong: ${faults[0]!.message}`);
+}
+
+/** Fields of a JSON object, each fetched with what it must be. */
+class Fields {
+  private readonly values: Readonly<Record<string, unknown>>;
+  private readonly what: string;
+
+  constructor(value: unknown, what: string) {
+    if (typeof value !== 'object' || value === null || Array.isArray(value))
+      throw new InputError(`${what} should be an object and is ${show(value)}`);
+    this.values = value as Record<string, unknown>;
+    this.what = what;
+  }
+
+  raw(name: string): unknown {
+    return Object.hasOwn(this.values, name) ? this.values[name] : undefined;
+  }
+
+  whole(name: string, least = 0, most: number = Number.MAX_SAFE_INTEGER): number {
+    return whole(this.raw(name), `${name} of ${this.what}`, least, most);
+  }
+
+  finite(name: string, least: number = -Number.MAX_VALUE): number {
+    return finite(this.raw(name), `${name} of ${this.what}`, least);
+  }
+
+  list(name: string, most: number): unknown[] {
+    const value = this.raw(name);
+    if (!Array.isArray(value) || value.length > most)
+      throw new InputError(`${name} of ${this.what} should be a list of at most ${most} and is ${show(value)}`);
+    return value;
+  }
+}
+
+function whole(value: unknown, what: string, least: number, most: number): number {
+  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= least && value <= most) return value;
+  throw new InputError(`${what} should be a whole number from ${least} to ${most} and is ${show(value)}`);
+}
+
+function finite(value: unknown, what: string, least: number = -Number.MAX_VALUE): number {
+  if (typeof value === 'number' && Number.isFinite(value) && value >= least) return value;
+  throw new InputError(`${what} should be a number and is ${show(value)}`);
+}
+
+function show(value: unknown): string {
+  return value === undefined ? 'missing' : (JSON.stringify(value) ?? String(value)).slice(0, 60);
+}

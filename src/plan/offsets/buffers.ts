@@ -1,0 +1,99 @@
+// What an offsets planner is given: buffers with a size and the times at which they hold their bytes.
+// A lifetime is a set of spans, so that a gap (swapped out) and a wrap around the end of a step are the same thing.
+//
+// Words:
+//   buffer     bytes that need one contiguous range of offsets while they live
+//   span       half-open time [from, to) in which a buffer holds its range
+//   offset     where the range begins, from the bottom of the arena
+//   footprint  the highest end of any range: the bytes the arena needs
+import { InputError } from '../../base/errors.ts';
+
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+export interface Buffer {
+  readonly id: string;
+  readonly size: number;
+  /** Ascending, not empty, not touching. */
+  readonly spans: readonly Span[];
+  /** The offset must be a multiple of this; 1 is anywhere. */
+  readonly alignment: number;
+  /** The offset is given and must not change. */
+  readonly fixedOffset?: number | undefined;
+}
+
+/** One offset per buffer, in the buffers' order. */
+export interface Layout {
+  readonly offsets: Float64Array;
+  readonly footprint: number;
+}
+
+export function makeBuffer(id: string, size: number, from: number, to: number, alignment = 1): Buffer {
+  return { id, size, spans: [{ from, to }], alignment };
+}
+
+/** Spans of `[from, to)` on a circle of length `period`; `to` may lie beyond the end, by less than a whole turn. */
+export function spansOnCircle(from: number, to: number, period: number): Span[] {
+  if (to - from >= period) return [{ from: 0, to: period }];
+  const start = ((from % period) + period) % period;
+  const end = start + (to - from);
+  if (end <= period) return [{ from: start, to: end }];
+  return [
+    { from: 0, to: end - period },
+    { from: start, to: period },
+  ];
+}
+
+/** The same times as ascending spans that neither overlap nor touch; empty ones are dropped. */
+export function normalizeSpans(spans: readonly Span[]): Span[] {
+  const sorted = spans.filter((span) => span.to > span.from).sort((a, b) => a.from - b.from);
+  const joined: { from: number; to: number }[] = [];
+  for (const span of sorted) {
+    const last = joined.at(-1);
+    if (last && span.from <= last.to) last.to = Math.max(last.to, span.to);
+    else joined.push({ from: span.from, to: span.to });
+  }
+  return joined;
+}
+
+/** Spans less the times in `gaps`. */
+export function withoutGaps(spans: readonly Span[], gaps: readonly Span[]): Span[] {
+  let left = normalizeSpans(spans);
+  for (const gap of normalizeSpans(gaps)) {
+    left = left.flatMap((span) => {
+      if (gap.to <= span.from || gap.from >= span.to) return [span];
+      return [
+        { from: span.from, to: gap.from },
+        { from: gap.to, to: span.to },
+      ].filter((part) => part.to > part.from);
+    });
+  }
+  return left;
+}
+
+/** Refuses what no planner could make sense of. Sizes and offsets must be exact in a double. */
+export function checkBuffers(buffers: readonly Buffer[]): void {
+  let total = 0;
+  for (const buffer of buffers) {
+    const { id, size, spans, alignment, fixedOffset } = buffer;
+    if (!Number.isSafeInteger(size) || size <= 0)
+      throw new InputError(`buffer ${id} has size ${size}; it must be a whole number of bytes above 0`);
+    if (!Number.isSafeInteger(alignment) || alignment <= 0)
+      throw new InputError(`buffer ${id} has alignment ${alignment}; it must be a whole number above 0`);
+    if (spans.length === 0) throw new InputError(`buffer ${id} is never live`);
+    let last = Number.NEGATIVE_INFINITY;
+    for (const span of spans) {
+      if (!Number.isFinite(span.from) || !Number.isFinite(span.to) || span.to <= span.from || span.from < last) {
+        throw new InputError(`buffer ${id} lives from ${span.from} to ${span.to}; a lifetime must be ascending and not empty`);
+      }
+      last = span.to;
+    }
+    if (fixedOffset !== undefined && (!Number.isSafeInteger(fixedOffset) || fixedOffset < 0)) {
+      throw new InputError(`buffer ${id} has the fixed offset ${fixedOffset}; it must be a whole number of bytes, 0 or more`);
+    }
+    total += size + alignment;
+  }
+  if (total > Number.MAX_SAFE_INTEGER) throw new InputError('the buffers are larger than any memory');
+}

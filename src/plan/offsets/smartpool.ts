@@ -1,0 +1,66 @@
+// SmartPool's plan (arXiv 1903.06631) as its authors' code makes it, for comparison: blocks by size, best fit, and every block
+// that lives across the end of a step gets its room twice. Our own planner needs no doubling: its time is a circle.
+
+import type { Step } from '../steps/step.ts';
+import type { Layout } from './buffers.ts';
+
+export interface SmartPoolPlan {
+  /** Bytes of the pool: two regions for blocks that cross the end of the step, one for the others. */
+  readonly pool: number;
+  readonly crossing: number;
+  readonly normal: number;
+  /** The pool and the whole-run blocks. */
+  readonly total: number;
+}
+
+interface Vertex {
+  readonly from: number;
+  readonly to: number;
+  readonly size: number;
+}
+
+export function planSmartPool(step: Step): SmartPoolPlan {
+  const normal: Vertex[] = [];
+  const crossing: Vertex[] = [];
+  for (const block of step.blocks) {
+    const crosses = block.death > step.period;
+    const vertex = { from: block.birth, to: Math.min(block.death, step.period), size: block.size };
+    (crosses ? crossing : normal).push(vertex);
+  }
+  const crossingBytes = colour(crossing).footprint;
+  const normalBytes = colour(normal).footprint;
+  const pool = 2 * crossingBytes + normalBytes;
+  return { pool, crossing: crossingBytes, normal: normalBytes, total: pool + step.wholeRunBytes };
+}
+
+/** Weighted colouring of the interval graph: the largest block first, each into the smallest hole that holds it. */
+function colour(vertices: readonly Vertex[]): Layout {
+  const offsets = new Float64Array(vertices.length).fill(-1);
+  const order = vertices
+    .map((_, index) => index)
+    .sort((a, b) => vertices[b]!.size - vertices[a]!.size || vertices[a]!.from - vertices[b]!.from);
+  let footprint = 0;
+  for (const index of order) {
+    const vertex = vertices[index]!;
+    const taken: { from: number; to: number }[] = [];
+    vertices.forEach((other, at) => {
+      if (offsets[at]! < 0 || other.from >= vertex.to || other.to <= vertex.from) return;
+      taken.push({ from: offsets[at]!, to: offsets[at]! + other.size });
+    });
+    taken.sort((a, b) => a.from - b.from);
+    let top = 0;
+    let best = -1;
+    let bestRoom = Number.POSITIVE_INFINITY;
+    for (const range of taken) {
+      const room = range.from - top - vertex.size;
+      if (room >= 0 && room < bestRoom) {
+        best = top;
+        bestRoom = room;
+      }
+      top = Math.max(top, range.to);
+    }
+    offsets[index] = best >= 0 ? best : top;
+    footprint = Math.max(footprint, offsets[index]! + vertex.size);
+  }
+  return { offsets, footprint };
+}

@@ -1,0 +1,91 @@
+// The plan for a recorded run: its step, offsets for every block of the step, and what that needs in all.
+// Where the run has no step, the reason why; a plan for something that does not repeat would be nonsense.
+
+import type { EnginePlan } from '../../allocator/engine/allocator.ts';
+import { LIVE_UNIT } from '../../trace/summary.ts';
+import type { Layout } from '../offsets/buffers.ts';
+import { type OffsetsOptions, planOffsets } from '../offsets/planner.ts';
+import { planSmartPool } from '../offsets/smartpool.ts';
+import { type Fault, verifyOffsets } from '../offsets/verifier.ts';
+import type { MemoryOps } from './memory-ops.ts';
+import { findPeriod, isPeriodic, type Period } from './period.ts';
+import { buffersOfStep, extractStep, type Step, unrollStep } from './step.ts';
+
+export interface FoundStep {
+  readonly periodic: true;
+  readonly period: Period;
+  readonly step: Step;
+  /** Most bytes live at once in the recording. */
+  readonly peak: number;
+  /** What SmartPool would need in all, for comparison. */
+  readonly smartPoolTotal: number;
+}
+
+export interface NoStep {
+  readonly periodic: false;
+  readonly reason: string;
+}
+
+export function findStep(ops: MemoryOps): FoundStep | NoStep {
+  const period = findPeriod(ops);
+  if (!isPeriodic(period)) return { periodic: false, reason: period.reason };
+  const step = extractStep(ops, period);
+  if (step.blocks.length === 0) return { periodic: false, reason: 'its steps allocate nothing that they free again' };
+  return { periodic: true, period, step, peak: ops.peak, smartPoolTotal: planSmartPool(step).total };
+}
+
+/** Offsets of blocks for each turn, ready to be written or followed. */
+export interface StepPlan {
+  readonly step: Step;
+  /** `layout.offsets[block * turns + turn]`. */
+  readonly layout: Layout;
+  readonly lowerBound: number;
+}
+
+/** The plan as the engine takes it. Its step must be of one stream, see `mainStreamOf`. */
+export function enginePlanOf({ step, layout }: StepPlan): EnginePlan {
+  return { requests: step.blocks, turns: step.turns, offsets: layout.offsets, footprint: layout.footprint };
+}
+
+/** Finds offsets in this thread; with threads, give `buffersOfStep` to `planOffsetsInWorkers` instead. */
+export function planStep(step: Step, options: OffsetsOptions = {}): StepPlan {
+  const { offsets, footprint, lowerBound } = planOffsets(buffersOfStep(step, LIVE_UNIT), options);
+  return { step, layout: { offsets, footprint }, lowerBound };
+}
+
+/** Checks a plan by itself: that its lifetimes, repeated step after step, never share bytes. */
+export function verifyStepPlan(plan: StepPlan): Fault[] {
+  const unrolled = unrollStep(plan.step, plan.layout);
+  return verifyOffsets(unrolled.buffers, unrolled.layout);
+}
+
+export interface FollowedPlan {
+  readonly faults: readonly Fault[];
+  /** Requests of the recording that the plan names, and those among them that asked for what the plan says. */
+  readonly planned: number;
+  readonly followed: number;
+}
+
+/** Checks a plan against a recording: the lifetimes that really were, in every step that follows the plan. */
+export function verifyStepPlanOn(ops: MemoryOps, plan: StepPlan): FollowedPlan {
+  const { step, layout } = plan;
+  const buffers = [];
+  const offsets: number[] = [];
+  let planned = 0;
+  for (let round = 0; step.start + round * step.period < ops.count; round++) {
+    for (let index = 0; index < step.blocks.length; index++) {
+      const block = step.blocks[index]!;
+      const op = step.start + round * step.period + block.birth;
+      if (op >= ops.count) break;
+      planned++;
+      if (!ops.isAlloc[op] || ops.size[op] !== block.size || ops.stream[op] !== block.stream) continue;
+      const end = ops.partner[op]!;
+      // What outlives its plan is not served from it when its neighbour comes: the allocator looks before it gives out.
+      const to = Math.min(end < 0 ? Number.POSITIVE_INFINITY : end + 1, op + block.death - block.birth);
+      buffers.push({ id: `${index} of step ${round}`, size: block.size, spans: [{ from: op, to }], alignment: LIVE_UNIT });
+      offsets.push(layout.offsets[index * step.turns + (round % step.turns)]!);
+    }
+  }
+  const faults = verifyOffsets(buffers, { offsets: Float64Array.from(offsets), footprint: layout.footprint });
+  return { faults, planned, followed: buffers.length };
+}

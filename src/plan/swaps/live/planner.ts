@@ -1,0 +1,282 @@
+// From a profile to a plan: the step as gaps on GPU time goes to the swap search, what comes back is put on ticks and followed once
+// on paper. Pure.
+import { InvariantError } from '../../../base/errors.ts';
+import type { Access, SwapBlock, SwapStep } from '../accesses.ts';
+import type { CopyCosts } from '../copy-costs.ts';
+import { planSwaps } from '../search.ts';
+import { verifySwaps } from '../verifier.ts';
+import { type Following, followMoves, gapOf, isSound, type SwapMove } from './following.ts';
+import { gatherState } from './gathering.ts';
+import { type Gap, gapOfPassage, gapOfRecord, type StateItem, type SwapProfile } from './profile.ts';
+
+export interface ProfilePlanOptions {
+  readonly budgetMs?: number | undefined;
+  readonly seed?: number | undefined;
+}
+
+/** As DIR/<pid>.swap.json has it; python/weir/swap/plan.py reads it. */
+export interface ProfilePlan {
+  readonly version: 1;
+  readonly key: string;
+  readonly moves: readonly SwapMove[];
+  readonly hostBytes: number;
+  readonly expected: {
+    /** Peak without swapping, and with it. */
+    readonly from: number;
+    readonly peak: number;
+    readonly stalls: number;
+    readonly stallUs: number;
+    /** Bytes out, and as many back, per step. */
+    readonly moved: number;
+    readonly periodUs: number;
+    readonly limit?: number | undefined;
+    /** Whether the peak stays below the limit asked for. */
+    readonly keepsLimit: boolean;
+  };
+}
+
+const DEFAULT_BUDGET_MS = 4000;
+/** Copies are a little slower beside kernels than alone, and no two steps take quite the same time. */
+const CAUTION = 0.95;
+const MARGIN_US = 100;
+/** Of a limit, what tensors should take where that costs nothing: not all memory between them can be used. */
+const ROOM = 0.95;
+/** Ticks must differ in time, since memory is counted between them. */
+const APART_US = 0.01;
+
+type Subject = Pick<SwapMove, 'class' | 'index'>;
+
+/** Parameters leave only where a limit cannot be kept by what else may leave. */
+export function planProfile(profile: SwapProfile, options: ProfilePlanOptions = {}): ProfilePlan {
+  const plan = planClasses({ ...profile, passages: [] }, options);
+  return plan.expected.keepsLimit || profile.passages.length === 0 ? plan : planClasses(profile, options);
+}
+
+function planClasses(profile: SwapProfile, options: ProfilePlanOptions): ProfilePlan {
+  const apart = withTicksApart(profile);
+  const { step, subjects } = stepOf(apart);
+  const costs = costsOf(apart);
+  const ticksUs = Float64Array.from(apart.ticks.us);
+  const search = {
+    costs,
+    // The process has already left out what is too small.
+    minBytes: 1,
+    budgetMs: options.budgetMs ?? DEFAULT_BUDGET_MS,
+    seed: options.seed,
+    ticksUs,
+  };
+  const lowest = planSwaps(step, { ...search, limit: apart.limit === undefined ? undefined : ROOM * apart.limit });
+  const { share = 1 } = apart;
+  const aim = lowest.peak - share * (lowest.peak - lowest.limit);
+  const choice = share === 1 || apart.limit !== undefined ? lowest : planSwaps(step, { ...search, limit: aim });
+  const fault = verifySwaps(step, choice.swaps, choice.peak, costs)[0];
+  if (fault) throw new InvariantError(`the swap planner made a wrong plan: ${fault.message}`);
+  const byStart = [...choice.swaps].sort((a, b) => a.outStartUs - b.outStartUs);
+  const byReturn = [...choice.swaps].sort((a, b) => a.inStartUs - b.inStartUs);
+  let moves: SwapMove[] = [];
+  for (const swap of byStart) {
+    const subject = subjects[swap.block]!;
+    // No earlier than it must: what has begun is in the way of the program's own copies.
+    const out = Math.max(gapOf(apart, subject)?.free ?? 0, tickBefore(ticksUs, swap.outStartUs, step.periodUs));
+    const drop = tickAfter(ticksUs, swap.outEndUs, step.periodUs);
+    const back = tickBefore(ticksUs, swap.inStartUs, step.periodUs);
+    moves.push({ ...subject, size: swap.size, out, drop, back, turn: byReturn.indexOf(swap) });
+  }
+  moves = withinHostMemory(
+    apart,
+    moves.filter((move) => isSound(apart, move)),
+  );
+  if (apart.limit !== undefined) moves = forced(apart, moves, apart.limit);
+  moves = gatherState(apart, moves);
+  const following = followMoves(apart, moves);
+  const from = Math.max(...profile.ticks.peak);
+  return {
+    version: 1,
+    key: profile.key,
+    moves,
+    hostBytes: following.hostBytes,
+    expected: {
+      from,
+      peak: following.peak,
+      stalls: following.stalls,
+      stallUs: following.stallUs,
+      moved: moves.reduce((sum, move) => sum + move.size, 0),
+      periodUs: profile.periodUs,
+      limit: profile.limit,
+      keepsLimit: profile.limit === undefined || following.peak <= profile.limit,
+    },
+  };
+}
+
+/** One line for people, as progress shows it. */
+export function describePlan(plan: ProfilePlan): string {
+  const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
+  const { from, peak, stalls, moved, keepsLimit, limit } = plan.expected;
+  const short = keepsLimit || limit === undefined ? '' : `; ${gib(limit)} GiB cannot be kept`;
+  return `planned: ${gib(from)} -> ${gib(peak)} GiB, ${stalls} stalls expected, ${gib(moved)} GiB out and back per step${short}`;
+}
+
+function withTicksApart(profile: SwapProfile): SwapProfile {
+  const us = [...profile.ticks.us];
+  us[0] = 0;
+  for (let tick = 1; tick < us.length; tick++) us[tick] = Math.max(us[tick]!, us[tick - 1]! + APART_US);
+  const periodUs = Math.max(profile.periodUs, us.at(-1)! + APART_US);
+  return { ...profile, periodUs, ticks: { ...profile.ticks, us } };
+}
+
+function costsOf({ copies }: SwapProfile): CopyCosts {
+  const direction = (alone: number, both: number) => ({
+    fixedUs: copies.fixedUs,
+    alone: (CAUTION * alone) / 1e6,
+    both: (CAUTION * Math.min(alone, both)) / 1e6,
+  });
+  return { name: 'measured', out: direction(copies.outAlone, copies.outBoth), in: direction(copies.inAlone, copies.inBoth) };
+}
+
+/** What can move are blocks of the step; all other memory is a block per tick that nobody touches. */
+function stepOf(profile: SwapProfile): { step: SwapStep; subjects: Subject[] } {
+  const { us, peak } = profile.ticks;
+  const { periodUs } = profile;
+  const blocks: SwapBlock[] = [];
+  const subjects: Subject[] = [];
+  const tracked = new Float64Array(us.length);
+  const timeAfter = (tick: number) => us[tick + 1] ?? periodUs;
+  for (const { subject, gap } of gapsOf(profile)) {
+    const { size, first, free, use, last } = gap;
+    const idleUntil = us[use]! - MARGIN_US;
+    if (idleUntil <= us[free]!) continue;
+    for (let tick = first; tick <= last; tick++) tracked[tick]! += size;
+    subjects.push(subject);
+    blocks.push({
+      size,
+      fromUs: us[first]!,
+      toUs: timeAfter(last),
+      wholeRun: false,
+      accesses: [
+        { fromUs: us[first]!, toUs: us[free]!, writes: true },
+        { fromUs: idleUntil, toUs: us[last]!, writes: false },
+      ],
+    });
+  }
+  profile.items.forEach((item, index) => {
+    if (item.pre < 0) return;
+    for (let tick = 0; tick < us.length; tick++) tracked[tick]! += item.size;
+    subjects.push({ class: 'item', index });
+    const fromUs = Math.max(0, us[item.pre]! - MARGIN_US);
+    blocks.push({ size: item.size, fromUs: 0, toUs: periodUs, wholeRun: true, accesses: accessesOf(item, fromUs, us, periodUs) });
+  });
+  us.forEach((fromUs, tick) => {
+    const size = Math.max(0, peak[tick]! - tracked[tick]!);
+    blocks.push({ size, fromUs, toUs: timeAfter(tick), wholeRun: false, accesses: [] });
+  });
+  return { step: { name: profile.key, periodUs, blocks, untouchedBytes: 0, momentsUs: Float64Array.from(us) }, subjects };
+}
+
+/** It leaves from the tick after its optimizer's step on: right after it, programs read their loss. */
+function accessesOf({ post }: StateItem, fromUs: number, us: readonly number[], periodUs: number): Access[] {
+  const untilUs = us[post + 1] ?? periodUs;
+  const step = { fromUs, toUs: Math.max(fromUs, post === 0 ? periodUs : untilUs), writes: true };
+  return post === 0 ? [{ fromUs: 0, toUs: untilUs, writes: true }, step] : [step];
+}
+
+/** What may be away within the step. */
+function gapsOf(profile: SwapProfile): { subject: Subject; gap: Gap }[] {
+  const found: { subject: Subject; gap: Gap }[] = [];
+  const add = (kind: 'record' | 'layer', index: number, gap: Gap | undefined) => {
+    if (gap) found.push({ subject: { class: kind, index }, gap });
+  };
+  for (const [index, record] of profile.records.entries()) add('record', index, gapOfRecord(record));
+  for (const [index, passage] of profile.passages.entries()) add('layer', index, gapOfPassage(passage));
+  return found;
+}
+
+/** Times beyond the step are in the next one. */
+function tickAfter(ticks: Float64Array, us: number, periodUs: number): number {
+  const time = us % periodUs;
+  const tick = ticks.findIndex((at) => at >= time - APART_US / 4);
+  return tick < 0 ? 0 : tick;
+}
+
+function tickBefore(ticks: Float64Array, us: number, periodUs: number): number {
+  const time = us % periodUs;
+  let tick = ticks.length - 1;
+  while (tick > 0 && ticks[tick]! > time + APART_US / 4) tick--;
+  return tick;
+}
+
+/** Gives up what saves least, until the rest has room in host memory. */
+function withinHostMemory(profile: SwapProfile, moves: readonly SwapMove[]): SwapMove[] {
+  const { us } = profile.ticks;
+  const worth = (move: SwapMove) => {
+    const away = us[move.back]! - us[move.drop]!;
+    return move.size * (away > 0 ? away : away + profile.periodUs);
+  };
+  const kept = [...moves];
+  const byWorth = [...moves].sort((a, b) => worth(a) - worth(b));
+  for (const move of byWorth) {
+    if (followMoves(profile, kept).hostBytes <= profile.hostLimit) break;
+    kept.splice(kept.indexOf(move), 1);
+  }
+  return kept;
+}
+
+/** A limit below what costs nothing: whatever covers the highest load leaves too, for as long as it must, and the GPU waits. */
+function forced(profile: SwapProfile, moves: readonly SwapMove[], limit: number): SwapMove[] {
+  const all = [...moves];
+  for (let round = 0; round < 4 * (profile.records.length + profile.items.length + profile.passages.length); round++) {
+    const { load, hostBytes } = followMoves(profile, all);
+    let top = 0;
+    load.forEach((bytes, tick) => {
+      if (bytes > load[top]!) top = tick;
+    });
+    if (load[top]! <= limit) break;
+    const wider = candidates(profile, all, load, limit, top).filter((move) => {
+      const old = all.find((other) => other.class === move.class && other.index === move.index);
+      return old !== undefined || hostBytes + move.size <= profile.hostLimit;
+    });
+    // The smallest that is enough, else the largest: what is copied in haste is waited for.
+    const needed = load[top]! - limit;
+    const enough = wider.filter((move) => move.size >= needed).sort((a, b) => a.size - b.size)[0];
+    const chosen = enough ?? wider.sort((a, b) => b.size - a.size)[0];
+    if (!chosen) break;
+    const place = all.findIndex((other) => other.class === chosen.class && other.index === chosen.index);
+    if (place >= 0) all[place] = chosen;
+    else all.push(chosen);
+  }
+  const { us } = profile.ticks;
+  const order = [...all].sort((a, b) => us[a.out]! - us[b.out]!);
+  const returns = [...all].sort((a, b) => us[a.back]! - us[b.back]! || a.turn - b.turn);
+  return order.map((move) => ({ ...move, turn: returns.indexOf(move) }));
+}
+
+/** Moves, new or longer than before, in which something is away at the tick `top`. */
+function candidates(profile: SwapProfile, moves: readonly SwapMove[], load: Float64Array, limit: number, top: number): SwapMove[] {
+  const count = load.length;
+  const found: SwapMove[] = [];
+  const consider = ({ class: kind, index }: Subject, size: number, out: number, from: number, to: number) => {
+    // Away in [drop, back) within [from, to]: from where the load is first too high, to where it is last.
+    if (top < from || top >= to) return;
+    let drop = top;
+    let back = top + 1;
+    for (let tick = from; tick < to; tick++) {
+      if (load[tick]! <= limit) continue;
+      drop = Math.min(drop, tick);
+      back = Math.max(back, tick + 1);
+    }
+    const old = moves.find((move) => move.class === kind && move.index === index);
+    if (old && old.drop <= top && top < old.back) return;
+    if (old) {
+      drop = Math.min(drop, old.drop);
+      back = Math.max(back, old.back);
+    }
+    found.push({ class: kind, index, size, out, drop, back: Math.min(back, to, count - 1), turn: count + index });
+  };
+  for (const { subject, gap } of gapsOf(profile)) consider(subject, gap.size, gap.free, gap.free + 1, gap.use);
+  profile.items.forEach((item, index) => {
+    // Only what is updated at the end of the step: the gap is then in one piece.
+    if (item.pre > 1 && item.post === 0) consider({ class: 'item', index }, item.size, 1, 2, item.pre);
+  });
+  return found.filter((move) => isSound(profile, move));
+}
+
+export type { Following };

@@ -1,0 +1,186 @@
+// `weir run --check`: the command three times, on PyTorch's allocator, on ours and on PyTorch's again. What it says must not
+// differ between the allocators by more than PyTorch differs from itself.
+import type { ChildProcess } from 'node:child_process';
+import { finished } from 'node:stream/promises';
+import { type ChildEnd, holdJob, runChild } from '../child/child.ts';
+import { withoutWeir } from '../child/environment.ts';
+import type { RunOutcome, RunVoice } from '../supervise.ts';
+import { CheckedFile, type Contents } from './checked-file.ts';
+import { distance, NumberReader, type Said } from './number-comparison.ts';
+
+export interface CheckOptions {
+  readonly command: readonly string[];
+  readonly environment: NodeJS.ProcessEnv;
+  readonly allocator: string;
+  /** Lines to compare; by default losses. */
+  readonly lines: RegExp | undefined;
+  /** A file that the command writes, compared instead of its output. */
+  readonly output: string | undefined;
+}
+
+/** Runs the command on our allocator; what it prints goes through and to the listener. */
+export type RunOnOurs = (onOutput: (child: ChildProcess) => void) => Promise<RunOutcome>;
+
+export type CheckResult =
+  /** A run failed, so there is nothing to compare. */
+  | { readonly kind: 'failed'; readonly end: ChildEnd; readonly outcome: RunOutcome | undefined }
+  | {
+      readonly kind: 'compared';
+      readonly isSame: boolean;
+      readonly sentence: string;
+      readonly json: Record<string, unknown>;
+      readonly outcome: RunOutcome;
+    };
+
+/** The end of stderr that is shown when a silent run fails. */
+const MOST_ERRORS = 64 * 1024;
+const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
+/** How long the last output may take after the command has ended. */
+const DRAIN_MS = 2000;
+
+export async function checkTransparency(options: CheckOptions, runOnOurs: RunOnOurs, voice: RunVoice): Promise<CheckResult> {
+  const output = options.output === undefined ? undefined : new CheckedFile(options.output);
+  const release = holdJob();
+  let interrupted: NodeJS.Signals | undefined;
+  const interrupt = (signal: NodeJS.Signals) => {
+    interrupted ??= signal;
+  };
+  for (const signal of ENDING) process.on(signal, interrupt);
+  const hasEnded = (end: ChildEnd): ChildEnd | undefined => {
+    if (hasFailed(end)) return end;
+    return interrupted === undefined ? undefined : { code: null, signal: interrupted };
+  };
+  try {
+    voice.say("checking, 1 of 3: PyTorch's allocator (its output is not shown)");
+    const first = await runSilently(options, voice);
+    const firstEnd = hasEnded(first.end);
+    if (firstEnd) return failed('PyTorch', firstEnd, voice);
+    const firstSaid = output?.take() ?? first.said;
+    voice.say(`checking, 2 of 3: ${options.allocator}`);
+    const ours = await runOnOursReading(options, runOnOurs);
+    const oursEnd = hasEnded(ours.outcome.end);
+    if (oursEnd || ours.outcome.refusals.length > 0) {
+      // What it left is what the command left, as without us.
+      output?.keep();
+      return { kind: 'failed', end: oursEnd ?? ours.outcome.end, outcome: ours.outcome };
+    }
+    const oursSaid = output?.take() ?? ours.said;
+    output?.keepTaken();
+    voice.say("checking, 3 of 3: PyTorch's allocator again");
+    const second = await runSilently(options, voice);
+    const secondEnd = hasEnded(second.end);
+    if (secondEnd) return failed('PyTorch', secondEnd, voice);
+    const secondSaid = output?.take() ?? second.said;
+    return { kind: 'compared', outcome: ours.outcome, ...judge(options, firstSaid, oursSaid, secondSaid) };
+  } finally {
+    output?.close(voice);
+    for (const signal of ENDING) process.off(signal, interrupt);
+    release();
+  }
+}
+
+function judge(
+  options: CheckOptions,
+  first: Contents,
+  ours: Contents,
+  second: Contents,
+): { isSame: boolean; sentence: string; json: Record<string, unknown> } {
+  const apart = Math.min(contentDistance(first, ours), contentDistance(second, ours));
+  const noise = contentDistance(first, second);
+  const what = options.output ?? (options.lines ? 'lines that match' : 'losses');
+  const json = { compared: ours.values.length, difference: finite(apart), ownDifference: finite(noise), what };
+  if (ours.isMissing || first.isMissing || second.isMissing)
+    return {
+      isSame: false,
+      sentence: `nothing was compared: the command did not write ${options.output}`,
+      json: { ...json, isSame: false },
+    };
+  if (options.output === undefined && ours.values.length === 0 && first.values.length === 0) {
+    const hint = options.lines
+      ? 'no line of the output matches and has a number'
+      : 'no line of the output has a number after a word with "loss" in it; name others with --check-lines REGEX, or a file with --check-output FILE';
+    return { isSame: false, sentence: `nothing was compared: ${hint}`, json: { ...json, isSame: false } };
+  }
+  const isSame = apart <= noise;
+  return { isSame, sentence: sentenceFor(options, apart, noise, ours, first), json: { ...json, isSame } };
+}
+
+function sentenceFor(options: CheckOptions, apart: number, noise: number, ours: Contents, first: Contents): string {
+  const numbers = `${ours.values.length.toLocaleString('en-US')} ${ours.values.length === 1 ? 'number' : 'numbers'}`;
+  const compared = options.output === undefined ? numbers : options.output;
+  if (apart === 0) return `identical: ${compared} on ${options.allocator} and on PyTorch's allocator`;
+  const itself = noise === 0 ? 'PyTorch does not differ from itself' : `PyTorch differs from itself by ${amount(noise)}`;
+  if (apart !== Number.POSITIVE_INFINITY) return `${compared}: ${options.allocator} differs by ${amount(apart)} while ${itself}`;
+  if (ours.values.length !== first.values.length)
+    return `${options.allocator} differs: ${numbers} where PyTorch's first run has ${first.values.length.toLocaleString('en-US')}, while ${itself}`;
+  return `${compared}: ${options.allocator} differs while ${itself}`;
+}
+
+function amount(share: number): string {
+  return share === Number.POSITIVE_INFINITY ? 'more than numbers can say' : `up to ${share.toPrecision(2)} of a number`;
+}
+
+function contentDistance(one: Contents, other: Contents): number {
+  if (one.bytes && other.bytes && Buffer.compare(one.bytes, other.bytes) === 0) return 0;
+  const isText = one.bytes === undefined || (one.around !== undefined && other.around !== undefined);
+  return isText ? distance(one, other) : Number.POSITIVE_INFINITY;
+}
+
+function finite(value: number): number | null {
+  return Number.isFinite(value) ? value : null;
+}
+
+async function runSilently(options: CheckOptions, voice: RunVoice): Promise<{ end: ChildEnd; said: Said }> {
+  const reader = new NumberReader(options.lines);
+  let errors = Buffer.alloc(0);
+  let ended: Promise<void> = Promise.resolve();
+  const end = await runChild({
+    command: options.command,
+    environment: withoutWeir(options.environment),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    onTrouble: (sentence) => voice.trouble(sentence),
+    onStart(child) {
+      child.stdout!.on('data', (chunk: Buffer) => reader.push(chunk));
+      child.stderr!.on('data', (chunk: Buffer) => {
+        errors = Buffer.concat([errors, chunk]).subarray(-MOST_ERRORS);
+      });
+      ended = drained(child);
+    },
+  });
+  await ended;
+  if (hasFailed(end)) process.stderr.write(errors);
+  return { end, said: reader.finish() };
+}
+
+async function runOnOursReading(options: CheckOptions, runOnOurs: RunOnOurs): Promise<{ outcome: RunOutcome; said: Said }> {
+  const reader = new NumberReader(options.lines);
+  let ended: Promise<void> = Promise.resolve();
+  const outcome = await runOnOurs((child) => {
+    child.stdout!.on('data', (chunk: Buffer) => reader.push(chunk));
+    child.stdout!.pipe(process.stdout, { end: false });
+    // Nobody reads on: the command is told as it would be without us.
+    process.stdout.once('error', () => {
+      child.stdout!.unpipe(process.stdout);
+      child.stdout!.destroy();
+    });
+    ended = drained(child);
+  });
+  await ended;
+  return { outcome, said: reader.finish() };
+}
+
+/** All output is here; or it comes from a process that outlived the command, and is not waited for. */
+async function drained(child: ChildProcess): Promise<void> {
+  const exited = new Promise<void>((done) => child.once('exit', () => setTimeout(done, DRAIN_MS).unref()));
+  const streams = [child.stdout, child.stderr].filter((stream) => stream !== null);
+  await Promise.race([Promise.all(streams.map((stream) => finished(stream).catch(() => {}))), exited]);
+}
+
+function failed(name: string, end: ChildEnd, voice: RunVoice): CheckResult {
+  voice.trouble(`nothing was compared: the command failed on ${name}'s own allocator`);
+  return { kind: 'failed', end, outcome: undefined };
+}
+
+function hasFailed({ code, signal }: ChildEnd): boolean {
+  return code !== 0 || signal !== null;
+}

@@ -1,0 +1,39 @@
+// The private folder of a run, in which its processes put their rings: in memory where there is room for them.
+import { accessSync, constants, mkdtempSync, rmSync, statfsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { EVENT_BYTES } from '../../trace/weir/format.ts';
+
+/** Room for some ten rings. Containers often have a /dev/shm of 64 MiB, which one fills. */
+const RINGS = 16;
+
+export function createRunFolder(ringRows: number, environment: NodeJS.ProcessEnv = process.env): string {
+  const enough = RINGS * ringRows * EVENT_BYTES;
+  const candidates = [environment['XDG_RUNTIME_DIR'], '/dev/shm', tmpdir()]
+    .filter((path) => path !== undefined)
+    .filter((path) => path.startsWith('/'))
+    .map((path) => ({ path, free: freeBytes(path) }))
+    .filter(({ free }) => free >= 0);
+  const roomy = candidates.find(({ free }) => free >= enough);
+  const chosen = roomy ?? candidates.sort((a, b) => b.free - a.free)[0];
+  return mkdtempSync(join(chosen?.path ?? tmpdir(), 'weir-'));
+}
+
+export function removeFolder(path: string): void {
+  try {
+    rmSync(path, { recursive: true, force: true });
+  } catch {
+    // A process that outlived the run may be making a file in it; the folder is small.
+  }
+}
+
+/** Below 0 if nothing can be written there. */
+function freeBytes(path: string): number {
+  try {
+    accessSync(path, constants.W_OK | constants.X_OK);
+    const { bavail, bsize } = statfsSync(path);
+    return bavail * bsize;
+  } catch {
+    return -1;
+  }
+}

@@ -1,0 +1,234 @@
+// The recording of one process: from its ring into a .weir file, with all that its rows refer to declared first.
+import { InputError } from '../../base/errors.ts';
+import { settingsFromJson } from '../../trace/settings-json.ts';
+import type { RecordedLimits, SettingValue } from '../../trace/trace.ts';
+import { EVENT_BYTES, EVERY_DEVICE } from '../../trace/weir/format.ts';
+import { WeirWriter } from '../../trace/weir/writer.ts';
+import { type Ring, RingDamage, type RingOwner } from './ring.ts';
+import { type Gauges, RING_DEVICES } from './ring-layout.ts';
+import { RowChecker, type RowCounts } from './row-check.ts';
+import type { TraceFile } from './trace-file.ts';
+
+/** Takes of rows in a row, so that one busy process does not keep us from the others. */
+const TAKES_AT_ONCE = 16;
+
+export interface RecordingOptions {
+  /** Written into the file: which tool, which host. */
+  readonly meta: Readonly<Record<string, unknown>>;
+  /** Settings of the allocator, by PyTorch's names, as far as the environment says. */
+  readonly settings: ReadonlyMap<string, SettingValue>;
+  /** Events that go into the file at most. */
+  readonly mostEvents: number;
+  /** Events that a what-if looks at. */
+  readonly whatIfEvents: number;
+  /** Sees the rows that passed, before they are written. */
+  readonly onRows?: ((recording: ProcessRecording, rows: Buffer) => void) | undefined;
+}
+
+export class ProcessRecording {
+  readonly owner: RingOwner;
+  readonly file: TraceFile;
+  events = 0;
+  /** Events that the file holds, and its length when `whatIfEvents` were in it. */
+  writtenEvents = 0;
+  whatIfBytes = 0;
+  dropped = 0;
+  gaps = 0;
+  isFinished = false;
+  /** What was wrong with the ring, if anything. */
+  damage: string | undefined;
+  gauges: ReadonlyMap<number, Gauges> = new Map();
+  readonly counts: RowCounts = { damaged: 0, settings: [] };
+  private readonly ring: Ring;
+  private readonly options: RecordingOptions;
+  private readonly writer: WeirWriter;
+  private readonly checker = new RowChecker();
+  private readonly declared = { strings: [0], streams: new Int32Array(RING_DEVICES), pools: new Int32Array(RING_DEVICES) };
+  private readonly streams: bigint[][] = [];
+  private readonly defaultPools: number[] = [];
+  private settings: ReadonlyMap<string, SettingValue>;
+  private hasToldGap = false;
+
+  constructor(ring: Ring, file: TraceFile, options: RecordingOptions) {
+    this.ring = ring;
+    this.owner = ring.owner;
+    this.file = file;
+    this.options = options;
+    this.writer = new WeirWriter((record) => file.write(record), {
+      ...options.meta,
+      pid: this.owner.pid,
+      rank: this.owner.rank,
+      localRank: this.owner.localRank,
+      worldSize: this.owner.worldSize,
+      torch: this.owner.torchVersion,
+      allocator: this.owner.allocator,
+    });
+    this.settings = new Map<string, SettingValue>([...options.settings, ['allocator', this.owner.allocator]]);
+    if (this.owner.allocator === 'expandable') this.settings = new Map([...this.settings, ['expandable_segments', true]]);
+    this.writer.settings(EVERY_DEVICE, this.settings);
+  }
+
+  get inode(): number {
+    return this.ring.inode;
+  }
+
+  /** Rows that are there to be read, when it was last looked. */
+  get waiting(): number {
+    return this.ring.waiting;
+  }
+
+  get isClosed(): boolean {
+    return this.ring.isClosed;
+  }
+
+  /** Takes what there is, or a good part of it; whether more waits. */
+  drain(): boolean {
+    if (this.isFinished) return false;
+    try {
+      this.ring.refresh();
+      this.noteLevels();
+      this.declare();
+      for (let take = 0; take < TAKES_AT_ONCE && this.ring.waiting > 0; take++) this.store(this.ring.take());
+      this.tellGaps();
+      return this.ring.waiting > 0;
+    } catch (error) {
+      const isExpected = error instanceof RingDamage || error instanceof InputError || (error instanceof Error && 'syscall' in error);
+      if (!isExpected) throw error;
+      this.damage = error.message;
+      this.finish();
+      return false;
+    }
+  }
+
+  /** The process is over, or nothing more can be had from it. */
+  finish(): void {
+    if (this.isFinished) return;
+    this.isFinished = true;
+    if (this.damage !== undefined)
+      this.warn(
+        'damaged-ring',
+        `the memory in which process ${this.owner.pid} recorded was damaged (${this.damage}): nothing after that is here`,
+      );
+    if (this.dropped > 0) {
+      const message = `${this.dropped.toLocaleString('en-US')} events are missing, lost in ${this.gaps} places: they came faster than they could be written`;
+      this.warn('dropped-events', message);
+    }
+    if (this.counts.damaged > 0) this.warn('damaged-events', `${this.counts.damaged} events that cannot be were left out`);
+    if (this.isCut) {
+      const message = `recording stopped after ${this.writtenEvents.toLocaleString('en-US')} of ${this.events.toLocaleString('en-US')} events`;
+      this.warn('cut', message);
+    }
+    this.writer.end();
+    this.noteWhatIf();
+    this.file.close();
+    this.ring.close();
+  }
+
+  /** Handles of the streams of a GPU, by their numbers in rows. */
+  streamsOf(device: number): readonly bigint[] {
+    return this.streams[device] ?? [];
+  }
+
+  /** The number, in rows, of the pool that requests go to by default. */
+  defaultPool(device: number): number {
+    return this.defaultPools[device] ?? -1;
+  }
+
+  /** What the detail of a row that passed stands for. */
+  textOf(detail: number): string {
+    return this.writer.symbols.strings[detail] ?? '';
+  }
+
+  /** Tells the process that the plan of that number lies in its file; false if it can no longer be told. */
+  announcePlan(generation: number): boolean {
+    if (this.isFinished) return false;
+    try {
+      this.ring.announcePlan(generation);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Whether the file holds less than what happened. */
+  get isCut(): boolean {
+    return this.writtenEvents < this.events - this.counts.damaged;
+  }
+
+  private noteLevels(): void {
+    this.dropped = this.ring.dropped;
+    this.gaps = this.ring.gaps;
+    this.gauges = this.ring.gauges;
+  }
+
+  private declare(): void {
+    const { declared } = this;
+    for (const text of this.ring.newStrings()) declared.strings.push(this.writer.symbols.internString(text));
+    for (let device = 0; device < RING_DEVICES; device++) {
+      const streams = this.ring.newStreams(device);
+      const pools = this.ring.newPools(device);
+      if (streams.length + pools.length === 0) continue;
+      if (declared.streams[device] === 0 && declared.pools[device] === 0) this.writer.device(device, limitsOf(this.gauges.get(device)));
+      this.writer.streams(
+        device,
+        streams.map((handle) => this.writer.symbols.addresses.encode(handle)),
+      );
+      this.writer.pools(device, pools);
+      this.streams[device] = [...(this.streams[device] ?? []), ...streams];
+      const first = pools.findIndex(([high, low]) => high === 0 && low === 0);
+      if (first >= 0) this.defaultPools[device] ??= declared.pools[device]! + first;
+      declared.streams[device]! += streams.length;
+      declared.pools[device]! += pools.length;
+    }
+  }
+
+  private store(rows: Buffer): void {
+    this.events += rows.length / EVENT_BYTES;
+    const bytes = this.checker.check(rows, this.declared, this.counts);
+    for (const { text } of this.counts.settings.splice(0)) this.takeSettings(this.writer.symbols.strings[text] ?? '');
+    this.options.onRows?.(this, rows.subarray(0, bytes));
+    const room = Math.max(0, this.options.mostEvents - this.writtenEvents);
+    const kept = Math.min(bytes / EVENT_BYTES, room);
+    if (kept === 0 || !this.file.isOpen) return;
+    this.writer.rows(rows.subarray(0, kept * EVENT_BYTES));
+    if (!this.file.isOpen) return;
+    this.writtenEvents += kept;
+    this.noteWhatIf();
+  }
+
+  /** Records refer only to those before them, so the beginning of a file is a file. */
+  private noteWhatIf(): void {
+    if (this.whatIfBytes === 0 || this.writtenEvents <= this.options.whatIfEvents) this.whatIfBytes = this.file.bytes;
+  }
+
+  /** A process may say its settings itself, as JSON; anything else is the string that PyTorch was given. */
+  private takeSettings(text: string): void {
+    let said: ReadonlyMap<string, SettingValue>;
+    try {
+      said = settingsFromJson(JSON.parse(text));
+    } catch {
+      said = new Map([['PYTORCH_CUDA_ALLOC_CONF', text]]);
+    }
+    this.settings = new Map([...this.settings, ...said]);
+    this.writer.settings(EVERY_DEVICE, this.settings);
+  }
+
+  private tellGaps(): void {
+    if (this.dropped === 0 || this.hasToldGap) return;
+    this.hasToldGap = true;
+    this.warn('gap', `events were lost, the first ones about event ${this.events}: they came faster than they could be written`);
+  }
+
+  private warn(code: string, message: string): void {
+    this.writer.warnings(EVERY_DEVICE, [{ code, message }]);
+  }
+}
+
+/** A limit is kept as PyTorch keeps it, as a share of the GPU that rounds down to the very bytes. */
+export function limitsOf(gauges: Gauges | undefined): RecordedLimits {
+  if (!gauges || gauges.total <= 0 || !Number.isSafeInteger(gauges.total)) return {};
+  const { total, limit } = gauges;
+  if (limit <= 0 || limit >= total) return { deviceBytes: total };
+  const share = limit / total;
+  return { deviceBytes: total, memoryFraction: Math.floor(share * total) === limit ? share : (limit + 0.5) / total };
+}

@@ -1,0 +1,210 @@
+// One ring, read from outside while its process writes it. Nothing in it is believed before it is checked: the file belongs
+// to a program that may crash in mid-write, and a number too large must not take the supervisor with it.
+import { closeSync, constants, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import { EVENT_BYTES } from '../../trace/weir/format.ts';
+import {
+  ALLOCATOR_BYTES,
+  type Gauges,
+  RING_DEVICES,
+  RING_HEADER_BYTES,
+  RING_MAGIC,
+  RING_POOLS,
+  RING_STREAMS,
+  RING_STRING_BYTES,
+  RING_VERSION,
+  RingOffset,
+  RingState,
+  readGauges,
+  TORCH_VERSION_BYTES,
+  textAt,
+  u64,
+} from './ring-layout.ts';
+
+/** Rows taken at once: 3.5 MiB. */
+const ROWS_AT_ONCE = 1 << 16;
+const MOST_ROWS = 1 << 26;
+
+/** Something in the ring cannot be; the sentence says what. */
+export class RingDamage extends Error {
+  override name = 'RingDamage';
+}
+
+/** Who writes the ring. */
+export interface RingOwner {
+  readonly pid: number;
+  /** -1 where the process has none. */
+  readonly rank: number;
+  readonly localRank: number;
+  readonly worldSize: number;
+  readonly startedUs: number;
+  readonly allocator: string;
+  readonly torchVersion: string;
+}
+
+export class Ring {
+  readonly owner: RingOwner;
+  /** Identifies the file: a process that replaces itself (exec) makes a new one by the same name. */
+  readonly inode: number;
+  dropped = 0;
+  gaps = 0;
+  isClosed = false;
+  gauges: ReadonlyMap<number, Gauges> = new Map();
+  private readonly file: number;
+  private readonly header: Buffer = Buffer.alloc(RING_HEADER_BYTES);
+  private readonly view: DataView;
+  private readonly stringsAt: number;
+  private readonly rowsAt: number;
+  private readonly capacity: number;
+  private rows: Buffer = Buffer.alloc(0);
+  private head = 0;
+  private tail = 0;
+  private stringBytes = 0;
+  private readonly streamCounts = new Int32Array(RING_DEVICES);
+  private readonly poolCounts = new Int32Array(RING_DEVICES);
+
+  /** Undefined while the process has not finished making it; throws RingDamage if it is no ring. */
+  static open(path: string): Ring | undefined {
+    const file = openSync(path, constants.O_RDWR | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    try {
+      const stat = fstatSync(file);
+      if (!stat.isFile()) throw new RingDamage('it is no plain file');
+      const first = Buffer.alloc(RingOffset.tail);
+      if (readSync(file, first, 0, first.length, 0) < first.length || first.readBigUInt64LE(0) === 0n) {
+        closeSync(file);
+        return undefined;
+      }
+      return new Ring(file, first, stat.size, stat.ino);
+    } catch (error) {
+      closeSync(file);
+      throw error;
+    }
+  }
+
+  private constructor(file: number, first: Buffer, size: number, inode: number) {
+    this.file = file;
+    this.inode = inode;
+    this.view = new DataView(this.header.buffer, this.header.byteOffset, this.header.length);
+    const view = new DataView(first.buffer, first.byteOffset, first.length);
+    if (textAt(view, RingOffset.magic, 8) !== RING_MAGIC) throw new RingDamage('it does not begin as a ring does');
+    const version = view.getUint32(RingOffset.version, true);
+    if (version !== RING_VERSION) throw new RingDamage(`it is of version ${version}, and this weir reads ${RING_VERSION}`);
+    this.stringsAt = view.getUint32(RingOffset.strings_at, true);
+    this.rowsAt = view.getUint32(RingOffset.rows_at, true);
+    this.capacity = view.getUint32(RingOffset.capacity, true);
+    const isPowerOfTwo = this.capacity > 0 && (this.capacity & (this.capacity - 1)) === 0;
+    if (!isPowerOfTwo || this.capacity > MOST_ROWS) throw new RingDamage(`it claims room for ${this.capacity} rows`);
+    if (this.stringsAt < RING_HEADER_BYTES || this.stringsAt + RING_STRING_BYTES > size)
+      throw new RingDamage('its strings lie outside of it');
+    if (this.rowsAt < RING_HEADER_BYTES || this.rowsAt + this.capacity * EVENT_BYTES > size)
+      throw new RingDamage('its rows lie outside of it');
+    const startedUs = view.getFloat64(RingOffset.started_us, true);
+    this.owner = {
+      pid: view.getUint32(RingOffset.pid, true),
+      rank: view.getInt32(RingOffset.rank, true),
+      localRank: view.getInt32(RingOffset.local_rank, true),
+      worldSize: view.getInt32(RingOffset.world_size, true),
+      startedUs: Number.isFinite(startedUs) ? startedUs : 0,
+      allocator: textAt(view, RingOffset.allocator, ALLOCATOR_BYTES),
+      torchVersion: textAt(view, RingOffset.torch_version, TORCH_VERSION_BYTES),
+    };
+  }
+
+  /**
+   * Looks at the header anew. First how many rows there are, then the rest: what rows refer to is named before they are
+   * counted, so that it is there when they are read.
+   */
+  refresh(): void {
+    const counters = Buffer.alloc(RingOffset.gauges - RingOffset.tail);
+    this.readAt(counters, RingOffset.tail);
+    this.readAt(this.header, 0);
+    const view = new DataView(counters.buffer, counters.byteOffset, counters.length);
+    const tail = u64(view, 0);
+    if (!Number.isSafeInteger(tail) || tail < this.tail || tail - this.head > this.capacity)
+      throw new RingDamage(`it claims ${tail} rows after ${this.tail}, of which ${this.head} were taken`);
+    this.tail = tail;
+    this.dropped = Math.min(u64(view, RingOffset.dropped - RingOffset.tail), Number.MAX_SAFE_INTEGER);
+    this.gaps = Math.min(u64(view, RingOffset.gaps - RingOffset.tail), Number.MAX_SAFE_INTEGER);
+    this.isClosed = this.view.getUint32(RingOffset.state, true) === RingState.Closed;
+    this.gauges = readGauges(this.view);
+  }
+
+  /** Rows that wait to be taken. */
+  get waiting(): number {
+    return this.tail - this.head;
+  }
+
+  /** The next rows, in a buffer that is good until the next call; the process may reuse their room from here on. */
+  take(): Buffer {
+    const from = this.head % this.capacity;
+    const count = Math.min(this.waiting, this.capacity - from, ROWS_AT_ONCE);
+    const bytes = count * EVENT_BYTES;
+    if (this.rows.length < bytes) this.rows = Buffer.alloc(bytes);
+    const rows = this.rows.subarray(0, bytes);
+    this.readAt(rows, this.rowsAt + from * EVENT_BYTES);
+    this.head += count;
+    const head = Buffer.alloc(8);
+    head.writeBigUInt64LE(BigInt(this.head));
+    writeSync(this.file, head, 0, 8, RingOffset.head);
+    return rows;
+  }
+
+  /** Streams of a GPU named since this was last asked; as their 64 bits lie in the file. */
+  newStreams(device: number): bigint[] {
+    const count = this.countAt(RingOffset.stream_count, device, RING_STREAMS, 'streams');
+    const found: bigint[] = [];
+    for (let index = this.streamCounts[device]!; index < count; index++)
+      found.push(this.view.getBigUint64(RingOffset.streams + (device * RING_STREAMS + index) * 8, true));
+    this.streamCounts[device] = count;
+    return found;
+  }
+
+  newPools(device: number): [number, number][] {
+    const count = this.countAt(RingOffset.pool_count, device, RING_POOLS, 'pools');
+    const found: [number, number][] = [];
+    for (let index = this.poolCounts[device]!; index < count; index++) {
+      const at = RingOffset.pools + (device * RING_POOLS + index) * 16;
+      found.push([u64(this.view, at), u64(this.view, at + 8)]);
+    }
+    this.poolCounts[device] = count;
+    return found;
+  }
+
+  /** Strings added since this was last asked, in the order of their numbers. */
+  newStrings(): string[] {
+    const used = u64(this.view, RingOffset.string_bytes);
+    if (used < this.stringBytes || used > RING_STRING_BYTES) throw new RingDamage(`it claims ${used} bytes of strings`);
+    const area = Buffer.alloc(used - this.stringBytes);
+    if (area.length > 0) this.readAt(area, this.stringsAt + this.stringBytes);
+    const found: string[] = [];
+    for (let at = 0; at < area.length; ) {
+      const length = at + 4 <= area.length ? area.readUInt32LE(at) : Number.POSITIVE_INFINITY;
+      if (at + 4 + length > area.length) throw new RingDamage('one of its strings does not end');
+      found.push(area.toString('utf8', at + 4, at + 4 + length));
+      at += 4 + length;
+    }
+    this.stringBytes = used;
+    return found;
+  }
+
+  /** The plan of that number lies in its file. */
+  announcePlan(generation: number): void {
+    const word = Buffer.alloc(4);
+    word.writeUInt32LE(generation);
+    writeSync(this.file, word, 0, 4, RingOffset.plan_generation);
+  }
+
+  close(): void {
+    closeSync(this.file);
+  }
+
+  private countAt(offset: number, device: number, most: number, what: string): number {
+    const count = this.view.getUint32(offset + device * 4, true);
+    const before = (what === 'streams' ? this.streamCounts : this.poolCounts)[device]!;
+    if (count > most || count < before) throw new RingDamage(`it claims ${count} ${what} of GPU ${device}`);
+    return count;
+  }
+
+  private readAt(into: Buffer, at: number): void {
+    if (readSync(this.file, into, 0, into.length, at) < into.length) throw new RingDamage('it was cut off while it was read');
+  }
+}

@@ -1,0 +1,120 @@
+// Rows of a ring made fit for a file: numbers that stand for nothing are corrected or their rows dropped, since one row that
+// cannot be would make the whole file unreadable.
+import { EventKind } from '../../trace/trace.ts';
+import { EVENT_BYTES, EventField, EventOffset } from '../../trace/weir/format.ts';
+import { RING_DEVICES, u64 } from './ring-layout.ts';
+
+const MOST_KIND = Math.max(...Object.values(EventKind));
+/** CUDA's addresses lie below 2^48. */
+const ADDRESS_HIGH_LIMIT = 2 ** 16;
+/** Sizes lie below 2^53. */
+const SIZE_HIGH_LIMIT = 2 ** 21;
+
+const ABOUT_BLOCKS: ReadonlySet<number> = new Set([EventKind.Alloc, EventKind.FreeRequested, EventKind.FreeCompleted, EventKind.Oom]);
+
+export interface Declared {
+  /** How many streams and pools each GPU has; the arrays are read only. */
+  readonly streams: ArrayLike<number>;
+  readonly pools: ArrayLike<number>;
+  /** Number in the file of each string of the ring; entry 0 is 0. */
+  readonly strings: readonly number[];
+}
+
+/** What passed through, beside the rows. */
+export interface RowCounts {
+  /** Rows that could not be used. */
+  damaged: number;
+  /** Numbers, in the file, of strings that settings events carry, with the GPU each is about. */
+  readonly settings: { device: number; text: number }[];
+}
+
+export class RowChecker {
+  private readonly latest = new Float64Array(RING_DEVICES);
+
+  /** Moves the good rows to the front, corrected, and gives back how many bytes they take. */
+  check(rows: Buffer, declared: Declared, counts: RowCounts): number {
+    const view = new DataView(rows.buffer, rows.byteOffset, rows.length);
+    let kept = 0;
+    for (let row = 0; row + EVENT_BYTES <= rows.length; row += EVENT_BYTES) {
+      const verdict = this.correct(view, row, declared, counts);
+      if (verdict === 'damaged') counts.damaged++;
+      if (verdict !== 'good') continue;
+      if (kept !== row) rows.copyWithin(kept, row, row + EVENT_BYTES);
+      kept += EVENT_BYTES;
+    }
+    return kept;
+  }
+
+  private correct(view: DataView, row: number, declared: Declared, counts: RowCounts): 'good' | 'damaged' | 'early' {
+    const kind = view.getUint8(row + EventOffset.kind);
+    const device = view.getUint16(row + EventOffset.device, true);
+    if (kind === 0 || kind > MOST_KIND || device >= RING_DEVICES) return 'damaged';
+    // What is said of a GPU before its first stream has a name finds no place in a file; its settings are kept all the same.
+    if (declared.streams[device] === 0 && !ABOUT_BLOCKS.has(kind)) {
+      if (kind === EventKind.Settings) correctDetail(view, row, kind, device, declared, counts);
+      return 'early';
+    }
+    let stream = view.getInt32(row + EventOffset.stream, true);
+    // A recorder that has run out of names says -1.
+    if (stream === -1) {
+      stream = 0;
+      view.setInt32(row + EventOffset.stream, 0, true);
+    }
+    const pool = view.getInt32(row + EventOffset.pool, true);
+    if (stream < 0 || stream >= declared.streams[device]!) return 'damaged';
+    if (pool < -1 || pool >= declared.pools[device]!) return 'damaged';
+    if (!hasPossibleSize(view, row, kind)) return 'damaged';
+    this.setTime(view, row, device);
+    // Recorders leave stacks out today.
+    view.setInt32(row + EventOffset.stack, -1, true);
+    const metadata = declared.strings[view.getUint32(row + EventOffset.metadata, true)] ?? 0;
+    view.setUint32(row + EventOffset.metadata, metadata, true);
+    let fields = view.getUint8(row + EventOffset.fields) & (EventField.Detail | EventField.Thread | EventField.CompileContext);
+    if (fields & EventField.Detail && !correctDetail(view, row, kind, device, declared, counts)) fields &= ~EventField.Detail;
+    if (fields & EventField.CompileContext) {
+      const context = declared.strings[view.getUint32(row + EventOffset.compileContext, true)] ?? 0;
+      view.setUint32(row + EventOffset.compileContext, context, true);
+    }
+    view.setUint8(row + EventOffset.fields, fields);
+    return 'good';
+  }
+
+  /** Rows of one GPU are in order; what a damaged ring holds need not be, and a file has them in order. */
+  private setTime(view: DataView, row: number, device: number): void {
+    const time = view.getFloat64(row + EventOffset.time, true);
+    const latest = this.latest[device]!;
+    if (time >= latest && time < Number.POSITIVE_INFINITY) this.latest[device] = time;
+    else view.setFloat64(row + EventOffset.time, latest, true);
+  }
+}
+
+function hasPossibleSize(view: DataView, row: number, kind: number): boolean {
+  if (kind === EventKind.Operator) {
+    const duration = view.getFloat64(row + EventOffset.size, true);
+    if (!(duration >= 0 && duration < Number.POSITIVE_INFINITY)) return false;
+  } else if (view.getUint32(row + EventOffset.size + 4, true) >= SIZE_HIGH_LIMIT) return false;
+  if (kind === EventKind.Oom) return Number.isSafeInteger(u64(view, row + EventOffset.address));
+  return view.getUint32(row + EventOffset.address + 4, true) < ADDRESS_HIGH_LIMIT;
+}
+
+/** Whether the detail stands for something; strings get their number in the file. */
+function correctDetail(view: DataView, row: number, kind: number, device: number, declared: Declared, counts: RowCounts): boolean {
+  const at = row + EventOffset.detail;
+  switch (kind) {
+    case EventKind.RecordStream: {
+      const stream = view.getInt32(at, true);
+      return stream >= 0 && stream < declared.streams[device]!;
+    }
+    case EventKind.Settings:
+    case EventKind.Operator:
+    case EventKind.Mark: {
+      const text = declared.strings[view.getUint32(at, true)];
+      if (text === undefined) return false;
+      view.setUint32(at, text, true);
+      if (kind === EventKind.Settings) counts.settings.push({ device, text });
+      return true;
+    }
+    default:
+      return true;
+  }
+}

@@ -1,0 +1,49 @@
+// Keeps the page's address in step with what it shows, so that a link brings it back; and the legend with the colours.
+import { effect } from '@preact/signals';
+import { type HashState, readHash, writeHash } from '../../src/view/hash-state.ts';
+import { RECORDED } from '../../src/view/protocol.ts';
+import { comparison } from './opening.ts';
+import { axis, block, capacity, colour, cursor, guarded, legend, main, selection, since, sources, view, wholeX } from './state.ts';
+
+/** Keeps the legend in step with the colours. */
+effect(() => {
+  const lane = main.value;
+  const mode = colour.value;
+  if (!lane) return;
+  void guarded(async () => {
+    legend.value = await lane.source.backend.ask('legend', lane.gpu.device, { colour: mode });
+  });
+});
+
+/** Keeps the page's address in step with what it shows, at most a few times a second. */
+let hashTimer: ReturnType<typeof setTimeout> | undefined;
+effect(() => {
+  const lane = main.value;
+  if (!lane) return;
+  const isFitted = view.value.to - view.value.from >= wholeX.value * 0.999;
+  const state: HashState = {
+    file: sources.value.length > 1 ? lane.source.name : undefined,
+    gpu: (lane.source.info?.gpus.length ?? 1) > 1 ? lane.gpu.device : undefined,
+    run: lane.run.run === RECORDED ? undefined : lane.run.run,
+    with: comparison(),
+    axis: axis.value,
+    colour: colour.value,
+    from: isFitted ? undefined : Math.round(view.value.from * 100) / 100,
+    to: isFitted ? undefined : Math.round(view.value.to * 100) / 100,
+    cursor: cursor.value?.event,
+    capacity: capacity.value,
+    block: block.value?.allocation,
+    node: selection.value.node,
+    since: since.value?.event,
+    search: selection.value.search,
+  };
+  clearTimeout(hashTimer);
+  hashTimer = setTimeout(() => {
+    const hash = writeHash(state);
+    if (hash !== location.hash) history.replaceState(null, '', hash === '' ? location.pathname + location.search : hash);
+  }, 150);
+});
+
+export function wantedByAddress(): HashState {
+  return readHash(location.hash);
+}

@@ -1,0 +1,210 @@
+// Opening recordings and choosing what is shown of them: a GPU, an allocator, another one beside it, a GPU size.
+import { batch } from '@preact/signals';
+import type { HashState } from '../../src/view/hash-state.ts';
+import { type GpuInfo, RECORDED } from '../../src/view/protocol.ts';
+import { within } from '../../src/view/viewport.ts';
+import { Problem } from '../data/source.ts';
+import { moveTo, refreshMoment, runSearch, selectBlock } from './selecting.ts';
+import {
+  analysing,
+  analysis,
+  axis,
+  block,
+  capacity,
+  colour,
+  fitWhole,
+  flameRoot,
+  guarded,
+  type Lane,
+  loading,
+  main,
+  mainState,
+  mark,
+  type OpenSource,
+  other,
+  otherBlock,
+  otherState,
+  plan,
+  problem,
+  searchResult,
+  selection,
+  since,
+  sources,
+  vertical,
+  view,
+  wholeX,
+  wholeY,
+  wordsOf,
+} from './state.ts';
+
+/** Opens a recording and shows it; the page's address may say how. */
+export async function openSource(source: OpenSource, wanted: HashState = {}): Promise<void> {
+  batch(() => {
+    if (!sources.value.includes(source)) sources.value = [...sources.value, source];
+    problem.value = undefined;
+    loading.value = { doing: `opening ${source.name}`, fraction: 0 };
+  });
+  if (!source.info && !source.analyses) source.backend.prepare();
+  try {
+    source.info ??= await source.backend.ask('describe', 0, {}, ({ doing, fraction }) => {
+      loading.value = { doing, fraction: fraction * 0.7 };
+    });
+    const gpu = source.info.gpus.find((candidate) => candidate.device === wanted.gpu) ?? source.info.gpus[0];
+    if (!gpu) throw new Problem(`${source.name} holds no GPU's events`);
+    capacity.value = wanted.capacity;
+    plan.value = undefined;
+    void analyze(source, gpu);
+    const run = await source.backend.ask('run', gpu.device, { run: RECORDED }, ({ fraction }) => {
+      loading.value = { doing: 'replaying as recorded', fraction: 0.7 + fraction * 0.3 };
+    });
+    show({ source, gpu, run }, wanted);
+    if (wanted.run && wanted.run !== RECORDED) await chooseRun(wanted.run);
+    if (wanted.with) await compareWith(wanted.with);
+  } catch (error) {
+    batch(() => {
+      problem.value = wordsOf(error);
+      if (!source.info) sources.value = sources.value.filter((known) => known !== source);
+    });
+  } finally {
+    loading.value = undefined;
+  }
+}
+
+function show(lane: Lane, wanted: HashState): void {
+  batch(() => {
+    main.value = lane;
+    other.value = undefined;
+    selection.value = wanted.node !== undefined ? { node: wanted.node } : wanted.search ? { search: wanted.search } : {};
+    for (const target of [block, otherBlock, mark, since, flameRoot, searchResult, mainState, otherState]) target.value = undefined;
+    axis.value = lane.gpu.durationUs > 0 ? (wanted.axis ?? 'time') : 'event';
+    if (wanted.colour) colour.value = wanted.colour;
+    else if (lane.gpu.hasStacks) colour.value = 'stack';
+    fitWhole();
+    if (wanted.from !== undefined && wanted.to !== undefined) view.value = within({ from: wanted.from, to: wanted.to }, wholeX.value);
+  });
+  if (wanted.search) runSearch(wanted.search);
+  if (wanted.block !== undefined) void selectBlock(wanted.block);
+  const start = wanted.cursor ?? lane.gpu.ooms.at(-1)?.event ?? lane.run.peak.event;
+  moveTo('event', start);
+  if (wanted.since !== undefined) since.value = { event: wanted.since, timeUs: 0 };
+}
+
+/** Beyond this a plan takes longer than anybody waits for a picture; `weir plan` makes it. */
+const MOST_PLANNED_EVENTS = 1_000_000;
+
+let analysisTurn = 0;
+
+async function analyze(source: OpenSource, gpu: GpuInfo): Promise<void> {
+  const turn = ++analysisTurn;
+  const known = capacity.value === undefined ? source.analyses?.get(gpu.device) : undefined;
+  analysis.value = known ?? (analysis.value?.json['file'] === source.name ? analysis.value : undefined);
+  if (known) {
+    void findPlan(source, gpu, turn);
+    return;
+  }
+  analysing.value = { doing: 'reading', fraction: 0 };
+  try {
+    const done = await source.backend.ask('analyze', gpu.device, { capacity: capacity.value }, ({ doing, fraction, partial }) => {
+      if (turn !== analysisTurn) return;
+      batch(() => {
+        analysing.value = { doing, fraction };
+        if (partial) analysis.value = partial;
+      });
+    });
+    if (turn === analysisTurn) analysis.value = done;
+    void findPlan(source, gpu, turn);
+  } catch (error) {
+    if (turn === analysisTurn && !problem.value) problem.value = wordsOf(error);
+  } finally {
+    if (turn === analysisTurn) analysing.value = undefined;
+  }
+}
+
+/** A plan comes last: most people look at everything else first, and not every run has one. */
+async function findPlan(source: OpenSource, gpu: GpuInfo, turn: number): Promise<void> {
+  if (gpu.events > MOST_PLANNED_EVENTS) return;
+  await guarded(async () => {
+    const found = await source.backend.ask('plan', gpu.device, {});
+    if (turn === analysisTurn) plan.value = found;
+  });
+}
+
+/** Asks about another GPU size; undefined is the one the recording speaks of. */
+export function tryCapacity(bytes: number | undefined): void {
+  const lane = main.value;
+  if (!lane || bytes === capacity.value) return;
+  capacity.value = bytes;
+  void analyze(lane.source, lane.gpu);
+}
+
+async function loadLane(source: OpenSource, gpu: GpuInfo, run: string): Promise<Lane> {
+  loading.value = { doing: `replaying ${run}`, fraction: 0 };
+  try {
+    const info = await source.backend.ask('run', gpu.device, { run }, ({ doing, fraction }) => {
+      loading.value = { doing, fraction };
+    });
+    return { source, gpu, run: info };
+  } finally {
+    loading.value = undefined;
+  }
+}
+
+/** Shows the recording through another allocator. */
+export async function chooseRun(run: string): Promise<void> {
+  const lane = main.value;
+  if (!lane || lane.run.run === run) return;
+  await guarded(async () => {
+    const next = await loadLane(lane.source, lane.gpu, run);
+    batch(() => {
+      main.value = next;
+      vertical.value = { from: 0, to: wholeY.value };
+    });
+    refreshMoment();
+  });
+}
+
+/** `allocator`, or `file:NAME`, beside what is shown; nothing with an empty text. */
+export async function compareWith(what: string): Promise<void> {
+  const lane = main.value;
+  if (!lane) return;
+  if (what === '') {
+    batch(() => {
+      other.value = undefined;
+      otherState.value = undefined;
+      otherBlock.value = undefined;
+      vertical.value = { from: 0, to: wholeY.value };
+      view.value = within(view.value, wholeX.value);
+    });
+    return;
+  }
+  await guarded(async () => {
+    const file = what.startsWith('file:') ? sources.value.find((source) => source.name === what.slice(5)) : undefined;
+    let next: Lane;
+    if (file) {
+      file.info ??= await file.backend.ask('describe', 0, {});
+      const gpu = file.info.gpus[0];
+      if (!gpu) throw new Problem(`${file.name} holds no GPU's events`);
+      next = await loadLane(file, gpu, RECORDED);
+    } else next = await loadLane(lane.source, lane.gpu, what);
+    const wasFitted = view.value.to - view.value.from >= wholeX.value * 0.999;
+    batch(() => {
+      other.value = next;
+      vertical.value = { from: 0, to: wholeY.value };
+      if (wasFitted) view.value = { from: 0, to: wholeX.value };
+    });
+    refreshMoment();
+    if (block.value) void selectBlock(block.value.allocation);
+  });
+}
+
+/** What `compareWith` was told. */
+export function comparison(): string {
+  const lane = other.value;
+  if (!lane) return '';
+  return lane.source === main.value?.source ? lane.run.run : `file:${lane.source.name}`;
+}
+
+export async function showSource(name: string): Promise<void> {
+  const source = sources.value.find((candidate) => candidate.name === name);
+  if (source) await openSource(source);
+}

@@ -1,0 +1,103 @@
+// All that the page shows, as signals, and what follows from them. Components read; opening.ts and selecting.ts write.
+import { computed, type ReadonlySignal, signal } from '@preact/signals';
+import type { ColourMode, LegendEntry } from '../../src/view/block-classes.ts';
+import type { AxisKind } from '../../src/view/clock.ts';
+import type { PlanView } from '../../src/view/plan-view.ts';
+import {
+  type BlockInfo,
+  type Calls,
+  type GpuInfo,
+  type LiveState,
+  type Moment,
+  RECORDED,
+  type RunInfo,
+  type Selection,
+  type SourceInfo,
+} from '../../src/view/protocol.ts';
+import type { Viewport } from '../../src/view/viewport.ts';
+import type { AnalysisView } from '../../src/view/words.ts';
+import { type Backend, Problem } from '../data/source.ts';
+
+/** A recording that can be looked at. */
+export interface OpenSource {
+  readonly name: string;
+  readonly backend: Backend;
+  /** Worked out ahead, in a page that is one file. */
+  readonly analyses?: ReadonlyMap<number, AnalysisView> | undefined;
+  info?: SourceInfo;
+}
+
+/** One run of one GPU of one recording: what a map shows. */
+export interface Lane {
+  readonly source: OpenSource;
+  readonly gpu: GpuInfo;
+  readonly run: RunInfo;
+}
+
+export const sources = signal<readonly OpenSource[]>([]);
+export const main = signal<Lane | undefined>(undefined);
+export const other = signal<Lane | undefined>(undefined);
+export const loading = signal<{ doing: string; fraction: number } | undefined>(undefined);
+export const problem = signal<string | undefined>(undefined);
+
+export const analysis = signal<AnalysisView | undefined>(undefined);
+export const analysing = signal<{ doing: string; fraction: number } | undefined>(undefined);
+export const plan = signal<PlanView | undefined>(undefined);
+export const capacity = signal<number | undefined>(undefined);
+
+export const axis = signal<AxisKind>('time');
+export const view = signal<Viewport>({ from: 0, to: 1 });
+export const vertical = signal<Viewport>({ from: 0, to: 1 });
+export const colour = signal<ColourMode>('size');
+export const legend = signal<readonly LegendEntry[]>([]);
+
+export const cursor = signal<Moment | undefined>(undefined);
+export const mainState = signal<LiveState | undefined>(undefined);
+export const otherState = signal<LiveState | undefined>(undefined);
+/** A moment to compare the cursor with. */
+export const mark = signal<LiveState | undefined>(undefined);
+/** First event of a selected range that ends at the cursor. */
+export const since = signal<Moment | undefined>(undefined);
+export const selection = signal<Selection>({});
+export const block = signal<BlockInfo | undefined>(undefined);
+/** The same in the other lane, where it shows the same recording. */
+export const otherBlock = signal<BlockInfo | undefined>(undefined);
+export const flameRoot = signal<number | undefined>(undefined);
+export const searchResult = signal<Calls['search']['answer'] | undefined>(undefined);
+export const isHelpOpen = signal(false);
+
+export const lanes: ReadonlySignal<readonly Lane[]> = computed(() => [main.value, other.value].filter((lane) => lane !== undefined));
+export const wholeX: ReadonlySignal<number> = computed(() => Math.max(1, ...lanes.value.map((lane) => spanOf(lane))));
+export const wholeY: ReadonlySignal<number> = computed(() => Math.max(1, ...lanes.value.map((lane) => lane.run.height)));
+export const cursorX: ReadonlySignal<number | undefined> = computed(() => (cursor.value ? positionOf(cursor.value) : undefined));
+
+export function spanOf(lane: Lane): number {
+  return axis.value === 'event' ? lane.gpu.events : lane.gpu.durationUs;
+}
+
+export function positionOf(moment: Moment): number {
+  return axis.value === 'event' ? Math.max(0, moment.event) : moment.timeUs;
+}
+
+export function runLabel(lane: Lane): string {
+  return lane.run.run === RECORDED ? 'as recorded' : lane.run.run;
+}
+
+export function fitWhole(): void {
+  view.value = { from: 0, to: wholeX.value };
+  vertical.value = { from: 0, to: wholeY.value };
+}
+
+/** Does something that may fail, and says so if it does. */
+export async function guarded(work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    problem.value = wordsOf(error);
+  }
+}
+
+export function wordsOf(error: unknown): string {
+  if (error instanceof Problem) return error.message;
+  return `something went wrong in the page: ${error instanceof Error ? error.message : String(error)}`;
+}

@@ -1,0 +1,163 @@
+// Where answers come from: workers of this page for files that were dropped or are inside it, the server for its own.
+import type { Told } from '../../src/view/answering.ts';
+import type { Calls, Method, ProgressNote } from '../../src/view/protocol.ts';
+import { decodeAnswer } from '../../src/view/wire.ts';
+import type { Opened } from '../worker.ts';
+
+export type OnProgress = (note: ProgressNote) => void;
+
+export interface Backend {
+  ask<Name extends Method>(method: Name, gpu: number, ask: Calls[Name]['ask'], onProgress?: OnProgress): Promise<Calls[Name]['answer']>;
+  /** An analysis will be asked for soon. */
+  prepare(): void;
+  close(): void;
+}
+
+/** A problem in words that are meant for people. */
+export class Problem extends Error {}
+
+const POLL_EVERY_MS = 200;
+
+export class ServerBackend implements Backend {
+  private readonly url: string;
+
+  constructor(id: number) {
+    this.url = `api/sources/${id}`;
+  }
+
+  async ask<Name extends Method>(
+    method: Name,
+    gpu: number,
+    ask: Calls[Name]['ask'],
+    onProgress?: OnProgress,
+  ): Promise<Calls[Name]['answer']> {
+    const polling = onProgress ? setInterval(() => void this.poll(method, onProgress), POLL_EVERY_MS) : undefined;
+    try {
+      const response = await fetch(`${this.url}/ask`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ method, gpu, ...ask }),
+      });
+      if (!response.ok) throw new Problem(await problemOf(response));
+      return decodeAnswer(await response.arrayBuffer()) as Calls[Name]['answer'];
+    } catch (error) {
+      if (error instanceof Problem) throw error;
+      throw new Problem('the server no longer answers; start weir serve again');
+    } finally {
+      clearInterval(polling);
+    }
+  }
+
+  /** The server does so by itself. */
+  prepare(): void {}
+
+  close(): void {}
+
+  private async poll(method: string, onProgress: OnProgress): Promise<void> {
+    try {
+      const note = (await (await fetch(`${this.url}/progress/${method}`)).json()) as ProgressNote | null;
+      if (note) onProgress(note);
+    } catch {
+      // The question itself says what is wrong.
+    }
+  }
+}
+
+async function problemOf(response: Response): Promise<string> {
+  try {
+    return ((await response.json()) as { problem: string }).problem;
+  } catch {
+    return `the server answered with ${response.status}`;
+  }
+}
+
+/** Two workers, as on the server: one for looking, one for comparing allocators meanwhile. */
+export class WorkerBackend implements Backend {
+  private readonly opened: Opened;
+  private viewer: WorkerLine | undefined;
+  private analyst: WorkerLine | undefined;
+
+  constructor(opened: Opened) {
+    this.opened = opened;
+  }
+
+  ask<Name extends Method>(method: Name, gpu: number, ask: Calls[Name]['ask'], onProgress?: OnProgress): Promise<Calls[Name]['answer']> {
+    return this.lineFor(method).ask({ method, gpu, ...ask }, onProgress) as Promise<Calls[Name]['answer']>;
+  }
+
+  prepare(): void {
+    this.lineFor('analyze')
+      .ask({ method: 'describe', gpu: 0 })
+      .catch(() => {});
+  }
+
+  close(): void {
+    this.viewer?.close();
+    this.analyst?.close();
+  }
+
+  private lineFor(method: Method): WorkerLine {
+    if (method === 'analyze' || method === 'plan') {
+      this.analyst ??= new WorkerLine(this.opened);
+      return this.analyst;
+    }
+    this.viewer ??= new WorkerLine(this.opened);
+    return this.viewer;
+  }
+}
+
+class WorkerLine {
+  private readonly worker: Worker;
+  private readonly waiting = new Map<
+    number,
+    { resolve(answer: unknown): void; reject(error: Error): void; onProgress: OnProgress | undefined }
+  >();
+  private nextId = 0;
+
+  constructor(opened: Opened) {
+    this.worker = new Worker(workerUrl());
+    this.worker.onmessage = ({ data }: MessageEvent<Told>) => this.receive(data);
+    this.worker.onerror = (event) => this.fail(event.message || 'the browser refused to start a worker');
+    this.worker.postMessage(opened);
+  }
+
+  ask(question: object, onProgress?: OnProgress): Promise<unknown> {
+    const id = this.nextId++;
+    return new Promise((resolve, reject) => {
+      this.waiting.set(id, { resolve, reject, onProgress });
+      this.worker.postMessage({ id, question });
+    });
+  }
+
+  close(): void {
+    this.worker.terminate();
+    this.fail('the file was closed');
+  }
+
+  private receive(told: Told): void {
+    const waiting = this.waiting.get(told.id);
+    if (!waiting) return;
+    if ('progress' in told) {
+      waiting.onProgress?.(told.progress);
+      return;
+    }
+    this.waiting.delete(told.id);
+    if ('answer' in told) waiting.resolve(told.answer);
+    else waiting.reject(new Problem(told.problem));
+  }
+
+  private fail(message: string): void {
+    for (const { reject } of this.waiting.values()) reject(new Problem(message));
+    this.waiting.clear();
+  }
+}
+
+let ownWorkerUrl: string | undefined;
+
+/** Beside the page, or inside it where the page is one file. */
+function workerUrl(): string {
+  const inside = document.getElementById('weir-worker');
+  if (!inside) return 'worker.js';
+  ownWorkerUrl ??= URL.createObjectURL(new Blob([inside.textContent ?? ''], { type: 'text/javascript' }));
+  return ownWorkerUrl;
+}

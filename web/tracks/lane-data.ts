@@ -1,0 +1,195 @@
+// What is known of a lane at the detail of the screen: an overview of the whole, and details of where we are. Drawing
+// takes what is there; what is missing is asked for and drawn when it comes.
+import type { ColourMode } from '../../src/view/block-classes.ts';
+import type { AxisKind } from '../../src/view/clock.ts';
+import { DARK_MAP, LIGHT_MAP, paletteOf } from '../../src/view/colours.ts';
+import type { MapCells, MapWindow } from '../../src/view/map-cells.ts';
+import type { Selection } from '../../src/view/protocol.ts';
+import type { TimelineColumns } from '../../src/view/timeline.ts';
+import { detailGrid, type Viewport } from '../../src/view/viewport.ts';
+import { type Lane, problem, wordsOf } from '../app/state.ts';
+import { latest } from '../data/latest.ts';
+
+/** What a lane is to be drawn with. */
+export interface Wanted {
+  readonly axis: AxisKind;
+  readonly view: Viewport;
+  readonly vertical: Viewport;
+  readonly wholeX: number;
+  readonly wholeY: number;
+  readonly width: number;
+  readonly mapHeight: number;
+  readonly colour: ColourMode;
+  readonly selection: Selection;
+}
+
+export interface MapImage {
+  readonly cells: MapCells;
+  readonly canvas: HTMLCanvasElement;
+}
+
+const MOST_KEPT = 6;
+
+export class LaneData {
+  readonly lane: Lane;
+  private readonly onChange: () => void;
+  private readonly timelines = new Kept<TimelineColumns>();
+  private readonly cells = new Kept<MapCells>();
+  private readonly images = new WeakMap<MapCells, { image: MapImage; look: string }>();
+  private readonly askTimeline: (ask: { key: string; wanted: Wanted; from: number; to: number; columns: number }) => void;
+  private readonly askMap: (ask: { key: string; wanted: Wanted; window: MapWindow }) => void;
+  /** The detail that was drawn last stays until there is a better one. */
+  private lastTimeline: TimelineColumns | undefined;
+  private lastCells: MapCells | undefined;
+
+  constructor(lane: Lane, onChange: () => void) {
+    this.lane = lane;
+    this.onChange = onChange;
+    const { backend } = lane.source;
+    const run = lane.run.run;
+    this.askTimeline = latest(async ({ key, wanted, from, to, columns }) => {
+      if (this.timelines.get(key)) return;
+      await this.keep(async () => {
+        this.timelines.set(key, await backend.ask('timeline', lane.gpu.device, { run, axis: wanted.axis, from, to, columns }));
+      });
+    });
+    this.askMap = latest(async ({ key, wanted, window }) => {
+      if (this.cells.get(key)) return;
+      await this.keep(async () => {
+        const { colour, selection } = wanted;
+        this.cells.set(key, await backend.ask('map', lane.gpu.device, { run, window, colour, selection }));
+        // For bench/page.ts: the map is there.
+        performance.mark('weir-map');
+      });
+    });
+  }
+
+  /** Overview first, then the best detail there is. */
+  timeline(wanted: Wanted): TimelineColumns[] {
+    const whole = this.timelineFor(wanted, { from: 0, to: wanted.wholeX });
+    const detail = this.timelineFor(wanted, wanted.view);
+    if (detail) this.lastTimeline = detail;
+    return [detail ?? this.lastTimeline, whole].filter((columns) => columns !== undefined);
+  }
+
+  overview(wanted: Wanted): TimelineColumns | undefined {
+    return this.timelineFor(wanted, { from: 0, to: wanted.wholeX });
+  }
+
+  /** From coarse to fine: each is drawn over the one before. */
+  map(wanted: Wanted, isDark: boolean): MapImage[] {
+    const whole = this.cellsFor(wanted, { from: 0, to: wanted.wholeX }, { from: 0, to: wanted.wholeY });
+    const detail = this.cellsFor(wanted, wanted.view, wanted.vertical);
+    if (detail) this.lastCells = detail;
+    const layers = detail ? [whole, detail] : [whole, this.lastCells];
+    return layers
+      .filter((cells) => cells !== undefined)
+      .filter((cells) => cells.axis === wanted.axis)
+      .map((cells) => this.imageOf(cells, wanted.colour, isDark));
+  }
+
+  private timelineFor(wanted: Wanted, range: Viewport): TimelineColumns | undefined {
+    const grid = detailGrid(range, wanted.wholeX, wanted.width);
+    const key = `${wanted.axis} ${grid.from} ${grid.to} ${grid.cells}`;
+    const known = this.timelines.get(key);
+    if (!known) this.askTimeline({ key, wanted, from: grid.from, to: grid.to, columns: grid.cells });
+    return known;
+  }
+
+  private cellsFor(wanted: Wanted, range: Viewport, rows: Viewport): MapCells | undefined {
+    const x = detailGrid(range, wanted.wholeX, wanted.width);
+    const y = detailGrid(rows, wanted.wholeY, wanted.mapHeight);
+    const look = `${wanted.colour} ${JSON.stringify(wanted.selection)}`;
+    const key = `${wanted.axis} ${x.from} ${x.to} ${x.cells} ${y.from} ${y.to} ${y.cells} ${look}`;
+    const known = this.cells.get(key);
+    const window = { axis: wanted.axis, from: x.from, to: x.to, columns: x.cells, low: y.from, high: y.to, rows: y.cells };
+    if (!known) this.askMap({ key, wanted, window });
+    return known;
+  }
+
+  private imageOf(cells: MapCells, colour: ColourMode, isDark: boolean): MapImage {
+    const look = `${colour} ${isDark}`;
+    const known = this.images.get(cells);
+    if (known?.look === look) return known.image;
+    const image = { cells, canvas: paint(cells, colour, isDark) };
+    this.images.set(cells, { image, look });
+    return image;
+  }
+
+  private async keep(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+      this.onChange();
+    } catch (error) {
+      problem.value = wordsOf(error);
+    }
+  }
+}
+
+/** One pixel per cell: held memory over nothing, what is used over that. */
+function paint(cells: MapCells, colour: ColourMode, isDark: boolean): HTMLCanvasElement {
+  const canvas = document.createElement('canvas');
+  canvas.width = cells.columns;
+  canvas.height = cells.rows;
+  const context = canvas.getContext('2d')!;
+  const image = context.createImageData(cells.columns, cells.rows);
+  const pixels = new Uint32Array(image.data.buffer);
+  const theme = isDark ? DARK_MAP : LIGHT_MAP;
+  const palette = paletteOf(colour, theme);
+  // Nearly all cells are unused or wholly used: those are looked up, the rest is mixed.
+  const unused = new Uint32Array(256);
+  const full = new Uint32Array(256);
+  for (let value = 0; value < 256; value++) {
+    const [red, green, blue] = theme.empty.map((channel, index) => channel + ((theme.held[index]! - channel) * value) / 255) as [
+      number,
+      number,
+      number,
+    ];
+    unused[value] = packed(red, green, blue);
+    full[value] = packed(palette[value * 3]!, palette[value * 3 + 1]!, palette[value * 3 + 2]!);
+  }
+  const { kind, used, held } = cells;
+  for (let cell = 0; cell < kind.length; cell++) {
+    const share = used[cell]!;
+    const under = unused[held[cell]!]!;
+    if (share === 0) pixels[cell] = under;
+    else pixels[cell] = share === 255 ? full[kind[cell]!]! : mixed(under, full[kind[cell]!]!, share);
+  }
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+/** A pixel as it lies in memory, which is little-endian wherever browsers run. */
+function packed(red: number, green: number, blue: number): number {
+  return ((255 << 24) | (Math.round(blue) << 16) | (Math.round(green) << 8) | Math.round(red)) >>> 0;
+}
+
+function mixed(under: number, over: number, share: number): number {
+  const rest = 255 - share;
+  const red = ((under & 255) * rest + (over & 255) * share) >> 8;
+  const green = (((under >> 8) & 255) * rest + ((over >> 8) & 255) * share) >> 8;
+  const blue = (((under >> 16) & 255) * rest + ((over >> 16) & 255) * share) >> 8;
+  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+}
+
+/** The last few things asked for. */
+class Kept<Value> {
+  private readonly entries = new Map<string, Value>();
+
+  get(key: string): Value | undefined {
+    const value = this.entries.get(key);
+    if (value !== undefined) {
+      this.entries.delete(key);
+      this.entries.set(key, value);
+    }
+    return value;
+  }
+
+  set(key: string, value: Value): void {
+    this.entries.set(key, value);
+    for (const oldest of this.entries.keys()) {
+      if (this.entries.size <= MOST_KEPT) break;
+      this.entries.delete(oldest);
+    }
+  }
+}
