@@ -1,7 +1,6 @@
 // Every flag of `weir run` and `weir record` has a twin in the environment: --what-if-events is WEIR_WHAT_IF_EVENTS. The flag wins.
 import { type Command, InvalidArgumentError, type Option } from 'commander';
 import { UsageError } from '../base/errors.ts';
-import { RUN_ALLOCATORS } from '../run/child/environment.ts';
 
 const YES = ['1', 'true', 'yes', 'on'];
 const NO = ['0', 'false', 'no', 'off'];
@@ -14,8 +13,6 @@ export function takeEnvironment(command: Command, environment: NodeJS.ProcessEnv
     const text = environment[variable];
     const source = command.getOptionValueSource(name);
     if (text === undefined || text === '' || (source !== undefined && source !== 'default')) continue;
-    // An outer run has set its allocator for its processes, of which this is one.
-    if (option.argChoices && !option.argChoices.includes(text) && RUN_ALLOCATORS.some((allocator) => allocator === text)) continue;
     command.setOptionValueWithSource(name, parsed(option, variable, text), 'env');
   }
 }

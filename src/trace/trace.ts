@@ -12,40 +12,7 @@
 import type { Symbols } from './symbols.ts';
 
 /** What one event says. The numbers are written to `.weir` files: never renumber, only add. */
-export const EventKind = {
-  /** A request was served: address, requested size. */
-  Alloc: 1,
-  /** The program let go of an allocation; other streams may still be using it. */
-  FreeRequested: 2,
-  /** The allocator may give the memory out again. */
-  FreeCompleted: 3,
-  SegmentAlloc: 4,
-  SegmentFree: 5,
-  SegmentMap: 6,
-  SegmentUnmap: 7,
-  /** A request failed: `size` is the rounded request, `address` what the driver said was free. */
-  Oom: 8,
-  /** Somebody took a snapshot: `size` is the active bytes. */
-  Snapshot: 9,
-  /** The allocation at `address` is used on another stream: `detail` is that stream. `.weir` only. */
-  RecordStream: 10,
-  /** The program called empty_cache(). `.weir` only. */
-  EmptyCache: 11,
-  /** Allocator settings changed: `detail` is the settings string. `.weir` only. */
-  Settings: 12,
-  /** The memory fraction changed: `size` is the limit in bytes. `.weir` only. */
-  Limit: 13,
-  /** An operator ran from `timeUs` for `size` microseconds; `detail` is its name. `.weir` only. */
-  Operator: 14,
-  /** The operator before reads, or writes, the storage at `address`. `.weir` only. */
-  Read: 15,
-  Write: 16,
-  /** A mark set by the program (a step, a phase): `detail` is its name. `.weir` only. */
-  Mark: 17,
-  /** All memory held from the driver from now on is `size`; written where there are no segments, by Weir's own engine. `.weir` only. */
-  Reserved: 18,
-} as const;
-export type EventKind = (typeof EventKind)[keyof typeof EventKind];
+export { EventKind } from '../abi/events.ts';
 
 /** Events in time order, one column per field; every column has at least `count` entries. */
 export interface EventColumns {

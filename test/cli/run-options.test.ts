@@ -5,6 +5,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { ChildVariable } from '../../src/abi/environment.ts';
 import { MAIN } from '../support/command.ts';
 import { job, RunFolder } from '../support/run-folder.ts';
 
@@ -146,7 +147,7 @@ describe('weir run --swap', () => {
 
   it('tells processes how far to go, and refuses what makes no sense', async () => {
     const { stdout } = await run.weir(['run', '--swap', '2GiB', ...job('env')]);
-    expect(JSON.parse(stdout)).toMatchObject({ WEIR_SWAP: String(2 * 2 ** 30) });
+    expect(JSON.parse(stdout)).toMatchObject({ [ChildVariable.swap]: String(2 * 2 ** 30) });
     expect(await run.weir(['run', '--swap', '1KiB', '--', 'true'])).toMatchObject({ code: 2, stderr: expect.stringContaining('--swap') });
     expect(await run.weir(['run', '--swap-host', '1GiB', '--', 'true'])).toMatchObject({
       code: 2,

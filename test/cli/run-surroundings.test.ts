@@ -82,7 +82,7 @@ describe('--check', () => {
   });
 
   it("compares with PyTorch's own allocator inside of an outer run, too", async () => {
-    const inner = ['run', '--check', '--', 'sh', '-c', 'echo "<$WEIR_ALLOCATOR>" >> seen; echo loss 1'];
+    const inner = ['run', '--check', '--', 'sh', '-c', 'echo "<$WEIR_CHILD_ALLOCATOR>" >> seen; echo loss 1'];
     await run.weir(['run', '-q', '--', process.execPath, MAIN, ...inner]);
     expect(readFileSync(join(run.path, 'seen'), 'utf8')).toBe('<>\n<weir>\n<>\n');
   });
@@ -127,7 +127,7 @@ describe('the end of a command', () => {
 
 describe('variables', () => {
   it('of options that a command does not have do not reach its job', async () => {
-    const { stdout } = await run.weir(['record', '-q', '-f', '--', 'sh', '-c', 'echo "$WEIR_LIMIT,$WEIR_SWAP"'], {
+    const { stdout } = await run.weir(['record', '-q', '-f', '--', 'sh', '-c', 'echo "$WEIR_CHILD_LIMIT,$WEIR_CHILD_SWAP"'], {
       WEIR_LIMIT: '40GiB',
       WEIR_SWAP: 'auto',
     });

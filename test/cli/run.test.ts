@@ -4,6 +4,7 @@ import { chmodSync, existsSync, readdirSync, readFileSync, readlinkSync, rmSync,
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { ChildVariable } from '../../src/abi/environment.ts';
 import { MAIN, ROOT } from '../support/command.ts';
 import { job, RunFolder } from '../support/run-folder.ts';
 
@@ -129,13 +130,13 @@ describe('weir run', () => {
       PYTORCH_CUDA_ALLOC_CONF: 'max_split_size_mb:128,expandable_segments:True',
       PYTORCH_ALLOC_CONF: 'max_split_size_mb:128,expandable_segments:True',
       CUDA_VISIBLE_DEVICES: '3',
-      WEIR_ALLOCATOR: 'expandable',
-      WEIR_LIMIT: String(40 * 2 ** 30),
-      WEIR_REQUIRED: '1',
-      WEIR_NATIVE: new URL('dist/native', ROOT).pathname,
-      WEIR_RING_ROWS: '262144',
-      WEIR_LEND: '1',
-      WEIR_QUIET: '1',
+      [ChildVariable.allocator]: 'expandable',
+      [ChildVariable.limit]: String(40 * 2 ** 30),
+      [ChildVariable.required]: '1',
+      [ChildVariable.native]: new URL('dist/native', ROOT).pathname,
+      [ChildVariable.ringRows]: '262144',
+      [ChildVariable.lend]: '1',
+      [ChildVariable.quiet]: '1',
     });
     const plain = JSON.parse((await run.weir(['run', '-q', ...job('env')])).stdout);
     expect(plain.PYTHONPATH).toBe(process.env['PYTHONPATH'] ? expect.any(String) : new URL('dist/python', ROOT).pathname);
@@ -145,7 +146,11 @@ describe('weir run', () => {
   it('takes options from the environment, and the command line before it', async () => {
     const env = { WEIR_ALLOCATOR: 'gmlake', WEIR_LIMIT: '1GiB', WEIR_QUIET: '1', WEIR_JSON_FILE: 'here.json', WEIR_LEND: '0' };
     const { stdout, stderr } = await run.weir(['run', '--limit', '2GiB', ...job('env')], env);
-    expect(JSON.parse(stdout)).toMatchObject({ WEIR_ALLOCATOR: 'gmlake', WEIR_LIMIT: String(2 * 2 ** 30), WEIR_LEND: '0' });
+    expect(JSON.parse(stdout)).toMatchObject({
+      [ChildVariable.allocator]: 'gmlake',
+      [ChildVariable.limit]: String(2 * 2 ** 30),
+      [ChildVariable.lend]: '0',
+    });
     expect(stderr).toMatch(/^weir: no process of the command loaded Weir/);
     expect(run.readJson('here.json')).toMatchObject({ schema: 1, allocator: 'gmlake', processes: [] });
     const wrong = await run.weir(['run', ...job('env')], { WEIR_QUIET: 'perhaps' });
@@ -157,11 +162,11 @@ describe('weir run', () => {
     expect((await run.weir(['run', '-q', '--', 'echo', '--limit', '-q', '--', 'x'])).stdout).toBe('--limit -q -- x\n');
   });
 
-  it('runs inside itself', async () => {
+  it('runs inside itself, and takes nothing of the outer run for an option', async () => {
     const inner = [process.execPath, MAIN, 'run', '-q', '--json-file', 'inner.json', ...job('train=1', 'close', 'exit=3')];
     const { code, stderr } = await run.weir(['run', '--limit', '1GiB', '--', ...inner]);
     expect([code, stderr]).toEqual([3, expect.stringContaining('no process of the command loaded Weir')]);
-    expect(run.readJson('inner.json')).toMatchObject({ exitCode: 3, limit: 2 ** 30, processes: [{ gpus: [{ limit: 2 ** 30 }] }] });
+    expect(run.readJson('inner.json')).toMatchObject({ exitCode: 3, limit: null, processes: [{ gpus: [{ limit: null }] }] });
     expect((await run.weir(['run', '-q', '--', ...inner])).code).toBe(3);
   });
 

@@ -3,14 +3,15 @@
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { ChildVariable } from '../../src/abi/environment.ts';
 import { EventKind } from '../../src/trace/trace.ts';
 import { RingWriter } from './ring-writer.ts';
 import { stack } from './swap-stack.ts';
 
 const MIB = 1024 * 1024;
-const folder = process.env['WEIR_RUN_DIR'] ?? '';
+const folder = process.env[ChildVariable.runDir] ?? '';
 const rank = process.env['RANK'] === undefined ? -1 : Number(process.env['RANK']);
-const allocator = process.env['WEIR_ALLOCATOR'] ?? '';
+const allocator = process.env[ChildVariable.allocator] ?? '';
 let ring: RingWriter | undefined;
 
 /** Waits without letting go: what happens next must not depend on who else runs. */
@@ -18,7 +19,7 @@ const pause = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(
 
 function openRing(capacity: number): RingWriter {
   const opened = new RingWriter(folder, { rank, capacity, allocator: allocator || 'weir' });
-  opened.gauges(0, { total: 1024 * MIB, limit: Number(process.env['WEIR_LIMIT'] ?? 0) });
+  opened.gauges(0, { total: 1024 * MIB, limit: Number(process.env[ChildVariable.limit] ?? 0) });
   opened.stream(0, 0, 0);
   opened.stream(0, 1, 0x5500_0000_1000);
   opened.pool(0, 0, [0, 0]);

@@ -1,17 +1,19 @@
 // Writes rings as a training process does (native/recorder.c), for tests without one; also rings that cannot be.
+
 import { closeSync, ftruncateSync, openSync, readSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { Format } from '../../src/abi/formats.ts';
 import {
   GAUGE_NAMES,
   GAUGES_BYTES,
-  type Gauges,
   RING_HEADER_BYTES,
   RING_POOLS,
   RING_STREAMS,
   RING_STRING_BYTES,
   RingOffset,
   RingState,
-} from '../../src/run/rings/ring-layout.ts';
+} from '../../src/abi/ring.ts';
+import type { Gauges } from '../../src/run/rings/ring-layout.ts';
 import { EVENT_BYTES, EventOffset } from '../../src/trace/weir/format.ts';
 
 export interface Row {
@@ -48,8 +50,8 @@ export class RingWriter {
     const hidden = join(folder, `.${pid}.new`);
     this.file = openSync(hidden, 'w+', 0o600);
     ftruncateSync(this.file, ROWS_AT + this.capacity * EVENT_BYTES);
-    this.text(RingOffset.magic, 'WEIRRING');
-    this.u32(RingOffset.version, 1);
+    this.text(RingOffset.magic, Format.ring.magic);
+    this.u32(RingOffset.version, Format.ring.version);
     this.u32(RingOffset.bytes, ROWS_AT + this.capacity * EVENT_BYTES);
     this.u32(RingOffset.strings_at, STRINGS_AT);
     this.u32(RingOffset.rows_at, ROWS_AT);
@@ -140,7 +142,7 @@ export class RingWriter {
 
   private encode(row: Row): Buffer {
     const bytes = Buffer.alloc(EVENT_BYTES);
-    bytes.writeDoubleLE(row.time ?? ++this.time, EventOffset.time);
+    bytes.writeDoubleLE(row.time ?? ++this.time, EventOffset.time_us);
     bytes.writeBigUInt64LE(BigInt(row.address ?? 0), EventOffset.address);
     bytes.writeBigUInt64LE(BigInt(row.size ?? 0), EventOffset.size);
     bytes.writeUInt8(row.kind, EventOffset.kind);

@@ -3,7 +3,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { encodePlan, PLAN_HEADER_BYTES } from '../../src/plan/files/process-plan.ts';
+import { PROCESS_PLAN_HEADER_BYTES } from '../../src/abi/ring.ts';
+import { encodePlan } from '../../src/plan/files/process-plan.ts';
 import { markKind, opsOfTrace } from '../../src/plan/steps/memory-ops.ts';
 import { verifyStepPlan, verifyStepPlanOn } from '../../src/plan/steps/step-plan.ts';
 import { type HeldLevels, type NotPlanned, StepWatch, type WatchedPlan } from '../../src/plan/steps/step-watch.ts';
@@ -318,7 +319,7 @@ describe('a plan file', () => {
       offsets: [0, 512, 1024, 2 ** 34],
       footprint: 2 ** 35 + 1,
     });
-    expect(bytes).toHaveLength(PLAN_HEADER_BYTES + 8 * 6);
+    expect(bytes).toHaveLength(PROCESS_PLAN_HEADER_BYTES + 8 * 6);
     const view = new DataView(bytes.buffer);
     expect(new TextDecoder().decode(bytes.subarray(0, 8))).toBe('WEIRPLAN');
     expect([8, 12, 24, 28].map((at) => view.getUint32(at, true))).toEqual([1, 2, 2, 2]);

@@ -54,13 +54,13 @@ function row(fields: { [field in keyof typeof EventOffset]?: number }): Uint8Arr
   const bytes = new Uint8Array(EVENT_BYTES);
   const view = viewOf(bytes);
   const values = { kind: EventKind.Alloc, pool: 0, stack: -1, ...fields };
-  view.setFloat64(EventOffset.time, values.time ?? 0, true);
+  view.setFloat64(EventOffset.time_us, values.time_us ?? 0, true);
   view.setBigUint64(EventOffset.address, BigInt(values.address ?? 4096), true);
   view.setBigUint64(EventOffset.size, BigInt(values.size ?? 512), true);
   view.setUint8(EventOffset.kind, values.kind);
   view.setUint8(EventOffset.fields, values.fields ?? 0);
   view.setUint16(EventOffset.device, values.device ?? 0, true);
-  for (const name of ['stream', 'pool', 'stack', 'metadata', 'detail', 'thread', 'compileContext'] as const) {
+  for (const name of ['stream', 'pool', 'stack', 'metadata', 'detail', 'thread', 'compile_context'] as const) {
     view.setInt32(EventOffset[name], values[name] ?? 0, true);
   }
   return bytes;
@@ -85,11 +85,11 @@ describe('a .weir file that lies', () => {
     ['a stack below none', [RecordType.Events, row({ stack: -2 })]],
     ['a string that is not there', [RecordType.Events, row({ metadata: 1 })]],
     ['a GPU that was not declared', [RecordType.Events, row({ device: 1 })]],
-    ['an event at no time', [RecordType.Events, row({ time: Number.NaN })]],
+    ['an event at no time', [RecordType.Events, row({ time_us: Number.NaN })]],
     ['a size that no machine has', [RecordType.Events, row({ size: 2 ** 60 })]],
     ['a used stream that is not there', [RecordType.Events, row({ kind: EventKind.RecordStream, fields: EventField.Detail, detail: 9 })]],
     ['a name that is not there', [RecordType.Events, row({ kind: EventKind.Mark, fields: EventField.Detail, detail: -1 })]],
-    ['a compile context that is not there', [RecordType.Events, row({ fields: EventField.CompileContext, compileContext: 5 })]],
+    ['a compile context that is not there', [RecordType.Events, row({ fields: EventField.CompileContext, compile_context: 5 })]],
     ['an operator of negative duration', [RecordType.Events, row({ kind: EventKind.Operator, size: 2 ** 63 + 2 ** 62 })]],
     ['half an event', [RecordType.Events, new Uint8Array(EVENT_BYTES + 8)]],
     ['strings longer than their record', [RecordType.Strings, scoped(1, 0, 0, words(0x7fffffff))]],

@@ -1,10 +1,10 @@
 // `weir run -- CMD`: a job on Weir's allocator, with nothing in it changed; `weir record -- CMD`: the same job watched.
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { RUN_ALLOCATORS, type RunAllocator } from '../../abi/allocators.ts';
 import { formatBytes } from '../../base/bytes.ts';
 import { InputError, UsageError } from '../../base/errors.ts';
 import { checkTransparency } from '../../run/check/transparency.ts';
 import { type ChildEnd, endAs } from '../../run/child/child.ts';
-import { RUN_ALLOCATORS, type RunAllocator } from '../../run/child/environment.ts';
 import { RunError, RunExit } from '../../run/child/run-error.ts';
 import { checkPattern, commandName } from '../../run/rings/trace-names.ts';
 import { formatSummary, summaryJson, whyNothing } from '../../run/summary/summary.ts';

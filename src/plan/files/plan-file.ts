@@ -1,5 +1,6 @@
 // Plan files: JSON, versioned, checked field by field on load. docs/plan-format.md is the specification.
 // A plan decides where a training run puts its data, so nothing in it is believed: what does not verify is refused.
+import { Format } from '../../abi/formats.ts';
 import { InputError } from '../../base/errors.ts';
 import type { Buffer, Layout } from '../offsets/buffers.ts';
 import { checkBuffers } from '../offsets/buffers.ts';
@@ -9,7 +10,7 @@ import { type StepPlan, verifyStepPlan } from '../steps/step-plan.ts';
 import type { CopyCosts } from '../swaps/copy-costs.ts';
 import type { Swap } from '../swaps/schedule.ts';
 
-export const PLAN_VERSION = 1;
+export const PLAN_VERSION: number = Format.planFile.version;
 
 export interface OffsetsPlanFile {
   readonly kind: 'offsets';

@@ -1,13 +1,8 @@
-// The file by which a plan reaches a running process, DIR/<pid>.<generation>.plan; native/device_plan.c reads it.
-//
-//   0 "WEIRPLAN"   8 u32 version   12 u32 GPU   16 u64 stream handle   24 u32 requests   28 u32 turns   32 u64 footprint
-//   40 a u64 size per request, then per request `turns` u64 offsets; little-endian
+// The file by which a plan reaches a running process, DIR/<pid>.<generation>.plan. Its header: abi/ring.ts.
+// A u64 size per request follows, then per request an offset (u64) for each turn; little-endian.
+import { Format } from '../../abi/formats.ts';
+import { PROCESS_PLAN_HEADER_BYTES, ProcessPlanOffset } from '../../abi/ring.ts';
 import { LIVE_UNIT } from '../../trace/summary.ts';
-
-export const PLAN_MAGIC = 'WEIRPLAN';
-export const PLAN_VERSION = 1;
-export const PLAN_HEADER_BYTES = 40;
-export const MOST_REQUESTS: number = 1 << 20;
 
 export interface ProcessPlan {
   readonly device: number;
@@ -23,15 +18,17 @@ export interface ProcessPlan {
 
 export function encodePlan(plan: ProcessPlan): Uint8Array {
   const { sizes, turns, offsets } = plan;
-  const bytes = new Uint8Array(PLAN_HEADER_BYTES + 8 * (sizes.length + offsets.length));
+  const bytes = new Uint8Array(PROCESS_PLAN_HEADER_BYTES + 8 * (sizes.length + offsets.length));
   const view = new DataView(bytes.buffer);
-  for (let index = 0; index < PLAN_MAGIC.length; index++) bytes[index] = PLAN_MAGIC.charCodeAt(index);
-  view.setUint32(8, PLAN_VERSION, true);
-  view.setUint32(12, plan.device, true);
-  view.setBigUint64(16, plan.stream, true);
-  view.setUint32(24, sizes.length, true);
-  view.setUint32(28, turns, true);
-  let at = 32;
+  const { magic, version } = Format.processPlan;
+  for (let index = 0; index < magic.length; index++) bytes[ProcessPlanOffset.magic + index] = magic.charCodeAt(index);
+  view.setUint32(ProcessPlanOffset.version, version, true);
+  view.setUint32(ProcessPlanOffset.device, plan.device, true);
+  view.setBigUint64(ProcessPlanOffset.stream, plan.stream, true);
+  view.setUint32(ProcessPlanOffset.count, sizes.length, true);
+  view.setUint32(ProcessPlanOffset.turns, turns, true);
+  // The last field of the header; sizes and offsets come right after it.
+  let at: number = ProcessPlanOffset.footprint;
   const write = (value: number) => {
     view.setUint32(at, value % 2 ** 32, true);
     view.setUint32(at + 4, Math.floor(value / 2 ** 32), true);

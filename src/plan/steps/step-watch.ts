@@ -1,8 +1,9 @@
 // Watches the requests of one GPU of one process until a step repeats, and plans it. Pure: rows go in, a plan or a reason comes out.
 // It looks at ever longer intervals, so that all looks together cost a few times the last one, and remembers a bounded past.
+
+import { PLAN_MOST_REQUESTS } from '../../abi/ring.ts';
 import { formatBytes } from '../../base/bytes.ts';
 import { LIVE_UNIT } from '../../trace/summary.ts';
-import { MOST_REQUESTS } from '../files/process-plan.ts';
 import type { MemoryOps } from './memory-ops.ts';
 import { findPeriod, isPeriodic, type Period } from './period.ts';
 import { extractStep, mainStreamOf, type Step } from './step.ts';
@@ -207,7 +208,7 @@ export class StepWatch {
     const all = bytesOf(step);
     const share = all === 0 ? 0 : bytesOf(main) / all;
     if (main.blocks.length === 0) return this.decline('its steps allocate nothing that they free again');
-    if (main.blocks.length > MOST_REQUESTS) return this.decline(`its steps make ${main.blocks.length} requests, too many to plan`);
+    if (main.blocks.length > PLAN_MOST_REQUESTS) return this.decline(`its steps make ${main.blocks.length} requests, too many to plan`);
     if (share < MAIN_SHARE) {
       const percent = Math.floor(share * 100);
       return this.decline(

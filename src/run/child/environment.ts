@@ -2,11 +2,11 @@
 import { existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { RunAllocator } from '../../abi/allocators.ts';
+import { ChildVariable, UserVariable } from '../../abi/environment.ts';
+import { CONF_VARIABLES, EXPANDABLE_CONF } from '../../abi/pytorch.ts';
 import type { SettingValue } from '../../trace/trace.ts';
 import { RunError } from './run-error.ts';
-
-export const RUN_ALLOCATORS = ['weir', 'gmlake', 'pytorch', 'expandable'] as const;
-export type RunAllocator = (typeof RUN_ALLOCATORS)[number];
 
 export interface EnvironmentOptions {
   readonly allocator: RunAllocator;
@@ -23,51 +23,42 @@ export interface EnvironmentOptions {
   readonly quiet: boolean;
 }
 
-const EXPANDABLE = 'expandable_segments:True';
-/** PyTorch 2.9 renamed it; each version reads the one it knows. */
-const CONF_VARIABLES = ['PYTORCH_CUDA_ALLOC_CONF', 'PYTORCH_ALLOC_CONF'] as const;
-
 /** The variables that change, with their new values. */
 export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentOptions): Record<string, string> {
-  const python = partOf(given, 'python', 'WEIR_PYTHON_DIR');
+  const python = partOf(given, 'python', UserVariable.pythonDir);
   const changed: Record<string, string> = {
     PYTHONPATH: given['PYTHONPATH'] ? `${python}${delimiter}${given['PYTHONPATH']}` : python,
-    WEIR_ALLOCATOR: options.allocator,
-    WEIR_RUN_DIR: options.folder,
-    WEIR_REQUIRED: '1',
-    WEIR_NATIVE: partOf(given, 'native', 'WEIR_NATIVE'),
-    WEIR_LEND: options.lend ? '1' : '0',
-    WEIR_ALLOW_UNTESTED: options.allowUntested ? '1' : '0',
-    WEIR_RING_ROWS: String(options.ringRows),
-    WEIR_QUIET: options.quiet ? '1' : '0',
+    [ChildVariable.allocator]: options.allocator,
+    [ChildVariable.runDir]: options.folder,
+    [ChildVariable.required]: '1',
+    [ChildVariable.native]: partOf(given, 'native', UserVariable.nativeDir),
+    [ChildVariable.lend]: options.lend ? '1' : '0',
+    [ChildVariable.allowUntested]: options.allowUntested ? '1' : '0',
+    [ChildVariable.ringRows]: String(options.ringRows),
+    [ChildVariable.quiet]: options.quiet ? '1' : '0',
   };
-  if (options.swap !== undefined) changed['WEIR_SWAP'] = String(options.swap);
-  if (options.swapHost !== undefined) changed['WEIR_SWAP_HOST'] = String(options.swapHost);
-  if (options.limit !== undefined) changed['WEIR_LIMIT'] = String(options.limit);
+  if (options.swap !== undefined) changed[ChildVariable.swap] = String(options.swap);
+  if (options.swapHost !== undefined) changed[ChildVariable.swapHost] = String(options.swapHost);
+  if (options.limit !== undefined) changed[ChildVariable.limit] = String(options.limit);
   if (options.allocator === 'expandable') {
     for (const name of CONF_VARIABLES) {
       const conf = given[name] ?? CONF_VARIABLES.map((other) => given[other]).find((value) => value) ?? '';
-      changed[name] = conf.trim() === '' ? EXPANDABLE : `${conf},${EXPANDABLE}`;
+      changed[name] = conf.trim() === '' ? EXPANDABLE_CONF : `${conf},${EXPANDABLE_CONF}`;
     }
   }
   return changed;
 }
 
-/** Set only where their flag was given. Left over from an outer run, or from a command that has no such flag, they would mislead. */
-const OPTIONAL_VARIABLES = ['WEIR_SWAP', 'WEIR_SWAP_HOST', 'WEIR_LIMIT'] as const;
-
-/** As if no run of ours were around it: what PyTorch's own allocator is compared with. */
+/** As if no run of ours were around it. */
 export function withoutWeir(given: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const environment = { ...given };
-  for (const name of [...OPTIONAL_VARIABLES, 'WEIR_ALLOCATOR', 'WEIR_RUN_DIR', 'WEIR_REQUIRED']) delete environment[name];
+  for (const name of Object.values(ChildVariable)) delete environment[name];
   return environment;
 }
 
-/** What the processes get. */
+/** What the processes get. Nothing of an outer run is left over. */
 export function environmentWith(given: NodeJS.ProcessEnv, changed: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
-  const environment = { ...given, ...changed };
-  for (const name of OPTIONAL_VARIABLES) if (!(name in changed)) delete environment[name];
-  return environment;
+  return { ...withoutWeir(given), ...changed };
 }
 
 /** The allocator's settings by PyTorch's names, as far as the environment of the processes says. */

@@ -1,11 +1,13 @@
 // The recording of one process: from its ring into a .weir file, with all that its rows refer to declared first.
+
+import { RING_DEVICES } from '../../abi/ring.ts';
 import { InputError } from '../../base/errors.ts';
 import { settingsFromJson } from '../../trace/settings-json.ts';
 import type { RecordedLimits, SettingValue } from '../../trace/trace.ts';
 import { EVENT_BYTES, EVERY_DEVICE } from '../../trace/weir/format.ts';
 import { WeirWriter } from '../../trace/weir/writer.ts';
 import { type Ring, RingDamage, type RingOwner } from './ring.ts';
-import { type Gauges, RING_DEVICES } from './ring-layout.ts';
+import type { Gauges } from './ring-layout.ts';
 import { RowChecker, type RowCounts } from './row-check.ts';
 import type { TraceFile } from './trace-file.ts';
 

@@ -1,24 +1,21 @@
 // One ring, read from outside while its process writes it. Nothing in it is believed before it is checked: the file belongs
 // to a program that may crash in mid-write, and a number too large must not take the supervisor with it.
 import { closeSync, constants, fstatSync, openSync, readSync, writeSync } from 'node:fs';
-import { EVENT_BYTES } from '../../trace/weir/format.ts';
+import { Format } from '../../abi/formats.ts';
 import {
-  ALLOCATOR_BYTES,
-  type Gauges,
+  RING_ALLOCATOR_BYTES,
   RING_DEVICES,
   RING_HEADER_BYTES,
-  RING_MAGIC,
+  RING_MAGIC_BYTES,
   RING_POOLS,
   RING_STREAMS,
   RING_STRING_BYTES,
-  RING_VERSION,
+  RING_TORCH_VERSION_BYTES,
   RingOffset,
   RingState,
-  readGauges,
-  TORCH_VERSION_BYTES,
-  textAt,
-  u64,
-} from './ring-layout.ts';
+} from '../../abi/ring.ts';
+import { EVENT_BYTES } from '../../trace/weir/format.ts';
+import { type Gauges, readGauges, textAt, u64 } from './ring-layout.ts';
 
 /** Rows taken at once: 3.5 MiB. */
 const ROWS_AT_ONCE = 1 << 16;
@@ -85,9 +82,9 @@ export class Ring {
     this.inode = inode;
     this.view = new DataView(this.header.buffer, this.header.byteOffset, this.header.length);
     const view = new DataView(first.buffer, first.byteOffset, first.length);
-    if (textAt(view, RingOffset.magic, 8) !== RING_MAGIC) throw new RingDamage('it does not begin as a ring does');
+    if (textAt(view, RingOffset.magic, RING_MAGIC_BYTES) !== Format.ring.magic) throw new RingDamage('it does not begin as a ring does');
     const version = view.getUint32(RingOffset.version, true);
-    if (version !== RING_VERSION) throw new RingDamage(`it is of version ${version}, and this weir reads ${RING_VERSION}`);
+    if (version !== Format.ring.version) throw new RingDamage(`it is of version ${version}, and this weir reads ${Format.ring.version}`);
     this.stringsAt = view.getUint32(RingOffset.strings_at, true);
     this.rowsAt = view.getUint32(RingOffset.rows_at, true);
     this.capacity = view.getUint32(RingOffset.capacity, true);
@@ -104,8 +101,8 @@ export class Ring {
       localRank: view.getInt32(RingOffset.local_rank, true),
       worldSize: view.getInt32(RingOffset.world_size, true),
       startedUs: Number.isFinite(startedUs) ? startedUs : 0,
-      allocator: textAt(view, RingOffset.allocator, ALLOCATOR_BYTES),
-      torchVersion: textAt(view, RingOffset.torch_version, TORCH_VERSION_BYTES),
+      allocator: textAt(view, RingOffset.allocator, RING_ALLOCATOR_BYTES),
+      torchVersion: textAt(view, RingOffset.torch_version, RING_TORCH_VERSION_BYTES),
     };
   }
 

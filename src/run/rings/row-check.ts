@@ -1,8 +1,10 @@
 // Rows of a ring made fit for a file: numbers that stand for nothing are corrected or their rows dropped, since one row that
 // cannot be would make the whole file unreadable.
+
+import { RING_DEVICES } from '../../abi/ring.ts';
 import { EventKind } from '../../trace/trace.ts';
 import { EVENT_BYTES, EventField, EventOffset } from '../../trace/weir/format.ts';
-import { RING_DEVICES, u64 } from './ring-layout.ts';
+import { u64 } from './ring-layout.ts';
 
 const MOST_KIND = Math.max(...Object.values(EventKind));
 /** CUDA's addresses lie below 2^48. */
@@ -72,8 +74,8 @@ export class RowChecker {
     let fields = view.getUint8(row + EventOffset.fields) & (EventField.Detail | EventField.Thread | EventField.CompileContext);
     if (fields & EventField.Detail && !correctDetail(view, row, kind, device, declared, counts)) fields &= ~EventField.Detail;
     if (fields & EventField.CompileContext) {
-      const context = declared.strings[view.getUint32(row + EventOffset.compileContext, true)] ?? 0;
-      view.setUint32(row + EventOffset.compileContext, context, true);
+      const context = declared.strings[view.getUint32(row + EventOffset.compile_context, true)] ?? 0;
+      view.setUint32(row + EventOffset.compile_context, context, true);
     }
     view.setUint8(row + EventOffset.fields, fields);
     return 'good';
@@ -81,10 +83,10 @@ export class RowChecker {
 
   /** Rows of one GPU are in order; what a damaged ring holds need not be, and a file has them in order. */
   private setTime(view: DataView, row: number, device: number): void {
-    const time = view.getFloat64(row + EventOffset.time, true);
+    const time = view.getFloat64(row + EventOffset.time_us, true);
     const latest = this.latest[device]!;
     if (time >= latest && time < Number.POSITIVE_INFINITY) this.latest[device] = time;
-    else view.setFloat64(row + EventOffset.time, latest, true);
+    else view.setFloat64(row + EventOffset.time_us, latest, true);
   }
 }
 

@@ -1,9 +1,9 @@
 // The live figures of a run in Prometheus' text format, one line per process and GPU.
 import { createServer, type Server } from 'node:http';
+import type { GaugeName } from '../../abi/ring.ts';
 import { RunError } from '../child/run-error.ts';
 import { type Level, levelsOf } from '../rings/levels.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
-import type { GaugeName } from '../rings/ring-layout.ts';
 
 interface Metric {
   readonly name: string;

@@ -1,5 +1,7 @@
 // What a run comes to, in words and as JSON (schema 1, docs/json.md): per process and GPU what it took, what other
 // allocators would have taken, and what recording cost.
+
+import type { GaugeName } from '../../abi/ring.ts';
 import { formatBytes } from '../../base/bytes.ts';
 import { type Paint, PLAIN } from '../../report/text.ts';
 import type { ChildEnd } from '../child/child.ts';
@@ -7,7 +9,7 @@ import type { PlanReport } from '../planning/run-planner.ts';
 import { levelName, levelsOf, processName } from '../rings/levels.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
 import type { Refusal } from '../rings/recorder.ts';
-import type { GaugeName, Gauges } from '../rings/ring-layout.ts';
+import type { Gauges } from '../rings/ring-layout.ts';
 import type { SwapReport } from '../swapping/swap-watch.ts';
 import type { GpuWhatIf, WhatIfResult } from './what-if.ts';
 

@@ -20,7 +20,7 @@ export function encodeEvents(
   const { kind, address, size, timeUs, stream, pool, stack, metadata, detail, thread, compileContext } = events;
   const fields = (detail ? EventField.Detail : 0) | (thread ? EventField.Thread : 0) | (compileContext ? EventField.CompileContext : 0);
   for (let event = from, row = at; event < to; event++, row += EVENT_BYTES) {
-    view.setFloat64(row + EventOffset.time, checkedTime(timeUs[event]!), true);
+    view.setFloat64(row + EventOffset.time_us, checkedTime(timeUs[event]!), true);
     if (kind[event] === EventKind.Oom) setU64(view, row + EventOffset.address, address[event]!);
     else addresses.set(view, row + EventOffset.address, address[event]!);
     if (kind[event] === EventKind.Operator) view.setFloat64(row + EventOffset.size, checkedTime(size[event]!), true);
@@ -34,7 +34,7 @@ export function encodeEvents(
     view.setInt32(row + EventOffset.metadata, metadata[event]!, true);
     if (detail) view.setInt32(row + EventOffset.detail, detail[event]!, true);
     if (thread) view.setInt32(row + EventOffset.thread, thread[event]!, true);
-    if (compileContext) view.setInt32(row + EventOffset.compileContext, compileContext[event]!, true);
+    if (compileContext) view.setInt32(row + EventOffset.compile_context, compileContext[event]!, true);
   }
 }
 
@@ -56,7 +56,7 @@ export function decodeEvents(view: DataView, at: number, rows: number, tables: F
     }
     const deviceIndex = view.getUint16(row + EventOffset.device, true);
     if (device?.device !== deviceIndex) device = tables.deviceAt(deviceIndex);
-    const time = view.getFloat64(row + EventOffset.time, true);
+    const time = view.getFloat64(row + EventOffset.time_us, true);
     if (!Number.isFinite(time)) tables.refuse(`holds an event at the time ${time}`);
     const event = device.events.append(
       kind,
@@ -97,7 +97,7 @@ function decodeOptional(
   }
   if (fields & EventField.Thread) device.events.setOptional(event, 'thread', view.getInt32(row + EventOffset.thread, true));
   if (fields & EventField.CompileContext) {
-    device.events.setOptional(event, 'compileContext', tables.stringAt(view.getUint32(row + EventOffset.compileContext, true)));
+    device.events.setOptional(event, 'compileContext', tables.stringAt(view.getUint32(row + EventOffset.compile_context, true)));
   }
 }
 

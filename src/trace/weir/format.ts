@@ -7,12 +7,12 @@
 //
 // The CRC covers type and length too, or a flipped bit could turn events into a record of unknown type, which is skipped.
 // A record only refers to what earlier records hold, so that a file is whole up to wherever it was cut off.
+import { Format } from '../../abi/formats.ts';
 import type { Annotation, BlockState } from '../trace.ts';
 
-/** The first byte is no text in any encoding; the line ending and ^Z betray a transfer that rewrote the file as text. */
-export const WEIR_MAGIC: Uint8Array = Uint8Array.of(0x89, 0x57, 0x45, 0x49, 0x52, 0x0d, 0x0a, 0x1a);
-export const MAJOR_VERSION = 1;
-export const MINOR_VERSION = 1;
+export const WEIR_MAGIC: Uint8Array = Uint8Array.from(Format.recording.magic, (character) => character.charCodeAt(0));
+export const MAJOR_VERSION: number = Format.recording.version;
+export const MINOR_VERSION: number = Format.recording.minor;
 export const FILE_HEADER_BYTES = 16;
 export const RECORD_HEADER_BYTES = 16;
 
@@ -77,37 +77,7 @@ export const BLOCK_STATES: readonly BlockState[] = ['free', 'live', 'pending'];
 
 export const ANNOTATION_STAGES: readonly Annotation['stage'][] = ['START', 'END', 'MARK'];
 
-/** One event. `EventKind` is its kind; the columns of `EventColumns` are its fields. */
-export const EVENT_BYTES = 56;
-export const EventOffset = {
-  /** f64, microseconds since 1970. */
-  time: 0,
-  /** u64; for an oom the driver's free bytes. */
-  address: 8,
-  /** u64 bytes; for an operator f64 microseconds. */
-  size: 16,
-  /** u8 `EventKind`. */
-  kind: 24,
-  /** u8 `EventField`: which of the last three fields say something. */
-  fields: 25,
-  /** u16. */
-  device: 26,
-  /** i32, an index into the device's streams. */
-  stream: 28,
-  /** i32, an index into the device's pools, or -1 for unknown. */
-  pool: 32,
-  /** i32, or -1 for none. */
-  stack: 36,
-  /** u32, a string. */
-  metadata: 40,
-  /** i32: a stream for record_stream; a string for settings, operator and mark. */
-  detail: 44,
-  /** i32. */
-  thread: 48,
-  /** u32, a string. */
-  compileContext: 52,
-} as const;
-export const EventField = { Detail: 1, Thread: 2, CompileContext: 4 } as const;
+export { EVENT_BYTES, EventField, EventOffset } from '../../abi/events.ts';
 
 /** 0 u64 events in the file   8 u32 records before this one   12 u32 zero. */
 export const END_BYTES = 16;

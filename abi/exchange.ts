@@ -1,0 +1,166 @@
+// The JSON files between a process and the supervisor of its run, in the run's folder.
+// Both sides are generated: interfaces and a checker for TypeScript, classes that read and write for Python.
+import type { Entry } from './table.ts';
+
+/** `number` may have a fraction, `whole` has none. `object` and `list` name another shape. */
+export type ShapeType =
+  | 'text'
+  | 'number'
+  | 'whole'
+  | 'flag'
+  | 'numbers'
+  | { readonly object: string }
+  | { readonly list: string }
+  | { readonly choice: readonly string[] };
+
+export interface ShapeField extends Entry {
+  readonly type: ShapeType;
+  /** May be missing or null. */
+  readonly optional?: true;
+}
+
+export interface Shape extends Entry {
+  readonly fields: readonly ShapeField[];
+  /** The file it is the content of: `<pid>` and this. */
+  readonly file?: string;
+}
+
+function field(name: string, type: ShapeType, doc: string): ShapeField {
+  return { name, type, doc };
+}
+
+function optional(name: string, type: ShapeType, doc: string): ShapeField {
+  return { name, type, doc, optional: true };
+}
+
+const VERSION = field('version', 'whole', 'Of the exchange format.');
+
+export const MOVE_CLASSES: readonly string[] = ['record', 'item', 'layer'];
+
+export const SHAPES: readonly Shape[] = [
+  {
+    name: 'Refusal',
+    file: '.refused.json',
+    doc: 'Why the allocator was not put in place.',
+    fields: [
+      field('reason', 'text', 'A word for programs.'),
+      field('message', 'text', 'A sentence for people.'),
+      field('pid', 'whole', 'Of the process.'),
+    ],
+  },
+  {
+    name: 'ProfileTicks',
+    doc: 'One entry per tick of the step, in each list.',
+    fields: [
+      field('us', 'numbers', 'GPU time since the start of the step, microseconds.'),
+      field('kind', 'numbers', 'What the tick is, as the process numbers it.'),
+      field('value', 'numbers', 'Which of its kind.'),
+      field('size', 'numbers', 'Bytes of it.'),
+      field('peak', 'numbers', 'Most bytes allocated from this tick to the next, if nothing is swapped out.'),
+    ],
+  },
+  {
+    name: 'SavedRecord',
+    doc: 'A storage with tensors saved for backward.',
+    fields: [
+      field('size', 'whole', 'Bytes.'),
+      field('first', 'whole', 'Tick at which it was first saved.'),
+      field('sole', 'whole', 'Tick from which on autograd alone holds it; -1: never.'),
+      field('uses', 'numbers', 'Ticks at which backward uses it.'),
+    ],
+  },
+  {
+    name: 'StateItem',
+    doc: 'A tensor of optimizer state.',
+    fields: [
+      field('size', 'whole', 'Bytes.'),
+      field('pre', 'whole', "Tick at which its optimizer's step begins; -1: none."),
+      field('post', 'whole', 'Tick at which that step is over; 0: the end of the step before.'),
+    ],
+  },
+  {
+    name: 'LayerPassage',
+    doc: 'Parameters of a layer, from the end of its forward pass until they are needed again.',
+    fields: [
+      field('size', 'whole', 'Bytes.'),
+      field('left', 'whole', 'Tick at which the forward pass ended.'),
+      field('needed', 'whole', 'Tick at which they are needed; -1: never.'),
+    ],
+  },
+  {
+    name: 'CopyRates',
+    doc: 'Measured speed of copies, bytes per second.',
+    fields: [
+      field('outAlone', 'number', 'To the host.'),
+      field('inAlone', 'number', 'To the GPU.'),
+      field('outBoth', 'number', 'To the host while the other direction is busy.'),
+      field('inBoth', 'number', 'To the GPU while the other direction is busy.'),
+      field('fixedUs', 'number', 'Microseconds that a copy takes besides.'),
+    ],
+  },
+  {
+    name: 'SwapProfile',
+    file: '.profile.json',
+    doc: 'What a process tells about one of its steps, so that its swaps can be planned.',
+    fields: [
+      VERSION,
+      field('key', 'text', 'Names the step by what it does.'),
+      field('periodUs', 'number', 'Time of the step, microseconds.'),
+      field('ticks', { object: 'ProfileTicks' }, 'The moments of the step at which something can begin or end.'),
+      field('records', { list: 'SavedRecord' }, 'Saved tensors.'),
+      field('items', { list: 'StateItem' }, 'Optimizer state.'),
+      field('passages', { list: 'LayerPassage' }, 'Passes of layers.'),
+      field('copies', { object: 'CopyRates' }, 'Speed of the link.'),
+      optional('limit', 'whole', 'Bytes to swap down to.'),
+      field('hostLimit', 'whole', 'Bytes of host memory that swapping may take.'),
+      optional('share', 'number', 'Without a limit: the share to aim at of the memory that could be saved.'),
+      field('pid', 'whole', 'Of the process.'),
+      optional('device', 'whole', 'Number of the GPU.'),
+      field('step', 'whole', 'Steps done so far.'),
+    ],
+  },
+  {
+    name: 'SwapMove',
+    doc: 'One tensor, swapped out and in once per step.',
+    fields: [
+      field('class', { choice: MOVE_CLASSES }, 'Saved tensor, optimizer state or parameters of a layer.'),
+      field('index', 'whole', 'Which of its class, by its place in the profile.'),
+      field('size', 'whole', 'Bytes.'),
+      field('out', 'whole', 'Tick at which the copy to the host begins.'),
+      field('drop', 'whole', 'Tick at which the memory on the GPU is given up.'),
+      field('back', 'whole', 'Tick at which the copy to the GPU begins.'),
+      field('turn', 'whole', 'Order among copies to the GPU.'),
+    ],
+  },
+  {
+    name: 'SwapExpectation',
+    doc: 'What the planner expects of a swap plan.',
+    fields: [
+      field('from', 'number', 'Peak without swapping, bytes.'),
+      field('peak', 'number', 'Peak with swapping, bytes.'),
+      field('stalls', 'whole', 'Waits of the compute stream per step.'),
+      field('stallUs', 'number', 'Time of those waits, microseconds.'),
+      field('moved', 'number', 'Bytes out, and as many in, per step.'),
+      field('periodUs', 'number', 'Time of the step, microseconds.'),
+      optional('limit', 'number', 'The limit asked for, bytes.'),
+      field('keepsLimit', 'flag', 'Whether the peak stays below that limit.'),
+    ],
+  },
+  {
+    name: 'SwapPlan',
+    file: '.swap.json',
+    doc: 'The answer to a profile.',
+    fields: [
+      VERSION,
+      field('key', 'text', 'Of the profile.'),
+      field('moves', { list: 'SwapMove' }, 'In the order in which copies to the host begin.'),
+      field('hostBytes', 'whole', 'Host memory that the plan needs.'),
+      field('expected', { object: 'SwapExpectation' }, 'What the plan should come to.'),
+    ],
+  },
+  {
+    name: 'StepTimes',
+    doc: 'Time of a step on the GPU, microseconds; missing where too few were seen.',
+    fields: [optional('plain', 'number', 'Without swapping.'), optional('planned', 'number', 'With swapping.')],
+  },
+];

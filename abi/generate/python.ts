@@ -1,0 +1,206 @@
+// The tables as Python: python/weir/abi.py. Classes for the JSON files read with a check and write without one.
+import { ADAPTER_OPTIONS } from '../adapter.ts';
+import { ALLOCATORS, RUN_ALLOCATORS } from '../allocators.ts';
+import { CHILD_VARIABLES, USER_VARIABLES } from '../environment.ts';
+import { SHAPES, type Shape, type ShapeType } from '../exchange.ts';
+import { FORMATS } from '../formats.ts';
+import { GAUGE_WORDS, GAUGES } from '../gauges.ts';
+import { EXPANDABLE_CONF, SUPPORTED_PYTORCH } from '../pytorch.ts';
+import { RING_ROWS } from '../ring.ts';
+import { type FieldType, screaming, snake } from '../table.ts';
+import { DIGEST } from './digest.ts';
+
+const CTYPES: Readonly<Partial<Record<FieldType, string>>> = { u32: 'c_uint32', u64: 'c_uint64', i32: 'c_int32', pointer: 'c_char_p' };
+const RESERVED = new Set(['class', 'from', 'in', 'is', 'not']);
+
+export function pythonFile(): string {
+  const list = (values: readonly string[]) =>
+    `(${values.map((value) => JSON.stringify(value)).join(', ')}${values.length === 1 ? ',' : ''})`;
+  const options = ADAPTER_OPTIONS.map((field) => {
+    const type = CTYPES[field.type];
+    if (!type) throw new Error(`no type of ctypes for ${field.name}`);
+    return `        ("${field.name}", ctypes.${type}),  # ${field.doc}`;
+  });
+  const version = FORMATS.find((format) => format.name === 'exchange')?.version;
+  return `"""Numbers, names and layouts that Python shares with the other languages.
+
+Generated from abi/ by \`npm run build\`; not committed. Edit the table, not this file."""
+
+import ctypes
+
+# Hash over all tables: parts of different builds refuse to work together.
+DIGEST = ${DIGEST}
+
+# Allocators that a job can run on; the last list are policies of Weir's engine.
+ALLOCATORS = ${list(RUN_ALLOCATORS)}
+ENGINE_ALLOCATORS = ${list(ALLOCATORS.filter((entry) => entry.preset).map((entry) => entry.name))}
+EXPANDABLE_CONF = "${EXPANDABLE_CONF}"
+
+# Minor versions of PyTorch that the adapter was tested with.
+SUPPORTED_PYTORCH = ${list(SUPPORTED_PYTORCH)}
+
+RING_ROWS = ${RING_ROWS}
+EXCHANGE_VERSION = ${version}
+
+
+class ChildVariable:
+    """Set by a run for its processes."""
+
+${CHILD_VARIABLES.map((entry) => `    ${screaming(entry.name)} = "${entry.variable}"  # ${entry.doc}`).join('\n')}
+
+
+class UserVariable:
+    """Set by users."""
+
+${USER_VARIABLES.map((entry) => `    ${screaming(entry.name)} = "${entry.variable}"  # ${entry.doc}`).join('\n')}
+
+
+class AdapterOptions(ctypes.Structure):
+    _fields_ = [
+${options.join('\n')}
+    ]
+
+
+GAUGES = (
+${GAUGES.map((gauge) => `    "${gauge.name}",  # ${gauge.doc}`).join('\n')}
+)
+
+
+class Gauges(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in GAUGES] + [("reserved_for_later", ctypes.c_uint64 * ${GAUGE_WORDS - GAUGES.length})]
+
+
+class BadShape(ValueError):
+    """A JSON value is not what the table says."""
+
+
+class Shape:
+    """A JSON object with known fields."""
+
+    __slots__ = ()
+    FIELDS = ()  # (attribute, key, check, optional)
+
+    @classmethod
+    def read(cls, data):
+        """BadShape unless every field is there and right. Other keys are passed over."""
+        if not isinstance(data, dict):
+            raise BadShape(f"{cls.__name__} is no object")
+        values = {}
+        for attribute, key, check, optional in cls.FIELDS:
+            value = data.get(key)
+            if value is None and optional:
+                values[attribute] = None
+            else:
+                values[attribute] = check(f"{cls.__name__}.{key}", value)
+        return cls(**values)
+
+    def write(self):
+        """For json.dump; fields that are None are left out if they may be."""
+        data = {}
+        for attribute, key, _, optional in self.FIELDS:
+            value = getattr(self, attribute)
+            if value is not None or not optional:
+                data[key] = _plain(value)
+        return data
+
+
+def _plain(value):
+    if isinstance(value, Shape):
+        return value.write()
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return value
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _text(where, value):
+    if not isinstance(value, str):
+        raise BadShape(f"{where} is no text")
+    return value
+
+
+def _number(where, value):
+    if not _is_number(value):
+        raise BadShape(f"{where} is no number")
+    return value
+
+
+def _whole(where, value):
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadShape(f"{where} is no whole number")
+    return value
+
+
+def _flag(where, value):
+    if not isinstance(value, bool):
+        raise BadShape(f"{where} is neither true nor false")
+    return value
+
+
+def _numbers(where, value):
+    if not isinstance(value, list) or not all(_is_number(entry) for entry in value):
+        raise BadShape(f"{where} is no list of numbers")
+    return value
+
+
+def _choice(*words):
+    def check(where, value):
+        if value not in words:
+            raise BadShape(f"{where} is none of {', '.join(words)}")
+        return value
+
+    return check
+
+
+def _object(shape):
+    return lambda where, value: shape.read(value)
+
+
+def _list(shape):
+    def check(where, value):
+        if not isinstance(value, list):
+            raise BadShape(f"{where} is no list")
+        return [shape.read(entry) for entry in value]
+
+    return check
+
+
+${SHAPES.map(shapeClass).join('\n\n')}
+`;
+}
+
+/** An attribute's name: as Python writes it, and no keyword. */
+function attribute(name: string): string {
+  return RESERVED.has(name) ? `${snake(name)}_` : snake(name);
+}
+
+function shapeClass(shape: Shape): string {
+  const rows = shape.fields.map(
+    (field) =>
+      `        ("${attribute(field.name)}", "${field.name}", ${check(field.type)}, ${field.optional ? 'True' : 'False'}),  # ${field.doc}`,
+  );
+  const required = shape.fields.filter((field) => !field.optional).map((field) => attribute(field.name));
+  const optional = shape.fields.filter((field) => field.optional).map((field) => `${attribute(field.name)}=None`);
+  const all = shape.fields.map((field) => attribute(field.name));
+  return `class ${shape.name}(Shape):
+    """${shape.doc}"""
+
+    __slots__ = (${all.map((name) => `"${name}"`).join(', ')}${all.length === 1 ? ',' : ''})
+${shape.file ? `    FILE = "${shape.file}"  # behind the process id\n` : ''}    FIELDS = (
+${rows.join('\n')}
+    )
+
+    def __init__(self, *, ${[...required, ...optional].join(', ')}):
+${all.map((name) => `        self.${name} = ${name}`).join('\n')}
+`;
+}
+
+function check(type: ShapeType): string {
+  if (typeof type === 'string') return `_${type}`;
+  if ('object' in type) return `_object(${type.object})`;
+  if ('list' in type) return `_list(${type.list})`;
+  return `_choice(${type.choice.map((word) => JSON.stringify(word)).join(', ')})`;
+}
