@@ -2,6 +2,7 @@
 import { ADAPTER_OPTIONS, ADAPTER_RESULTS } from '../adapter.ts';
 import { RUN_ALLOCATORS } from '../allocators.ts';
 import { DRIVER_CALLS, EXPLANATIONS, FREE_RESULTS, PLAN_ROW, PLAN_STATISTICS, RANGE_STATES, SNAPSHOT_ROW, STATISTICS } from '../engine.ts';
+import { CHILD_VARIABLES } from '../environment.ts';
 import { EVENT, EVENT_FIELDS, EVENT_KINDS } from '../events.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGE_WORDS, GAUGES } from '../gauges.ts';
@@ -78,6 +79,9 @@ ${structure('weir_plan_row', PLAN_ROW)}
 /* Allocators that a job can run on. */
 ${RUN_ALLOCATORS.map((name) => `#define WEIR_ALLOCATOR_${name.toUpperCase()} ${JSON.stringify(name)}`).join('\n')}
 #define WEIR_EXPANDABLE_CONF ${JSON.stringify(EXPANDABLE_CONF)}
+
+/* Environment variables that a run sets for its processes. */
+${CHILD_VARIABLES.map((entry) => `#define ${entry.variable} ${JSON.stringify(entry.variable)}`).join('\n')}
 
 /* File formats. */
 ${FORMATS.filter((format) => format.magic && /^[\x20-\x7e]+$/.test(format.magic))
