@@ -1,16 +1,21 @@
 // Nothing in the repository refers to a file that is not in it: links and paths in the documentation, documents named in sources.
-import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, extname, join, relative } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ROOT } from '../support/command.ts';
 
 const root = ROOT.pathname;
-const tracked = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], { cwd: root, encoding: 'utf8' })
-  .split('\n')
-  .filter((path) => path !== '' && existsSync(join(root, path)));
-const documents = tracked.filter((path) => path.endsWith('.md'));
-const sources = tracked.filter((path) => /\.(tsx?|mjs|css|py|c|cpp|h)$/.test(path));
+const SKIPPED = new Set(['.git', 'node_modules', 'dist', 'build']);
+const files = filesIn('').sort();
+const documents = files.filter((path) => path.endsWith('.md'));
+const sources = files.filter((path) => /\.(tsx?|mjs|css|py|c|cpp|h)$/.test(path));
+
+function filesIn(folder: string): string[] {
+  return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
+    if (SKIPPED.has(entry.name)) return [];
+    return entry.isDirectory() ? filesIn(join(folder, entry.name)) : [join(folder, entry.name)];
+  });
+}
 
 /** What the build makes: not there in a fresh clone. */
 const GENERATED = [/^(build|dist)\//, /^engine\/abi\/(settings|numbers)\.ts$/, /^src\/abi\b/, /^python\/weir\/abi\.py$/];
@@ -54,7 +59,7 @@ function linksIn(text: string): string[] {
 
 /** Words in backticks that look like a path from the root, or in the README of a folder like a file of that folder. */
 function pathsIn(text: string, folder: string): string[] {
-  const folders = new Set(tracked.filter((path) => path.includes('/')).map((path) => path.slice(0, path.indexOf('/'))));
+  const folders = new Set(files.filter((path) => path.includes('/')).map((path) => path.slice(0, path.indexOf('/'))));
   return [...withoutCode(text).matchAll(/`([^`\s]+)`/g)]
     .map(([, word]) => word!)
     .filter((word) => {
