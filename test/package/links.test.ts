@@ -85,7 +85,7 @@ describe('the documentation', () => {
 describe('sources', () => {
   it('name documents that are there', () => {
     const dangling = sources.flatMap((path) => {
-      const named = [...readFileSync(join(root, path), 'utf8').matchAll(/(?<![\w./*-])[\w./-]+\.md\b/g)].map(([name]) => name);
+      const named = [...readFileSync(join(root, path), 'utf8').matchAll(/(?<![\w./*}>-])[A-Za-z.][\w./-]*\.md\b/g)].map(([name]) => name);
       return missing(named, ['.', dirname(path)]).map((name) => `${path}: ${name}`);
     });
     expect(dangling).toEqual([]);
