@@ -1,4 +1,4 @@
-// The defects seen in GMLake's source (facts/gmlake.md 1.7, B1 to B7), each as a test that our engine does not have it.
+// Defects that GMLake's source has (B1 to B7), each as a test that our engine does not have it.
 import { describe, expect, test } from 'vitest';
 import { OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
 import { EngineAllocator } from '../../src/allocator/engine/allocator.ts';

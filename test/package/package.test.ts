@@ -38,7 +38,7 @@ describe('the package', () => {
        import { chooseAllocators, readRecording, replay, SimulatedBackend } from 'weir';
        const [trace] = readRecording(gunzipSync(readFileSync('node_modules/weir/samples/vgg16-b100.native.pickle.gz'))).traces;
        for (const { name, create } of chooseAllocators('pytorch,expandable')) {
-         console.log(name, replay(trace, create, { device: new SimulatedBackend() }).peakReserved);
+         console.log(name, replay(trace, create, { backend: new SimulatedBackend() }).peakReserved);
        }`,
     );
     expect(run(process.execPath, ['example.js'], folder)).toBe('pytorch 16882073600\nexpandable 11603542016\n');

@@ -47,7 +47,7 @@ describe('docs/trace-format.md', () => {
   it('names the current version and every record type and event kind by its number', () => {
     expect(PAGE).toContain(`# The \`.weir\` trace format, version ${MAJOR_VERSION}.${MINOR_VERSION}\n`);
     for (const [name, type] of Object.entries(RecordType)) expect(PAGE).toContain(`\n| ${type} | ${name} | `);
-    const kinds = PAGE.slice(PAGE.indexOf('| kind | | address'), PAGE.indexOf('Events of one GPU'));
+    const kinds = PAGE.slice(PAGE.indexOf('| kind | name | address'), PAGE.indexOf('Events of one GPU'));
     const numbers = [...kinds.matchAll(/^\| (\d+) \|/gm)].map(([, number]) => Number(number));
     expect(numbers).toEqual(Object.values(EventKind));
   });

@@ -1,4 +1,4 @@
-// The keyboard, as style.md lists it: one table of keys that the help overlay shows too.
+// The keyboard: one table of keys that the help overlay shows too.
 import { pan, zoom } from '../../src/view/viewport.ts';
 import { zoomAnchor } from '../tracks/gestures.ts';
 import { clearSelection, focusBlock, moveToMoment, stepCursor } from './selecting.ts';
