@@ -2,12 +2,12 @@
 // changes with the number of blocks. Writes bench/results/engine-<date>.json.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { cpus } from 'node:os';
 import { instantiateEngine } from '../src/allocator/engine/load.ts';
 import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { KIB, MIB } from '../src/base/bytes.ts';
 import { EventKind, type Trace } from '../src/trace/trace.ts';
 import { plotLogarithmic } from './plot.ts';
+import { provenanceOf, thisMachine } from './provenance.ts';
 import { trainingTraces } from './traces.ts';
 
 /** Requests and frees: bytes 0 is a free of the slot. */
@@ -195,7 +195,7 @@ function measure(workload: Workload, rounds: number): SpeedRow {
   return row;
 }
 
-console.log(`Nanoseconds per operation, median of several runs; Node ${process.version}, ${cpus()[0]?.model ?? ''}`);
+console.log(`Nanoseconds per operation, median of several runs; ${thisMachine()}`);
 const rows: SpeedRow[] = [];
 rows.push(measure(randomWorkload('random 512 B..32 MiB, 4096 blocks', 4096, 1e6, 512, 32 * MIB), 5));
 rows.push(measure(randomWorkload('random 512 B..1 MiB, 4096 blocks', 4096, 1e6, 512, MIB), 5));
@@ -224,7 +224,7 @@ function growthByDecade(): { from: number; to: number; engineNs: number; setNs: 
   });
 }
 
-const date = new Date().toISOString().slice(0, 10);
+const source = provenanceOf('npm run bench');
 mkdirSync('bench/results', { recursive: true });
 const points = (pick: (row: (typeof scaling)[number]) => number | null) =>
   scaling.flatMap((row): [number, number][] => {
@@ -232,7 +232,7 @@ const points = (pick: (row: (typeof scaling)[number]) => number | null) =>
     return value === null ? [] : [[row.blocks, value]];
   });
 writeFileSync(
-  `bench/results/engine-scaling-${date}.svg`,
+  `bench/results/engine-scaling-${source.date}.svg`,
   plotLogarithmic('Cost per operation by live blocks', 'live blocks', [
     { name: 'native engine, instructions', points: points((row) => row.instructions) },
     { name: 'native engine, ns', points: points((row) => row.engineNs) },
@@ -241,6 +241,6 @@ writeFileSync(
   ]),
 );
 writeFileSync(
-  `bench/results/engine-${date}.json`,
-  `${JSON.stringify({ schema: 1, date, node: process.version, processor: cpus()[0]?.model, rows, pairs, scaling, decades }, null, 2)}\n`,
+  `bench/results/engine-${source.date}.json`,
+  `${JSON.stringify({ schema: 1, ...source, rows, pairs, scaling, decades }, null, 2)}\n`,
 );

@@ -1,4 +1,4 @@
-// `node build/bench/lending.js`: what lending between streams saves, and what it takes in events, waits and driver time.
+// `npm run bench:lending`: what lending between streams saves, and what it takes in events, waits and driver time.
 // Writes bench/results/lending-<date>.json and .md.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createWeir, type EngineAllocator } from '../src/allocator/engine/allocator.ts';
@@ -9,6 +9,7 @@ import { MIB } from '../src/base/bytes.ts';
 import { replay } from '../src/replay/replay.ts';
 import { summarizeTrace } from '../src/trace/summary.ts';
 import type { Trace } from '../src/trace/trace.ts';
+import { provenanceOf } from './provenance.ts';
 import { trainingTraces } from './traces.ts';
 
 const STEPS = 20;
@@ -158,11 +159,12 @@ function lagCell({ lending, lagUs }: Row): string {
   return lagUs === 'step' ? 'grows in each step' : String(lagUs / 1e3);
 }
 
-const date = new Date().toISOString().slice(0, 10);
+const source = provenanceOf('npm run bench:lending', 'modelled driver, H200 costs');
+const { date } = source;
 const report = [
   `# Lending between streams, ${date}`,
   '',
-  '`node build/bench/lending.js`. Driver time is modelled (H200 costs); streams are behind the program by the lag (src/backend/timeline.ts).',
+  '`npm run bench:lending`. Driver time is modelled (H200 costs); streams are behind the program by the lag (src/backend/timeline.ts).',
   'Needed: waits for what was not over when they were made. Stall: time a stream stood still for them, beyond what it was behind anyway.',
   '',
   '| workload | lending | lag ms | reserved / live | driver ms | last third ms | borrowings / step | waits / step | needed | stall ms | events |',
@@ -174,6 +176,6 @@ const report = [
   '',
 ].join('\n');
 mkdirSync('bench/results', { recursive: true });
-writeFileSync(`bench/results/lending-${date}.json`, `${JSON.stringify({ schema: 1, date, rows }, null, 2)}\n`);
+writeFileSync(`bench/results/lending-${date}.json`, `${JSON.stringify({ schema: 1, ...source, rows }, null, 2)}\n`);
 writeFileSync(`bench/results/lending-${date}.md`, report);
 console.log(report);

@@ -2,9 +2,10 @@
 // long a frame takes while somebody zooms, pans and scrubs. Headless Chromium, software rendering.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
-import { cpus, loadavg } from 'node:os';
+import { loadavg } from 'node:os';
 import { chromium, type Page } from 'playwright-core';
 import { formatTable } from '../src/report/table.ts';
+import { provenanceOf, thisMachine } from './provenance.ts';
 import { generateSnapshot } from './snapshot-generator.ts';
 
 const BYTES = 200e6;
@@ -77,16 +78,14 @@ await browser.close();
 server.kill('SIGINT');
 
 const result = {
-  date: new Date().toISOString().slice(0, 10),
-  command: 'npm run bench:page',
-  machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores, Node ${process.version}, ${BROWSER} (software rendering), ${WIDTH}x${HEIGHT}`,
+  ...provenanceOf('npm run bench:page', `${thisMachine()}, ${BROWSER} (software rendering), ${WIDTH}x${HEIGHT}`),
   loadBefore,
   file: { bytes: statSync(FILE).size, events },
   seconds: { map: mapSeconds, verdict: verdictSeconds, wholeTable: tableSeconds },
   gestures,
 };
 console.log(
-  `\n${result.machine}; load before: ${loadBefore!.toFixed(1)}\nsnapshot of ${(result.file.bytes / 1e6).toFixed(0)} MB, ${events.toLocaleString('en-US')} events\n`,
+  `\n${result.hardware}; load before: ${loadBefore!.toFixed(1)}\nsnapshot of ${(result.file.bytes / 1e6).toFixed(0)} MB, ${events.toLocaleString('en-US')} events\n`,
 );
 print(
   ['from `weir serve` to', 'seconds'],

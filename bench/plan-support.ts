@@ -1,8 +1,8 @@
 // What the planner benchmarks share: the public data beside the repository, and where results go.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+import { provenanceOf } from './provenance.ts';
 
 // The compiled benchmarks lie in build/bench, one folder deeper than their sources.
 const HERE = new URL('./', import.meta.url);
@@ -30,16 +30,12 @@ export interface Table {
 /** Prints tables and keeps them, with the raw numbers, in bench/results. */
 export function keepResults(name: string, tables: readonly Table[], raw: object): void {
   const markdown = tables.map(toMarkdown).join('\n\n');
-  const machine = `${cpus()[0]?.model.trim() ?? 'unknown CPU'}, ${cpus().length} cores, Node ${process.versions.node}`;
-  const command = `node build/bench/${process.argv[1]?.split('/').at(-1)} ${process.argv.slice(2).join(' ')}`.trim();
-  const head = `${new Date().toISOString().slice(0, 10)}, ${machine}, \`${command}\``;
+  const source = provenanceOf(`node build/bench/${process.argv[1]?.split('/').at(-1)} ${process.argv.slice(2).join(' ')}`.trim());
+  const head = `${source.date}, ${source.hardware}, \`${source.command}\``;
   console.log(`${markdown}\n\n${head}`);
   const folder = new URL('bench/results/', ROOT);
   mkdirSync(folder, { recursive: true });
-  writeFileSync(
-    new URL(`${name}.json`, folder),
-    `${JSON.stringify({ machine, command, date: new Date().toISOString(), ...raw }, undefined, 2)}\n`,
-  );
+  writeFileSync(new URL(`${name}.json`, folder), `${JSON.stringify({ ...source, ...raw }, undefined, 2)}\n`);
   writeFileSync(new URL(`${name}.md`, folder), `${head}\n\n${markdown}\n`);
 }
 

@@ -9,6 +9,7 @@ import { mainStreamOf } from '../src/plan/steps/step.ts';
 import { enginePlanOf, findStep, planStep, type StepPlan } from '../src/plan/steps/step-plan.ts';
 import { replay } from '../src/replay/replay.ts';
 import type { Trace } from '../src/trace/trace.ts';
+import { provenanceOf } from './provenance.ts';
 import { trainingTraces } from './traces.ts';
 
 const BUILD = 'build/native/bench';
@@ -162,7 +163,7 @@ const table = [
   ),
 ];
 console.log(table.join('\n'));
-const date = new Date().toISOString().slice(0, 10);
+const source = provenanceOf('npm run bench:planned');
 mkdirSync('bench/results', { recursive: true });
-writeFileSync(`bench/results/planned-${date}.json`, `${JSON.stringify({ schema: 1, date, node: process.version, rows }, null, 2)}\n`);
-writeFileSync(`bench/results/planned-${date}.md`, `${table.join('\n')}\n`);
+writeFileSync(`bench/results/planned-${source.date}.json`, `${JSON.stringify({ schema: 1, ...source, rows }, null, 2)}\n`);
+writeFileSync(`bench/results/planned-${source.date}.md`, `${table.join('\n')}\n`);

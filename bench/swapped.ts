@@ -9,6 +9,7 @@ import { enginePlanOf } from '../src/plan/steps/step-plan.ts';
 import { StepWatch } from '../src/plan/steps/step-watch.ts';
 import { planProfile } from '../src/plan/swaps/live/planner.ts';
 import { readSwapProfile } from '../src/plan/swaps/live/profile.ts';
+import { provenanceOf } from './provenance.ts';
 import { trainingTraces } from './traces.ts';
 
 const TRAINING = 'gpt2xl-R-var';
@@ -161,9 +162,9 @@ function run(name: string, isSwapping: boolean, isPlanned: boolean): Row {
 
 const rows = [run('no swaps', false, false), run('swaps', true, false), run('swaps at planned places', true, true)];
 const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(2);
-const date = new Date().toISOString().slice(0, 10);
+const source = provenanceOf('npm run bench:swapped', 'modelled driver, H200 costs');
 const text = [
-  `# A swapped step of GPT-2 XL, ${date}`,
+  `# A swapped step of GPT-2 XL, ${source.date}`,
   '',
   `\`npm run bench:swapped\`: modelled driver; ${leaving.length} of ${state.length} tensors of state and what is saved for backward leave.`,
   '',
@@ -175,5 +176,6 @@ const text = [
   ),
   '',
 ].join('\n');
-writeFileSync(`bench/results/swapped-${date}.md`, text);
+writeFileSync(`bench/results/swapped-${source.date}.json`, `${JSON.stringify({ schema: 1, ...source, rows }, null, 2)}\n`);
+writeFileSync(`bench/results/swapped-${source.date}.md`, text);
 console.log(text);

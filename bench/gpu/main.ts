@@ -5,6 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { provenanceOf } from '../provenance.ts';
 import type { SupervisedResult } from './supervised.ts';
 import { debugPart, identicalPart, planPart, SUPERVISED_WORKLOADS, swapPart } from './supervised-parts.ts';
 import { tablesOf } from './tables.ts';
@@ -183,9 +184,12 @@ function othersThan(names: readonly string[], part: string): SupervisedResult[] 
 /** After each part: a run that is cut short keeps what it has. */
 function keep(): void {
   mkdirSync(outputFolder, { recursive: true });
-  const date = new Date().toISOString().slice(0, 10);
-  const hardware = execFileSync('nvidia-smi', ['--query-gpu=name,driver_version', '--format=csv,noheader'], { encoding: 'utf8' }).trim();
-  const command = `npm run bench:gpu -- WORKLOADS ${Object.keys(results).join(' ')}`;
-  writeFileSync(resultPath('json'), `${JSON.stringify({ date, hardware, command, results })}\n`);
-  writeFileSync(resultPath('md'), `# Training on a GPU, ${date}\n\n${hardware}; \`${command}\`.\n\n${tablesOf(results).join('\n')}`);
+  const described = execFileSync('nvidia-smi', ['--query-gpu=name,driver_version', '--format=csv,noheader'], { encoding: 'utf8' });
+  const [name, driver] = described.trim().split(', ');
+  const source = provenanceOf(`npm run bench:gpu -- WORKLOADS ${Object.keys(results).join(' ')}`, `${name}, driver ${driver}`);
+  writeFileSync(resultPath('json'), `${JSON.stringify({ ...source, results })}\n`);
+  writeFileSync(
+    resultPath('md'),
+    `# Training on a GPU, ${source.date}\n\n${source.hardware}; \`${source.command}\`.\n\n${tablesOf(results).join('\n')}`,
+  );
 }
