@@ -65,7 +65,7 @@ function resultsPage() {
     ...body,
     '## Other files',
     '',
-    ...others.map((file) => `- [${file}](../bench/results/${file}): ${shownBy(file) ?? 'an older run'}`),
+    ...others.map((file) => `- [${file}](../bench/results/${file}): ${shownBy(file) ?? 'another run'}`),
     '',
   ].join('\n');
 }
@@ -75,7 +75,7 @@ function withTable(readme) {
   const table = MEMORY.make();
   const { date, hardware, by } = provenanceOf(table.file, MEMORY.part);
   const source = `Measured ${date} on ${hardware} by ${by}. [All results](docs/results.md)`;
-  const text = [...tableLines(table), '', MEMORY.about, '', source].join('\n');
+  const text = [MEMORY.about, '', ...tableLines(table), '', source].join('\n');
   return readme.replace(/(<!-- results -->\n)[\s\S]*?(<!-- \/results -->)/, (_, begin, end) => `${begin}${text}\n${end}`);
 }
 

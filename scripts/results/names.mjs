@@ -17,6 +17,8 @@ export const TRAININGS = {
   'smartpool-alex': 'AlexNet',
   'smartpool-resnet': 'ResNet',
   'smartpool-vgg': 'VGG',
+  'hf-trainer': 'GPT-2 large, Hugging Face Trainer, lengths vary',
+  fsdp2: 'Llama of 0.9 B, FSDP2, rank 0 of 2, lengths vary',
   'tick-tock (generated)': 'two streams whose peaks alternate (generated)',
 };
 

@@ -60,10 +60,10 @@ describe('the comparison', () => {
 
   it('names the figure, what it was and what it is', () => {
     expect(differences('replay', before, [{ results: [{ ...row, peakReserved: 1001 }], periodic: true }])).toEqual([
-      '[0].results[0].peakReserved: was 1000, is 1001',
+      '[0].results[weir].peakReserved: was 1000, is 1001',
     ]);
     expect(differences('replay', before, [{ results: [{ ...row, retries: 2 }], periodic: false }])).toEqual([
-      '[0].results[0].retries: was null, is 2',
+      '[0].results[weir].retries: was null, is 2',
       '[0].periodic: was true, is false',
     ]);
     expect(differences('replay', before, [{ results: [row] }])).toEqual(['[0].periodic: was true, is gone']);

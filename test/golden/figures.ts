@@ -95,6 +95,11 @@ export function writeFigures(about: string, figures: Readonly<Record<string, Rea
   return `{\n"about": ${JSON.stringify(about)},\n"keys": [\n${lists}\n],\n"figures": {\n${files.join(',\n')}\n}\n}\n`;
 }
 
+/** Rows of allocators are named after them, others by their index. */
+function nameOf(row: Figure): Figure | undefined {
+  return row !== null && typeof row === 'object' && 'allocator' in row ? row['allocator'] : undefined;
+}
+
 /** One line for each figure that is not what it was. New figures beside the old ones are no difference. */
 export function differences(section: string, old: Figure, now: Figure): string[] {
   const compare = (before: Figure, after: Figure | undefined, path: string): string[] => {
@@ -111,8 +116,9 @@ export function differences(section: string, old: Figure, now: Figure): string[]
       return [`${path}: had ${before.length} entries, has ${(after as readonly Figure[]).length}`];
     }
     const parts = after as { readonly [key: string]: Figure };
-    const inside = (key: string) => (Array.isArray(before) ? `${path}[${key}]` : path === '' ? key : `${path}.${key}`);
-    return Object.entries(before).flatMap(([key, part]) => compare(part, parts[key], inside(key)));
+    const inside = (key: string, part: Figure) =>
+      Array.isArray(before) ? `${path}[${nameOf(part) ?? key}]` : path === '' ? key : `${path}.${key}`;
+    return Object.entries(before).flatMap(([key, part]) => compare(part, parts[key], inside(key, part)));
   };
   return compare(old, now, '');
 }
