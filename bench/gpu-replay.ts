@@ -1,5 +1,5 @@
-// `npm run bench:gpu:replay -- FILE...`: recorded runs with real memory on a real GPU. Measured driver time beside the model's,
-// every block filled and looked at again through the mapping it was given out at.
+// `npm run bench:gpu:replay -- FILE...`: replays recorded runs with real memory on a GPU, and compares measured driver time with the
+// model. Every block is filled, and compared when it is freed, through the mapping that the allocator returned.
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';

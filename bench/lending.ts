@@ -1,4 +1,4 @@
-// `npm run bench:lending`: what lending between streams saves, and what it takes in events, waits and driver time.
+// `npm run bench:lending`: memory that lending between streams saves, and its cost in events, waits and driver time.
 // Writes bench/results/lending-<date>.json and .md.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createWeir, type EngineAllocator } from '../src/allocator/engine/allocator.ts';
@@ -57,8 +57,8 @@ function rowOf(
 }
 
 /**
- * The Wavelet case of the talk: two trainings on two streams, the forward pass of one beside the backward pass of the
- * other. Activations of each nearly fill the memory, but never those of both.
+ * The case that Wavelet describes: two trainings on two streams, the forward pass of one beside the backward pass of the other.
+ * The activations of each nearly fill the memory, but at different times.
  */
 function tickTock(lending: keyof typeof LENDING, lagUs: number): Row {
   const backend = new SimulatedBackend();
@@ -115,14 +115,14 @@ function tickTock(lending: keyof typeof LENDING, lagUs: number): Row {
 /** Steps of the recorded run: two trainings of twelve steps each. */
 const BERT_STEPS = 24;
 
-/** A step ends where the program stands still for so long, and takes the GPU so many times as long as the program. */
+/** A pause of the program longer than this ends a step. The GPU takes GPU_PACE times as long for a step as the program. */
 const STEP_GAP_US = 100_000;
 const GPU_PACE = 3.77;
-/** In the first of them the GPU waits for the program, which loads its kernels. */
+/** In the first steps the program loads kernels, and the GPU waits for it. */
 const FIRST_STEPS = 3;
 const FIRST_LAG_US = 300;
 
-/** As in the recorded run, which waited for the GPU after each step: not behind at its beginning, ever more until its end. */
+/** The recorded run waited for the GPU after each step, so the lag grows from 0 during a step. */
 function lagWithin({ events }: Trace): (stream: number, nowUs: number) => number {
   const starts = [events.timeUs[0]!];
   for (let event = 1; event < events.count; event++)

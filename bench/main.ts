@@ -1,4 +1,5 @@
-// `npm run bench`: how fast a large snapshot is read, against CPython's own pickle, and how fast it is replayed.
+// `npm run bench`, first part: time to read a large snapshot, against CPython's pickle, and to replay it.
+// Writes bench/results/read-and-replay-<date>.json.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { chooseAllocators } from '../src/allocator/registry.ts';

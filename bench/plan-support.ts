@@ -1,4 +1,4 @@
-// What the planner benchmarks share: the public data beside the repository, and where results go.
+// Shared by the planner benchmarks: reading public data from beside the repository, and writing results.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
@@ -8,7 +8,7 @@ import { provenanceOf } from './provenance.ts';
 const HERE = new URL('./', import.meta.url);
 const ROOT = HERE.pathname.includes('/build/') ? new URL('../../', HERE) : new URL('../', HERE);
 
-/** A file of ../shared, decompressed; undefined, with a sentence on stderr, when the data is not there. */
+/** The text of a file of ../shared, unpacked. Returns undefined, and says so on stderr, if it is not there. */
 export function readShared(path: string): string | undefined {
   const url = new URL(`../shared/${path}`, ROOT);
   if (!existsSync(url)) {
@@ -27,7 +27,7 @@ export interface Table {
   readonly rows: readonly (readonly (string | number)[])[];
 }
 
-/** Prints tables and keeps them, with the raw numbers, in bench/results. */
+/** Prints tables and writes them to bench/results, as Markdown and with the raw numbers as JSON. */
 export function keepResults(name: string, tables: readonly Table[], raw: object): void {
   const markdown = tables.map(toMarkdown).join('\n\n');
   const source = provenanceOf(`node build/bench/${process.argv[1]?.split('/').at(-1)} ${process.argv.slice(2).join(' ')}`.trim());

@@ -18,7 +18,7 @@ export function thisMachine(): string {
   return `${cpus()[0]?.model.trim() ?? 'unknown processor'}, ${cpus().length} cores, Node ${process.version}`;
 }
 
-/** With a plus if something was changed since; `unknown` where the code was unpacked without its history. */
+/** A plus marks uncommitted changes. `unknown`: there is no git repository. */
 function commitOfTree(): string {
   const git = (...parameters: string[]) =>
     execFileSync('git', parameters, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();

@@ -1,5 +1,5 @@
-// `npm run bench:replay`: every allocator on every recorded training run: memory, modelled driver time, driver calls.
-// Writes bench/results/replay-<date>.json and .md; says which of the targets hold.
+// `npm run bench:replay`: memory, modelled driver time and driver calls of every allocator on every recorded training run.
+// Writes bench/results/replay-<date>.json and .md, with the targets that are met and missed.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import type { Allocator, AllocatorContext } from '../src/allocator/allocator.ts';
 import { createGmlake, createWeir } from '../src/allocator/engine/allocator.ts';
@@ -31,10 +31,10 @@ interface Row {
   readonly ratio: number;
   readonly driverMs: number;
   readonly steadyMs: number;
-  /** Of the real duration of the last third of the events; null where the recording has no usable clock. */
+  /** `steadyMs` in percent of the real duration of the last third of the events; null if the recording has no usable clock. */
   readonly steadyPercent: number | null;
   readonly calls: number;
-  /** Time of the replay itself, on this machine. */
+  /** Time that the replay took on this machine. */
   readonly wallMs: number;
 }
 
