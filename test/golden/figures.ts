@@ -45,10 +45,13 @@ export function onlyFigures(value: Figure, section: string): Figure {
   return Object.fromEntries(entries.map(([key, part]) => [key, onlyFigures(part, section)]));
 }
 
-/** How far a figure that a time-limited search found may be from what it was, as a share; 0 for all others. */
+/**
+ * How far a figure that a time-limited search found may be from what it was, as a share; 0 for all others.
+ * Between an idle and a busy machine, the limit of a swap plan differed by 1 % and its footprint by 5 %.
+ */
 export function tolerance(section: string, old: Figure, path: string): number {
   const key = path.slice(path.lastIndexOf('.') + 1);
-  if (section === 'swap') return key === 'footprint' ? 0.1 : ['zeroStallLimit', 'limit', 'reduction'].includes(key) ? 0.01 : 0;
+  if (section === 'swap') return key === 'footprint' ? 0.1 : ['zeroStallLimit', 'limit', 'reduction'].includes(key) ? 0.03 : 0;
   if (section !== 'plan' || !['footprint', 'ratio', 'total'].includes(key)) return 0;
   return JSON.stringify(old).includes('"optimal":true') ? 0 : 0.01;
 }
