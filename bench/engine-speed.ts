@@ -1,31 +1,31 @@
-// `npm run bench`, the engine's part: how fast it is as WebAssembly and as C, beside a C++ yardstick, and how that
-// changes with the number of blocks. Writes bench/results/engine-<date>.json.
+// `npm run bench`, second part: speed of the engine as WebAssembly and as C, against a C++ yardstick, by number of blocks.
+// Writes bench/results/engine-<date>.json.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { cpus } from 'node:os';
 import { instantiateEngine } from '../src/allocator/engine/load.ts';
 import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { KIB, MIB } from '../src/base/bytes.ts';
 import { EventKind, type Trace } from '../src/trace/trace.ts';
 import { plotLogarithmic } from './plot.ts';
+import { provenanceOf, thisMachine } from './provenance.ts';
 import { trainingTraces } from './traces.ts';
 
-/** Requests and frees: bytes 0 is a free of the slot. */
+/** Requests and frees of slots. An operation of 0 bytes is a free. */
 interface Workload {
   readonly name: string;
   readonly slots: number;
   readonly slot: Uint32Array;
   readonly bytes: Float64Array;
-  /** Operations that only fill memory, not measured. */
+  /** The first operations, which fill memory and are not measured. */
   readonly warm: number;
 }
 
 const EVENT = 16;
 const BUILD = 'build/native/bench';
-/** Operations over which instructions are counted. */
+/** Number of operations for which instructions are counted. */
 const COUNTED = 50_000;
 
-/** Fills every slot and then replaces the block of a random slot, sizes log-uniform. */
+/** Fills every slot, then replaces the blocks of random slots. Sizes are log-uniform. */
 function randomWorkload(name: string, slots: number, operations: number, smallest: number, largest: number): Workload {
   const slot: number[] = [];
   const bytes: number[] = [];
@@ -50,7 +50,7 @@ function randomWorkload(name: string, slots: number, operations: number, smalles
   return { name, slots, slot: Uint32Array.from(slot), bytes: Float64Array.from(bytes), warm };
 }
 
-/** A recorded run four times over, as training goes on; what is left at the end of one is freed. Only the last two are measured. */
+/** A recorded run, four times in a row. Blocks left at the end of a pass are freed. Only the last two passes are measured. */
 function recordedWorkload(name: string, trace: Trace): Workload {
   const slot: number[] = [];
   const bytes: number[] = [];
@@ -112,7 +112,7 @@ function buildYardstick(): { path: string } | { reason: string } {
   return result.status === 0 ? { path } : { reason: result.stderr };
 }
 
-/** The operations in the form the yardstick reads; gives back the file. */
+/** Writes the operations to a file for the yardstick and returns its path. */
 function writeOperations(workload: Workload, count: number): string {
   const bytes = new DataView(new ArrayBuffer(8 + count * EVENT));
   bytes.setUint32(0, count, true);
@@ -134,8 +134,8 @@ function nativeNs(path: string, workload: Workload, rounds: number): { setNs: nu
 }
 
 /**
- * Instructions per operation of the native engine, counted by valgrind: free of cache misses and of what else the machine
- * does. The same program with twice the operations, less the program itself.
+ * Instructions per operation of the C engine, counted by valgrind, so caches and other work on the machine have no effect.
+ * The difference between two numbers of operations leaves out the start of the program.
  */
 function instructionsPerOperation(path: string, workload: Workload): number | null {
   const counted = (operations: number): number | null => {
@@ -195,7 +195,7 @@ function measure(workload: Workload, rounds: number): SpeedRow {
   return row;
 }
 
-console.log(`Nanoseconds per operation, median of several runs; Node ${process.version}, ${cpus()[0]?.model ?? ''}`);
+console.log(`Nanoseconds per operation, median of several runs; ${thisMachine()}`);
 const rows: SpeedRow[] = [];
 rows.push(measure(randomWorkload('random 512 B..32 MiB, 4096 blocks', 4096, 1e6, 512, 32 * MIB), 5));
 rows.push(measure(randomWorkload('random 512 B..1 MiB, 4096 blocks', 4096, 1e6, 512, MIB), 5));
@@ -224,7 +224,7 @@ function growthByDecade(): { from: number; to: number; engineNs: number; setNs: 
   });
 }
 
-const date = new Date().toISOString().slice(0, 10);
+const source = provenanceOf('npm run bench');
 mkdirSync('bench/results', { recursive: true });
 const points = (pick: (row: (typeof scaling)[number]) => number | null) =>
   scaling.flatMap((row): [number, number][] => {
@@ -232,7 +232,7 @@ const points = (pick: (row: (typeof scaling)[number]) => number | null) =>
     return value === null ? [] : [[row.blocks, value]];
   });
 writeFileSync(
-  `bench/results/engine-scaling-${date}.svg`,
+  `bench/results/engine-scaling-${source.date}.svg`,
   plotLogarithmic('Cost per operation by live blocks', 'live blocks', [
     { name: 'native engine, instructions', points: points((row) => row.instructions) },
     { name: 'native engine, ns', points: points((row) => row.engineNs) },
@@ -241,6 +241,6 @@ writeFileSync(
   ]),
 );
 writeFileSync(
-  `bench/results/engine-${date}.json`,
-  `${JSON.stringify({ schema: 1, date, node: process.version, processor: cpus()[0]?.model, rows, pairs, scaling, decades }, null, 2)}\n`,
+  `bench/results/engine-${source.date}.json`,
+  `${JSON.stringify({ schema: 1, ...source, rows, pairs, scaling, decades }, null, 2)}\n`,
 );

@@ -1,9 +1,10 @@
-// `npm run bench:gpu:replay -- FILE...`: recorded runs with real memory on a real GPU. Measured driver time beside the model's,
-// every block filled and looked at again through the mapping it was given out at.
+// `npm run bench:gpu:replay -- FILE...`: replays recorded runs with real memory on a GPU, and compares measured driver time with the
+// model. Every block is filled, and compared when it is freed, through the mapping that the allocator returned.
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { provenanceOf } from './provenance.ts';
 
 const files = process.argv.slice(2);
 if (files.length === 0) {
@@ -23,7 +24,6 @@ interface Result {
   readonly deviceDescription: string;
 }
 
-const date = new Date().toISOString().slice(0, 10);
 const traces = files.map((file) => {
   const output = execFileSync(
     process.execPath,
@@ -43,9 +43,10 @@ const traces = files.map((file) => {
   return { file: basename(file), results };
 });
 mkdirSync('bench/results', { recursive: true });
-const path = `bench/results/gpu-replay-${date}.json`;
-writeFileSync(
-  path,
-  `${JSON.stringify({ date, command: `npm run bench:gpu:replay -- ${files.map((file) => basename(file)).join(' ')}`, hardware: traces[0]!.results[0]!.deviceDescription, traces }, null, 2)}\n`,
+const source = provenanceOf(
+  `npm run bench:gpu:replay -- ${files.map((file) => basename(file)).join(' ')}`,
+  traces[0]!.results[0]!.deviceDescription,
 );
+const path = `bench/results/gpu-replay-${source.date}.json`;
+writeFileSync(path, `${JSON.stringify({ ...source, traces }, null, 2)}\n`);
 console.log(`written to ${path}`);

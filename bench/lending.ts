@@ -1,4 +1,4 @@
-// `node build/bench/lending.js`: what lending between streams saves, and what it takes in events, waits and driver time.
+// `npm run bench:lending`: memory that lending between streams saves, and its cost in events, waits and driver time.
 // Writes bench/results/lending-<date>.json and .md.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createWeir, type EngineAllocator } from '../src/allocator/engine/allocator.ts';
@@ -9,6 +9,7 @@ import { MIB } from '../src/base/bytes.ts';
 import { replay } from '../src/replay/replay.ts';
 import { summarizeTrace } from '../src/trace/summary.ts';
 import type { Trace } from '../src/trace/trace.ts';
+import { provenanceOf } from './provenance.ts';
 import { trainingTraces } from './traces.ts';
 
 const STEPS = 20;
@@ -56,8 +57,8 @@ function rowOf(
 }
 
 /**
- * The Wavelet case of the talk: two trainings on two streams, the forward pass of one beside the backward pass of the
- * other. Activations of each nearly fill the memory, but never those of both.
+ * The case that Wavelet describes: two trainings on two streams, the forward pass of one beside the backward pass of the other.
+ * The activations of each nearly fill the memory, but at different times.
  */
 function tickTock(lending: keyof typeof LENDING, lagUs: number): Row {
   const backend = new SimulatedBackend();
@@ -114,14 +115,14 @@ function tickTock(lending: keyof typeof LENDING, lagUs: number): Row {
 /** Steps of the recorded run: two trainings of twelve steps each. */
 const BERT_STEPS = 24;
 
-/** A step ends where the program stands still for so long, and takes the GPU so many times as long as the program. */
+/** A pause of the program longer than this ends a step. The GPU takes GPU_PACE times as long for a step as the program. */
 const STEP_GAP_US = 100_000;
 const GPU_PACE = 3.77;
-/** In the first of them the GPU waits for the program, which loads its kernels. */
+/** In the first steps the program loads kernels, and the GPU waits for it. */
 const FIRST_STEPS = 3;
 const FIRST_LAG_US = 300;
 
-/** As in the recorded run, which waited for the GPU after each step: not behind at its beginning, ever more until its end. */
+/** The recorded run waited for the GPU after each step, so the lag grows from 0 during a step. */
 function lagWithin({ events }: Trace): (stream: number, nowUs: number) => number {
   const starts = [events.timeUs[0]!];
   for (let event = 1; event < events.count; event++)
@@ -158,11 +159,12 @@ function lagCell({ lending, lagUs }: Row): string {
   return lagUs === 'step' ? 'grows in each step' : String(lagUs / 1e3);
 }
 
-const date = new Date().toISOString().slice(0, 10);
+const source = provenanceOf('npm run bench:lending', 'modelled driver, H200 costs');
+const { date } = source;
 const report = [
   `# Lending between streams, ${date}`,
   '',
-  '`node build/bench/lending.js`. Driver time is modelled (H200 costs); streams are behind the program by the lag (src/backend/timeline.ts).',
+  '`npm run bench:lending`. Driver time is modelled (H200 costs); streams are behind the program by the lag (src/backend/timeline.ts).',
   'Needed: waits for what was not over when they were made. Stall: time a stream stood still for them, beyond what it was behind anyway.',
   '',
   '| workload | lending | lag ms | reserved / live | driver ms | last third ms | borrowings / step | waits / step | needed | stall ms | events |',
@@ -174,6 +176,6 @@ const report = [
   '',
 ].join('\n');
 mkdirSync('bench/results', { recursive: true });
-writeFileSync(`bench/results/lending-${date}.json`, `${JSON.stringify({ schema: 1, date, rows }, null, 2)}\n`);
+writeFileSync(`bench/results/lending-${date}.json`, `${JSON.stringify({ schema: 1, ...source, rows }, null, 2)}\n`);
 writeFileSync(`bench/results/lending-${date}.md`, report);
 console.log(report);

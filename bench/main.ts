@@ -1,13 +1,14 @@
-// `npm run bench`: how fast a large snapshot is read, against CPython's own pickle, and how fast it is replayed.
+// `npm run bench`, first part: time to read a large snapshot, against CPython's pickle, and to replay it.
+// Writes bench/results/read-and-replay-<date>.json.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
-import { cpus } from 'node:os';
 import { chooseAllocators } from '../src/allocator/registry.ts';
 import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { formatBytes } from '../src/base/bytes.ts';
 import { loadRecording } from '../src/cli/input.ts';
 import { replay } from '../src/replay/replay.ts';
 import { formatTable } from '../src/report/table.ts';
+import { provenanceOf } from './provenance.ts';
 import { generateSnapshot } from './snapshot-generator.ts';
 
 const ROUNDS = 3;
@@ -57,15 +58,13 @@ const replays = chooseAllocators('pytorch,expandable,cnmem').map((choice) => {
 });
 
 const result = {
-  date: new Date().toISOString().slice(0, 10),
-  command: 'npm run bench',
-  machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores, Node ${process.version}`,
+  ...provenanceOf('npm run bench'),
   file: { bytes: size, events: trace!.events.count },
   readers,
   replays,
 };
 console.log(
-  `\n${result.machine}\nsnapshot of ${formatBytes(size)}, ${trace!.events.count.toLocaleString('en-US')} events, stacks of 20 frames\n`,
+  `\n${result.hardware}\nsnapshot of ${formatBytes(size)}, ${trace!.events.count.toLocaleString('en-US')} events, stacks of 20 frames\n`,
 );
 const right = 'right' as const;
 const left = 'left' as const;

@@ -1,10 +1,11 @@
-// `npm run bench:page`: how long a snapshot of three million events takes to open in the page behind `weir serve`, and how
-// long a frame takes while somebody zooms, pans and scrubs. Headless Chromium, software rendering.
+// `npm run bench:page`: time to open a snapshot of three million events in the page of `weir serve`, and time per frame
+// during zooming, panning and scrubbing. Headless Chromium, software rendering.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
-import { cpus, loadavg } from 'node:os';
+import { loadavg } from 'node:os';
 import { chromium, type Page } from 'playwright-core';
 import { formatTable } from '../src/report/table.ts';
+import { provenanceOf, thisMachine } from './provenance.ts';
 import { generateSnapshot } from './snapshot-generator.ts';
 
 const BYTES = 200e6;
@@ -28,11 +29,11 @@ interface Frames {
   readonly medianMs: number;
   readonly p95Ms: number;
   readonly worstMs: number;
-  /** Work of the main thread that took more than 50 ms in one piece. */
+  /** Tasks of the main thread that took more than 50 ms. */
   readonly longTasks: number;
 }
 
-/** Other work on the machine shows in every figure. */
+/** Kept with the result, because other work on the machine changes every figure. */
 const [loadBefore] = loadavg();
 const browser = await chromium.launch({ executablePath: BROWSER, args: ['--no-sandbox'] });
 const started = performance.now();
@@ -77,16 +78,14 @@ await browser.close();
 server.kill('SIGINT');
 
 const result = {
-  date: new Date().toISOString().slice(0, 10),
-  command: 'npm run bench:page',
-  machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores, Node ${process.version}, ${BROWSER} (software rendering), ${WIDTH}x${HEIGHT}`,
+  ...provenanceOf('npm run bench:page', `${thisMachine()}, ${BROWSER} (software rendering), ${WIDTH}x${HEIGHT}`),
   loadBefore,
   file: { bytes: statSync(FILE).size, events },
   seconds: { map: mapSeconds, verdict: verdictSeconds, wholeTable: tableSeconds },
   gestures,
 };
 console.log(
-  `\n${result.machine}; load before: ${loadBefore!.toFixed(1)}\nsnapshot of ${(result.file.bytes / 1e6).toFixed(0)} MB, ${events.toLocaleString('en-US')} events\n`,
+  `\n${result.hardware}; load before: ${loadBefore!.toFixed(1)}\nsnapshot of ${(result.file.bytes / 1e6).toFixed(0)} MB, ${events.toLocaleString('en-US')} events\n`,
 );
 print(
   ['from `weir serve` to', 'seconds'],
@@ -109,7 +108,7 @@ print(
 );
 writeFileSync(`bench/results/page-${result.date}.json`, `${JSON.stringify(result, null, 2)}\n`);
 
-/** The page's policy forbids waiting by an expression that is evaluated in it. */
+/** Polls, because the page's content security policy forbids `waitForFunction`. */
 async function untilMapped(): Promise<void> {
   while (!(await page.evaluate("performance.getEntriesByName('weir-map').length > 0"))) await page.waitForTimeout(50);
 }
@@ -134,7 +133,7 @@ async function drag(y: number, by: number): Promise<void> {
   await page.mouse.up();
 }
 
-/** Times from one animation frame to the next while something is done. */
+/** Times between animation frames during a gesture. */
 async function measure(gesture: string, work: () => Promise<void>): Promise<Frames> {
   await page.waitForTimeout(500);
   await page.evaluate(`(() => {

@@ -1,5 +1,5 @@
-// Offsets on public data: minimalloc's tight instances, idealloc's large ones, the SmartPool authors' traces.
-// Every layout printed has passed the verifier (the planner throws otherwise).
+// `npm run bench:plan`, first part: offsets for minimalloc's tight instances, idealloc's large ones and SmartPool's traces.
+// The planner throws if the verifier refuses a layout, so every layout in the tables is correct.
 import { planOffsetsInWorkers } from '../src/cli/plan-workers.ts';
 import { readBufferCsv } from '../src/plan/files/buffer-csv.ts';
 import { readMallocText } from '../src/plan/files/malloc-text.ts';
@@ -9,7 +9,7 @@ import { findStep, verifyStepPlan } from '../src/plan/steps/step-plan.ts';
 import { keepResults, readShared, type Table } from './plan-support.ts';
 
 const CAPACITY = 1_048_576;
-/** Milliseconds of the minimalloc paper's slides. */
+/** Milliseconds, from the slides of the minimalloc paper. */
 const MINIMALLOC_MS: Readonly<Record<string, number>> = {
   A: 4910,
   B: 3661,
@@ -155,7 +155,7 @@ async function smartpool(): Promise<void> {
   raw['smartpool'] = results;
 }
 
-/** The traces of AutoSwap's later rewrite: two that repeat, and a dynamic network that must not be planned. */
+/** Traces of AutoSwap's rewrite: two repeat a step, the third is a dynamic network in which no step must be found. */
 function steps(): void {
   const rows: (string | number)[][] = [];
   const results: object[] = [];
@@ -184,7 +184,7 @@ function steps(): void {
   raw['steps'] = results;
 }
 
-/** `op,ptr,size,ns` with 1 for malloc and -1 for free; reads and writes are left out. */
+/** Lines are `op,ptr,size,ns`; op is 1 for malloc, -1 for free. Reads and writes are skipped. */
 function opsOfEvents(text: string): MemoryOps {
   const lines = text.trim().split('\n');
   const ops = new OpsBuilder(lines.length);

@@ -1,14 +1,14 @@
-// What the planner benchmarks share: the public data beside the repository, and where results go.
+// Shared by the planner benchmarks: reading public data from beside the repository, and writing results.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+import { provenanceOf } from './provenance.ts';
 
 // The compiled benchmarks lie in build/bench, one folder deeper than their sources.
 const HERE = new URL('./', import.meta.url);
 const ROOT = HERE.pathname.includes('/build/') ? new URL('../../', HERE) : new URL('../', HERE);
 
-/** A file of ../shared, decompressed; undefined, with a sentence on stderr, when the data is not there. */
+/** The text of a file of ../shared, unpacked. Returns undefined, and says so on stderr, if it is not there. */
 export function readShared(path: string): string | undefined {
   const url = new URL(`../shared/${path}`, ROOT);
   if (!existsSync(url)) {
@@ -27,19 +27,15 @@ export interface Table {
   readonly rows: readonly (readonly (string | number)[])[];
 }
 
-/** Prints tables and keeps them, with the raw numbers, in bench/results. */
+/** Prints tables and writes them to bench/results, as Markdown and with the raw numbers as JSON. */
 export function keepResults(name: string, tables: readonly Table[], raw: object): void {
   const markdown = tables.map(toMarkdown).join('\n\n');
-  const machine = `${cpus()[0]?.model.trim() ?? 'unknown CPU'}, ${cpus().length} cores, Node ${process.versions.node}`;
-  const command = `node build/bench/${process.argv[1]?.split('/').at(-1)} ${process.argv.slice(2).join(' ')}`.trim();
-  const head = `${new Date().toISOString().slice(0, 10)}, ${machine}, \`${command}\``;
+  const source = provenanceOf(`node build/bench/${process.argv[1]?.split('/').at(-1)} ${process.argv.slice(2).join(' ')}`.trim());
+  const head = `${source.date}, ${source.hardware}, \`${source.command}\``;
   console.log(`${markdown}\n\n${head}`);
   const folder = new URL('bench/results/', ROOT);
   mkdirSync(folder, { recursive: true });
-  writeFileSync(
-    new URL(`${name}.json`, folder),
-    `${JSON.stringify({ machine, command, date: new Date().toISOString(), ...raw }, undefined, 2)}\n`,
-  );
+  writeFileSync(new URL(`${name}.json`, folder), `${JSON.stringify({ ...source, ...raw }, undefined, 2)}\n`);
   writeFileSync(new URL(`${name}.md`, folder), `${head}\n\n${markdown}\n`);
 }
 

@@ -1,5 +1,5 @@
-// Swaps: the AutoSwap authors' VGG trace under their cost model, and the steps recorded on an H200 with its bandwidths.
-// Every plan printed has passed the verifier and five simulated steps without a stall (the planner throws otherwise).
+// `npm run bench:plan`, second part: swap plans for AutoSwap's VGG trace with its cost model, and for steps recorded on an H200.
+// The planner throws if the verifier refuses a plan or five simulated steps have a stall.
 import { readAccessJson, readAutoSwapText } from '../src/plan/files/access-inputs.ts';
 import { planOffsets } from '../src/plan/offsets/planner.ts';
 import { planSmartPool } from '../src/plan/offsets/smartpool.ts';
@@ -11,7 +11,7 @@ import { AUTOSWAP_SCORES, AutoSwap } from '../src/plan/swaps/published/autoswap.
 import { keepResults, readShared, type Table } from './plan-support.ts';
 
 const MIB = 2 ** 20;
-/** The load curve of the study, which counts blocks that its trace does not show. */
+/** The load curve of the AutoSwap study. It counts blocks that are missing in the trace. */
 const STUDY_PEAK = 679_197_000;
 const STUDY_EVENTS = 3172;
 const RECORDED = ['vgg16-b100', 'resnet50-b100', 'opt1b3-R', 'bert-wavelet'];
@@ -146,7 +146,7 @@ function autoSwapLimit(step: SwapStep, costs: CopyCosts): number {
   return published.zeroOverheadLimit(Math.ceil(published.peak / 100));
 }
 
-/** SmartPool's footprint of the same step: blocks in the order of their births and deaths. */
+/** Footprint of the same step by SmartPool's algorithm, which takes blocks in order of birth and death. */
 function smartPoolOf(step: SwapStep): number {
   const moving = step.blocks.filter((block) => !block.wholeRun);
   const staying = step.blocks.filter((block) => block.wholeRun).reduce((sum, block) => sum + block.size, step.untouchedBytes);

@@ -1,5 +1,5 @@
-// `npm run bench:planned`: recorded trainings on the engine with a plan of their step, installed after some steps as a job
-// would; and what a request costs at its planned place. Writes bench/results/planned-<date>.json and .md.
+// `npm run bench:planned`: recorded trainings on the engine with a plan for their step, installed after some steps as in a real job,
+// and the time of a request that the plan serves. Writes bench/results/planned-<date>.json and .md.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createWeir } from '../src/allocator/engine/allocator.ts';
@@ -9,11 +9,12 @@ import { mainStreamOf } from '../src/plan/steps/step.ts';
 import { enginePlanOf, findStep, planStep, type StepPlan } from '../src/plan/steps/step-plan.ts';
 import { replay } from '../src/replay/replay.ts';
 import type { Trace } from '../src/trace/trace.ts';
+import { provenanceOf } from './provenance.ts';
 import { trainingTraces } from './traces.ts';
 
 const BUILD = 'build/native/bench';
 const ROUNDS = '25';
-/** The plan is known after this many steps: two to see that they repeat. */
+/** The plan is installed after this many steps: it takes two to see a repetition. */
 const INSTALLED_AFTER = 2;
 
 interface Row {
@@ -22,7 +23,7 @@ interface Row {
   readonly steps: number;
   readonly peakLive: number;
   readonly footprint: number;
-  /** Most that was ever reserved, and most after the step that gave back what the plan made superfluous, over peak live. */
+  /** Peak reserved / peak live: of the whole run, and after the step that releases memory the plan does not need. */
   readonly everRatio: number;
   readonly settledRatio: number;
   readonly callsPerStep: number;
@@ -48,7 +49,7 @@ function run(trace: Trace, plan: StepPlan, planned: boolean) {
   const { start, period } = plan.step;
   const eventOf = (op: number) => ops.event?.[Math.min(op, ops.count - 1)] ?? 0;
   const installAt = eventOf(start + INSTALLED_AFTER * period - 1);
-  // One step to see that it is followed, up to three to take its memory, one to give back what is left.
+  // One step to see that the plan is followed, up to three to take its memory, one to release the rest.
   const settledAt = eventOf(Math.min(start + (INSTALLED_AFTER + 4) * period, ops.count - period));
   const backend = new SimulatedBackend();
   let settledReserved = 0;
@@ -82,7 +83,7 @@ function run(trace: Trace, plan: StepPlan, planned: boolean) {
   };
 }
 
-/** Nanoseconds per request and free in the native engine, on the plan's own step; null without a compiler. */
+/** Nanoseconds per request and free in the C engine, on the planned step; null without a compiler. */
 function speedOf({ step, layout }: StepPlan): Speed | null {
   const compiler = process.env['CXX'] ?? 'c++';
   mkdirSync(BUILD, { recursive: true });
@@ -162,7 +163,7 @@ const table = [
   ),
 ];
 console.log(table.join('\n'));
-const date = new Date().toISOString().slice(0, 10);
+const source = provenanceOf('npm run bench:planned');
 mkdirSync('bench/results', { recursive: true });
-writeFileSync(`bench/results/planned-${date}.json`, `${JSON.stringify({ schema: 1, date, node: process.version, rows }, null, 2)}\n`);
-writeFileSync(`bench/results/planned-${date}.md`, `${table.join('\n')}\n`);
+writeFileSync(`bench/results/planned-${source.date}.json`, `${JSON.stringify({ schema: 1, ...source, rows }, null, 2)}\n`);
+writeFileSync(`bench/results/planned-${source.date}.md`, `${table.join('\n')}\n`);

@@ -1,4 +1,4 @@
-// A small line plot as SVG: x logarithmic, y from 0, one colour-blind-safe line per series, labelled at its end.
+// A line plot as SVG: logarithmic x, y from 0, one line per series in colour-blind-safe colours, labelled at its end.
 
 export interface Series {
   readonly name: string;
@@ -54,7 +54,7 @@ function niceStep(largest: number): number {
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough)!;
 }
 
-/** Moves labels apart that would lie on each other. */
+/** Moves overlapping labels apart. */
 function spread(positions: readonly number[]): number[] {
   const order = positions.map((_, index) => index).sort((a, b) => positions[a]! - positions[b]!);
   const moved = [...positions];

@@ -1,4 +1,4 @@
-// Reads one recording in a process of its own and prints how long it took and how much memory: run by main.ts.
+// Reads one recording in a process of its own and prints the time and the peak memory. Run by main.ts.
 import { loadRecording } from '../src/cli/input.ts';
 
 const quiet = { update: () => {}, clear: () => {} };

@@ -1,8 +1,6 @@
-// `npm run bench:replay`: every allocator on every recorded training run: memory, modelled driver time, driver calls.
-// Writes bench/results/replay-<date>.json and .md; says which of the targets hold.
-import { execFileSync } from 'node:child_process';
+// `npm run bench:replay`: memory, modelled driver time and driver calls of every allocator on every recorded training run.
+// Writes bench/results/replay-<date>.json and .md, with the targets that are met and missed.
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { cpus } from 'node:os';
 import type { Allocator, AllocatorContext } from '../src/allocator/allocator.ts';
 import { createGmlake, createWeir } from '../src/allocator/engine/allocator.ts';
 import { PyTorchAllocator } from '../src/allocator/pytorch/allocator.ts';
@@ -11,6 +9,7 @@ import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { MIB } from '../src/base/bytes.ts';
 import { replay } from '../src/replay/replay.ts';
 import { summarizeTrace } from '../src/trace/summary.ts';
+import { provenanceOf, thisMachine } from './provenance.ts';
 import { type NamedTrace, type Operations, smartPoolTraces, trainingTraces } from './traces.ts';
 
 type Create = (context: AllocatorContext) => Allocator;
@@ -32,10 +31,10 @@ interface Row {
   readonly ratio: number;
   readonly driverMs: number;
   readonly steadyMs: number;
-  /** Of the real duration of the last third of the events; null where the recording has no usable clock. */
+  /** `steadyMs` in percent of the real duration of the last third of the events; null if the recording has no usable clock. */
   readonly steadyPercent: number | null;
   readonly calls: number;
-  /** Time of the replay itself, on this machine. */
+  /** Time that the replay took on this machine. */
   readonly wallMs: number;
 }
 
@@ -152,12 +151,13 @@ for (const named of trainingTraces()) {
 }
 const small = smartPoolTraces().flatMap((operations) => names.map((allocator) => operationsRow(operations, allocator)));
 
-const date = new Date().toISOString().slice(0, 10);
+const source = provenanceOf('npm run bench:replay', `modelled driver, H200 costs (${thisMachine()})`);
+const { date } = source;
 const checks = targets(training, small);
 const report = [
   `# Replay of recorded training runs, ${date}`,
   '',
-  `\`npm run bench:replay\`, commit ${commit()}, Node ${process.version}, ${cpus()[0]?.model ?? 'unknown processor'}. Driver time is modelled (H200 costs, src/backend/costs.ts).`,
+  `\`${source.command}\`, commit ${source.commit}, ${thisMachine()}. Driver time is modelled (H200 costs, src/backend/costs.ts).`,
   'Cells: peak reserved over peak live / driver ms / of which in the last third of the events, and as a share of its real duration / driver calls.',
   '',
   table(training),
@@ -178,15 +178,7 @@ const report = [
 mkdirSync('bench/results', { recursive: true });
 writeFileSync(
   `bench/results/replay-${date}.json`,
-  `${JSON.stringify({ schema: 1, date, commit: commit(), training, small, targets: checks }, null, 2)}\n`,
+  `${JSON.stringify({ schema: 1, ...source, training, small, targets: checks }, null, 2)}\n`,
 );
 writeFileSync(`bench/results/replay-${date}.md`, report);
 console.log(report);
-
-function commit(): string {
-  try {
-    return execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
-  } catch {
-    return 'unknown';
-  }
-}

@@ -1,5 +1,5 @@
-// Makes a PyTorch snapshot of any size: a transformer trained with varying sequence lengths on two streams, with call
-// stacks, through our model of PyTorch's allocator, so that every address and segment event is what PyTorch would record.
+// Generates a PyTorch snapshot of any size: a transformer trained with varying lengths on two streams, with call stacks.
+// It runs on our model of PyTorch's allocator, so addresses and segment events are as PyTorch records them.
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { PyTorchAllocator } from '../src/allocator/pytorch/allocator.ts';
 import { DEFAULT_SETTINGS } from '../src/allocator/pytorch/settings.ts';
@@ -10,7 +10,7 @@ const LAYERS = 24;
 const STACK_DEPTH = 20;
 const ACTIONS = ['alloc', 'free_requested', 'free_completed', 'segment_alloc', 'segment_free', 'segment_map', 'segment_unmap'] as const;
 
-/** Writes a snapshot of about `bytes` bytes and gives back the number of events in it; without stacks it has most. */
+/** Writes a snapshot of about `bytes` bytes and returns its number of events, which is largest without stacks. */
 export function generateSnapshot(path: string, bytes: number, stackDepth: number = STACK_DEPTH): number {
   const pickle = new SnapshotPickle(path, stackDepth);
   const random = mulberry32(1);
@@ -93,7 +93,7 @@ function mulberry32(seed: number): () => number {
 
 type Layout = ReturnType<PyTorchAllocator['layout']>;
 
-/** A pickle as CPython would write it (protocol 4, memoized), straight to the disk. */
+/** Writes a pickle to disk as CPython does: protocol 4, with a memo. */
 class SnapshotPickle {
   events = 0;
   private readonly file: number;
@@ -236,7 +236,7 @@ class SnapshotPickle {
     this.memoized++;
   }
 
-  /** A string object that appears again and again: written once, then fetched from the memo. */
+  /** A string that is repeated: written once, then taken from the memo. */
   private string(text: string): void {
     const known = this.strings.get(text);
     if (known !== undefined) {

@@ -1,5 +1,5 @@
-// `npm run bench:swapped`: a step of GPT-2 XL that swaps, as the engine sees it: what is reserved over what is allocated, and driver
-// calls per step, without and with planned places. Which state leaves is planned from a profile of a real run.
+// `npm run bench:swapped`: a step of GPT-2 XL with swapping, in the engine: overhead and driver calls per step, without and with a
+// plan. A profile of a real run decides which optimizer state is swapped out.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createWeir, type EngineAllocator } from '../src/allocator/engine/allocator.ts';
 import { SimulatedBackend } from '../src/backend/simulated.ts';
@@ -9,23 +9,24 @@ import { enginePlanOf } from '../src/plan/steps/step-plan.ts';
 import { StepWatch } from '../src/plan/steps/step-watch.ts';
 import { planProfile } from '../src/plan/swaps/live/planner.ts';
 import { readSwapProfile } from '../src/plan/swaps/live/profile.ts';
+import { provenanceOf } from './provenance.ts';
 import { trainingTraces } from './traces.ts';
 
 const TRAINING = 'gpt2xl-R-var';
 const PROFILE = 'test/run/profiles/gpt2xl-h200.json';
-/** Allocations and frees of a step; they are as many at every length. */
+/** Allocations and frees per step, the same number for every sequence length. */
 const PERIOD = 10_774;
 const STEPS = 30;
-/** Steps before it swaps, before places are looked for, and until all has settled. */
+/** First step that swaps, first step that is watched for a plan, first step that counts as settled. */
 const SWAPS_FROM = 2;
 const WATCHED_FROM = 3;
 const SETTLED_FROM = 22;
-/** In parts of the step: state leaves and comes back, what was saved leaves after its making and is back before its end. */
+/** As shares of a step: when state is swapped out and in, and how long after birth and before death saved tensors are. */
 const STATE_LEAVES = [0.02, 0.17] as const;
 const STATE_RETURNS = [0.87, 0.97] as const;
 const SAVED_LEAVES = 0.03;
 const SAVED_RETURNS = 0.02;
-/** Memory no longer needed is given back here, in the first step that swaps. */
+/** Where the first step that swaps calls `emptyCache()`, as a share of the step. */
 const RELEASED_AT = 0.25;
 
 type Action = { readonly kind: 'alloc' | 'free'; readonly block: number };
@@ -40,7 +41,7 @@ const leaving = plan.moves
   .sort((a, b) => a.out - b.out)
   .map((move) => state[move.index]!);
 
-/** Never freed are the parameters and, after a pause, the state that the first optimizer step makes. */
+/** Optimizer state: blocks that are never freed and come after the longest pause; those before it are parameters. */
 function stateOf({ count, isAlloc, partner, size }: MemoryOps): number[] {
   const kept = Array.from({ length: count }, (_, op) => op).filter((op) => isAlloc[op] && partner[op]! < 0);
   let pause = 1;
@@ -48,7 +49,7 @@ function stateOf({ count, isAlloc, partner, size }: MemoryOps): number[] {
   return kept.slice(pause).filter((op) => size[op]! >= MIB);
 }
 
-/** Begins where least is live in the step with the highest peak. */
+/** The operation with the least live memory in the step with the highest peak. */
 function longestStep({ count, isAlloc, size }: MemoryOps, from: number): number {
   const live = new Float64Array(count);
   for (let op = 0; op < count; op++) live[op] = (live[op - 1] ?? 0) + (isAlloc[op] ? size[op]! : -size[op]!);
@@ -63,7 +64,7 @@ function longestStep({ count, isAlloc, size }: MemoryOps, from: number): number 
   return least + 1;
 }
 
-/** One step's requests and frees of its own blocks; a block that outlives it is freed at its end. */
+/** Requests and frees of the blocks of one step. A block that outlives the step is freed at its end. */
 function bodyOf({ isAlloc, partner }: MemoryOps, start: number): Action[] {
   const actions: Action[] = [];
   for (let op = start; op < start + PERIOD; op++) {
@@ -75,7 +76,7 @@ function bodyOf({ isAlloc, partner }: MemoryOps, start: number): Action[] {
   return actions;
 }
 
-/** The same step with swaps in it: what leaves is freed, and asked for again when it is to come back. */
+/** The same step with swapping: a block is freed when it is swapped out, and allocated when it is swapped in. */
 function swappedBody(): Action[] {
   const extra = new Map<number, Action[]>();
   const at = (place: number, action: Action) => extra.set(place, [...(extra.get(place) ?? []), action]);
@@ -131,7 +132,7 @@ function run(name: string, isSwapping: boolean, isPlanned: boolean): Row {
   };
   const callsSoFar = () => Object.values(backend.ledger.calls).reduce((sum, calls) => sum + calls, 0);
   const swapped = swappedBody();
-  // As it was recorded, to the step after the one that makes the state: it lies where there was room.
+  // As recorded, up to the step after the one that makes the state, so that the state lies between other blocks.
   for (let op = 0; op < state.at(-1)! + PERIOD; op++) {
     if (ops.isAlloc[op]) act({ kind: 'alloc', block: op });
     else if (ops.partner[op]! >= 0) act({ kind: 'free', block: ops.partner[op]! });
@@ -161,9 +162,9 @@ function run(name: string, isSwapping: boolean, isPlanned: boolean): Row {
 
 const rows = [run('no swaps', false, false), run('swaps', true, false), run('swaps at planned places', true, true)];
 const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(2);
-const date = new Date().toISOString().slice(0, 10);
+const source = provenanceOf('npm run bench:swapped', 'modelled driver, H200 costs');
 const text = [
-  `# A swapped step of GPT-2 XL, ${date}`,
+  `# A swapped step of GPT-2 XL, ${source.date}`,
   '',
   `\`npm run bench:swapped\`: modelled driver; ${leaving.length} of ${state.length} tensors of state and what is saved for backward leave.`,
   '',
@@ -175,5 +176,6 @@ const text = [
   ),
   '',
 ].join('\n');
-writeFileSync(`bench/results/swapped-${date}.md`, text);
+writeFileSync(`bench/results/swapped-${source.date}.json`, `${JSON.stringify({ schema: 1, ...source, rows }, null, 2)}\n`);
+writeFileSync(`bench/results/swapped-${source.date}.md`, text);
 console.log(text);

@@ -1,4 +1,4 @@
-// The recorded traces benchmarks run on. They are not part of the repository: they lie beside it.
+// The recorded traces that benchmarks run on. They lie beside the repository, not in it.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { readRecording } from '../src/trace/detect.ts';
@@ -7,7 +7,7 @@ import type { Trace } from '../src/trace/trace.ts';
 
 export const SHARED = '../shared';
 
-/** Ends the program with a sentence when the traces are not there. */
+/** Exits with a message if the traces are not there. */
 export function requireShared(folder: string): string {
   const path = `${SHARED}/${folder}`;
   if (!existsSync(path)) {
@@ -36,7 +36,7 @@ function plainBytes(path: string): Uint8Array {
   return bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes;
 }
 
-/** Requests and frees alone: a request has bytes, a free has none; both name a slot. */
+/** Requests and frees of slots. An operation of 0 bytes is a free. */
 export interface Operations {
   readonly name: string;
   readonly slot: Uint32Array;
@@ -45,7 +45,7 @@ export interface Operations {
   readonly peakLive: number;
 }
 
-/** SmartPool's logs: `Malloc <address> <bytes> <time>` and `Free <address> <time>`, addresses used again. */
+/** SmartPool's logs: lines `Malloc <address> <bytes> <time>` and `Free <address> <time>`. Addresses are reused. */
 export function smartPoolTraces(): Operations[] {
   const folder = requireShared('bench/smartpool');
   return readdirSync(folder)

@@ -1,10 +1,10 @@
-// `npm run bench:gpu -- WORKLOADS_FOLDER [PART...]`: training on a GPU under PyTorch's allocators and Weir's, side by side.
-// Parts: deterministic, default, batch, faults, streams, async, plan, swap, identical, debug. Results go to bench/results/ as JSON and
-// as the tables of the README.
+// `npm run bench:gpu -- WORKLOADS_FOLDER [PART...]`: training on a GPU with PyTorch's allocators and with Weir's.
+// Parts: deterministic, default, batch, faults, streams, async, plan, swap, identical, debug. Writes bench/results/gpu-training-<date>.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { provenanceOf } from '../provenance.ts';
 import type { SupervisedResult } from './supervised.ts';
 import { debugPart, identicalPart, planPart, SUPERVISED_WORKLOADS, swapPart } from './supervised-parts.ts';
 import { tablesOf } from './tables.ts';
@@ -18,7 +18,7 @@ const SUPERVISED = [
 ] as const;
 const PARTS = ['deterministic', 'default', 'batch', 'faults', 'streams', 'async', ...SUPERVISED.map(([part]) => part as string)];
 const [workloads = '', ...chosen] = process.argv.slice(2).filter((word) => !word.startsWith('only='));
-/** `only=NAME` keeps `default` and the parts that train under `weir run` to that workload. */
+/** `only=NAME` limits `default` and the parts that use `weir run` to that workload. */
 const only = process.argv.slice(2).flatMap((word) => (word.startsWith('only=') ? [word.slice('only='.length)] : []));
 const unknown = chosen.find((part) => !PARTS.includes(part));
 const isFolder = existsSync(join(workloads, 'workloads.py'));
@@ -31,13 +31,13 @@ if (unknown !== undefined || !isFolder) {
 const parts = chosen.length > 0 ? chosen : PARTS;
 const outputFolder = process.env['WEIR_RESULTS'] ?? 'bench/results';
 
-/** Native first and last: what the machine does meanwhile shows, and meets all alike. */
+/** Native runs first and last, so that a drift of the machine shows, and affects all allocators alike. */
 const ROUND = ['native', 'expandable', 'weir', 'weir', 'expandable', 'native'] as const;
-/** Where a first step takes a fraction of a second, it differs by a third from run to run. */
+/** More runs for short first steps, which differ by a third from run to run. */
 const WARM_UPS = ['expandable', 'weir', 'weir', 'expandable'] as const;
-/** Where the host is what is waited for, equal steps do. */
+/** More runs for trainings that wait for the host, where equal steps differ by as much. */
 const MORE_STEPS = ['weir', 'native', 'native', 'weir'] as const;
-/** Steps in default mode, where the workload's own number takes too long to repeat, and in deterministic mode. */
+/** `steps`: in default mode, if the workload's own number takes too long to repeat. */
 const WORKLOADS: readonly { name: string; steps?: number; deterministicSteps: number; again?: readonly Job['allocator'][] }[] = [
   { name: 'opt13b-LR-var', steps: 10, deterministicSteps: 3 },
   { name: 'llama7b-LRO-var', steps: 6, deterministicSteps: 3 },
@@ -49,7 +49,7 @@ const WORKLOADS: readonly { name: string; steps?: number; deterministicSteps: nu
   { name: 'vgg16-b100', steps: 20, deterministicSteps: 6, again: WARM_UPS },
 ];
 const GIB = 2 ** 30;
-/** Batches are sought under this much memory. */
+/** Memory limits under which the largest batch is searched. */
 const BATCHES = [
   { workload: 'vgg16', limit: 16 * GIB, from: 100, to: 240, grain: 5, steps: 4 },
   { workload: 'gpt2xl-var', limit: 24 * GIB, from: 4, to: 28, grain: 1, steps: 10 },
@@ -63,7 +63,7 @@ if (stranger !== undefined) {
 }
 const pythonPath = fileURLToPath(new URL('../../../dist/python', import.meta.url));
 const server = new TrainingServer(workloads, pythonPath);
-/** By part; what an earlier run of the same day has, and this one does not make, stays. */
+/** Results by part. Parts that only an earlier run of the same day has are kept. */
 const results: Record<string, SupervisedResult[]> = earlierResults();
 
 if (parts.includes('deterministic')) {
@@ -133,7 +133,7 @@ for (const [part, make] of SUPERVISED) {
 }
 server.close();
 if (parts.includes('async')) {
-  // PyTorch chooses this backend when it is loaded, so it needs a process of its own.
+  // PyTorch chooses this backend when it is imported, so it needs a process of its own.
   const asynchronous = new TrainingServer(workloads, pythonPath, { PYTORCH_CUDA_ALLOC_CONF: 'backend:cudaMallocAsync' });
   const jobs = WORKLOADS.slice(3).map(
     ({ name, steps }): Job => ({ workload: name, allocator: 'cudaMallocAsync', ...(steps && { steps }) }),
@@ -143,7 +143,7 @@ if (parts.includes('async')) {
   keep();
 }
 
-/** Halves the range of every workload and allocator at once: a limit keeps runs side by side apart. */
+/** Binary search for all workloads and allocators at once. Memory limits let the runs share the GPU. */
 async function largestBatches(): Promise<Result[]> {
   const made: Result[] = [];
   const searches = BATCHES.flatMap(({ workload, limit, from, to, grain, steps }) =>
@@ -175,17 +175,20 @@ function earlierResults(): Record<string, SupervisedResult[]> {
   return (JSON.parse(readFileSync(resultPath('json'), 'utf8')) as { results: Record<string, SupervisedResult[]> }).results;
 }
 
-/** Rows of an earlier run of the part that are not made anew. */
+/** Rows of an earlier run of the part, without those of `names`. */
 function othersThan(names: readonly string[], part: string): SupervisedResult[] {
   return (results[part] ?? []).filter(({ workload }) => !names.includes(workload));
 }
 
-/** After each part: a run that is cut short keeps what it has. */
+/** Writes all results so far, after each part, so that an interrupted run keeps them. */
 function keep(): void {
   mkdirSync(outputFolder, { recursive: true });
-  const date = new Date().toISOString().slice(0, 10);
-  const hardware = execFileSync('nvidia-smi', ['--query-gpu=name,driver_version', '--format=csv,noheader'], { encoding: 'utf8' }).trim();
-  const command = `npm run bench:gpu -- WORKLOADS ${Object.keys(results).join(' ')}`;
-  writeFileSync(resultPath('json'), `${JSON.stringify({ date, hardware, command, results })}\n`);
-  writeFileSync(resultPath('md'), `# Training on a GPU, ${date}\n\n${hardware}; \`${command}\`.\n\n${tablesOf(results).join('\n')}`);
+  const described = execFileSync('nvidia-smi', ['--query-gpu=name,driver_version', '--format=csv,noheader'], { encoding: 'utf8' });
+  const [name, driver] = described.trim().split(', ');
+  const source = provenanceOf(`npm run bench:gpu -- WORKLOADS ${Object.keys(results).join(' ')}`, `${name}, driver ${driver}`);
+  writeFileSync(resultPath('json'), `${JSON.stringify({ ...source, results })}\n`);
+  writeFileSync(
+    resultPath('md'),
+    `# Training on a GPU, ${source.date}\n\n${source.hardware}; \`${source.command}\`.\n\n${tablesOf(results).join('\n')}`,
+  );
 }

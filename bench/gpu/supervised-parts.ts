@@ -1,23 +1,23 @@
-// The parts of `npm run bench:gpu` that train under `weir run`: plans, swaps, both in deterministic mode, and swapping's debug mode.
-// Timed runs have the GPU to themselves; runs whose values alone count go on side by side.
+// The parts of `npm run bench:gpu` that use `weir run`: plans, swapping, both in deterministic mode, and swapping in debug mode.
+// Timed runs have the GPU to themselves. Runs of which only the values count share it.
 import { runSupervised, type SupervisedResult } from './supervised.ts';
 import type { Job, TrainingServer } from './training-server.ts';
 
 type Shape = Pick<Job, 'workload' | 'batch'>;
 interface FixedShape extends Shape {
-  /** Enough steps to be watched, planned and followed; fewer where the GPU is made deterministic, and so slow. */
+  /** Enough steps to watch, plan and follow. Deterministic mode is slow and gets fewer. */
   readonly steps: number;
   readonly deterministicSteps: number;
-  /** Deterministic steps of all runs but the one with `--swap auto`: where they take seconds, fewer show what they can. */
+  /** Deterministic steps of all runs but `--swap auto`; few if a step takes seconds. */
   readonly fewSteps: number;
-  /** A size that PyTorch's own allocator is shown not to train in. */
+  /** A memory limit under which PyTorch's allocator runs out of memory. */
   readonly limit: number;
-  /** Whether it is followed without swaps, too. */
+  /** Whether it also runs with `--plan` alone. */
   readonly isPlanned: boolean;
 }
 
 const GIB = 2 ** 30;
-/** Workloads whose steps are all alike. Plans for swaps take seconds to make, so short steps need many. */
+/** Workloads with equal steps. Making a swap plan takes seconds, so short steps need to be many. */
 const FIXED: readonly FixedShape[] = [
   { workload: 'vgg16-b100', steps: 240, deterministicSteps: 60, fewSteps: 60, limit: 7 * GIB, isPlanned: true },
   { workload: 'resnet50-b100', steps: 250, deterministicSteps: 120, fewSteps: 120, limit: 7 * GIB, isPlanned: true },
@@ -25,12 +25,12 @@ const FIXED: readonly FixedShape[] = [
   { workload: 'gpt2xl-fixed', batch: 16, steps: 36, deterministicSteps: 32, fewSteps: 16, limit: 16 * GIB, isPlanned: true },
   { workload: 'opt1b3-fixed', batch: 12, steps: 90, deterministicSteps: 36, fewSteps: 36, limit: 22 * GIB, isPlanned: false },
 ];
-/** Beside other runs, what swapping costs cannot be seen, and must not decide how much is swapped. */
+/** Runs that share the GPU cannot measure the cost of swapping, so it must not decide how much is swapped. */
 const WHATEVER_IT_TAKES = { WEIR_SWAP_TOLERANCE: 'any' };
-/** Steps of runs that need no plan. */
+/** Steps of runs without a plan. */
 const UNPLANNED_STEPS = 10;
 const PLANNED_STEPS = 26;
-/** Debugging is for all: those with steps that never repeat swap everything there is, without a plan. */
+/** Debug mode covers all workloads. If no step repeats, there is no plan and everything possible is swapped. */
 const DEBUGGED: readonly (Shape & { readonly steps: number; readonly flag: string })[] = [
   { workload: 'vgg16-b100', steps: 60, flag: 'auto' },
   { workload: 'resnet50-b100', steps: 80, flag: 'auto' },
@@ -43,13 +43,13 @@ const DEBUGGED: readonly (Shape & { readonly steps: number; readonly flag: strin
   { workload: 'llama7b-LRO-var', steps: 2, flag: '8GiB' },
 ];
 const SIDE_BY_SIDE = 4;
-/** What `only=` may name here. */
+/** Names that `only=` accepts for these parts. */
 export const SUPERVISED_WORKLOADS: readonly string[] = [...FIXED, ...DEBUGGED].map(({ workload }) => workload);
 
 export interface PartsContext {
   readonly workloads: string;
   readonly server: TrainingServer;
-  /** Names to keep to; none means all. */
+  /** Workloads to run; empty means all. */
   readonly only: readonly string[];
   readonly add: (result: SupervisedResult) => void;
 }
@@ -57,7 +57,7 @@ export interface PartsContext {
 const isWanted = (context: PartsContext, { workload }: Shape) => context.only.length === 0 || context.only.includes(workload);
 const shapeOf = ({ workload, batch }: Shape): Shape => ({ workload, ...(batch !== undefined && { batch }) });
 
-/** `--plan` between two runs of PyTorch as it comes. */
+/** `--plan`, between two runs of PyTorch default. */
 export async function planPart(context: PartsContext): Promise<void> {
   for (const shape of FIXED.filter((fixed) => fixed.isPlanned && isWanted(context, fixed))) {
     const native: Job = { ...shapeOf(shape), steps: UNPLANNED_STEPS, allocator: 'native' };
@@ -68,7 +68,7 @@ export async function planPart(context: PartsContext): Promise<void> {
   }
 }
 
-/** `--swap auto` between two runs of PyTorch as it comes, and PyTorch's own `save_on_cpu`. */
+/** `--swap auto` and PyTorch's `save_on_cpu`, between two runs of PyTorch default. */
 export async function swapPart(context: PartsContext): Promise<void> {
   for (const shape of FIXED.filter((fixed) => isWanted(context, fixed))) {
     const native: Job = { ...shapeOf(shape), steps: UNPLANNED_STEPS, allocator: 'native' };
@@ -78,7 +78,7 @@ export async function swapPart(context: PartsContext): Promise<void> {
   }
 }
 
-/** The same values to the bit: planned, swapped, and swapped down to a limit that PyTorch is shown not to train in. */
+/** Bitwise equal losses: with a plan, with swapping, and under a limit at which PyTorch runs out of memory. */
 export async function identicalPart(context: PartsContext): Promise<void> {
   const shapes = FIXED.filter((fixed) => isWanted(context, fixed));
   const supervised = shapes.flatMap((shape): [Job, string[]][] => {
@@ -103,7 +103,7 @@ export async function identicalPart(context: PartsContext): Promise<void> {
   await Promise.all([trainAlone(context, natives), sideBySide(context, supervised, SIDE_BY_SIDE - 1)]);
 }
 
-/** Every copy summed up before and after, and what is given up unmapped at once. */
+/** Debug mode compares checksums of every copy and unmaps released memory at once. */
 export async function debugPart(context: PartsContext): Promise<void> {
   const jobs = DEBUGGED.filter((shape) => isWanted(context, shape)).map((shape): [Job, string[]] => [
     { ...shapeOf(shape), steps: shape.steps, allocator: 'weir', environment: { WEIR_SWAP_DEBUG: '1' } },
@@ -112,7 +112,7 @@ export async function debugPart(context: PartsContext): Promise<void> {
   await sideBySide(context, jobs, SIDE_BY_SIDE);
 }
 
-/** The allocator is held to a little more than the tensors are: what swapping does not see has to fit as well. */
+/** The allocator's limit is a little above the limit of tensors, because swapping does not see all memory. */
 function limitedTo(limit: number): string[] {
   return ['--swap', String(limit), '--limit', String(Math.round(1.04 * limit))];
 }

@@ -1,13 +1,13 @@
-// What runs under `weir run --plan` and `--swap` say, as tables beside PyTorch's own allocator on the same steps.
+// Tables of runs under `weir run --plan` and `--swap`, compared with PyTorch's allocator on the same steps.
 import type { SupervisedResult } from './supervised.ts';
 import { byWorkload, header, median, row } from './table-cells.ts';
 
 const GIB = 2 ** 30;
 const gib = (bytes: number) => (bytes / GIB).toFixed(2);
-/** PyTorch as it comes: what the others are compared with. */
+/** PyTorch default, the reference. */
 const isNative = (run: SupervisedResult) => run.allocator === 'native' && !run.saveOnCpu && run.limit === undefined;
 
-/** Steps after those in which a run is watched and planned: its last third. */
+/** Median time of the last third of the steps, after watching and planning. */
 function settledStep(runs: readonly SupervisedResult[]): number {
   return median(runs.flatMap(({ times }) => times.slice(Math.ceil((times.length * 2) / 3))));
 }
@@ -56,7 +56,7 @@ export function planTable(results: readonly SupervisedResult[]): string {
   );
 }
 
-/** Of the last third of the steps. */
+/** Peaks of the last third of the steps. */
 function peaksOf(run: SupervisedResult): [allocated: number, reserved: number] {
   return [run.settledAllocated ?? run.peakAllocated, run.settledReserved ?? run.peakReserved];
 }
@@ -83,7 +83,7 @@ export function swapTable(results: readonly SupervisedResult[]): string {
   );
 }
 
-/** Where one run is longer than the other, its beginning is compared. */
+/** If one run is longer, only its beginning is compared. */
 function losses(run: SupervisedResult, native: readonly SupervisedResult[]): string {
   const [other] = native;
   if (!other) return 'nothing to compare with';

@@ -1,5 +1,5 @@
-// Training runs under `weir run` itself: plans and swaps need the supervisor beside the job.
-// The same Python file makes the runs, alone in its process instead of forked from a server.
+// Training runs under `weir run`: plans and swapping need the supervisor beside the job.
+// The Python file is the same as for other runs, but not forked from a server.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,14 +7,14 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, type Job, type Result } from './training-server.ts';
 
-/** What a plan led to, as the summary of `weir run` has it. */
+/** Figures of a plan, from the summary of `weir run`. */
 export interface PlanFigures {
   readonly state?: string;
   readonly reason?: string | null;
   readonly measured?: { readonly reserved: number; readonly steps: number; readonly driverCalls: number; readonly share: number } | null;
 }
 
-/** What swapping led to, likewise. */
+/** Figures of swapping, from the summary of `weir run`. */
 export interface SwapFigures {
   readonly expected: { readonly from?: number; readonly peak?: number };
   readonly peakAllocated: number;
@@ -26,7 +26,7 @@ export interface SwapFigures {
   readonly bytesOut: number;
   readonly parametersOut: number;
   readonly gradientsOut: number;
-  /** Copies that debugging looked at. */
+  /** Copies that debug mode compared. */
   readonly checked: number;
   readonly stopped: string | null;
 }

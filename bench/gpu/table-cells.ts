@@ -1,4 +1,4 @@
-// What all tables of training runs are made of.
+// Rows, cells and medians, for all tables of training runs.
 
 export const row = (...cells: (string | number)[]): string => `| ${cells.join(' | ')} |\n`;
 export const header = (...cells: string[]): string => row(...cells) + row(...cells.map(() => '---'));

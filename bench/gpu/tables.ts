@@ -1,4 +1,4 @@
-// What the training runs say, as tables: equal to the bit or not, memory, time, the largest batch, injected faults.
+// Tables of training runs: bitwise equality, memory, time, the largest batch, injected faults.
 // Every figure is computed from the runs; none is entered by hand.
 import type { SupervisedResult } from './supervised.ts';
 import { debugTable, identicalTable, planTable, swapTable } from './supervised-tables.ts';
@@ -8,22 +8,19 @@ import type { Result } from './training-server.ts';
 const GB = 1e9;
 const of = (results: readonly Result[], allocator: string) => results.filter((result) => result.allocator === allocator && !result.failed);
 
-/** The middle of the steps after the two in which memory is still being taken. */
+/** Median of the steps, without the first two, in which memory is taken. */
 function medianStep(results: readonly Result[]): number {
   return median(results.flatMap((result) => result.times.slice(2)));
 }
 
-/**
- * The median of step-by-step ratios against every run of the other side: lengths vary from step to step, so steps are compared
- * with their own likes.
- */
+/** Median ratio of step times, over all pairs of runs. Each step is compared with the same step, because lengths vary. */
 function stepRatio(results: readonly Result[], against: readonly Result[]): number {
   return median(
     results.flatMap((one) => against.flatMap((other) => one.times.slice(2).map((time, index) => time / other.times[index + 2]!))),
   );
 }
 
-/** What two runs of one side differ by, at most. */
+/** The largest step ratio between two runs of one allocator. */
 function furthest(runs: readonly Result[]): number {
   return Math.max(...runs.flatMap((one) => runs.flatMap((other) => (one === other ? [] : [stepRatio([one], [other])]))));
 }
@@ -43,7 +40,7 @@ function parseHexFloat(text: string): number {
   return (sign === '-' ? -1 : 1) * (Number(lead) + fraction) * 2 ** Number(exponent);
 }
 
-/** Of pairs: the greatest would grow with their number. */
+/** Mean over pairs of runs, because the largest would grow with their number. */
 function mean(distances: readonly number[]): number {
   return distances.reduce((sum, distance) => sum + distance, 0) / distances.length;
 }
@@ -169,7 +166,7 @@ function streamTable(results: readonly Result[]): string {
   return text;
 }
 
-/** cudaMallocAsync was run once: its memory, and its time against the other allocators' runs where there are any. */
+/** cudaMallocAsync runs once per workload. Its time is compared with native runs if there are any. */
 function asyncTable(results: readonly Result[], others: readonly Result[]): string {
   let text = '## cudaMallocAsync, once\n\n';
   text += header('workload', 'peak reserved GB', 'over allocated', 'step : native');
@@ -192,7 +189,7 @@ function asyncTable(results: readonly Result[], others: readonly Result[]): stri
   return text;
 }
 
-/** One table for each part there is. */
+/** One table for each part that has results. */
 export function tablesOf(results: Readonly<Record<string, readonly SupervisedResult[]>>): string[] {
   const makers: readonly [string, (runs: readonly SupervisedResult[]) => string][] = [
     ['deterministic', deterministicTable],

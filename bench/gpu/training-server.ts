@@ -11,12 +11,12 @@ export interface Job {
   readonly steps?: number;
   readonly batch?: number;
   readonly limit?: number;
-  /** PyTorch's own way to keep saved tensors in host memory. */
+  /** Uses PyTorch's `save_on_cpu`. */
   readonly saveOnCpu?: boolean;
-  /** Whether the trained weights are summed up; takes a moment. */
+  /** Whether to report a checksum of the trained weights, which takes time. */
   readonly sumWeights?: boolean;
   readonly environment?: Readonly<Record<string, string>>;
-  /** Runs that may go on at a time; timings mean nothing beyond one. */
+  /** Runs at the same time. Times are meaningless above 1. */
   readonly parallel?: number;
 }
 
@@ -30,7 +30,7 @@ export interface Result extends Job {
   readonly peakAllocated: number;
   readonly peakRequested: number;
   readonly peakReserved: number;
-  /** Peaks of the last third of the steps, when what is watched and planned has long been. */
+  /** Peaks of the last third of the steps, after watching and planning. */
   readonly settledAllocated?: number;
   readonly settledReserved?: number;
   readonly reserved: number;
