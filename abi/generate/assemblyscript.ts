@@ -32,8 +32,7 @@ function settingsFile(): string {
       `/** ${setting.doc}${setting.unit === 'share' ? ' In 1/65536.' : ''} */\nexport let ${setting.name}: u64 = ${setting.value};`,
   );
   const setters = SETTINGS.map(
-    (setting, index) =>
-      `    case ${index}:\n      if (!(${condition(setting.bounds)})) return false;\n      ${setting.name} = value;\n      return true;`,
+    (setting, index) => `    case ${index}:\n${guard(setting.bounds)}      ${setting.name} = value;\n      return true;`,
   );
   const getters = SETTINGS.map((setting, index) => `    case ${index}:\n      return ${setting.name};`);
   const rounded = SETTINGS.map((setting, index) => (setting.bounds.multipleOf === 'handleUnit' ? index : -1)).filter((index) => index >= 0);
@@ -80,14 +79,15 @@ function upToHandle(bytes: u64): u64 {
 `;
 }
 
-function condition({ atLeast, atMost, multipleOf, powerOfTwo }: Bounds): string {
+/** Refuses values out of bounds. */
+function guard({ atLeast, atMost, multipleOf, powerOfTwo }: Bounds): string {
   const terms = [
     atLeast === undefined ? '' : `value >= ${atLeast}`,
     atMost === undefined ? '' : `value <= ${atMost}`,
     multipleOf === undefined ? '' : `value % ${multipleOf} === 0`,
     powerOfTwo ? 'popcnt<u64>(value) === 1' : '',
   ].filter((term) => term !== '');
-  return terms.length > 0 ? terms.join(' && ') : 'true';
+  return terms.length > 0 ? `      if (!(${terms.join(' && ')})) return false;\n` : '';
 }
 
 function numbersFile(): string {
