@@ -12,7 +12,7 @@ import { readSwapProfile } from '../src/plan/swaps/live/profile.ts';
 import { trainingTraces } from './traces.ts';
 
 const TRAINING = 'gpt2xl-R-var';
-const PROFILE = 'test/run/profiles/gpt2xl-h200.json';
+const PROFILE = 'test/plan/profiles/gpt2xl-h200.json';
 /** Allocations and frees of a step; they are as many at every length. */
 const PERIOD = 10_774;
 const STEPS = 30;
