@@ -74,6 +74,8 @@ export const GAUGE_NAMES = [
   'driver_failures',
   'plans',
   'plans_refused',
+  'steps',
+  'swap_settled',
 ] as const;
 export type GaugeName = (typeof GAUGE_NAMES)[number];
 /** Levels of one GPU as the process keeps them; bytes, counts or nanoseconds. */
