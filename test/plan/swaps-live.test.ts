@@ -25,7 +25,7 @@ describe('a plan for a profile', () => {
     expect(plan.expected.peak).toBeLessThan(0.5 * plan.expected.from);
     expect(plan.moves.some((move) => move.class === 'item')).toBe(true);
     expect(followMoves(profile, plan.moves).peak).toBe(plan.expected.peak);
-    expect(describePlan(plan)).toMatch(/^planned: 1\.9 -> \d\.\d GiB, 0 stalls expected/);
+    expect(describePlan(plan)).toMatch(/^swap plan: peak 1\.9 -> \d\.\d GiB, 0 stalls expected/);
   });
 
   test('stops at the limit asked for', () => {
@@ -62,7 +62,7 @@ describe('a plan for a profile', () => {
   test('says so when a limit cannot be kept at all', () => {
     const plan = planProfile(stack(8, 2000, 64 * MIB, 16 * MIB, { limit: MIB }), { budgetMs: 100 });
     expect(plan.expected.keepsLimit).toBe(false);
-    expect(describePlan(plan)).toContain('cannot be kept');
+    expect(describePlan(plan)).toContain('; the limit of 0.0 GiB cannot be kept');
   });
 
   test('lets parameters leave only where nothing else keeps the limit', () => {

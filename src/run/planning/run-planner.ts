@@ -217,7 +217,7 @@ export class RunPlanner {
     this.problem = problem;
     this.worker = undefined;
     for (const subject of this.subjects) if (subject.state === 'watching') subject.state = 'stopped';
-    this.voice.say(`no more plans are made: ${problem}`);
+    this.voice.say(`no more plans are made, the job goes on: ${problem}`);
   }
 
   private post(request: PlanRequest, transfer: ArrayBuffer[] = []): void {

@@ -24,7 +24,7 @@ export class RunSwapper {
     this.worker.on('message', (answer: SwapAnswer) => {
       voice.say(
         answer.kind === 'planned'
-          ? `process ${answer.pid}: ${answer.words} (${answer.moves} moves a step)`
+          ? `process ${answer.pid}: ${answer.words} (${answer.moves} tensors)`
           : `process ${answer.pid}: no swap plan, training goes on without: ${answer.reason}`,
       );
     });

@@ -88,8 +88,8 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): Profile
 export function describePlan(plan: ProfilePlan): string {
   const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
   const { from, peak, stalls, moved, keepsLimit, limit } = plan.expected;
-  const short = keepsLimit || limit === undefined ? '' : `; ${gib(limit)} GiB cannot be kept`;
-  return `planned: ${gib(from)} -> ${gib(peak)} GiB, ${stalls} stalls expected, ${gib(moved)} GiB out and back per step${short}`;
+  const short = keepsLimit || limit === undefined ? '' : `; the limit of ${gib(limit)} GiB cannot be kept`;
+  return `swap plan: peak ${gib(from)} -> ${gib(peak)} GiB, ${stalls} stalls expected, ${gib(moved)} GiB out and in per step${short}`;
 }
 
 function withTicksApart(profile: SwapProfile): SwapProfile {
