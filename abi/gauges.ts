@@ -38,6 +38,8 @@ export const GAUGES: readonly Gauge[] = [
   gauge('driver_failures', 'count', 'Calls that the driver refused.'),
   gauge('plans', 'count', 'Plans installed.'),
   gauge('plans_refused', 'count', 'Plans refused.'),
+  gauge('steps', 'count', 'Training steps whose end the swapping hooks saw; 0 where nobody counts.'),
+  gauge('swap_settled', 'flag', '1: swaps have settled, so that places may be planned for the steps.'),
 ];
 
 function gauge(name: string, unit: Gauge['unit'], doc: string): Gauge {

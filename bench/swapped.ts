@@ -13,7 +13,7 @@ import { provenanceOf } from './provenance.ts';
 import { trainingTraces } from './traces.ts';
 
 const TRAINING = 'gpt2xl-R-var';
-const PROFILE = 'test/run/profiles/gpt2xl-h200.json';
+const PROFILE = 'test/plan/profiles/gpt2xl-h200.json';
 /** Allocations and frees per step, the same number for every sequence length. */
 const PERIOD = 10_774;
 const STEPS = 30;

@@ -48,7 +48,9 @@ typedef struct weir_gauges {
   uint64_t driver_failures;  /* calls the driver refused, count */
   uint64_t plans;            /* installed, count */
   uint64_t plans_refused;    /* count */
-  uint64_t reserved_for_later[3];
+  uint64_t steps;            /* training steps that have ended, count; 0 where nobody counts them */
+  uint64_t swap_settled;     /* 1 once swapping does the same in every step */
+  uint64_t reserved_for_later;
 } weir_gauges; /* 256 bytes */
 
 typedef struct weir_ring_header {

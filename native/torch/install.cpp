@@ -111,6 +111,16 @@ void weir_torch_swapped(int device, uint64_t out, uint64_t in, uint64_t stalls, 
   levels->swap_stall_ns = stall_ns;
 }
 
+void weir_torch_steps(uint64_t steps, int swap_settled) {
+  if (!weir::installed) return;
+  for (int device = 0; device < WEIR_RING_DEVICES; device++) {
+    weir_gauges* const levels = weir::installed->used(device) ? weir::recording->gauges(device) : nullptr;
+    if (!levels) continue;
+    levels->steps = steps;
+    levels->swap_settled = swap_settled != 0;
+  }
+}
+
 void weir_torch_on_shortage(int (*relieve)(int device, uint64_t bytes)) { weir::relief.store(relieve); }
 
 uint32_t weir_torch_check(uint32_t level) { return weir::installed ? weir::installed->check(level) : 0; }

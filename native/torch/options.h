@@ -44,6 +44,8 @@ WEIR_TORCH_EXPORT void weir_torch_mark(const char *name);
 WEIR_TORCH_EXPORT int weir_torch_gauges(int device, weir_gauges *gauges);
 /* What has been moved between a GPU and the host so far, for the recording's levels: bytes out and in, waits, nanoseconds of them. */
 WEIR_TORCH_EXPORT void weir_torch_swapped(int device, uint64_t out, uint64_t in, uint64_t stalls, uint64_t stall_ns);
+/* How many training steps have ended so far, and whether swapping does the same in every step from now on. For all GPUs in use. */
+WEIR_TORCH_EXPORT void weir_torch_steps(uint64_t steps, int swap_settled);
 /* Who is asked for memory of a GPU when a request has found none, for as many bytes: gives 1 if there is some now, and is asked again
  * for twice as many if that is not enough. NULL: nobody. Called in the thread of the request, without a lock. */
 WEIR_TORCH_EXPORT void weir_torch_on_shortage(int (*relieve)(int device, uint64_t bytes));

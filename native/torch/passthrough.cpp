@@ -113,6 +113,8 @@ void RecordingAllocator::publish(int device) {
   levels.swapped_in = shown->swapped_in;
   levels.swap_stalls = shown->swap_stalls;
   levels.swap_stall_ns = shown->swap_stall_ns;
+  levels.steps = shown->steps;
+  levels.swap_settled = shown->swap_settled;
   *shown = levels;
 }
 

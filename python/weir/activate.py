@@ -103,7 +103,7 @@ def _swapping(environment):
     if not environment.get("WEIR_SWAP"):
         return None
     try:
-        return swap.Options(gauges=adapter.swapped, mark=adapter.mark)
+        return swap.Options(gauges=adapter.swapped, mark=adapter.mark, steps=adapter.steps)
     except ValueError:
         given = environment.get("WEIR_SWAP_TOLERANCE")
         raise Refusal("settings", f"WEIR_SWAP_TOLERANCE must be a percentage, or any, not {given!r}") from None

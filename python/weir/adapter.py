@@ -6,7 +6,7 @@ import ctypes
 _GAUGES = (
     "in_use total limit live peak_live allocated peak_allocated reserved peak_reserved outside allocations frees ooms retries "
     "driver_calls driver_ns waits borrows stitches largest_free planned_hits planned_misses swapped_out swapped_in swap_stalls "
-    "swap_stall_ns driver_failures plans plans_refused"
+    "swap_stall_ns driver_failures plans plans_refused steps swap_settled"
 ).split()
 
 
@@ -26,7 +26,7 @@ class _Options(ctypes.Structure):
 
 
 class _Gauges(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in _GAUGES] + [("reserved_for_later", ctypes.c_uint64 * 3)]
+    _fields_ = [(name, ctypes.c_uint64) for name in _GAUGES] + [("reserved_for_later", ctypes.c_uint64)]
 
 
 _Relief = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_uint64)
@@ -44,6 +44,8 @@ def load(path):
     library.weir_torch_gauges.argtypes = [ctypes.c_int, ctypes.POINTER(_Gauges)]
     library.weir_torch_swapped.argtypes = [ctypes.c_int, *[ctypes.c_uint64] * 4]
     library.weir_torch_swapped.restype = None
+    library.weir_torch_steps.argtypes = [ctypes.c_uint64, ctypes.c_int]
+    library.weir_torch_steps.restype = None
     library.weir_torch_on_shortage.argtypes = [ctypes.c_void_p]
     library.weir_torch_on_shortage.restype = None
     library.weir_torch_check.argtypes = [ctypes.c_uint32]
@@ -90,6 +92,12 @@ def swapped(device, out, back, stalls, stall_ns):
     """Levels of swapping for the recording, counted from the start."""
     if _library is not None:
         _library.weir_torch_swapped(device, int(out), int(back), int(stalls), int(stall_ns))
+
+
+def steps(ended, swap_settled):
+    """Training steps that have ended, and whether swapping does the same in every step from now on: for the supervisor."""
+    if _library is not None:
+        _library.weir_torch_steps(ended, int(swap_settled))
 
 
 def on_shortage(relieve):

@@ -135,7 +135,7 @@ describe('weir run --swap', () => {
       ...job('train=3', 'swap=12', 'close'),
     ]);
     expect(ended.stderr).toContain('swapping what costs hardly any time');
-    expect(ended.stderr).toMatch(/process \d+: planned: 0\.8 -> 0\.\d GiB, 0 stalls expected, .* \(\d+ moves a step\)/);
+    expect(ended.stderr).toMatch(/process \d+: swap plan: peak 0\.8 -> 0\.\d GiB, 0 stalls expected, .* \(\d+ tensors\)/);
     expect(ended.stderr).toMatch(/ {2}swapped: expected peak .+, measured .+ allocated\n/);
     expect(ended.stderr).toContain('3 MiB out, 3 MiB back in 5 planned steps; no stall, one miss');
     expect(ended.stderr).toContain('of that 2 MiB were parameters, 1 MiB gradients');

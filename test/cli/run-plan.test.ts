@@ -51,7 +51,7 @@ describe.skipIf(reason !== undefined)(`weir run --plan${reason ? ` (skipped: ${r
     expect([ended.code, ended.stderr]).toEqual([0, expect.any(String)]);
     expect(ended.stderr).toMatch(/^weir: recording to run\.\*\.weir, on weir, watching its steps to plan them /);
     expect(ended.stderr).toMatch(/process \d+: watched \d steps of 122 allocations and frees; planned: 144 MiB -> 132\.1 MiB\n/);
-    expect(ended.stderr).toMatch(/process \d+: plan in use: (?:[89]\d\.\d|100\.0) % of the requests at their places, 13\d MiB reserved\n/);
+    expect(ended.stderr).toMatch(/process \d+: plan in use: it serves (?:[89]\d\.\d|100\.0) % of the requests, 13\d MiB reserved\n/);
     expect(ended.stderr).toMatch(/ {2}planned 144 MiB -> 132\.1 MiB, measured 13\d MiB\n/);
     expect(ended.stderr).toMatch(/ {2}9\d\.\d % of [\d,]+ requests since at their places; in the last \d+ steps no driver call\n/);
     const { hits, lastCalls, lastHits, lastRequests, corrupted, plans } = result(ended);
@@ -78,7 +78,7 @@ describe.skipIf(reason !== undefined)(`weir run --plan${reason ? ` (skipped: ${r
   it('makes a second plan when shapes change, and goes back to the first with them', async () => {
     const ended = await start(['run', '--plan', '--no-what-if', ...job('steps=1200', 'change=350', 'back=800')]).ended;
     expect(ended.code).toBe(0);
-    expect(ended.stderr).toContain('the job no longer does what was planned; watching it again');
+    expect(ended.stderr).toContain('the job no longer follows the plan; watching it again');
     expect(ended.stderr).toContain('2 plans, since the steps changed');
     expect(result(ended)).toMatchObject({ plans: 2, corrupted: 0, lastCalls: 0, lastHits: 305 });
   });
@@ -112,7 +112,7 @@ describe.skipIf(reason !== undefined)(`weir run --plan${reason ? ` (skipped: ${r
     expect(ended.code).toBe(0);
     expect(result(ended)).toMatchObject({ plans: 1, corrupted: 0, lastCalls: 0 });
     expect(ended.stderr).toMatch(/process \d+: watched \d+ steps of 122 allocations and frees/);
-    expect(ended.stderr).not.toContain('no longer does what was planned');
+    expect(ended.stderr).not.toContain('no longer follows the plan');
   });
 
   it('survives that weir is killed', async () => {

@@ -4,7 +4,7 @@
  *
  * Options are words `name=number`; the ring goes to `ring=DIR` or $WEIR_RUN_DIR. With `plan=FILE` it plays the supervisor as well:
  * puts the file in place at step `at` and announces it; with `corrupt=1` every byte of it flipped, and every beginning of it.
- * With `settles=STEP` it marks its steps as swapping does, and that swaps have settled at that one.
+ * With `settles=STEP` it counts its steps as the swapping hooks do, and says after that one that swapping has settled.
  * Prints one line of JSON; status 0 unless something that must not happen did. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -142,12 +142,6 @@ static void step(uint64_t shape, uint64_t number) {
   }
   carried = take(3 * MIB + 512, 0);
   if (options.pause) nanosleep(&(struct timespec){.tv_nsec = (long)options.pause * 1000}, NULL);
-}
-
-static void mark(const char *text) {
-  weir_event event = {.kind = WEIR_MARK, .stack = -1, .pool = -1, .fields = 1};
-  event.detail = (int32_t)weir_recorder_string(recorder, text);
-  weir_recorder_put(recorder, event);
 }
 
 static void check_snapshot(void) {
@@ -297,8 +291,11 @@ int main(int count, char **words) {
       first_hits = gauges.planned_hits + gauges.planned_misses;
     }
     step(shape, number);
-    if (options.settles) mark("weir step");
-    if (options.settles && number == options.settles) mark("weir swap settled");
+    if (options.settles) {
+      weir_gauges *levels = weir_recorder_gauges(recorder, 0);
+      levels->steps = number + 1;
+      levels->swap_settled = number >= options.settles;
+    }
     if (number % 8 == 7) {
       must(weir_device_check(device, 2) == 0, "the engine's invariants");
       if (!options.noise) check_snapshot();

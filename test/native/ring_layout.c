@@ -69,6 +69,8 @@ int main(void) {
   FIELD(weir_gauges, driver_failures);
   FIELD(weir_gauges, plans);
   FIELD(weir_gauges, plans_refused);
+  FIELD(weir_gauges, steps);
+  FIELD(weir_gauges, swap_settled);
   FIELD(weir_gauges, reserved_for_later);
   SIZE(weir_gauges);
   printf("},\"event\":{");

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
-import type { ProfilePlan } from '../../src/plan/swaps/live/planner.ts';
+import type { ProfilePlan } from '../../src/plan/swaps/live/swap-plan.ts';
 import { readSwapReport, watchSwapProfiles } from '../../src/run/swapping/swap-watch.ts';
 
 const PYTHON = process.env['WEIR_TEST_PYTHON'] ?? 'python3';

@@ -5,8 +5,8 @@ import { existsSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { ChildVariable } from '../../src/abi/environment.ts';
 import { EventKind } from '../../src/trace/trace.ts';
+import { stack } from '../plan/swap-stack.ts';
 import { RingWriter } from './ring-writer.ts';
-import { stack } from './swap-stack.ts';
 
 const MIB = 1024 * 1024;
 const folder = process.env[ChildVariable.runDir] ?? '';

@@ -30,6 +30,8 @@ class Options:
         self.gauges = None
         # mark(text): puts it into the recording
         self.mark = lambda text: None
+        # steps(count of those that have ended, whether swapping does the same in each from now on): for the supervisor
+        self.steps = lambda ended, swap_settled: None
         self.is_device = lambda tensor: tensor.is_cuda
         self.make_backend = None
         for name, value in given.items():

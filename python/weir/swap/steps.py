@@ -15,8 +15,6 @@ from .profile import BEGIN, LEFT, NEEDED, PACK, POST, PRE, UNPACK, StepProfile, 
 TIMED_STEPS = 2
 # Before steps are watched: what swapping costs is seen against these. Enough for two shapes in turn.
 PLAIN_STEPS = 6
-# How often it is said again that swapping has settled: a recording may lose a row.
-SETTLED_STEPS = 64
 MOST_WATCHED = 16
 UNMATCHED_STEPS = 8
 PLAN_STEPS = 200
@@ -63,6 +61,7 @@ class Steps:
         self.plain_left = PLAIN_STEPS if self.judge.tolerance is not None else 0
         self.is_plain = False  # nothing is done in this step but look
         self.is_settled = False
+        self.ended = 0  # steps of the program, whether or not anything is swapped in them
 
     # ---- ticks
 
@@ -304,11 +303,12 @@ class Steps:
         if not self.is_settled:
             self.is_settled = True
             self.options.mark("weir swap settled")
+            self.options.steps(self.ended, True)
 
     def mark_step(self):
+        self.ended += 1
         self.options.mark("weir step")
-        if self.is_settled and self.done % SETTLED_STEPS == 0:
-            self.options.mark("weir swap settled")
+        self.options.steps(self.ended, self.is_settled)
 
     def step_times(self):
         """Without the last plan and with it, in microseconds."""

@@ -1,6 +1,5 @@
-// Watches the requests of one GPU of one process until a step repeats, and plans it. Pure: rows go in, a plan or a reason comes out.
-// It looks at ever longer intervals, so that all looks together cost a few times the last one, and remembers a bounded past.
-
+// Watches the requests of one GPU of one process until a step repeats, and plans it. Pure: requests go in, a plan or a reason comes out.
+// Looks come at growing intervals, so all of them together cost a few times the last one. The past that is kept is bounded.
 import { PLAN_MOST_REQUESTS } from '../../abi/ring.ts';
 import { formatBytes } from '../../base/bytes.ts';
 import { LIVE_UNIT } from '../../trace/summary.ts';
@@ -11,31 +10,31 @@ import { planStep, type StepPlan, verifyStepPlan, verifyStepPlanOn } from './ste
 import { besidePlan, cutWhereLeastIsLive, levelsIn } from './watched-step.ts';
 
 export interface StepWatchOptions {
-  /** Operations remembered, at most. */
+  /** Most operations kept. */
   readonly window?: number | undefined;
-  /** Milliseconds for finding places. */
+  /** Time for the search for offsets. */
   readonly budgetMs?: number | undefined;
   readonly seed?: number | undefined;
-  /** Ends of steps are told: without them nothing is taken for a step for quite a while. */
-  readonly marksSteps?: boolean | undefined;
+  /** The process counts its steps (`stepsEnded`): nothing is planned before it has counted enough, or for quite a while. */
+  readonly countsSteps?: boolean | undefined;
 }
 
-/** What the process holds now; bytes. */
+/** Memory that the process holds now, in bytes. */
 export interface HeldLevels {
   readonly reserved: number;
-  /** Of those, what plans have no part in. */
+  /** Part of `reserved` that belongs to PyTorch's own allocator: plans do not change it. */
   readonly outside: number;
 }
 
 export interface WatchedPlan {
   readonly kind: 'planned';
   readonly plan: StepPlan;
-  /** Allocations and frees per step, and steps seen until it was found, the first included. */
+  /** Allocations and frees per step, and steps seen until it was found. */
   readonly period: number;
   readonly steps: number;
   /** Index of the stream whose requests are planned. */
   readonly stream: number;
-  /** Held when it was made, and expected to be held when it is followed. */
+  /** Reserved bytes when the plan was made, and expected when it is followed. */
   readonly from: number;
   readonly expected: number;
   readonly detectMs: number;
@@ -43,7 +42,7 @@ export interface WatchedPlan {
 }
 
 export interface NotPlanned {
-  /** Declined: a step was found and there is a reason not to plan it. */
+  /** Declined: a step was found, but a plan is not worth it. */
   readonly kind: 'watching' | 'declined';
   readonly reason: string;
 }
@@ -52,27 +51,33 @@ const DEFAULT_WINDOW = 2_000_000;
 const DEFAULT_BUDGET_MS = 2000;
 const FIRST_LOOK = 256;
 const GROWTH = 1.25;
-/** After a reason that does not go away soon. */
+/** Growth of the interval after a reason that does not go away soon. */
 const LATER = 2;
-/** Steps that must be seen alike: the lives of what crosses the end of a step are seen in the third. */
+/** Equal steps needed: a block that outlives its step is seen whole only in the third. */
 const SEEN_STEPS = 3;
-/** Two busy streams that take turns need less memory by lending than by a plan for one of them. */
+/** Least share of the bytes that the planned stream must ask for. Two busy streams need less memory by lending. */
 const MAIN_SHARE = 0.8;
-/** A plan that needs this much more than is held without it is not worth its steadiness. */
+/** A plan may need this much more memory than the job holds without one, as a share. */
 const MOST_COST = 0.005;
-/** What the engine takes from the driver at once. */
+/** The engine takes memory from the driver in pieces of this size. */
 const HANDLE_BYTES = 2 * 1024 * 1024;
 /**
- * Layers repeat inside a step as steps do in a run, only that they end soon. So a step is believed when it is still repeated
- * after so many times the operations until it was first seen, and if as much is live in it as there ever was, or nearly.
+ * Layers repeat inside a step as steps do in a run, but they end soon. A step is accepted once it has kept repeating for 50 % more
+ * operations, and if its peak is at least this share of the peak so far.
  */
 const CONFIRMED = 1.5;
 const PEAK_SHARE = 0.6;
-const MOST_ENDS = 8;
-/** After so many steps without their ends, or so many operations without any, nobody is going to tell of them. */
-const MISSED_ENDS = 4;
-const UNMARKED = 200_000;
-/** In a step more comes and goes than this share of the peak. */
+/** Step counts kept. */
+const MOST_COUNTS = 8;
+/**
+ * Counts are taken anywhere in a step, so K ended steps mean the operations of K - 1 to K + 1 steps. With four of them, dividing by
+ * K + 1 gives more than half a step: no part that repeats inside the step is as long.
+ */
+const COUNTED_STEPS = 4;
+/** The process has stopped counting after so many steps, or does not count at all after so many operations. */
+const MISSED_STEPS = 4;
+const UNCOUNTED = 200_000;
+/** The least range between lowest and highest memory in a step, as a share of the peak. */
 const RANGE_SHARE = 0.02;
 
 export class StepWatch {
@@ -83,18 +88,20 @@ export class StepWatch {
   private size = new Float64Array(1 << 12);
   private stream = new Int32Array(1 << 12);
   private partner = new Int32Array(1 << 12);
-  /** By address: the operation that allocated what is live there, or what waits there for other streams. */
+  /** By address: the operation that allocated the live block there, or the freed block that other streams still use. */
   private live = new Map<number, number>();
   private parked = new Map<number, number>();
   private marks = new Map<string, number[]>();
-  /** Operations after which a step was over, where that is known for sure. */
-  private ends: number[] = [];
-  /** Fewer operations than this are no step: once there was one of as many. */
+  /** Steps that had ended by an operation; the counts differ. */
+  private counts: { readonly at: number; readonly steps: number }[] = [];
+  /** The operation by which steps were last counted. */
+  private countedAt = 0;
+  /** No step is shorter than this: an earlier one had as many operations. */
   private least = 0;
   private liveBefore = 0;
   private seen = 0;
   private nextLook = FIRST_LOOK;
-  /** A step that may be one, and the operation at which it is believed. */
+  /** A possible step, and the operation at which it is accepted. */
   private candidate: { readonly length: number; readonly due: number } | undefined;
 
   constructor(options: StepWatchOptions = {}) {
@@ -103,12 +110,13 @@ export class StepWatch {
   }
 
   /**
-   * Begins anew: what came before is of no use, or part of it was lost. `live` is what is live now, in bytes. It may begin among
-   * equal layers: whatever is repeated has to go on for `least` operations, those of the step there was before.
+   * Forgets everything, since the job has changed or rows were lost. `live`: bytes live now. The next rows may be equal layers in the
+   * middle of a step, so a repetition must go on for `least` operations, the length of the last step.
    */
   restart(live: number, least = 0): void {
     this.least = least;
-    this.ends = [];
+    this.counts = [];
+    this.countedAt = 0;
     this.count = 0;
     this.seen = 0;
     this.nextLook = FIRST_LOOK;
@@ -123,13 +131,13 @@ export class StepWatch {
     return this.seen;
   }
 
-  /** Whether a look is worth its time. */
+  /** Whether it is time to look. */
   get isDue(): boolean {
     return this.seen >= this.nextLook;
   }
 
   alloc(address: number, bytes: number, stream: number): void {
-    // A free of it was not told of.
+    // The row of its free was lost.
     this.release(this.live.get(address));
     const op = this.add(1, Math.max(LIVE_UNIT, Math.ceil(bytes / LIVE_UNIT) * LIVE_UNIT), stream, -1);
     this.live.set(address, op);
@@ -143,7 +151,7 @@ export class StepWatch {
       return;
     }
     const op = this.add(0, this.size[alloc]!, this.stream[alloc]!, alloc);
-    // Adding may have moved everything.
+    // `add` may have shifted all operations.
     const partner = this.partner[op]!;
     if (partner < 0) return;
     this.partner[partner] = op;
@@ -155,20 +163,22 @@ export class StepWatch {
     this.parked.delete(address);
   }
 
-  /** The program says where it is. */
+  /** A mark of the program. */
   mark(name: string): void {
     const marks = this.marks.get(name);
     if (!marks) this.marks.set(name, [this.count]);
     else if (marks.at(-1) !== this.count) marks.push(this.count);
   }
 
-  /** A step is over: the process knows. No step is shorter than what lies between two of these, be there several in one. */
-  stepEnded(): void {
-    if (this.ends.at(-1) !== this.count) this.ends.push(this.count);
-    if (this.ends.length > MOST_ENDS) this.ends.shift();
+  /** The process has ended so many steps by now, since it began. */
+  stepsEnded(steps: number): void {
+    this.countedAt = this.count;
+    if (this.counts.at(-1)?.steps === steps) return;
+    this.counts.push({ at: this.count, steps });
+    if (this.counts.length > MOST_COUNTS) this.counts.shift();
   }
 
-  /** Looks for the step and plans it. Call when `isDue`, or at will. */
+  /** Looks for a step and plans it. Call when `isDue`, or any time. */
   look(levels: HeldLevels): WatchedPlan | NotPlanned {
     const started = performance.now();
     const found = this.findCurrent();
@@ -179,7 +189,7 @@ export class StepWatch {
     }
     const { ops, period } = found;
     const last = period.runs.at(-1)!;
-    // Marks are the program's own word.
+    // A step that the program itself marks needs no confirmation.
     if (this.candidate?.length !== period.length) {
       const due = Math.max(
         this.seen + last.from + SEEN_STEPS * period.length - ops.count,
@@ -189,14 +199,14 @@ export class StepWatch {
     }
     if (this.seen < this.candidate.due) {
       this.nextLook = Math.ceil(this.candidate.due);
-      return { kind: 'watching', reason: `${period.length} operations were repeated, and it is waited whether they go on` };
+      return { kind: 'watching', reason: `${period.length} operations repeat; waiting whether they go on` };
     }
     const { peak, least } = levelsIn(ops, ops.count - period.length);
     if (peak < PEAK_SHARE * ops.peak || peak - least < RANGE_SHARE * ops.peak) {
       this.wait(GROWTH);
-      return { kind: 'watching', reason: 'what is repeated is a small part of what the job does' };
+      return { kind: 'watching', reason: 'the part that repeats uses little of the memory' };
     }
-    // Where shapes have changed, the last ones are those to plan for.
+    // If shapes have changed, the last ones count.
     const step = cutWhereLeastIsLive(extractStep(ops, { ...period, runs: [last] }), ops);
     const detectMs = performance.now() - started;
     return this.plan(ops, step, levels, detectMs);
@@ -245,24 +255,34 @@ export class StepWatch {
     this.nextLook = Math.ceil(Math.max(this.seen * growth, this.seen + FIRST_LOOK));
   }
 
-  /** The period of what the program does now. What came before its first repetition does not matter. */
+  /** The period of what the program does now. Operations before its first repetition do not matter. */
   private findCurrent(): { ops: MemoryOps; period: Period } | { reason: string } {
     const least = this.leastStep();
     if (least === undefined) return { reason: 'too few steps have ended' };
     const ops = this.ops();
     const period = findPeriod(ops, least);
     if (!isPeriodic(period)) return { reason: period.reason };
-    if (!isCurrent(ops, period)) return { reason: 'the step that was repeated is over' };
+    if (!isCurrent(ops, period)) return { reason: 'the steps that repeated have ended' };
     return { ops, period };
   }
 
-  /** Operations that a step has at least, 0 if nobody tells; undefined if it is to be told and was not yet. */
+  /** The fewest operations that a step can have. 0 if the process does not count; undefined if it has not counted enough yet. */
   private leastStep(): number | undefined {
-    const distances = this.ends.slice(1).map((end, index) => end - this.ends[index]!);
-    // Somebody who has stopped telling of ends does other steps than he did.
-    const isOver = distances.length > 0 && this.count - this.ends.at(-1)! > MISSED_ENDS * Math.max(...distances);
-    if (distances.length >= SEEN_STEPS - 1 && !isOver) return Math.min(...distances);
-    return this.options.marksSteps && !isOver && this.seen < UNMARKED ? undefined : 0;
+    const { counts } = this;
+    const [first, last] = [counts[0], counts.at(-1)];
+    const counted = first && last ? last.steps - first.steps : 0;
+    const hasStopped = counted > 1 && this.countedAt - last!.at > (MISSED_STEPS * (last!.at - first!.at)) / (counted - 1);
+    if (counted >= COUNTED_STEPS && !hasStopped) {
+      let least = Number.POSITIVE_INFINITY;
+      for (const from of counts) {
+        for (const to of counts) {
+          const steps = to.steps - from.steps;
+          if (steps >= COUNTED_STEPS) least = Math.min(least, Math.floor((to.at - from.at) / (steps + 1)));
+        }
+      }
+      return least;
+    }
+    return this.options.countsSteps && !hasStopped && this.seen < UNCOUNTED ? undefined : 0;
   }
 
   private ops(): MemoryOps {
@@ -291,7 +311,7 @@ export class StepWatch {
     return most;
   }
 
-  /** The memory of an alloc is free after the operations so far, and not before. */
+  /** The memory of an alloc is free only now, after the operations so far. */
   private release(alloc: number | undefined): void {
     if (alloc === undefined || alloc < 0) return;
     if (this.partner[alloc]! < this.count - 1) this.partner[alloc] = this.count - 1;
@@ -322,7 +342,7 @@ export class StepWatch {
     this.partner = grown(this.partner, new Int32Array(room));
   }
 
-  /** Drops the older half of the window; gives how many operations that is. */
+  /** Drops the older half of the operations; returns how many. */
   private forget(): number {
     const gone = this.count >> 1;
     for (let op = 0; op < gone; op++) this.liveBefore += this.isAlloc[op] ? this.size[op]! : -this.size[op]!;
@@ -333,7 +353,8 @@ export class StepWatch {
       new Map([...places].filter(([, op]) => op >= gone).map(([at, op]) => [at, op - gone]));
     this.live = moved(this.live);
     this.parked = moved(this.parked);
-    this.ends = this.ends.map((at) => at - gone).filter((at) => at >= 0);
+    this.counts = this.counts.map(({ at, steps }) => ({ at: at - gone, steps })).filter(({ at }) => at >= 0);
+    this.countedAt -= gone;
     for (const [name, marks] of this.marks)
       this.marks.set(
         name,
@@ -343,7 +364,7 @@ export class StepWatch {
   }
 }
 
-/** Whether the repetition goes on to the end of what was seen. */
+/** Whether the repetition goes on to the last operation. */
 function isCurrent(ops: MemoryOps, { length, runs }: Period): boolean {
   return runs.at(-1)!.to + 2 * length >= ops.count;
 }

@@ -1,8 +1,9 @@
-// What is live in a step that was found: at most, at least, and beside what is planned. Pure.
+// Memory that is live in a step: highest, lowest, and outside of the plan. Cuts a step where least is live.
+// Pure.
 import type { MemoryOps } from './memory-ops.ts';
 import type { Step } from './step.ts';
 
-/** Most and fewest bytes live from an operation on. */
+/** Highest and lowest number of live bytes from an operation on. */
 export function levelsIn(ops: MemoryOps, from: number): { peak: number; least: number } {
   let live = ops.liveBefore;
   let peak = 0;
@@ -16,7 +17,7 @@ export function levelsIn(ops: MemoryOps, from: number): { peak: number; least: n
   return { peak, least };
 }
 
-/** The same step begun at its quietest moment, where the engine has most to choose from when it takes memory for the plan. */
+/** The same step, begun where least is live: there the engine has most free memory to choose from for the plan. */
 export function cutWhereLeastIsLive(step: Step, ops: MemoryOps): Step {
   const { period, start, blocks } = step;
   let cut = 0;
@@ -34,12 +35,12 @@ export function cutWhereLeastIsLive(step: Step, ops: MemoryOps): Step {
     const birth = block.birth >= cut ? block.birth - cut : block.birth + period - cut;
     return { ...block, birth, death: birth + block.death - block.birth };
   });
-  // The last step that was seen may not reach as far: the one before it does.
+  // The last step may have been seen in part only: then the one before it is taken.
   const begin = start + cut + period <= ops.count ? start + cut : start + cut - period;
   return { ...step, start: begin, blocks: moved.sort((a, b) => a.birth - b.birth) };
 }
 
-/** Most bytes live at once, during the step, that are none of the plan's. */
+/** Most bytes live at once in the step that are not in the plan. */
 export function besidePlan(ops: MemoryOps, { period, start, blocks }: Step): number {
   const change = new Float64Array(period + 1);
   let always = 0;

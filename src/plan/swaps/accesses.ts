@@ -1,9 +1,9 @@
-// One training step with every use of every block: what a swap planner is given. Time is in microseconds from the start of
-// the step and runs on a circle, since the next step does the same.
+// One training step with every use of every block: the input of a swap planner. Time is in microseconds from the start of the step.
+// It runs on a circle, since the next step does the same.
 
 export interface Access {
   readonly fromUs: number;
-  /** The operator is done with the block. */
+  /** The operator has ended. */
   readonly toUs: number;
   readonly writes: boolean;
 }
@@ -11,9 +11,9 @@ export interface Access {
 /** A block as recorded, in absolute time. */
 export interface RecordedBlock {
   readonly size: number;
-  /** -Infinity when it is older than the recording. */
+  /** -Infinity if the block is older than the recording. */
   readonly birthUs: number;
-  /** Infinity when the recording does not show its end. */
+  /** Infinity if the recording does not show its end. */
   readonly deathUs: number;
   /** By time. */
   readonly accesses: readonly Access[];
@@ -22,19 +22,19 @@ export interface RecordedBlock {
 export interface AccessRecording {
   readonly name: string;
   readonly blocks: readonly RecordedBlock[];
-  /** Start and end of each recorded step; a step begins where the one before ends. */
+  /** Start and end of each step; a step begins where the one before ends. */
   readonly steps: readonly (readonly [number, number])[];
-  /** Bytes that are there all the time and never touched, beyond the blocks. */
+  /** Bytes that are always live and never accessed, besides the blocks. */
   readonly untouchedBytes: number;
-  /** Moments the program does something, for schedules that count operations instead of time. */
+  /** Times of the program's operations, for schedules that count operations. */
   readonly momentsUs: Float64Array;
 }
 
 export interface SwapBlock {
   readonly size: number;
-  /** From 0 to the period for a block that is there in every step. */
+  /** A block of the whole run lives from 0 to the period. */
   readonly fromUs: number;
-  /** Beyond the period when it lives into the next step. */
+  /** Beyond the period if the block lives into the next step. */
   readonly toUs: number;
   readonly wholeRun: boolean;
   readonly accesses: readonly Access[];
@@ -49,7 +49,7 @@ export interface SwapStep {
   readonly momentsUs: Float64Array;
 }
 
-/** The steady state of a step: blocks born in it, and those that outlive it on both sides. */
+/** The steady state of a step: blocks born in it, and blocks that live before and after it. */
 export function swapStepOf(recording: AccessRecording, index: number): SwapStep {
   const [start, end] = recording.steps[index]!;
   const next = recording.steps[index + 1]?.[0] ?? end;
@@ -62,13 +62,13 @@ export function swapStepOf(recording: AccessRecording, index: number): SwapStep 
         .filter((access) => access.fromUs >= from && access.fromUs < to)
         .map(({ fromUs, toUs, writes }) => ({ fromUs: fromUs - start, toUs: toUs - start, writes }));
     if (block.birthUs < start) {
-      // Born in an earlier step and dying in this one: its like, born in this step, stands for it.
+      // Born in an earlier step and freed in this one: the same block of this step is counted instead.
       if (block.deathUs < next) continue;
       const accesses = within(start, next);
       if (accesses.length === 0) untouchedBytes += block.size;
       else blocks.push({ size: block.size, fromUs: 0, toUs: periodUs, wholeRun: true, accesses });
     } else if (block.birthUs < next) {
-      // Without a recorded end the block is taken to live a whole step: what grew forever would be no steady state.
+      // Without a recorded end, the block counts as living a whole step. Endless growth would be no steady state.
       const death = block.deathUs === Number.POSITIVE_INFINITY ? block.birthUs + periodUs : block.deathUs;
       blocks.push({
         size: block.size,

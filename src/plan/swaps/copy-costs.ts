@@ -1,4 +1,5 @@
-// What a copy between the GPU and the host takes, in each direction, alone and while the other direction is busy too.
+// Time of a copy between the GPU and the host, in each direction: alone, and while the other direction is busy.
+// Two sets of measured figures.
 
 export interface CopyCosts {
   readonly name: string;
@@ -10,14 +11,14 @@ export interface CopyDirection {
   readonly fixedUs: number;
   /** Bytes per microsecond, which is also MB/s: 55 GB/s is 55 000. */
   readonly alone: number;
-  /** The same while the other direction is copying as well. */
+  /** The same while the other direction copies too. */
   readonly both: number;
 }
 
-/** One H200 on PCIe 5 with pinned host memory, measured: 55 GB/s one way, 50.8 each way when both run. */
+/** Measured on an H200, PCIe 5, pinned host memory: 55 GB/s one way, 50.8 each way when both run. */
 export const H200_COPIES: CopyCosts = copyCosts('H200', 55e9, 50.8e9, 8);
 
-/** The fit of the AutoSwap study: PCIe 3 x16, pinned; it takes no notice of the other direction. */
+/** The fit of the AutoSwap study: PCIe 3 x16, pinned host memory. It ignores the other direction. */
 export const AUTOSWAP_COPIES: CopyCosts = {
   name: 'AutoSwap',
   out: { fixedUs: 47.2, alone: 1000 / 0.0756, both: 1000 / 0.0756 },
@@ -30,7 +31,7 @@ export function copyCosts(name: string, alone: number, both: number, fixedUs: nu
   return { name, out: direction, in: direction };
 }
 
-/** Time to plan for: the other direction is taken to be busy, so a copy never ends later than planned. */
+/** Planned time of a copy. The other direction counts as busy, so a copy never ends later than planned. */
 export function plannedUs(direction: CopyDirection, bytes: number): number {
   return direction.fixedUs + bytes / direction.both;
 }

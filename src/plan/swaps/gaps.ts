@@ -1,5 +1,5 @@
-// Gaps: the times in which a live block is neither read nor written, the load curve they could lower, and how far
-// any schedule could lower it with given bandwidths.
+// Gaps: times in which a live block is neither read nor written. Also the load curve that swaps can lower, and bounds for the lowest
+// peak that any schedule can reach.
 import type { SwapBlock, SwapStep } from './accesses.ts';
 import type { CopyCosts } from './copy-costs.ts';
 
@@ -7,13 +7,13 @@ export interface Gap {
   /** Index into the step's blocks. */
   readonly block: number;
   readonly size: number;
-  /** Last access before is over. */
+  /** End of the access before. */
   readonly fromUs: number;
-  /** First access after begins; beyond the period when the gap crosses the end of the step. */
+  /** Start of the access after; beyond the period if the gap crosses the end of the step. */
   readonly toUs: number;
 }
 
-/** Blocks below this are not worth a copy of their own. */
+/** Smaller blocks are not worth a copy. */
 export const MIN_SWAP_BYTES: number = 2 ** 20;
 
 export function findGaps(step: SwapStep, minBytes: number = MIN_SWAP_BYTES): Gap[] {
@@ -22,7 +22,7 @@ export function findGaps(step: SwapStep, minBytes: number = MIN_SWAP_BYTES): Gap
     if (block.size < minBytes) return;
     const { accesses } = block;
     for (let at = 1; at < accesses.length; at++) push(gaps, index, block, latestEnd(accesses, at), accesses[at]!.fromUs);
-    // What is there in every step is touched again in the next one.
+    // A block of the whole run is used again in the next step.
     if (block.wholeRun && accesses.length > 0) {
       push(gaps, index, block, latestEnd(accesses, accesses.length), accesses[0]!.fromUs + step.periodUs);
     }
@@ -46,7 +46,6 @@ export interface LoadCurve {
   readonly timeUs: Float64Array;
   readonly bytes: Float64Array;
   readonly peak: number;
-  readonly peakUs: number;
 }
 
 export function loadCurve(step: SwapStep): LoadCurve {
@@ -70,16 +69,12 @@ export function loadCurve(step: SwapStep): LoadCurve {
   const bytes = new Float64Array(timeUs.length);
   let live = atStart;
   let peak = 0;
-  let peakUs = 0;
   timeUs.forEach((time, index) => {
     live += changes.get(time)!;
     bytes[index] = live;
-    if (live > peak) {
-      peak = live;
-      peakUs = time;
-    }
+    if (live > peak) peak = live;
   });
-  return { timeUs, bytes, peak, peakUs };
+  return { timeUs, bytes, peak };
 }
 
 export function wrap(time: number, period: number): number {
@@ -88,15 +83,15 @@ export function wrap(time: number, period: number): number {
 }
 
 export interface SwapBounds {
-  /** The peak if every gap could be left at once and filled at once. */
+  /** The peak if copies took no time. */
   readonly instant: number;
-  /** The peak that the bandwidths allow at best: no zero-stall schedule gets below it. */
+  /** The lowest peak that the bandwidths allow without stalls. */
   readonly bandwidth: number;
 }
 
 /**
- * For each moment: of the bytes in gaps that cover it, no more can be away than can be copied out since their gaps began,
- * latest first, nor more than can be copied back before their gaps end.
+ * At each moment, the bytes away are limited twice: by what can be copied out since the gaps began, and by what can be copied in
+ * before they end.
  */
 export function swapBounds(step: SwapStep, gaps: readonly Gap[], costs: CopyCosts): SwapBounds {
   const { periodUs } = step;
@@ -112,7 +107,7 @@ export function swapBounds(step: SwapStep, gaps: readonly Gap[], costs: CopyCost
     const until: { us: number; size: number }[] = [];
     let covered = 0;
     for (const gap of gaps) {
-      // The same moment in this step and in all later ones that the gap reaches into.
+      // The same moment, in this step and in later ones that the gap reaches.
       for (let now = time; now < gap.toUs; now += periodUs) {
         if (now < gap.fromUs) continue;
         covered += gap.size;
@@ -127,7 +122,7 @@ export function swapBounds(step: SwapStep, gaps: readonly Gap[], costs: CopyCost
   return { instant, bandwidth };
 }
 
-/** Most bytes that fit through a link when each piece may use only the time it has. */
+/** Most bytes that a link can copy if each piece has only its own time. */
 function mostCopied(pieces: { us: number; size: number }[], bytesPerUs: number): number {
   pieces.sort((a, b) => a.us - b.us);
   let copied = 0;

@@ -1,5 +1,5 @@
-// A whole swap plan: which blocks leave and when, the real footprint once the rest is laid out around the gaps, and the curve
-// of what lower limits would cost. Everything in it has been simulated and verified.
+// A whole swap plan for a recorded step: the swaps, the footprint once blocks are laid out around the gaps, and the cost of lower limits.
+// Everything in it is simulated and verified.
 import { InvariantError, UsageError } from '../../base/errors.ts';
 import type { SwapPlanFile } from '../files/plan-file.ts';
 import { type Buffer, type Layout, normalizeSpans, type Span, spansOnCircle } from '../offsets/buffers.ts';
@@ -14,28 +14,27 @@ import { verifySwaps } from './verifier.ts';
 
 export interface SwapPlanOptions {
   readonly costs: CopyCosts;
-  /** Plan for this limit instead of the lowest that costs nothing. */
+  /** Plan for this limit instead of the lowest without stalls. */
   readonly limit?: number | undefined;
   readonly budgetMs?: number | undefined;
   readonly offsetsBudgetMs?: number | undefined;
   readonly alignment?: number | undefined;
   readonly seed?: number | undefined;
-  /** Points of the curve; 0 for none. */
-  readonly curvePoints?: number | undefined;
 }
 
 /** How far below the zero-stall limit the curve goes. */
 const LOWEST_ON_CURVE = 0.5;
+const CURVE_POINTS = 8;
 
 export interface CurvePoint {
   readonly limit: number;
-  /** Waiting per step over the length of a step; 0 at and above the zero-stall limit. */
+  /** Waiting per step, as a share of the step; 0 at and above the zero-stall limit. */
   readonly overhead: number;
 }
 
 export interface SwapPlan {
   readonly peak: number;
-  /** The lowest limit found that costs no waiting. */
+  /** The lowest limit found without waiting. */
   readonly zeroStallLimit: number;
   /** 1 - zeroStallLimit / peak. */
   readonly reduction: number;
@@ -46,12 +45,12 @@ export interface SwapPlan {
   readonly swaps: readonly Swap[];
   readonly bounds: SwapBounds;
   readonly curve: readonly CurvePoint[];
-  /** Bytes of an arena that holds all blocks with their gaps, and the offsets in it; block by block, turn by turn. */
+  /** Bytes of an arena for all blocks with their gaps, and the offsets in it, by block and turn. */
   readonly footprint: number;
   readonly layout: Layout;
   readonly turns: number;
   readonly simulation: SwapSimulation;
-  /** False below the zero-stall limit: what waiting would cost is simulated there, but there is no plan to follow. */
+  /** False below the zero-stall limit: waiting is simulated there, but there is no plan to follow. */
   readonly verified: boolean;
   readonly wallMs: number;
 }
@@ -61,7 +60,7 @@ export function planSwapStep(step: SwapStep, options: SwapPlanOptions): SwapPlan
   const { costs } = options;
   const choice = chooseSwaps(step, options);
   const wanted = options.limit === undefined ? choice.limit : Math.min(options.limit, choice.peak);
-  // Above the lowest limit fewer copies will do; below it the program has to wait.
+  // Above the lowest limit, fewer copies are enough. Below it, the program has to wait.
   const relaxed =
     wanted > choice.limit ? planSwaps(step, { costs, limit: wanted, budgetMs: options.budgetMs, seed: options.seed }) : choice;
   const swaps = wanted >= choice.limit ? relaxed.swaps : forcedSwaps(step, choice, costs, wanted);
@@ -75,7 +74,7 @@ export function planSwapStep(step: SwapStep, options: SwapPlanOptions): SwapPlan
   }
   const turns = turnsOf(step);
   const verified = wanted >= choice.limit;
-  // Copies that make the program wait have no fixed times, so the layout is that of the lowest limit without waiting.
+  // Copies that make the program wait have no fixed times. The layout is that of the lowest limit without waiting.
   const offsets = layOut(step, verified ? swaps : choice.swaps, turns, options);
   return {
     peak: choice.peak,
@@ -86,7 +85,7 @@ export function planSwapStep(step: SwapStep, options: SwapPlanOptions): SwapPlan
     bytesMoved: simulation.bytesMoved,
     swaps,
     bounds: choice.bounds,
-    curve: curveOf(step, choice, costs, options.curvePoints ?? 8),
+    curve: curveOf(step, choice, costs),
     footprint: offsets.footprint + step.untouchedBytes,
     layout: offsets,
     turns,
@@ -96,7 +95,7 @@ export function planSwapStep(step: SwapStep, options: SwapPlanOptions): SwapPlan
   };
 }
 
-/** The plan as a file has it. */
+/** The plan in the form of a plan file. */
 export function swapPlanFile(step: SwapStep, plan: SwapPlan, costs: CopyCosts): SwapPlanFile {
   if (!plan.verified) {
     throw new UsageError(`a limit of ${plan.limit} bytes cannot be kept without waiting; the lowest that can is ${plan.zeroStallLimit}`);
@@ -105,7 +104,7 @@ export function swapPlanFile(step: SwapStep, plan: SwapPlan, costs: CopyCosts): 
   return { kind: 'swaps', periodUs: step.periodUs, peak, limit, costs, swaps, footprint, turns, offsets: Array.from(plan.layout.offsets) };
 }
 
-/** How far to reckon with the other direction being busy: 1 always, 0 never; for copies out and copies in. */
+/** For copies out and in: how busy the other direction is taken to be, from 0 (never) to 1 (always). */
 const CAUTIONS: readonly (readonly [number, number])[] = [
   [0, 0],
   [0, 1],
@@ -113,8 +112,8 @@ const CAUTIONS: readonly (readonly [number, number])[] = [
 ];
 
 /**
- * Plans as if each direction had its full rate, and takes what the simulator, where directions slow each other down, makes of it
- * if there is no stall. Copies rarely run both ways at once: they go out before the peak and back after it.
+ * Plans as if each direction had its full rate, and keeps the result if the simulator finds no stall. Copies rarely run both ways at
+ * once: they go out before the peak and in after it.
  */
 function chooseSwaps(step: SwapStep, options: SwapPlanOptions, limit?: number): SwapChoice {
   const { costs, seed } = options;
@@ -133,7 +132,7 @@ function chooseSwaps(step: SwapStep, options: SwapPlanOptions, limit?: number): 
     const choice = planSwaps(step, { costs: bolder, limit, budgetMs: budgetMs / CAUTIONS.length, seed });
     const { stallUs, peak, faults, observed } = simulateSwaps(step, choice.swaps, { costs });
     if (stallUs > 0 || faults > 0 || peak >= best.limit) continue;
-    // From here on the copies are as long as they really were: a range must not be given out before it is empty.
+    // The observed copies count: memory must not be reused before a copy out has really ended.
     if (verifySwaps(step, observed, peak, costs).length === 0) best = { ...choice, swaps: observed, limit: peak, bounds: best.bounds };
   }
   return best;
@@ -151,7 +150,7 @@ function layOut(step: SwapStep, swaps: readonly Swap[], turns: number, options: 
   });
 }
 
-/** The blocks of a step on the circle of all turns, less the times in which they are away. */
+/** The blocks of a step on the circle of all turns, without the times in which they are away. */
 export function gappedBuffers(step: SwapStep, swaps: readonly Swap[], turns: number, alignment: number): Buffer[] {
   const { periodUs } = step;
   const circle = periodUs * turns;
@@ -174,7 +173,7 @@ export function gappedBuffers(step: SwapStep, swaps: readonly Swap[], turns: num
   });
 }
 
-/** A whole-run block is there all around the circle but for its swaps, which come once in every step. */
+/** A whole-run block is present all around the circle, except during its swap in each step. */
 function presentSpans(swaps: readonly Swap[], step: SwapStep, turns: number): Span[] {
   const circle = step.periodUs * turns;
   if (swaps.length === 0) return [{ from: 0, to: circle }];
@@ -194,7 +193,7 @@ function presentSpans(swaps: readonly Swap[], step: SwapStep, turns: number): Sp
   return normalizeSpans(spans);
 }
 
-/** Below the zero-stall limit: the swaps that cost nothing, and as many more gaps over the excess as instant copies would need. */
+/** Below the zero-stall limit: the swaps without stalls, and more gaps until instant copies would keep the limit. */
 function forcedSwaps(step: SwapStep, choice: SwapChoice, costs: CopyCosts, limit: number): Swap[] {
   const swaps = [...choice.swaps];
   const gaps = usableGaps(step, { costs });
@@ -214,7 +213,7 @@ function forcedSwaps(step: SwapStep, choice: SwapChoice, costs: CopyCosts, limit
     const at = load.timeUs[top]!;
     const candidates = left.filter((gap) => wrap(at - gap.fromUs, step.periodUs) < gap.toUs - gap.fromUs);
     if (candidates.length === 0) break;
-    // Every byte copied may have to be waited for: the smallest block that is large enough, else the largest.
+    // The program may wait for every byte: the smallest block that is enough, else the largest.
     const needed = bytes[top]! - limit;
     const enough = candidates.filter((gap) => gap.size >= needed);
     const gap =
@@ -239,14 +238,13 @@ function forcedSwaps(step: SwapStep, choice: SwapChoice, costs: CopyCosts, limit
   return swaps;
 }
 
-/** From the zero-stall limit down, in growing steps, each point simulated; it ends where even waiting does not help. */
-function curveOf(step: SwapStep, choice: SwapChoice, costs: CopyCosts, points: number): CurvePoint[] {
+/** Simulated points from the zero-stall limit down, in growing steps. The curve ends where even waiting does not help. */
+function curveOf(step: SwapStep, choice: SwapChoice, costs: CopyCosts): CurvePoint[] {
   const curve: CurvePoint[] = [];
-  if (points === 0) return curve;
   if (choice.peak > choice.limit) curve.push({ limit: choice.peak, overhead: 0 });
   curve.push({ limit: choice.limit, overhead: 0 });
-  for (let point = 1; point <= points; point++) {
-    const limit = Math.round(choice.limit * (1 - (LOWEST_ON_CURVE * point * (point + 1)) / (points * (points + 1))));
+  for (let point = 1; point <= CURVE_POINTS; point++) {
+    const limit = Math.round(choice.limit * (1 - (LOWEST_ON_CURVE * point * (point + 1)) / (CURVE_POINTS * (CURVE_POINTS + 1))));
     if (limit < choice.bounds.instant) break;
     const simulation = simulateSwaps(step, forcedSwaps(step, choice, costs, limit), { costs, limit });
     if (simulation.overruns > 0 || simulation.faults > 0) break;

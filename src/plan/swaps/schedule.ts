@@ -1,10 +1,10 @@
-// When the copies of a set of gaps run, on real time and in a circle: out as soon as the block is idle, first come first
-// served; back as late as possible. Such a schedule never stalls; what it yields is a peak.
+// Times the copies of a set of gaps, in a circle: out as soon as the block is idle, in that order; in as late as possible.
+// Such a schedule never stalls. Its result is a peak.
 import type { SwapStep } from './accesses.ts';
 import { type CopyCosts, plannedUs } from './copy-costs.ts';
 import { type Gap, type LoadCurve, wrap } from './gaps.ts';
 
-/** One copy out and back. Times count from the start of the step in which the gap begins and may lie beyond its end. */
+/** One copy out and in. Times count from the start of the step in which the gap begins, and may lie beyond its end. */
 export interface Swap {
   readonly block: number;
   readonly size: number;
@@ -14,11 +14,11 @@ export interface Swap {
   readonly inEndUs: number;
 }
 
-/** Rounds of the circle after which a queue that can keep up has settled. */
+/** Rounds of the circle after which the queues have settled. */
 const ROUNDS = 3;
 
 export class SwapScheduler {
-  readonly gaps: readonly Gap[];
+  private readonly gaps: readonly Gap[];
   private readonly periodUs: number;
   private readonly curve: LoadCurve;
   private readonly byStart: Int32Array;
@@ -27,7 +27,7 @@ export class SwapScheduler {
   private readonly inUs: Float64Array;
   private readonly outEnd: Float64Array;
   private readonly inStart: Float64Array;
-  /** When memory is free and when it is taken again: as soon as copies end and begin, or at the next and last tick. */
+  /** When memory is free and taken again: when copies end and begin, or at the tick after and before that. */
   private readonly freeFrom: Float64Array;
   private readonly takenFrom: Float64Array;
   private readonly ticksUs: Float64Array | undefined;
@@ -35,7 +35,7 @@ export class SwapScheduler {
   private readonly changeOrder: Int32Array;
   private readonly changeBytes: Float64Array;
 
-  /** With `ticksUs` (within the step, ascending, from 0) memory changes hands at these moments only. */
+  /** With `ticksUs` (within the step, ascending, from 0), memory is freed and taken only at these moments. */
   constructor(step: SwapStep, gaps: readonly Gap[], curve: LoadCurve, costs: CopyCosts, ticksUs?: Float64Array) {
     this.ticksUs = ticksUs;
     this.gaps = gaps;
@@ -59,7 +59,7 @@ export class SwapScheduler {
     return wrap(time, this.periodUs);
   }
 
-  /** Times of all chosen copies. A gap too short for its copies, or queues that cannot keep up, leave `inStart` before `outEnd`. */
+  /** Times all chosen copies. If a gap is too short, or a queue too slow, `inStart` comes before `outEnd`. */
   private schedule(chosen: Uint8Array): void {
     const { gaps, periodUs, outUs, inUs, outEnd, inStart } = this;
     let free = Number.NEGATIVE_INFINITY;
@@ -95,7 +95,7 @@ export class SwapScheduler {
     }
   }
 
-  /** The peak with the chosen gaps, and how far and how long the load is above `limit`: the integral of the excess over time. */
+  /** The peak with the chosen gaps, and the excess: the load above `limit`, integrated over time. */
   evaluate(chosen: Uint8Array, limit: number): { peak: number; excess: number; peakUs: number } {
     this.schedule(chosen);
     const { gaps, freeFrom: outEnd, takenFrom: inStart, periodUs, changeTime, changeBytes, changeOrder, curve } = this;
@@ -142,12 +142,12 @@ export class SwapScheduler {
     return { peak, excess, peakUs };
   }
 
-  /** Whether the chosen gap is of any use in the schedule last evaluated. */
-  isUseful(gap: number): boolean {
+  /** Whether the latest schedule frees any memory with this gap. */
+  private isUseful(gap: number): boolean {
     return this.takenFrom[gap]! > this.freeFrom[gap]!;
   }
 
-  /** The copies of the chosen gaps; gaps whose copies would not fit are left out, and the others moved up accordingly. */
+  /** The copies of the chosen gaps. Gaps too short for their copies are left out, and the others timed again. */
   swaps(chosen: Uint8Array): Swap[] {
     const kept = chosen.slice();
     for (;;) {

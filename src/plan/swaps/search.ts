@@ -1,5 +1,5 @@
-// Weir's swap planner: searches the set of gaps to use, by annealing on how far the load sticks out above a limit that is
-// lowered whenever it is met. All gaps count, those across the end of the step too; the schedule never stalls.
+// Weir's search for swaps: chooses the gaps to use, by annealing on the load above a limit that is lowered whenever it is met.
+// Gaps across the end of the step count too. The schedule never stalls.
 
 import { randomFrom } from '../offsets/random.ts';
 import type { SwapStep } from './accesses.ts';
@@ -9,30 +9,28 @@ import { type Swap, SwapScheduler } from './schedule.ts';
 
 export interface SwapSearchOptions {
   readonly costs: CopyCosts;
-  /** Stop at this limit; without it the lowest is looked for. */
+  /** Stop at this limit. Without one, the search is for the lowest. */
   readonly limit?: number | undefined;
   readonly minBytes?: number | undefined;
   readonly budgetMs?: number | undefined;
   readonly seed?: number | undefined;
-  /** Moments of the step at which alone memory can be given up and taken again; any moment without them. */
+  /** Memory can be freed and taken only at these moments of the step. Without them, at any. */
   readonly ticksUs?: Float64Array | undefined;
-  readonly onProgress?: ((limit: number, elapsedMs: number) => void) | undefined;
 }
 
 export interface SwapChoice {
   /** Peak without swapping. */
   readonly peak: number;
-  /** Peak with the swaps, at no stall. */
+  /** Peak with the swaps, without stalls. */
   readonly limit: number;
   readonly swaps: readonly Swap[];
-  /** Bytes copied out per step; as many come back. */
+  /** Bytes copied out per step, and as many copied in. */
   readonly bytesMoved: number;
   readonly bounds: SwapBounds;
-  readonly gaps: number;
 }
 
 export const DEFAULT_SWAP_BUDGET_MS = 3000;
-/** How much lower than the best peak the search aims, as a share of the peak. */
+/** How far below the best peak the search aims, as a share of the peak. */
 const AIM_BELOW = 0.003;
 const START_TEMPERATURE = 0.02;
 const RESTART_AFTER = 6000;
@@ -50,11 +48,10 @@ export function planSwaps(step: SwapStep, options: SwapSearchOptions): SwapChoic
     swaps,
     bytesMoved: swaps.reduce((sum, swap) => sum + swap.size, 0),
     bounds,
-    gaps: gaps.length,
   };
 }
 
-/** Gaps long enough for both copies if these ran at once; a copy that takes a whole step would meet itself in the next one. */
+/** Gaps long enough for both copies. A copy that takes a whole step would meet itself in the next one. */
 export function usableGaps(step: SwapStep, options: { readonly costs: CopyCosts; readonly minBytes?: number | undefined }): Gap[] {
   const { out, in: back } = options.costs;
   return findGaps(step, options.minBytes ?? MIN_SWAP_BYTES).filter((gap) => {
@@ -100,7 +97,6 @@ function search(
     if (value.peak < bestPeak) {
       bestPeak = value.peak;
       best = current.slice();
-      options.onProgress?.(bestPeak, performance.now() - started);
       failures = 0;
       if (value.excess === 0) {
         aim = Math.max(goal, bestPeak - peak * AIM_BELOW);
@@ -115,7 +111,7 @@ function search(
   return best;
 }
 
-/** Any gap, but mostly one that covers the highest load. */
+/** A random gap, mostly one that covers the highest load. */
 function pick(gaps: readonly Gap[], chosen: Uint8Array, peakUs: number, periodUs: number, random: () => number): number {
   const wanted = random() < 0.6 ? 0 : 1;
   for (let attempt = 0; attempt < 12; attempt++) {
@@ -127,7 +123,7 @@ function pick(gaps: readonly Gap[], chosen: Uint8Array, peakUs: number, periodUs
   return Math.floor(random() * gaps.length);
 }
 
-/** Adds, again and again, the gap over the highest load that takes most off it, as long as that helps. */
+/** Adds the gap that lowers the highest load most, again and again, as long as that helps. */
 function greedy(scheduler: SwapScheduler, gaps: readonly Gap[], periodUs: number, goal: number): Uint8Array {
   const chosen = new Uint8Array(gaps.length);
   const tried = new Uint8Array(gaps.length);
@@ -157,7 +153,7 @@ function greedy(scheduler: SwapScheduler, gaps: readonly Gap[], periodUs: number
   return chosen;
 }
 
-/** Takes away swaps, the smallest use first, without which the peak is no higher. */
+/** Drops swaps that do not lower the peak. */
 function dropNeedless(scheduler: SwapScheduler, chosen: Uint8Array): Swap[] {
   const { peak } = scheduler.evaluate(chosen, 0);
   for (let gap = 0; gap < chosen.length; gap++) {

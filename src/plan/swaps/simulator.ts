@@ -1,38 +1,36 @@
-// Executes a swap plan on its step, again and again, with both copy queues and a limit that is enforced:
-// a request waits until copies out have made room, an access waits until its block is back. Counts what that costs.
+// Runs a swap plan for several steps, with both copy queues and an enforced limit, and counts the waiting.
+// A request waits until copies out have made room. An access waits until its block is back.
 import type { SwapStep } from './accesses.ts';
 import type { CopyCosts, CopyDirection } from './copy-costs.ts';
 import type { Swap } from './schedule.ts';
 
 export interface SwapSimulation {
-  readonly steps: number;
-  /** Time the program waited, over all measured steps. */
+  /** Time that the program waited in all measured steps. */
   readonly stallUs: number;
-  /** Stall per step over the length of a step. */
+  /** Waiting per step, as a share of the step. */
   readonly overhead: number;
   /** Most bytes held at any moment of the measured steps. */
   readonly peak: number;
-  /** Copied out, and copied in, per step. */
+  /** Bytes copied out per step, and as many copied in. */
   readonly bytesMoved: number;
-  /** Times a request had to be served above the limit because nothing was left to wait for. */
+  /** Requests served above the limit because there was nothing left to wait for. */
   readonly overruns: number;
-  /** Times a block was accessed while it was not there, and no copy was under way. */
+  /** Accesses to a block that was away with no copy under way. */
   readonly faults: number;
-  /** The swaps as they went: earliest starts and latest ends over the measured steps. */
+  /** The swaps as simulated: earliest starts and latest ends of the measured steps. */
   readonly observed: readonly Swap[];
 }
 
 export interface SimulationOptions {
   readonly costs: CopyCosts;
-  /** Enforced from the third step on; Infinity to let the plan show the peak it has by itself. */
+  /** Enforced in the measured steps. Without one, the peak is that of the plan itself. */
   readonly limit?: number | undefined;
-  /** Measured steps, at least five; two more come before them, to settle. */
-  readonly steps?: number | undefined;
 }
 
+/** Steps before the measured ones, for the queues to settle; and measured steps. */
 const WARM_UP = 2;
-const MIN_STEPS = 5;
-/** Shifts of microseconds accumulate rounding errors; nothing shorter than a nanosecond is a stall. */
+const STEPS = 5;
+/** Shorter waits are rounding errors. */
 const NOTHING_US = 1e-3;
 
 const Action = { Free: 0, CopyOut: 1, CopyIn: 2, Alloc: 3, Access: 4 } as const;
@@ -42,12 +40,12 @@ interface Moment {
   readonly us: number;
   readonly action: Action;
   readonly tensor: Tensor;
-  /** For copies: which swap of the plan, and when its step began. */
+  /** For copies: the number of the swap, and the start of its step. */
   readonly swap?: number | undefined;
   readonly stepUs: number;
 }
 
-/** A block in one step; whole-run blocks are one tensor for all steps. */
+/** A block in one step. A whole-run block is one tensor for all steps. */
 interface Tensor {
   readonly size: number;
   state: 'absent' | 'resident' | 'leaving' | 'away' | 'returning';
@@ -85,7 +83,6 @@ export function simulateSwaps(step: SwapStep, swaps: readonly Swap[], options: S
 
 class Simulator {
   private readonly step: SwapStep;
-  private readonly steps: number;
   private readonly planned: readonly Swap[];
   private readonly finalLimit: number;
   private readonly out: CopyQueue;
@@ -107,7 +104,6 @@ class Simulator {
     this.planned = swaps;
     const unseen = { outStartUs: Number.NaN, outEndUs: Number.NaN, inStartUs: Number.NaN, inEndUs: Number.NaN };
     this.observed = swaps.map(({ block, size }) => ({ block, size, ...unseen }));
-    this.steps = Math.max(MIN_STEPS, options.steps ?? MIN_STEPS);
     this.finalLimit = options.limit ?? Number.POSITIVE_INFINITY;
     this.out = new CopyQueue(options.costs.out);
     this.in = new CopyQueue(options.costs.in);
@@ -116,7 +112,7 @@ class Simulator {
   run(): SwapSimulation {
     const { periodUs } = this.step;
     const from = WARM_UP * periodUs;
-    const until = (WARM_UP + this.steps) * periodUs;
+    const until = (WARM_UP + STEPS) * periodUs;
     for (const moment of this.moments()) {
       if (moment.us >= until) break;
       if (!this.measuring && moment.us >= from) {
@@ -130,11 +126,10 @@ class Simulator {
     }
     this.advance(until + this.delayUs);
     return {
-      steps: this.steps,
       stallUs: this.stallUs,
-      overhead: this.stallUs / this.steps / periodUs,
+      overhead: this.stallUs / STEPS / periodUs,
       peak: this.peak,
-      bytesMoved: this.moved / this.steps,
+      bytesMoved: this.moved / STEPS,
       overruns: this.overruns,
       faults: this.faults,
       observed: this.observed,
@@ -144,7 +139,7 @@ class Simulator {
   private moments(): Moment[] {
     const { step } = this;
     const moments: Moment[] = [];
-    const rounds = WARM_UP + this.steps + 1;
+    const rounds = WARM_UP + STEPS + 1;
     this.used = step.untouchedBytes;
     const swapsOf = new Map<number, number[]>();
     this.planned.forEach((swap, index) => {
@@ -199,7 +194,7 @@ class Simulator {
     this.start();
   }
 
-  /** Lets the copies go on while the program stands still. */
+  /** Lets copies go on while the program waits. */
   private waitWhile(blocked: () => boolean, reason: 'room' | 'data'): void {
     const since = this.now;
     this.start();
@@ -223,7 +218,7 @@ class Simulator {
     if (this.used > this.peak) this.peak = this.used;
   }
 
-  /** Starts what can start: a copy in needs its copy out done and room for itself. */
+  /** Starts copies that can start. A copy in needs its copy out to be over, and room. */
   private start(): void {
     const { out } = this;
     if (!out.active) {

@@ -1,13 +1,12 @@
-// Checks a swap plan against the step it was made for, by going through five steps with nothing but comparisons.
-// It shares no code with the planner or the simulator, on purpose.
-
+// Checks the swap plan of a recorded step by going through five steps with plain comparisons.
+// On purpose it shares no code with the planner or the simulator.
 import type { Fault } from '../offsets/verifier.ts';
 import type { SwapStep } from './accesses.ts';
 import type { CopyCosts } from './copy-costs.ts';
 import type { Swap } from './schedule.ts';
 
 const STEPS = 5;
-/** Times are doubles of microseconds; a thousandth of one is rounding. */
+/** Smaller differences are rounding errors. */
 const ROUNDING_US = 1e-3;
 
 export function verifySwaps(step: SwapStep, swaps: readonly Swap[], limit: number, costs: CopyCosts, maxFaults = 10): Fault[] {
@@ -35,7 +34,7 @@ export function verifySwaps(step: SwapStep, swaps: readonly Swap[], limit: numbe
       report(`swap ${index} goes on when its block is not live`);
     }
     for (let round = -STEPS; round <= STEPS; round++) {
-      // A block that is born anew in every step is touched only in its own; one that stays is touched in all.
+      // A block of one step is used only in it. A block of the whole run is used in all steps.
       if (!block.wholeRun && round !== 0) continue;
       for (const access of block.accesses) {
         const from = access.fromUs + round * step.periodUs;
@@ -54,7 +53,7 @@ export function verifySwaps(step: SwapStep, swaps: readonly Swap[], limit: numbe
   return faults;
 }
 
-/** One link per direction: two copies at a time would each be slower than planned. */
+/** One copy at a time in each direction: two would be slower than planned. */
 function checkQueue(step: SwapStep, swaps: readonly Swap[], direction: 'out' | 'in', report: (message: string) => void): void {
   const copies: { from: number; to: number }[] = [];
   for (const swap of swaps) {
@@ -93,7 +92,7 @@ function checkOverlaps(step: SwapStep, swaps: readonly Swap[], report: (message:
   }
 }
 
-/** The bytes held at every moment of a step in the middle of many. */
+/** The load at every moment of a step in the middle of many. */
 function checkLoad(step: SwapStep, swaps: readonly Swap[], limit: number, report: (message: string) => void): void {
   const { periodUs } = step;
   const changes: { us: number; bytes: number }[] = [];

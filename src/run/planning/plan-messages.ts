@@ -1,43 +1,46 @@
-// What the thread that plans and the one that reads rings tell each other, and rows made small for the way between them.
+// Messages between the thread that plans and the one that reads rings, and the short form of rows in them.
+// Control travels in gauges, never in the text of marks.
 
 import type { HeldLevels } from '../../plan/steps/step-watch.ts';
 import { EventKind } from '../../trace/trace.ts';
 import { EVENT_BYTES, EventField, EventOffset } from '../../trace/weir/format.ts';
 import { u64 } from '../rings/ring-layout.ts';
 
-/** A process on one of its GPUs, as `key` of all messages about it. */
+/** `key` stands for one process on one of its GPUs. */
 export type PlanRequest =
   | {
       readonly kind: 'begin';
       readonly key: number;
       readonly device: number;
-      /** Files of its plans are `prefix` and the number of the plan. */
+      /** Plan files are named by this prefix and the number of the plan. */
       readonly prefix: string;
-      /** Whether it marks the ends of its steps. */
-      readonly marksSteps: boolean;
+      /** Whether the process counts its steps. */
+      readonly countsSteps: boolean;
     }
-  /** Watch anew; `live` is what is live in bytes, `least` how many operations the last step had that was planned. */
+  /** Watch from here on. `live`: bytes live now. `least`: operations of the last step that was planned. */
   | { readonly kind: 'restart'; readonly key: number; readonly live: number; readonly least: number }
   | {
       readonly kind: 'rows';
       readonly key: number;
       readonly rows: Float64Array;
       readonly levels: HeldLevels;
+      /** Steps that have ended by the last of the rows, if that is known. */
+      readonly steps: number | undefined;
       readonly streams: readonly bigint[];
     }
   | { readonly kind: 'end'; readonly key: number };
 
-/** A plan as the summary tells of it. */
+/** A plan as the summary shows it. */
 export interface PlanFacts {
-  /** Allocations and frees per step; how many of them are requests of the plan. */
+  /** Allocations and frees per step; requests in the plan. */
   readonly period: number;
   readonly requests: number;
   readonly turns: number;
-  /** Steps seen until it was made. */
+  /** Steps seen before it was made. */
   readonly steps: number;
   readonly footprint: number;
   readonly lowerBound: number;
-  /** Held then, and expected when it is followed. */
+  /** Reserved bytes at that time, and expected when the plan is followed. */
   readonly from: number;
   readonly expected: number;
   readonly detectMs: number;
@@ -45,21 +48,16 @@ export interface PlanFacts {
 }
 
 export type PlanAnswer =
-  /** So many rows were looked at. */
+  /** So many rows were processed. */
   | { readonly kind: 'taken'; readonly key: number; readonly rows: number }
-  /** The file of that number is there. */
+  /** The plan file of that number is ready. */
   | { readonly kind: 'planned'; readonly key: number; readonly generation: number; readonly facts: PlanFacts }
-  /** The step is one that the process has a plan for already. */
+  /** The process has a plan for this step already. */
   | { readonly kind: 'known'; readonly key: number }
   | { readonly kind: 'watching' | 'declined'; readonly key: number; readonly reason: string };
 
-/** Numbers per row: kind and stream, address, size; for a mark what `markOf` says in place of the address. */
+/** Numbers per row: kind and stream, address, size. A mark has the number of its kind in place of the address. */
 export const PACKED = 3;
-/** The mark that swapping sets when a step is over, among those that `markOf` gives numbers. */
-export const STEP_MARK = 'weir step';
-export const STEP_ENDED = 0;
-/** And the one for when its steps are what they are going to be. */
-export const SETTLED_MARK = 'weir swap settled';
 const STREAM_UNIT = 256;
 
 export interface PackedRow {
@@ -73,24 +71,14 @@ export function unpackHead(head: number): PackedRow {
 
 const WATCHED: ReadonlySet<number> = new Set([EventKind.Alloc, EventKind.FreeRequested, EventKind.FreeCompleted, EventKind.Mark]);
 
-/** Which GPUs the rows are about. */
+/** GPUs that appear in the rows. */
 export function devicesOf(rows: Buffer): Set<number> {
   const found = new Set<number>();
   for (let row = 0; row + EVENT_BYTES <= rows.length; row += EVENT_BYTES) found.add(rows.readUInt16LE(row + EventOffset.device));
   return found;
 }
 
-/** Details of the marks among the rows. */
-export function marksIn(rows: Buffer): number[] {
-  const found: number[] = [];
-  for (let row = 0; row + EVENT_BYTES <= rows.length; row += EVENT_BYTES) {
-    const isMark = rows[row + EventOffset.kind] === EventKind.Mark && rows[row + EventOffset.fields]! & EventField.Detail;
-    if (isMark) found.push(rows.readUInt32LE(row + EventOffset.detail));
-  }
-  return found;
-}
-
-/** What a planner needs of the rows of one GPU: those of its default pool, and marks for which `markOf` gives a number from 0 on. */
+/** Rows of one GPU that a planner needs: requests in the default pool, and marks to which `markOf` gives a number from 0 on. */
 export function packRows(rows: Buffer, device: number, defaultPool: number, markOf: (detail: number) => number): Float64Array {
   const view = new DataView(rows.buffer, rows.byteOffset, rows.length);
   const packed = new Float64Array((rows.length / EVENT_BYTES) * PACKED);

@@ -1,23 +1,23 @@
-// Worker thread that watches all processes of a run for steps, plans them and writes the files of the plans.
-// Reading rings must never lag, and a look or a plan takes its time.
+// Worker thread that watches all processes of a run for steps, plans the steps and writes the plan files.
+// It is a thread because reading rings must never lag.
 import { renameSync, writeFileSync } from 'node:fs';
 import { parentPort } from 'node:worker_threads';
 import { encodePlan } from '../../plan/files/process-plan.ts';
 import { StepWatch, type WatchedPlan } from '../../plan/steps/step-watch.ts';
 import { EventKind } from '../../trace/trace.ts';
-import { PACKED, type PlanAnswer, type PlanFacts, type PlanRequest, STEP_ENDED, unpackHead } from './plan-messages.ts';
+import { PACKED, type PlanAnswer, type PlanFacts, type PlanRequest, unpackHead } from './plan-messages.ts';
 
 interface Watched {
   readonly device: number;
   readonly prefix: string;
   readonly watch: StepWatch;
-  /** What was planned before, by what the steps are. */
+  /** Steps planned before, by their blocks. */
   readonly known: Set<string>;
   isWatching: boolean;
 }
 
 const watched = new Map<number, Watched>();
-/** Per process, which may have several GPUs, plans are numbered from 1. */
+/** Number of the last plan of each process, over all its GPUs. */
 const generations = new Map<string, number>();
 
 function tell(answer: PlanAnswer): void {
@@ -27,8 +27,8 @@ function tell(answer: PlanAnswer): void {
 parentPort?.on('message', (request: PlanRequest) => {
   const { key } = request;
   if (request.kind === 'begin') {
-    const { device, prefix, marksSteps } = request;
-    watched.set(key, { device, prefix, watch: new StepWatch({ marksSteps }), known: new Set(), isWatching: true });
+    const { device, prefix, countsSteps } = request;
+    watched.set(key, { device, prefix, watch: new StepWatch({ countsSteps }), known: new Set(), isWatching: true });
     return;
   }
   const subject = watched.get(key);
@@ -43,7 +43,7 @@ parentPort?.on('message', (request: PlanRequest) => {
   }
 });
 
-function take(key: number, subject: Watched, { rows, levels, streams }: Extract<PlanRequest, { kind: 'rows' }>): void {
+function take(key: number, subject: Watched, { rows, levels, steps, streams }: Extract<PlanRequest, { kind: 'rows' }>): void {
   const { watch } = subject;
   for (let at = 0; at < rows.length; at += PACKED) {
     const { kind, stream } = unpackHead(rows[at]!);
@@ -51,7 +51,6 @@ function take(key: number, subject: Watched, { rows, levels, streams }: Extract<
     if (kind === EventKind.Alloc) watch.alloc(address, rows[at + 2]!, stream);
     else if (kind === EventKind.FreeRequested) watch.freeRequested(address, rows[at + 2]!, stream);
     else if (kind === EventKind.FreeCompleted) watch.freeCompleted(address);
-    else if (address === STEP_ENDED) watch.stepEnded();
     else watch.mark(String(address));
     if (!watch.isDue) continue;
     const seen = watch.look(levels);
@@ -63,11 +62,12 @@ function take(key: number, subject: Watched, { rows, levels, streams }: Extract<
     send(key, subject, seen, streams[seen.stream]);
     return;
   }
+  if (steps !== undefined) watch.stepsEnded(steps);
 }
 
 function send(key: number, subject: Watched, seen: WatchedPlan, stream: bigint | undefined): void {
   const { step, layout, lowerBound } = seen.plan;
-  // The same requests with other lifetimes are another plan.
+  // Equal requests with other lifetimes need another plan.
   const name = step.blocks.map(({ size, birth, death }) => `${size}.${death - birth}`).join();
   if (stream === undefined || subject.known.has(name)) {
     tell({ kind: 'known', key });

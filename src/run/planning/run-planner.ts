@@ -1,5 +1,5 @@
-// Plans beside a job: sends what its processes do to a thread that looks for steps, announces the plans that come back, and
-// sees from the levels of the processes whether they are followed. Where one no longer is, the process is watched again.
+// Plans the steps of a running job: sends rows to a thread that looks for steps (plan-worker.ts) and announces its plans to the job.
+// Gauges show whether a plan is followed. If it no longer is, the process is watched again.
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { formatBytes } from '../../base/bytes.ts';
@@ -9,53 +9,44 @@ import { EVENT_BYTES } from '../../trace/weir/format.ts';
 import { levelName } from '../rings/levels.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
 import type { Gauges } from '../rings/ring-layout.ts';
-import {
-  devicesOf,
-  marksIn,
-  PACKED,
-  type PlanAnswer,
-  type PlanFacts,
-  type PlanRequest,
-  packRows,
-  SETTLED_MARK,
-  STEP_ENDED,
-  STEP_MARK,
-} from './plan-messages.ts';
+import { devicesOf, PACKED, type PlanAnswer, type PlanFacts, type PlanRequest, packRows } from './plan-messages.ts';
 
-/** Rows on their way to the thread; beyond it the past is forgotten rather than memory filled. */
+/** Most rows on their way to the thread. Beyond that, watching restarts rather than fill memory. */
 const MOST_WAITING = 4_000_000;
-/** Of the requests of a process, the share that a plan in use serves. */
+/** A plan is in use if it serves this share of the requests. */
 const FOLLOWED = 0.8;
-/** Requests are judged in stretches of so many steps; after so many bad ones in a row a process is watched again. */
+/** Requests are judged in stretches of so many steps. After so many bad stretches in a row, a process is watched again. */
 const JUDGED_STEPS = 2;
 const BAD_STRETCHES = 3;
 const MOST_PATIENCE = 64;
-/** Plans made for a process at most: something is wrong with one that needs more. */
+/** Most plans for a process: one that needs more never follows them. */
 const MOST_PLANS = 16;
-/** Steps, at the end of a run, whose driver calls are told. */
+/** Steps at the end of a run whose driver calls are reported. */
 const LAST_STEPS = 3;
 const MOST_SAMPLES = 128;
-/** Batches of rows, some minutes of a busy job, in which swaps should have settled. */
+/** Batches of rows, some minutes of a busy job, after which swapping counts as settled. */
 const MOST_UNSETTLED = 4000;
+/** Marks that Weir itself puts into a recording. They are for people. */
+const OWN_MARKS = 'weir ';
 
 export type PlanState = 'watching' | 'waiting' | 'following' | 'stopped';
 
-/** What became of planning, for one process on one GPU. */
+/** The outcome of planning, for one process on one GPU. */
 export interface PlanReport {
   readonly state: PlanState;
-  /** Why there is no plan, or none that is followed; undefined if there is. */
+  /** Why there is no plan, or none in use; undefined if one is in use. */
   readonly reason: string | undefined;
   readonly plans: readonly PlanFacts[];
   readonly refused: number;
-  /** How often a plan was no longer followed. */
+  /** How often the job stopped following a plan. */
   readonly left: number;
-  /** While a plan was followed, at the end of it: most held, over so many steps, with so many driver calls. */
+  /** The last steps that followed a plan: peak reserved, number of steps, driver calls, share of requests served by the plan. */
   readonly measured:
     | { readonly reserved: number; readonly steps: number; readonly driverCalls: number; readonly share: number }
     | undefined;
 }
 
-/** Who is told. */
+/** Where messages for the user go. */
 export interface PlannerVoice {
   say(sentence: string): void;
   detail(sentence: string): void;
@@ -78,19 +69,19 @@ class Planned {
   refused = 0;
   left = 0;
   dropped = 0;
-  /** What came before it was watched is live all the same. */
+  /** Blocks from before it was watched are live: watching begins with a restart. */
   isNew = false;
-  /** To be watched anew after so many more rows, when so much is live. */
+  /** A restart that takes effect after so many more rows, with so many bytes live. */
   restart: { readonly rowsLeft: number; readonly live: number } | undefined;
-  /** Gauges of plans when the last stretch began. */
+  /** Sample at the start of the current stretch. */
   judged: Sample | undefined;
   bad = 0;
   patience = BAD_STRETCHES;
-  /** While a plan was followed; and those of the stretch that is not judged yet. */
+  /** Samples taken while a plan was followed; `fresh` are those of the current stretch. */
   samples: Sample[] = [];
   fresh: Sample[] = [];
   readonly told = new Set<string>();
-  private readonly markKinds = new Map<string, number>([[STEP_MARK, STEP_ENDED]]);
+  private readonly markKinds = new Map<string, number>();
 
   constructor(key: number, recording: ProcessRecording, gpu: number) {
     this.key = key;
@@ -99,9 +90,10 @@ class Planned {
     this.dropped = recording.dropped;
   }
 
-  /** A number for each kind of mark; -1 for those that say nothing of steps. */
+  /** A number for each kind of mark that the program sets; -1 for Weir's own marks. */
   markOf(detail: number): number {
-    const kind = markKind(this.recording.textOf(detail));
+    const text = this.recording.textOf(detail);
+    const kind = text.startsWith(OWN_MARKS) ? undefined : markKind(text);
     if (kind === undefined) return -1;
     const known = this.markKinds.get(kind) ?? this.markKinds.size;
     this.markKinds.set(kind, known);
@@ -123,21 +115,21 @@ export class RunPlanner {
   private readonly subjects: Planned[] = [];
   private worker: Worker | undefined;
   private readonly swaps: boolean;
-  /** By process: how often rows came before its swaps had settled; Infinity since they have. */
+  /** By process: batches of rows before its swapping settled; Infinity once it has. */
   private readonly unsettled = new Map<ProcessRecording, number>();
   private problem: string | undefined;
   private waiting = 0;
 
-  /** Where processes swap, they are left alone until they say that it has settled: a step that swaps is another one than it was. */
+  /** Processes that swap are watched only once swapping has settled, since swapping changes their steps. */
   constructor(folder: string, voice: PlannerVoice, swaps = false) {
     this.folder = folder;
     this.voice = voice;
     this.swaps = swaps;
   }
 
-  /** Rows of a process, checked, in the order in which they came. They are read here and not kept. */
+  /** Takes checked rows of a process, in order. The buffer is not kept. */
   rows(recording: ProcessRecording, rows: Buffer): void {
-    if (recording.owner.allocator !== 'weir' || (this.swaps && !this.hasSettled(recording, rows))) return;
+    if (recording.owner.allocator !== 'weir' || (this.swaps && !this.hasSettled(recording))) return;
     const devices = devicesOf(rows);
     for (const subject of this.subjects) if (subject.recording === recording && !devices.has(subject.gpu)) this.afterRestart(subject, rows);
     for (const gpu of devices) {
@@ -151,14 +143,17 @@ export class RunPlanner {
       const packed = packRows(fresh, gpu, recording.defaultPool(gpu), (detail) => subject.markOf(detail));
       if (packed.length === 0) continue;
       const { reserved = 0, outside = 0 } = subject.gauges ?? {};
+      // Gauges are as new as the last row that was there when they were read.
+      const steps = recording.waiting === 0 ? subject.gauges?.steps : undefined;
+      const streams = recording.streamsOf(gpu);
       this.waiting += packed.length / PACKED;
-      this.post({ kind: 'rows', key: subject.key, rows: packed, levels: { reserved, outside }, streams: recording.streamsOf(gpu) }, [
+      this.post({ kind: 'rows', key: subject.key, rows: packed, levels: { reserved, outside }, steps, streams }, [
         packed.buffer as ArrayBuffer,
       ]);
     }
   }
 
-  /** Gauges may have changed: judges how plans are followed. */
+  /** Judges from new gauges how plans are followed. */
   levels(): void {
     for (const subject of this.subjects) {
       const { gauges } = subject;
@@ -186,18 +181,17 @@ export class RunPlanner {
     this.subjects.push(subject);
     this.start();
     const prefix = join(this.folder, String(recording.owner.pid));
-    this.post({ kind: 'begin', key: subject.key, device: gpu, prefix, marksSteps: this.swaps });
+    this.post({ kind: 'begin', key: subject.key, device: gpu, prefix, countsSteps: this.swaps });
     subject.isNew = this.swaps;
     return subject;
   }
 
-  private hasSettled(recording: ProcessRecording, rows: Buffer): boolean {
-    const looks = this.unsettled.get(recording) ?? 0;
-    if (looks > MOST_UNSETTLED) return true;
-    const settled = marksIn(rows).some((detail) => recording.textOf(detail) === SETTLED_MARK);
-    this.unsettled.set(recording, settled ? Number.POSITIVE_INFINITY : looks + 1);
-    // These rows are from before it, too.
-    return false;
+  private hasSettled(recording: ProcessRecording): boolean {
+    const batches = this.unsettled.get(recording) ?? 0;
+    if (batches > MOST_UNSETTLED) return true;
+    const settled = [...recording.gauges.values()].some(({ swap_settled }) => swap_settled > 0);
+    this.unsettled.set(recording, settled ? Number.POSITIVE_INFINITY : batches + 1);
+    return settled;
   }
 
   private start(): void {
@@ -209,7 +203,7 @@ export class RunPlanner {
       worker.on('exit', () => {
         if (this.worker === worker) this.fail('the thread that plans ended early');
       });
-      // It must not keep us from ending.
+      // An idle thread must not keep weir alive.
       worker.unref();
       this.worker = worker;
     } catch (error) {
@@ -217,13 +211,13 @@ export class RunPlanner {
     }
   }
 
-  /** Planning ends, the job goes on. */
+  /** Ends planning; the job goes on. */
   private fail(problem: string): void {
     if (this.problem !== undefined) return;
     this.problem = problem;
     this.worker = undefined;
     for (const subject of this.subjects) if (subject.state === 'watching') subject.state = 'stopped';
-    this.voice.say(`no more plans are made: ${problem}`);
+    this.voice.say(`no more plans are made, the job goes on: ${problem}`);
   }
 
   private post(request: PlanRequest, transfer: ArrayBuffer[] = []): void {
@@ -241,7 +235,7 @@ export class RunPlanner {
         this.announce(subject, answer.generation, answer.facts);
         break;
       case 'known':
-        // It has the plan and does not follow it: that may come, and is asked ever more rarely.
+        // The process has this plan and may follow it again. Each time it is judged more patiently.
         subject.state = 'waiting';
         subject.patience = Math.min(MOST_PATIENCE, 2 * subject.patience);
         break;
@@ -302,24 +296,24 @@ export class RunPlanner {
       subject.samples = samples.length > MOST_SAMPLES ? samples.filter((_, index) => index % 2 === 1) : samples;
       return;
     }
-    // Also while it is watched: an earlier shape has come back, and its plan was kept.
+    // A watched process may get here too: an earlier shape has come back, and the process has kept its plan.
     subject.state = 'following';
     subject.reason = undefined;
     subject.samples = [];
     this.sayOnce(
       subject,
-      `plan in use: ${(100 * share).toFixed(1)} % of the requests at their places, ${formatBytes(gauges.reserved)} reserved`,
+      `plan in use: it serves ${(100 * share).toFixed(1)} % of the requests, ${formatBytes(gauges.reserved)} reserved`,
       `in use ${subject.plans.length} ${subject.left}`,
     );
   }
 
-  /** Shapes have changed, or what was planned was no step. The plan stays with the process, for when they come back. */
+  /** Shapes have changed, or the plan was not for a step. The process keeps the plan in case the shapes come back. */
   private noteLeft(subject: Planned): void {
     if (subject.state === 'following') {
       subject.left++;
-      this.sayOnce(subject, 'the job no longer does what was planned; watching it again', `left ${subject.plans.length} ${subject.left}`);
+      this.sayOnce(subject, 'the job no longer follows the plan; watching it again', `left ${subject.plans.length} ${subject.left}`);
     }
-    subject.reason = 'the job did not do what was planned';
+    subject.reason = 'the job did not follow the plan';
     subject.bad = 0;
     subject.patience = Math.min(MOST_PATIENCE, 2 * subject.patience);
     if (subject.plans.length >= MOST_PLANS || this.problem !== undefined) {
@@ -333,11 +327,11 @@ export class RunPlanner {
   private restart(subject: Planned): void {
     subject.dropped = subject.recording.dropped;
     subject.isNew = false;
-    // Levels are those after all rows that there are to be read: it begins with the ones that come after them.
+    // Gauges are as new as the last row in the ring: watching begins after that row.
     subject.restart = { rowsLeft: subject.recording.waiting, live: subject.gauges?.live ?? 0 };
   }
 
-  /** Those of the rows that come after the levels with which it is watched anew. */
+  /** The rows after a restart; all of them if there was none. */
   private afterRestart(subject: Planned, rows: Buffer): Buffer {
     if (!subject.restart) return rows;
     const { rowsLeft, live } = subject.restart;
@@ -358,7 +352,7 @@ export class RunPlanner {
   }
 }
 
-/** The last steps in which a plan was followed. */
+/** Figures of the last steps in which a plan was followed. */
 function measuredOf({ samples, plans }: Planned): PlanReport['measured'] {
   const last = samples.at(-1);
   const plan = plans.at(-1);

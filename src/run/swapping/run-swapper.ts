@@ -1,4 +1,5 @@
-// Swapping as the parent of a run sees it: plans for the profiles its processes write, and what they report when they end.
+// Swapping in the supervisor of a run: swap plans for its processes, and their reports when they end.
+// Planning happens in a thread (swap-worker.ts).
 import { readdirSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import { dismiss } from '../../base/thread.ts';
@@ -18,24 +19,24 @@ export class RunSwapper {
   constructor(folder: string, voice: SwapVoice) {
     this.folder = folder;
     this.worker = new Worker(new URL('./swap-worker.js', import.meta.url), { workerData: { directory: folder } });
-    // The job does not depend on its plans: without them it goes on unswapped.
-    this.worker.on('error', (error) => voice.say(`swaps are no longer planned: ${error.message}`));
+    // Training never depends on a swap plan.
+    this.worker.on('error', (error) => voice.say(`no more swap plans are made, training goes on: ${error.message}`));
     this.worker.on('message', (answer: SwapAnswer) => {
       voice.say(
         answer.kind === 'planned'
-          ? `process ${answer.pid}: ${answer.words} (${answer.moves} moves a step)`
-          : `process ${answer.pid}: its step cannot be planned: ${answer.reason}`,
+          ? `process ${answer.pid}: ${answer.words} (${answer.moves} tensors)`
+          : `process ${answer.pid}: no swap plan, training goes on without: ${answer.reason}`,
       );
     });
     this.worker.unref();
   }
 
-  /** What a process counted; undefined if it ended without saying. */
+  /** The report of a process; undefined if it ended without one. */
   reportOf(process: ProcessRecording): SwapReport | undefined {
     return this.reports.get(process.owner.pid);
   }
 
-  /** After the job: takes the reports from the folder, which goes. */
+  /** Reads the reports after the job, before the folder is removed. */
   finish(): void {
     dismiss(this.worker);
     for (const name of readdirSync(this.folder)) {

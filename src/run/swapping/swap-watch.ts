@@ -1,18 +1,24 @@
-// Answers the processes of a run that ask for swaps: DIR/<pid>.profile.json in, DIR/<pid>.swap.json out.
+// Answers the processes of a run that ask for swap plans: DIR/<pid>.profile.json in, DIR/<pid>.swap.json out.
+// A swap plan is sent only if it passes its check, in the very form in which it is sent.
 import { readdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describePlan, type ProfilePlan, planProfile } from '../../plan/swaps/live/planner.ts';
+import { InvariantError } from '../../base/errors.ts';
+import { describePlan, planProfile } from '../../plan/swaps/live/planner.ts';
 import { readSwapProfile } from '../../plan/swaps/live/profile.ts';
+import type { ProfilePlan } from '../../plan/swaps/live/swap-plan.ts';
+import { verifySwapPlan } from '../../plan/swaps/live/verifier.ts';
 
 export interface SwapWatchOptions {
   readonly pollMs?: number | undefined;
   readonly budgetMs?: number | undefined;
-  /** Told of each plan, and of each profile that could not be planned. */
+  /** Called for each plan sent, and for each profile without a plan. */
   readonly onPlan?: ((pid: number, plan: ProfilePlan, words: string) => void) | undefined;
   readonly onError?: ((pid: number, error: unknown) => void) | undefined;
+  /** Another planner, for tests. */
+  readonly planner?: typeof planProfile | undefined;
 }
 
-/** What a process counted; DIR/<pid>.swap-report.json, written when it ends. */
+/** Totals of a process, from DIR/<pid>.swap-report.json, which it writes when it ends. */
 export interface SwapReport {
   readonly pid: number;
   readonly steps: number;
@@ -20,12 +26,12 @@ export interface SwapReport {
   readonly stepsOff: number;
   readonly bytesOut: number;
   readonly bytesIn: number;
-  /** Of what went out: parameters, and gradients; not told by older processes. */
+  /** Bytes of `bytesOut` that were parameters, and gradients. */
   readonly parametersOut?: number;
   readonly gradientsOut?: number;
-  /** Copies that debugging compared with what had left. */
+  /** Copies whose checksums were compared (WEIR_SWAP_DEBUG). */
   readonly checked?: number;
-  /** How often a request found no memory until something left for it, and how much did. */
+  /** Emergency swap-outs, made because a request found no memory, and their bytes. */
   readonly reliefs?: number;
   readonly relievedBytes?: number;
   readonly stalls: number;
@@ -34,12 +40,12 @@ export interface SwapReport {
   readonly peakAllocated: number;
   readonly peakReserved: number;
   readonly expected: Partial<ProfilePlan['expected']>;
-  /** How long a step took without swaps and with them, on the GPU; null where too few were seen. */
+  /** GPU time of a step without swaps and with them; null if too few were measured. */
   readonly stepUs?: { readonly plain: number | null; readonly planned: number | null };
   readonly stopped: string | null;
 }
 
-/** Looks for profiles until the returned function is called. */
+/** Polls for profiles until the returned function is called. */
 export function watchSwapProfiles(directory: string, options: SwapWatchOptions = {}): () => void {
   const answered = new Map<string, string>();
   const timer = setInterval(() => answerProfiles(directory, answered, options), options.pollMs ?? 100);
@@ -57,9 +63,13 @@ export function answerProfiles(directory: string, answered: Map<string, string>,
       const stamp = `${mtimeMs} ${ino} ${size}`;
       if (answered.get(name) === stamp) continue;
       answered.set(name, stamp);
-      const plan = planProfile(readSwapProfile(JSON.parse(readFileSync(path, 'utf8'))), { budgetMs: options.budgetMs });
+      const profile = readSwapProfile(JSON.parse(readFileSync(path, 'utf8')));
+      const plan = (options.planner ?? planProfile)(profile, { budgetMs: options.budgetMs });
+      const sent = JSON.stringify(plan);
+      const fault = verifySwapPlan(profile, JSON.parse(sent) as ProfilePlan)[0];
+      if (fault) throw new InvariantError(`the swap plan did not pass its check: ${fault.message}`);
       const target = join(directory, `${pid}.swap.json`);
-      writeFileSync(`${target}.tmp`, JSON.stringify(plan));
+      writeFileSync(`${target}.tmp`, sent);
       renameSync(`${target}.tmp`, target);
       options.onPlan?.(Number(pid), plan, describePlan(plan));
     } catch (error) {

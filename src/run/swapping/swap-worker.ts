@@ -1,8 +1,8 @@
-// Worker thread that plans swaps for the processes of a run: a plan takes seconds, and rings must be read meanwhile.
+// Worker thread that plans swaps for the processes of a run. A plan takes seconds, and rings must be read meanwhile.
 import { parentPort, workerData } from 'node:worker_threads';
 import { watchSwapProfiles } from './swap-watch.ts';
 
-/** What the thread tells: a plan in words, or why a profile was of no use. */
+/** A plan in words, or why there is none for a profile. */
 export type SwapAnswer =
   | { readonly kind: 'planned'; readonly pid: number; readonly words: string; readonly moves: number }
   | { readonly kind: 'declined'; readonly pid: number; readonly reason: string };

@@ -688,8 +688,10 @@ int main(int count, char** words) {
     CHECK(weir_torch_gauges(0, &gauges) && gauges.allocations == 1 && gauges.frees == 1 && gauges.live == 0 && gauges.peak_live == 3 * MIB);
     CHECK(gauges.reserved == 20 * MIB && gauges.peak_allocated >= 3 * MIB);
     weir_torch_swapped(0, 1000, 900, 2, 30);
+    weir_torch_steps(7, 1);
     { c10::DataPtr block = cca::get()->allocate(3 * MIB); }
     CHECK(weir_torch_gauges(0, &gauges) && gauges.swapped_out == 1000 && gauges.swapped_in == 900 && gauges.swap_stalls == 2 && gauges.swap_stall_ns == 30);
+    CHECK(gauges.steps == 7 && gauges.swap_settled == 1);
     cca::get()->emptyCache();
     weir_torch_mark("end");
     return failures != 0;

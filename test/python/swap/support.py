@@ -129,10 +129,11 @@ class Run:
         self.folder = tempfile.mkdtemp()
         self.profiles = []
         self.marks = []
+        self.steps = []  # (steps that have ended, whether swapping has settled), as the supervisor is told
         self.spoil = spoil
         options = swap.Options(
             enabled=True, limit={"all": 1, "limit": 1 << 40}.get(mode), directory=None, debug=debug, quiet=True, host_limit=host_limit, least=least,
-            on_profile=self.planned, take_plan=self.take, mark=self.marks.append, tolerance=None,
+            on_profile=self.planned, take_plan=self.take, mark=self.marks.append, steps=lambda *told: self.steps.append(told), tolerance=None,
         )  # fmt: skip
         if FAKE:
             options.is_device, options.make_backend = lambda tensor: True, lambda tensor: self.backend

@@ -166,12 +166,15 @@ class MarkCase(SwapCase):
                 training.step(i)
         self.assertEqual(run.marks.count("weir step"), 10)
         self.assertEqual(run.marks.count("weir swap settled"), 1)
+        self.assertEqual([run.steps[0], run.steps[-1]], [(1, False), (10, True)])
+        self.assertEqual(sorted(run.steps), run.steps)
 
     def test_where_all_tensors_are_small(self):
         with Run("plan", least=1 << 40) as run:
             trained(12)
         self.assertEqual(run.marks.count("weir step"), 12)
         self.assertEqual(run.marks.count("weir swap settled"), 1)
+        self.assertEqual([run.steps[0], run.steps[-1]], [(1, False), (12, True)])
 
 
 if __name__ == "__main__":

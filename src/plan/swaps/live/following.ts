@@ -1,17 +1,7 @@
-// What happens when a process follows a plan of swaps tick by tick: an independent check of the planner, with stalls and all.
+// What a step takes when the process follows a swap plan tick by tick: memory, waits, host memory. The planner decides by it.
+// Pure.
 import { type Gap, gapOfPassage, gapOfRecord, type SwapProfile } from './profile.ts';
-
-/** One storage, state tensor or layer on its way, by ticks: copied out from, memory given up at, brought back from. */
-export interface SwapMove {
-  readonly class: 'record' | 'item' | 'layer';
-  readonly index: number;
-  readonly size: number;
-  readonly out: number;
-  readonly drop: number;
-  readonly back: number;
-  /** Rank among the returns. */
-  readonly turn: number;
-}
+import type { SwapMove } from './swap-plan.ts';
 
 export interface Following {
   /** Most bytes allocated. */
@@ -19,7 +9,7 @@ export interface Following {
   /** Per step, once settled. */
   readonly stalls: number;
   readonly stallUs: number;
-  /** Uses of what is away and not on its way back; each is a miss, brought back on demand. */
+  /** Uses of tensors that are still on the host; the process swaps each in on demand. */
   readonly misses: number;
   /** Most bytes of host memory at once. */
   readonly hostBytes: number;
@@ -27,16 +17,16 @@ export interface Following {
   readonly load: Float64Array;
 }
 
-/** The gap within the step in which it may be away; undefined for optimizer state, whose gap goes over the step's end. */
+/** The gap in which the tensor may be away. Optimizer state has none: its gap goes past the end of the step. */
 export function gapOf(profile: SwapProfile, { class: kind, index }: Pick<SwapMove, 'class' | 'index'>): Gap | undefined {
   if (kind === 'item') return undefined;
   return kind === 'record' ? gapOfRecord(profile.records[index]!) : gapOfPassage(profile.passages[index]!);
 }
 
-/** Ordered within the gap; a process would refuse anything else. */
+/** Whether the ticks are in order and within the gap. Memory is dropped before copies out begin, so `drop` comes a tick later. */
 export function isSound(profile: SwapProfile, move: SwapMove): boolean {
   const gap = gapOf(profile, move);
-  if (gap) return gap.free <= move.out && move.out <= move.drop && move.drop < move.back && move.back <= gap.use;
+  if (gap) return gap.free <= move.out && move.out < move.drop && move.drop < move.back && move.back <= gap.use;
   const count = profile.ticks.us.length;
   const { pre, post } = profile.items[move.index]!;
   const since = (tick: number) => (tick - post + count) % count;
@@ -45,7 +35,7 @@ export function isSound(profile: SwapProfile, move: SwapMove): boolean {
 }
 
 const STEPS = 4;
-/** Shorter waits are rounding of times that came as floats. */
+/** Shorter waits are rounding errors. */
 const NOTHING_US = 0.01;
 
 export function followMoves(profile: SwapProfile, moves: readonly SwapMove[]): Following {
@@ -128,8 +118,8 @@ export function followMoves(profile: SwapProfile, moves: readonly SwapMove[]): F
   };
 }
 
-/** State keeps its place in host memory, and layers theirs; a saved tensor has one from its copy out to its last use. */
-function hostBytesOf(profile: SwapProfile, moves: readonly SwapMove[]): number {
+/** State and layers keep their host memory. A saved tensor has some from its copy out to its last use. */
+export function hostBytesOf(profile: SwapProfile, moves: readonly SwapMove[]): number {
   const changes = new Float64Array(profile.ticks.us.length + 1);
   let always = 0;
   for (const move of moves) {

@@ -1,12 +1,13 @@
-// Which tensors of optimizer state leave is all the same to the link: they are idle at the same time. It is not to the allocator:
-// memory is given back, and joined, in pieces that hold several of them. So neighbours leave together. Pure.
-import { followMoves, isSound, type SwapMove } from './following.ts';
+// Chooses neighbours among the tensors of optimizer state that are swapped: they are idle at the same time, so the link does not care.
+// The allocator does: it frees and joins memory in pieces that hold several of them. Pure.
+import { followMoves, isSound } from './following.ts';
 import type { SwapProfile } from './profile.ts';
+import type { SwapMove } from './swap-plan.ts';
 
-/** What the peak may rise by, as a share of it: tensors are of different sizes. */
+/** How much the peak may rise, as a share of it: tensors differ in size. */
 const MOST_RISE = 0.002;
 
-/** The same moves with state that lies side by side, if that is no worse. */
+/** The same moves with state tensors that are neighbours, if that is no worse. */
 export function gatherState(profile: SwapProfile, moves: readonly SwapMove[]): SwapMove[] {
   let gathered = [...moves];
   for (const key of new Set(profile.items.map(({ pre, post }) => `${pre} ${post}`))) gathered = gatherGroup(profile, gathered, key);
@@ -24,7 +25,7 @@ function gatherGroup(profile: SwapProfile, moves: readonly SwapMove[], key: stri
     members,
     leaving.reduce((sum, move) => sum + move.size, 0),
   );
-  // From their optimizer's step on, which may be in mid-step.
+  // Ticks count from the optimizer's step, which may be in the middle of the training step.
   const count = profile.ticks.us.length;
   const since = (tick: number) => (tick - profile.items[members[0]!]!.post + count) % count;
   const outward = places(leaving, (a, b) => since(a.out) - since(b.out) || since(a.drop) - since(b.drop));
@@ -43,7 +44,7 @@ function gatherGroup(profile: SwapProfile, moves: readonly SwapMove[], key: stri
   return isNoWorse && isAllowed && made.every((move) => isSound(profile, move)) ? gathered : [...moves];
 }
 
-/** As many as have room in `bytes`, from the first on. */
+/** The first tensors that fit into `bytes` together. */
 function firstOf(profile: SwapProfile, members: readonly number[], bytes: number): number[] {
   let left = bytes;
   return members.filter((index) => {
@@ -54,7 +55,7 @@ function firstOf(profile: SwapProfile, members: readonly number[], bytes: number
   });
 }
 
-/** The move in whose place a byte goes, where all moves go one after the other. */
+/** Lines the moves up one after the other and gives the one at a byte. */
 function places(moves: readonly SwapMove[], order: (a: SwapMove, b: SwapMove) => number): (byte: number) => SwapMove {
   const sorted = [...moves].sort(order);
   return (byte) => {
@@ -67,7 +68,7 @@ function places(moves: readonly SwapMove[], order: (a: SwapMove, b: SwapMove) =>
   };
 }
 
-/** By the beginning of the copies out; turns are ranks again. */
+/** Sorted by the start of the copies out; turns become ranks again. */
 function inOrder(moves: readonly SwapMove[]): SwapMove[] {
   const returns = [...moves].sort((a, b) => a.back - b.back || a.turn - b.turn);
   const turns = new Map(returns.map((move, turn) => [move, turn]));

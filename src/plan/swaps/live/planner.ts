@@ -1,52 +1,30 @@
-// From a profile to a plan: the step as gaps on GPU time goes to the swap search, what comes back is put on ticks and followed once
-// on paper. Pure.
-import { InvariantError } from '../../../base/errors.ts';
+// Makes the swap plan for a profile: the search works on GPU time, its swaps are rounded to ticks, widened to keep a limit, and gathered.
+// Pure. The result is checked by verifier.ts before it is sent.
 import type { Access, SwapBlock, SwapStep } from '../accesses.ts';
 import type { CopyCosts } from '../copy-costs.ts';
 import { planSwaps } from '../search.ts';
-import { verifySwaps } from '../verifier.ts';
-import { type Following, followMoves, gapOf, isSound, type SwapMove } from './following.ts';
+import { followMoves, gapOf, hostBytesOf, isSound } from './following.ts';
 import { gatherState } from './gathering.ts';
 import { type Gap, gapOfPassage, gapOfRecord, type StateItem, type SwapProfile } from './profile.ts';
+import type { ProfilePlan, SwapMove } from './swap-plan.ts';
 
 export interface ProfilePlanOptions {
   readonly budgetMs?: number | undefined;
   readonly seed?: number | undefined;
 }
 
-/** As DIR/<pid>.swap.json has it; python/weir/swap/plan.py reads it. */
-export interface ProfilePlan {
-  readonly version: 1;
-  readonly key: string;
-  readonly moves: readonly SwapMove[];
-  readonly hostBytes: number;
-  readonly expected: {
-    /** Peak without swapping, and with it. */
-    readonly from: number;
-    readonly peak: number;
-    readonly stalls: number;
-    readonly stallUs: number;
-    /** Bytes out, and as many back, per step. */
-    readonly moved: number;
-    readonly periodUs: number;
-    readonly limit?: number | undefined;
-    /** Whether the peak stays below the limit asked for. */
-    readonly keepsLimit: boolean;
-  };
-}
-
 const DEFAULT_BUDGET_MS = 4000;
-/** Copies are a little slower beside kernels than alone, and no two steps take quite the same time. */
+/** Copies are a little slower beside kernels than alone, and step times vary. */
 const CAUTION = 0.95;
 const MARGIN_US = 100;
-/** Of a limit, what tensors should take where that costs nothing: not all memory between them can be used. */
+/** The share of a limit that tensors should take if that costs nothing: memory between them may be unusable. */
 const ROOM = 0.95;
-/** Ticks must differ in time, since memory is counted between them. */
+/** Least time between two ticks: memory is counted between them. */
 const APART_US = 0.01;
 
 type Subject = Pick<SwapMove, 'class' | 'index'>;
 
-/** Parameters leave only where a limit cannot be kept by what else may leave. */
+/** Parameters are swapped only if nothing else keeps the limit. */
 export function planProfile(profile: SwapProfile, options: ProfilePlanOptions = {}): ProfilePlan {
   const plan = planClasses({ ...profile, passages: [] }, options);
   return plan.expected.keepsLimit || profile.passages.length === 0 ? plan : planClasses(profile, options);
@@ -59,7 +37,7 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): Profile
   const ticksUs = Float64Array.from(apart.ticks.us);
   const search = {
     costs,
-    // The process has already left out what is too small.
+    // The process has already left out small tensors.
     minBytes: 1,
     budgetMs: options.budgetMs ?? DEFAULT_BUDGET_MS,
     seed: options.seed,
@@ -69,14 +47,12 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): Profile
   const { share = 1 } = apart;
   const aim = lowest.peak - share * (lowest.peak - lowest.limit);
   const choice = share === 1 || apart.limit !== undefined ? lowest : planSwaps(step, { ...search, limit: aim });
-  const fault = verifySwaps(step, choice.swaps, choice.peak, costs)[0];
-  if (fault) throw new InvariantError(`the swap planner made a wrong plan: ${fault.message}`);
   const byStart = [...choice.swaps].sort((a, b) => a.outStartUs - b.outStartUs);
   const byReturn = [...choice.swaps].sort((a, b) => a.inStartUs - b.inStartUs);
   let moves: SwapMove[] = [];
   for (const swap of byStart) {
     const subject = subjects[swap.block]!;
-    // No earlier than it must: what has begun is in the way of the program's own copies.
+    // Copies out begin as late as possible: the program's own copies queue behind them.
     const out = Math.max(gapOf(apart, subject)?.free ?? 0, tickBefore(ticksUs, swap.outStartUs, step.periodUs));
     const drop = tickAfter(ticksUs, swap.outEndUs, step.periodUs);
     const back = tickBefore(ticksUs, swap.inStartUs, step.periodUs);
@@ -108,12 +84,12 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): Profile
   };
 }
 
-/** One line for people, as progress shows it. */
+/** One line for the user. */
 export function describePlan(plan: ProfilePlan): string {
   const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
   const { from, peak, stalls, moved, keepsLimit, limit } = plan.expected;
-  const short = keepsLimit || limit === undefined ? '' : `; ${gib(limit)} GiB cannot be kept`;
-  return `planned: ${gib(from)} -> ${gib(peak)} GiB, ${stalls} stalls expected, ${gib(moved)} GiB out and back per step${short}`;
+  const short = keepsLimit || limit === undefined ? '' : `; the limit of ${gib(limit)} GiB cannot be kept`;
+  return `swap plan: peak ${gib(from)} -> ${gib(peak)} GiB, ${stalls} stalls expected, ${gib(moved)} GiB out and in per step${short}`;
 }
 
 function withTicksApart(profile: SwapProfile): SwapProfile {
@@ -133,7 +109,7 @@ function costsOf({ copies }: SwapProfile): CopyCosts {
   return { name: 'measured', out: direction(copies.outAlone, copies.outBoth), in: direction(copies.inAlone, copies.inBoth) };
 }
 
-/** What can move are blocks of the step; all other memory is a block per tick that nobody touches. */
+/** Tensors that may be swapped become blocks of the step. All other memory becomes one block per tick that is never accessed. */
 function stepOf(profile: SwapProfile): { step: SwapStep; subjects: Subject[] } {
   const { us, peak } = profile.ticks;
   const { periodUs } = profile;
@@ -172,14 +148,14 @@ function stepOf(profile: SwapProfile): { step: SwapStep; subjects: Subject[] } {
   return { step: { name: profile.key, periodUs, blocks, untouchedBytes: 0, momentsUs: Float64Array.from(us) }, subjects };
 }
 
-/** It leaves from the tick after its optimizer's step on: right after it, programs read their loss. */
+/** State leaves a tick after its optimizer's step at the earliest: right after the step, programs read their loss. */
 function accessesOf({ post }: StateItem, fromUs: number, us: readonly number[], periodUs: number): Access[] {
   const untilUs = us[post + 1] ?? periodUs;
   const step = { fromUs, toUs: Math.max(fromUs, post === 0 ? periodUs : untilUs), writes: true };
   return post === 0 ? [{ fromUs: 0, toUs: untilUs, writes: true }, step] : [step];
 }
 
-/** What may be away within the step. */
+/** The gaps of saved tensors and layers. */
 function gapsOf(profile: SwapProfile): { subject: Subject; gap: Gap }[] {
   const found: { subject: Subject; gap: Gap }[] = [];
   const add = (kind: 'record' | 'layer', index: number, gap: Gap | undefined) => {
@@ -190,13 +166,14 @@ function gapsOf(profile: SwapProfile): { subject: Subject; gap: Gap }[] {
   return found;
 }
 
-/** Times beyond the step are in the next one. */
+/** The first tick at or after a time; times past the end of the step are in the next one. */
 function tickAfter(ticks: Float64Array, us: number, periodUs: number): number {
   const time = us % periodUs;
   const tick = ticks.findIndex((at) => at >= time - APART_US / 4);
   return tick < 0 ? 0 : tick;
 }
 
+/** The last tick at or before a time. */
 function tickBefore(ticks: Float64Array, us: number, periodUs: number): number {
   const time = us % periodUs;
   let tick = ticks.length - 1;
@@ -204,7 +181,7 @@ function tickBefore(ticks: Float64Array, us: number, periodUs: number): number {
   return tick;
 }
 
-/** Gives up what saves least, until the rest has room in host memory. */
+/** Leaves out the moves that save least until the rest fits into host memory. */
 function withinHostMemory(profile: SwapProfile, moves: readonly SwapMove[]): SwapMove[] {
   const { us } = profile.ticks;
   const worth = (move: SwapMove) => {
@@ -214,30 +191,32 @@ function withinHostMemory(profile: SwapProfile, moves: readonly SwapMove[]): Swa
   const kept = [...moves];
   const byWorth = [...moves].sort((a, b) => worth(a) - worth(b));
   for (const move of byWorth) {
-    if (followMoves(profile, kept).hostBytes <= profile.hostLimit) break;
+    if (hostBytesOf(profile, kept) <= profile.hostLimit) break;
     kept.splice(kept.indexOf(move), 1);
   }
   return kept;
 }
 
-/** A limit below what costs nothing: whatever covers the highest load leaves too, for as long as it must, and the GPU waits. */
+/** Widens moves and adds more until the peak is within the limit, although the GPU will wait for the copies. */
 function forced(profile: SwapProfile, moves: readonly SwapMove[], limit: number): SwapMove[] {
   const all = [...moves];
   for (let round = 0; round < 4 * (profile.records.length + profile.items.length + profile.passages.length); round++) {
-    const { load, hostBytes } = followMoves(profile, all);
+    const { load } = followMoves(profile, all);
     let top = 0;
     load.forEach((bytes, tick) => {
       if (bytes > load[top]!) top = tick;
     });
     if (load[top]! <= limit) break;
-    const wider = candidates(profile, all, load, limit, top).filter((move) => {
-      const old = all.find((other) => other.class === move.class && other.index === move.index);
-      return old !== undefined || hostBytes + move.size <= profile.hostLimit;
-    });
-    // The smallest that is enough, else the largest: what is copied in haste is waited for.
+    const wider = candidates(profile, all, load, limit, top);
+    // The smallest that is enough, else the largest: the GPU waits for every byte.
     const needed = load[top]! - limit;
-    const enough = wider.filter((move) => move.size >= needed).sort((a, b) => a.size - b.size)[0];
-    const chosen = enough ?? wider.sort((a, b) => b.size - a.size)[0];
+    const enough = wider.filter((move) => move.size >= needed).sort((a, b) => a.size - b.size);
+    const tooSmall = wider.filter((move) => move.size < needed).sort((a, b) => b.size - a.size);
+    const fits = (move: SwapMove) => {
+      const others = all.filter((other) => other.class !== move.class || other.index !== move.index);
+      return hostBytesOf(profile, [...others, move]) <= profile.hostLimit;
+    };
+    const chosen = [...enough, ...tooSmall].find(fits);
     if (!chosen) break;
     const place = all.findIndex((other) => other.class === chosen.class && other.index === chosen.index);
     if (place >= 0) all[place] = chosen;
@@ -249,12 +228,12 @@ function forced(profile: SwapProfile, moves: readonly SwapMove[], limit: number)
   return order.map((move) => ({ ...move, turn: returns.indexOf(move) }));
 }
 
-/** Moves, new or longer than before, in which something is away at the tick `top`. */
+/** New or widened moves, each of a tensor that is then away at tick `top`. */
 function candidates(profile: SwapProfile, moves: readonly SwapMove[], load: Float64Array, limit: number, top: number): SwapMove[] {
   const count = load.length;
   const found: SwapMove[] = [];
   const consider = ({ class: kind, index }: Subject, size: number, out: number, from: number, to: number) => {
-    // Away in [drop, back) within [from, to]: from where the load is first too high, to where it is last.
+    // Away in [drop, back) within [from, to]: from the first tick at which the load is too high to the last.
     if (top < from || top >= to) return;
     let drop = top;
     let back = top + 1;
@@ -273,10 +252,8 @@ function candidates(profile: SwapProfile, moves: readonly SwapMove[], load: Floa
   };
   for (const { subject, gap } of gapsOf(profile)) consider(subject, gap.size, gap.free, gap.free + 1, gap.use);
   profile.items.forEach((item, index) => {
-    // Only what is updated at the end of the step: the gap is then in one piece.
+    // Only state that is updated at the end of the step: its gap is in one piece.
     if (item.pre > 1 && item.post === 0) consider({ class: 'item', index }, item.size, 1, 2, item.pre);
   });
   return found.filter((move) => isSound(profile, move));
 }
-
-export type { Following };

@@ -1,10 +1,11 @@
-// What a training process tells about one of its steps so that its swaps can be planned. Written by python/weir/swap/profile.py.
+// The profile of one training step, from which its swaps are planned: ticks, tensors that may be swapped, speed of copies.
+// python/weir/swap/profile.py writes it. Pure.
 import { InputError } from '../../../base/errors.ts';
 
 /** A storage with tensors saved for backward. */
 export interface SavedRecord {
   readonly size: number;
-  /** Ticks: first saved, from when on nobody else holds it (-1: never), and used by backward. */
+  /** Ticks: first saved; since when nobody else holds it (-1: never); used by backward. */
   readonly first: number;
   readonly sole: number;
   readonly uses: readonly number[];
@@ -13,15 +14,15 @@ export interface SavedRecord {
 /** A tensor of optimizer state. */
 export interface StateItem {
   readonly size: number;
-  /** Ticks at which its optimizer's step begins (-1: none) and is over; 0 is the end of the step before. */
+  /** Ticks at which its optimizer's step begins (-1: never) and ends; 0: with the training step before. */
   readonly pre: number;
   readonly post: number;
 }
 
-/** Parameters of a layer, from the end of its forward pass until it is needed again. */
+/** Parameters of a layer between the end of its forward pass and the next use. */
 export interface LayerPassage {
   readonly size: number;
-  /** Ticks; needed is -1 where it never was. */
+  /** Ticks; `needed` is -1 if there was no use. */
   readonly left: number;
   readonly needed: number;
 }
@@ -29,7 +30,7 @@ export interface LayerPassage {
 export interface SwapProfile {
   readonly key: string;
   readonly periodUs: number;
-  /** One row per tick: GPU time, and the most bytes allocated from there to the next tick if nothing is away. */
+  /** Per tick: its GPU time, and the peak of allocated bytes until the next tick, without swapping. */
   readonly ticks: { readonly us: readonly number[]; readonly peak: readonly number[] };
   readonly records: readonly SavedRecord[];
   readonly items: readonly StateItem[];
@@ -43,22 +44,22 @@ export interface SwapProfile {
     readonly fixedUs: number;
   };
   readonly limit?: number | undefined;
-  /** Without a limit: of what could be saved, the share to aim at. Copies have turned out to cost time of their own. */
+  /** Without a limit: the share of the possible savings to aim at. Below 1 if a fuller plan slowed the steps down. */
   readonly share?: number | undefined;
   readonly hostLimit: number;
 }
 
-/** Something that may be away once in a step, and when. */
+/** The time in a step during which a tensor may be away. */
 export interface Gap {
   readonly size: number;
-  /** Ticks: there from, may leave from, used again at, there until. */
+  /** Ticks: exists from; idle from; used again at; exists until. */
   readonly first: number;
   readonly free: number;
   readonly use: number;
   readonly last: number;
 }
 
-/** Undefined where it cannot leave. */
+/** Undefined if the tensor cannot leave. */
 export function gapOfRecord({ size, first, sole, uses }: SavedRecord): Gap | undefined {
   const [use] = uses;
   return sole < 0 || use === undefined || sole >= use ? undefined : { size, first, free: sole, use, last: Math.max(...uses) };
@@ -68,7 +69,7 @@ export function gapOfPassage({ size, left, needed }: LayerPassage): Gap | undefi
   return left >= needed ? undefined : { size, first: left, free: left, use: needed, last: needed };
 }
 
-/** Checks everything that planning relies on: the file comes from another process. */
+/** Checks everything that planning relies on, since the file comes from another process. */
 export function readSwapProfile(data: unknown): SwapProfile {
   const profile = fields(data, 'profile');
   if (profile['version'] !== 1) throw new InputError('the profile for swapping is of another version than this weir');

@@ -1,6 +1,6 @@
-// AutoSwap (arXiv 1903.06631) as published, for comparison: gaps across the peak, four scores and a weighted search over them,
-// and a schedule that counts in operations. Like the authors' it looks at three steps and judges the middle one, by itself:
-// copies of the step before do not get in the way. Where their code departs from their text by a slip, the text is followed.
+// AutoSwap (arXiv 1903.06631) as published, for comparison: gaps across the peak, four scores, a weighted search, a schedule in operations.
+// As in the study, it takes three steps and judges the middle one, without the copies of the step before. Where the authors' code and
+// text differ by a slip, this follows the text.
 
 import { randomFrom } from '../../offsets/random.ts';
 import type { SwapStep } from '../accesses.ts';
@@ -12,7 +12,7 @@ export type AutoSwapScore = (typeof AUTOSWAP_SCORES)[number];
 
 export interface AutoSwapResult {
   readonly limit: number;
-  /** Simulated waiting over the length of a step. */
+  /** Simulated waiting per step, as a share of the step. */
   readonly overhead: number;
   /** Peak of the schedule; above the limit when the limit cannot be met. */
   readonly peak: number;
@@ -25,13 +25,13 @@ interface Candidate {
   /** Operations of the last access before and the first after. */
   readonly r: number;
   readonly d: number;
-  /** Operation after which the copy may start: reads and writes are still running when they are seen. */
+  /** Operation after which the copy may start: the access runs on for some operations. */
   readonly ready: number;
 }
 
 const READ_DELAY = 4;
 const WRITE_DELAY = 6;
-/** Weight vectors tried beside the four scores themselves, as many as the study's optimiser took. */
+/** Weight vectors tried besides the four scores; the study's optimiser took as many. */
 const WEIGHT_TRIALS = 20;
 
 export class AutoSwap {
@@ -85,21 +85,16 @@ export class AutoSwap {
     return best!;
   }
 
-  /** The lowest limit, in steps, that is met at no overhead: the study's sweep. */
+  /** The lowest limit without overhead, by the study's sweep in steps of `stepBytes`. */
   zeroOverheadLimit(stepBytes: number, score: AutoSwapScore | 'weighted' = 'weighted'): number {
     let lowest = this.peak;
     for (let limit = Math.floor(this.peak / stepBytes) * stepBytes; limit > 0; limit -= stepBytes) {
       const { overhead, peak } = this.at(limit, score);
       if (overhead === 0 && peak <= limit) lowest = limit;
-      // The curve is not monotone, but beyond a tenth of the peak without a hit there are none.
+      // The curve is not monotone, but after a tenth of the peak without a hit there are none.
       else if (limit < lowest - this.peak / 10) break;
     }
     return lowest;
-  }
-
-  /** The second schedule of the study: all candidates, copies where they fall, and the peak that results. */
-  withoutOverhead(): AutoSwapResult {
-    return this.schedule(this.candidates, Number.POSITIVE_INFINITY);
   }
 
   private run(score: Float64Array, limit: number): AutoSwapResult {
@@ -212,7 +207,7 @@ export class AutoSwap {
               bestSum = sum;
             }
           }
-          // What matters is the order in which they are taken.
+          // Only the order in which they are taken matters.
           result[best] = rest.size;
           rest.delete(best);
           const { r, d, size } = candidates[best]!;
@@ -245,7 +240,7 @@ export class AutoSwap {
   }
 }
 
-/** With mean 0 and deviation 1, so that scores of different units can be added. */
+/** Scaled to mean 0 and deviation 1, so that scores of different units can be added. */
 function normalized(values: Float64Array): Float64Array {
   const mean = values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
   const deviation = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / Math.max(1, values.length)) || 1;

@@ -42,6 +42,9 @@ function planned(answer: WatchedPlan | NotPlanned): WatchedPlan {
 class Program {
   readonly watch: StepWatch;
   answers: (WatchedPlan | NotPlanned)[] = [];
+  /** Steps that have ended; the watch is told every so many operations, or by the test. */
+  ended = 0;
+  countEvery = Number.POSITIVE_INFINITY;
   private readonly live = new Map<string, [number, number, number]>();
   private next = 1;
   private readonly levels: HeldLevels;
@@ -71,6 +74,7 @@ class Program {
   }
 
   private look(): void {
+    if (this.watch.operations % this.countEvery === 0) this.watch.stepsEnded(this.ended);
     if (this.watch.isDue) this.answers.push(this.watch.look(this.levels));
   }
 }
@@ -195,24 +199,44 @@ describe('a step watch', () => {
   });
 
   /** As backward does it where activations are computed anew: layer after layer takes the same and gives it back. */
-  function recomputedStep(program: Program, layers: number, from = 0): void {
+  function recomputedStep(program: Program, layers: number, from = 0, counts = true): void {
     for (let layer = from; layer < layers; layer++) {
       for (let part = 0; part < 10; part++) program.take(`part ${part}`, (part + 1) * 8 * MIB);
       for (let part = 0; part < 10; part++) program.free(`part ${part}`);
     }
     for (let part = 0; part < UPDATES; part++) program.take(`update ${part}`, (part + 1) * MIB);
     for (let part = 0; part < UPDATES; part++) program.free(`update ${part}`);
-    program.watch.stepEnded();
+    if (counts) program.watch.stepsEnded(++program.ended);
   }
   const LAYERS = 48;
   const UPDATES = 300;
   const PERIOD = LAYERS * 20 + 2 * UPDATES;
 
-  it('does not take layers for steps where it is told of the ends of steps, even if it begins among them', () => {
-    const program = new Program(new StepWatch({ budgetMs: 50, marksSteps: true }));
+  it('does not take layers for steps where the process counts its steps, even if it begins among them', () => {
+    const program = new Program(new StepWatch({ budgetMs: 50, countsSteps: true }));
     program.watch.restart(100 * MIB);
     for (let step = 0; step < 12 && program.plans.length === 0; step++) recomputedStep(program, LAYERS, step === 0 ? 8 : 0);
     expect(program.plans.map(({ period }) => period)).toEqual([PERIOD]);
+  });
+
+  it('does not take parts of a step for it, whenever steps are counted: often in each, or once in many', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 5, max: 12 * PERIOD }), fc.integer({ min: 2, max: 48 }), (every, layers) => {
+        const program = new Program(new StepWatch({ budgetMs: 20, countsSteps: true }));
+        program.watch.restart(100 * MIB);
+        program.countEvery = every;
+        for (let step = 0; step < 80 && program.plans.length === 0; step++) {
+          // Two equal halves, as with gradient accumulation: each of them begins and ends with the same memory.
+          recomputedStep(program, layers, step === 0 ? 1 : 0, false);
+          recomputedStep(program, layers, 0, false);
+          program.take('state', 8 * MIB);
+          program.free('state');
+          program.ended++;
+        }
+        expect(program.plans.map(({ period }) => period)).toEqual([2 * (layers * 20 + 2 * UPDATES) + 2]);
+      }),
+      { numRuns: 40 },
+    );
   });
 
   it('does not take layers for steps after a step of many operations', () => {
@@ -226,17 +250,20 @@ describe('a step watch', () => {
     expect([train(0), train(PERIOD)]).toEqual([20, PERIOD]);
   });
 
-  it('finds steps by their repetition where ends that were to be told are not', () => {
-    const program = new Program(new StepWatch({ budgetMs: 50, marksSteps: true }));
+  it('finds steps by their repetition where the process was to count and does not', () => {
+    const program = new Program(new StepWatch({ budgetMs: 50, countsSteps: true }));
     for (let step = 0; step < 4000 && program.plans.length === 0; step++) trainStep(program, 40, MIB, step);
     expect(program.plans).toHaveLength(1);
     expect(program.watch.operations).toBeGreaterThan(100_000);
   });
 
-  it('finds shorter steps after those whose ends were told', () => {
-    const program = new Program(new StepWatch({ budgetMs: 50, marksSteps: true }));
-    for (let step = 0; step < 2; step++) recomputedStep(program, LAYERS);
-    for (let step = 0; step < 400 && program.plans.length === 0; step++) trainStep(program, 40, 40 * MIB, step);
+  it('finds shorter steps after the process has stopped counting', () => {
+    const program = new Program(new StepWatch({ budgetMs: 50, countsSteps: true }));
+    for (let step = 0; step < 4; step++) recomputedStep(program, LAYERS);
+    for (let step = 0; step < 400 && program.plans.length === 0; step++) {
+      trainStep(program, 40, 40 * MIB, step);
+      program.watch.stepsEnded(program.ended);
+    }
     expect(program.plans[0]?.period).toBe(6 * 40 + 2);
   });
 

@@ -2,6 +2,7 @@
 import type { SwapProfile } from '../../src/plan/swaps/live/profile.ts';
 
 export const H200 = { outAlone: 55e9, inAlone: 55e9, outBoth: 50.8e9, inBoth: 50.8e9, fixedUs: 15 };
+export const SLOW = { outAlone: 20e9, inAlone: 20e9, outBoth: 16e9, inBoth: 16e9, fixedUs: 15 };
 
 interface StackOptions extends Partial<SwapProfile> {
   /** Bytes of parameters in each layer. */

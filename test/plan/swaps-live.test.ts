@@ -1,7 +1,5 @@
-// Plans for running processes: made from what they tell, followed on paper by ticks, checked by what shares no code with the planner.
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+// Swap plans for running processes: from the profiles that they send, checked by code that shares nothing with the planner.
+import { existsSync, readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -9,60 +7,25 @@ import { InputError } from '../../src/base/errors.ts';
 import { readAccessJson } from '../../src/plan/files/access-inputs.ts';
 import { type SwapStep, swapStepOf } from '../../src/plan/swaps/accesses.ts';
 import { loadCurve, MIN_SWAP_BYTES } from '../../src/plan/swaps/gaps.ts';
-import { followMoves, type SwapMove } from '../../src/plan/swaps/live/following.ts';
+import { followMoves } from '../../src/plan/swaps/live/following.ts';
 import { describePlan, planProfile } from '../../src/plan/swaps/live/planner.ts';
 import { readSwapProfile, type SwapProfile } from '../../src/plan/swaps/live/profile.ts';
-import { answerProfiles } from '../../src/run/swapping/swap-watch.ts';
+import { verifySwapPlan } from '../../src/plan/swaps/live/verifier.ts';
 import { ROOT } from '../support/command.ts';
-import { H200, stack } from './swap-stack.ts';
+import { H200, SLOW, stack } from './swap-stack.ts';
 
 const MIB = 2 ** 20;
-const SLOW = { outAlone: 20e9, inAlone: 20e9, outBoth: 16e9, inBoth: 16e9, fixedUs: 15 };
-
-/** Nothing is used while away, copies out come first, and nobody moves twice: by comparisons only. */
-function check(profile: SwapProfile, moves: readonly SwapMove[]): void {
-  const seen = new Set<string>();
-  for (const move of moves) {
-    expect(seen.has(`${move.class} ${move.index}`)).toBe(false);
-    seen.add(`${move.class} ${move.index}`);
-    if (move.class === 'record') {
-      const record = profile.records[move.index]!;
-      expect(move.size).toBe(record.size);
-      expect(record.first).toBeLessThanOrEqual(record.sole);
-      expect(move.out).toBeGreaterThanOrEqual(record.sole);
-      expect(move.drop).toBeGreaterThanOrEqual(move.out);
-      expect(move.back).toBeGreaterThan(move.drop);
-      for (const use of record.uses) expect(use).toBeGreaterThanOrEqual(move.back);
-    } else if (move.class === 'layer') {
-      const { left, needed, size } = profile.passages[move.index]!;
-      expect(move.size).toBe(size);
-      expect(move.out).toBeGreaterThanOrEqual(left);
-      expect(move.drop).toBeGreaterThanOrEqual(move.out);
-      expect(move.back).toBeGreaterThan(move.drop);
-      expect(move.back).toBeLessThanOrEqual(needed);
-    } else {
-      const { pre, post, size } = profile.items[move.index]!;
-      expect(move.size).toBe(size);
-      if (post === 0) {
-        expect(move.out).toBeGreaterThan(0);
-        expect(move.drop).toBeGreaterThan(move.out);
-        expect(move.back).toBeGreaterThan(move.drop);
-        expect(move.back).toBeLessThanOrEqual(pre);
-      }
-    }
-  }
-}
 
 describe('a plan for a profile', () => {
   test('cuts the peak at no stall where the link allows it', () => {
     const profile = stack(24, 2000, 64 * MIB, 16 * MIB);
     const plan = planProfile(profile, { budgetMs: 400 });
-    check(profile, plan.moves);
+    expect(verifySwapPlan(profile, plan)).toEqual([]);
     expect(plan.expected.stalls).toBe(0);
     expect(plan.expected.peak).toBeLessThan(0.5 * plan.expected.from);
     expect(plan.moves.some((move) => move.class === 'item')).toBe(true);
     expect(followMoves(profile, plan.moves).peak).toBe(plan.expected.peak);
-    expect(describePlan(plan)).toMatch(/^planned: 1\.9 -> \d\.\d GiB, 0 stalls expected/);
+    expect(describePlan(plan)).toMatch(/^swap plan: peak 1\.9 -> \d\.\d GiB, 0 stalls expected/);
   });
 
   test('stops at the limit asked for', () => {
@@ -90,7 +53,7 @@ describe('a plan for a profile', () => {
     const free = planProfile(slow, { budgetMs: 400 });
     const limit = Math.round(0.75 * free.expected.peak);
     const plan = planProfile({ ...slow, limit }, { budgetMs: 400 });
-    check(slow, plan.moves);
+    expect(verifySwapPlan({ ...slow, limit }, plan)).toEqual([]);
     expect(plan.expected.keepsLimit).toBe(true);
     expect(plan.expected.peak).toBeLessThanOrEqual(limit);
     expect(plan.expected.stallUs).toBeGreaterThan(0);
@@ -99,7 +62,7 @@ describe('a plan for a profile', () => {
   test('says so when a limit cannot be kept at all', () => {
     const plan = planProfile(stack(8, 2000, 64 * MIB, 16 * MIB, { limit: MIB }), { budgetMs: 100 });
     expect(plan.expected.keepsLimit).toBe(false);
-    expect(describePlan(plan)).toContain('cannot be kept');
+    expect(describePlan(plan)).toContain('; the limit of 0.0 GiB cannot be kept');
   });
 
   test('lets parameters leave only where nothing else keeps the limit', () => {
@@ -113,7 +76,7 @@ describe('a plan for a profile', () => {
     expect([layersIn(free), layersIn(mild)]).toEqual([0, 0]);
     const hard = make(0.36);
     const plan = planProfile(hard, { budgetMs: 200 });
-    check(hard, plan.moves);
+    expect(verifySwapPlan(hard, plan)).toEqual([]);
     expect(layersIn(plan)).toBeGreaterThan(0);
     expect(free.expected.peak).toBeGreaterThan(hard.limit!);
     expect(plan.expected.peak).toBeLessThan(free.expected.peak);
@@ -125,9 +88,9 @@ describe('a plan for a profile', () => {
     ['opt1b3', 0.24],
     ['vgg16', 0.11],
   ])('of a step of %s, as watched on an H200, cuts the peak at no stall, and neighbours leave together', (name, share) => {
-    const profile = readSwapProfile(JSON.parse(readFileSync(new URL(`test/run/profiles/${name}-h200.json`, ROOT), 'utf8')));
+    const profile = readSwapProfile(JSON.parse(readFileSync(new URL(`test/plan/profiles/${name}-h200.json`, ROOT), 'utf8')));
     const plan = planProfile(profile);
-    check(profile, plan.moves);
+    expect(verifySwapPlan(profile, plan)).toEqual([]);
     expect(plan.expected.stalls).toBe(0);
     expect(plan.expected.peak).toBeLessThan((1 - share) * plan.expected.from);
     const items = plan.moves.flatMap((move) => (move.class === 'item' ? [move.index] : [])).sort((a, b) => a - b);
@@ -165,7 +128,7 @@ describe('a plan for a profile', () => {
         const base = stack(layers, layerUs, activation * MIB, state * MIB, { weights: weights * MIB, ...(slow ? { copies: SLOW } : {}) });
         const profile = limited ? { ...base, limit: Math.round(share * Math.max(...base.ticks.peak)) } : base;
         const plan = planProfile(profile, { budgetMs: 15 });
-        check(profile, plan.moves);
+        expect(verifySwapPlan(profile, plan)).toEqual([]);
         const followed = followMoves(profile, plan.moves);
         expect(followed.peak).toBe(plan.expected.peak);
         expect(followed.peak).toBeLessThanOrEqual(plan.expected.from);
@@ -178,26 +141,6 @@ describe('a plan for a profile', () => {
 
 describe('profiles from a process', () => {
   const asJson = (profile: SwapProfile) => ({ version: 1, pid: 7, ...profile });
-
-  test('are read and answered through the folder of the run', () => {
-    const folder = mkdtempSync(join(tmpdir(), 'weir-swap-'));
-    writeFileSync(join(folder, '7.profile.json'), JSON.stringify(asJson(stack(12, 2000, 64 * MIB, 8 * MIB))));
-    writeFileSync(join(folder, '8.profile.json'), '{"version":1');
-    const plans: string[] = [];
-    const errors: number[] = [];
-    const answered = new Map<string, string>();
-    const options = {
-      budgetMs: 50,
-      onPlan: (_pid: number, _plan: object, words: string) => plans.push(words),
-      onError: (pid: number) => errors.push(pid),
-    };
-    answerProfiles(folder, answered, options);
-    answerProfiles(folder, answered, options);
-    expect(plans).toHaveLength(1);
-    expect(errors).toEqual([8]);
-    const plan = JSON.parse(readFileSync(join(folder, '7.swap.json'), 'utf8'));
-    expect(plan).toMatchObject({ version: 1, key: 'stack' });
-  });
 
   test('that make no sense are refused', () => {
     const good = asJson(stack(3, 100, MIB, MIB));
@@ -274,15 +217,16 @@ describe('recorded steps', () => {
       const step = swapStepOf(readAccessJson(gunzipSync(readFileSync(path)).toString()), 1);
       const profile = profileOf(step);
       const plan = planProfile(profile, { budgetMs: 4000 });
-      check(profile, plan.moves);
+      expect(verifySwapPlan(profile, plan)).toEqual([]);
       const followed = followMoves(profile, plan.moves);
       expect(followed.stalls).toBe(0);
       expect(followed.misses).toBe(0);
       expect(followed.peak).toBe(plan.expected.peak);
       const { from, peak, moved, periodUs } = plan.expected;
       const cut = 1 - peak / from;
-      const limited = planProfile({ ...profile, limit: Math.round(peak * 0.85) }, { budgetMs: 1000 });
-      check(profile, limited.moves);
+      const lower = { ...profile, limit: Math.round(peak * 0.85) };
+      const limited = planProfile(lower, { budgetMs: 1000 });
+      expect(verifySwapPlan(lower, limited)).toEqual([]);
       const waits = `${((100 * limited.expected.stallUs) / periodUs).toFixed(1)} % waiting at ${(limited.expected.peak / 2 ** 30).toFixed(2)}`;
       console.log(
         `${name}: ${(from / 2 ** 30).toFixed(2)} -> ${(peak / 2 ** 30).toFixed(2)} GiB, ${(100 * cut).toFixed(1)} % less, ` +
