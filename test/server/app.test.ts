@@ -48,7 +48,7 @@ describe('whom the server answers', () => {
     async (host) => {
       const response = await get('/', { host });
       expect(response.status).toBe(403);
-      expect(await response.text()).toContain('weir answers only as 127.0.0.1 or localhost');
+      expect(await response.text()).toContain('weir answers only at 127.0.0.1 or localhost');
     },
   );
 
