@@ -1,5 +1,5 @@
-// Links each alloc event to the events that end it. An address names an allocation only until it is freed,
-// so identity is (address, n-th alloc); what is freed without an alloc was live before recording began.
+// Links each alloc event to the events that free it. Addresses are reused, so a free belongs to the latest alloc there.
+// Memory that is freed without an alloc was live before recording began.
 import { AddressMap } from '../base/address-map.ts';
 import { type AllocationColumns, type EventColumns, EventKind, type Segment } from './trace.ts';
 
@@ -22,14 +22,14 @@ interface StartAllocation {
 export function linkAllocations(input: {
   readonly events: EventColumns;
   readonly allocCount: number;
-  /** False when the recording has no free_completed events: a free then completes when it is requested. */
+  /** False if the recording has no free_completed events. Then a free completes when it is requested. */
   readonly completionsRecorded: boolean;
-  /** Segments whose live blocks, where no event explains them, were live before the first event. */
+  /** Segments whose live blocks count as live before the first event, unless an event allocates them. */
   readonly startBlocksFrom: readonly Segment[];
 }): Links {
   const { events, allocCount, completionsRecorded } = input;
-  // While walking, ids below allocCount are alloc events in order and ids from allocCount up are start allocations;
-  // afterwards start allocations move to the front, in address order.
+  // During the walk, ids below allocCount are alloc events in order; higher ids are start allocations.
+  // Afterwards start allocations move to the front, in address order.
   const freeRequestedEvent = new Int32Array(allocCount).fill(-1);
   const freeCompletedEvent = new Int32Array(allocCount).fill(-1);
   const allocEvent = new Int32Array(allocCount);
@@ -52,11 +52,11 @@ export function linkAllocations(input: {
   };
   const addStart = (address: number, requested: number, stream: number, pool: number) =>
     allocCount + starts.push({ address, requested, stream, pool, freeRequestedEvent: -1, freeCompletedEvent: -1 }) - 1;
-  /** The allocation that a free is about: an open one, or one older than the trace; -1 if neither is possible. */
+  /** The allocation that the event frees: an open one, or one older than the trace; -1 if it can be neither. */
   const openOrOlder = (event: number): number => {
     const address = events.address[event]!;
     const known = open.get(address);
-    // An address that came and went within the trace cannot be older than the trace: that free is a repeat.
+    // If the address was allocated within the trace and is not open, this free is a repeat.
     if (known >= 0 || everAllocated.get(address) >= 0) return known;
     const id = addStart(address, events.size[event]!, events.stream[event]!, Math.max(0, events.pool[event]!));
     open.set(address, id);

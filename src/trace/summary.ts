@@ -1,8 +1,8 @@
-// What a recording says by itself, before any allocator is modelled: how much was asked for, live and reserved.
+// What a recording says before any allocator is modelled: memory requested, live and reserved.
 import { roundUp } from '../base/bytes.ts';
 import { EventKind, type Trace } from './trace.ts';
 
-/** The unit live memory is counted in: no allocator gives out less. */
+/** Live memory is counted in multiples of this: no allocator uses smaller blocks. */
 export const LIVE_UNIT = 512;
 
 export interface TraceSummary {
@@ -10,24 +10,24 @@ export interface TraceSummary {
   readonly allocs: number;
   readonly ooms: number;
   readonly durationUs: number;
-  /** Most bytes requested and not freed at any moment. */
+  /** Peak of bytes requested and not freed. */
   readonly peakRequested: number;
-  /** The same with each request rounded up to 512 B: the floor no allocator can go below without swapping. */
+  /** Peak live: as peakRequested, with each request rounded up to 512 B. No allocator needs less without swapping. */
   readonly peakLive: number;
   readonly peakLiveEvent: number;
-  /** Peak live, had the requests that failed been served too. */
+  /** Peak live if failed requests had been served too. */
   readonly peakDemand: number;
-  /** Live bytes older than the first event. */
+  /** Live bytes of allocations older than the first event. */
   readonly liveAtStart: number;
-  /** Most memory held from the driver, as recorded; undefined when the recording does not show segments. */
+  /** Peak of memory held from the driver, as recorded; undefined if the recording has no segments. */
   readonly recordedPeakReserved: number | undefined;
-  /** By the settings where Weir's own engine ran; else `expandable` or `pytorch`, by the segments seen or the settings. */
+  /** Weir's engine if the settings name it. Else `expandable` or `pytorch`, from the segments or the settings. */
   readonly recordedAllocator: 'pytorch' | 'expandable' | RecordedEngine;
 }
 
 export type RecordedEngine = 'weir' | 'gmlake';
 
-/** Which preset of Weir's engine the run was made on; undefined where it was PyTorch's own allocator. */
+/** The preset of Weir's engine that the run used; undefined if it ran on PyTorch's allocator. */
 export function recordedEngine({ settings }: Pick<Trace, 'settings'>): RecordedEngine | undefined {
   const name = settings.get('allocator');
   return name === 'weir' || name === 'gmlake' ? name : undefined;
