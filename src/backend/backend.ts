@@ -46,8 +46,7 @@ export interface StreamEvents {
   synchronize(): void;
 }
 
-export const DRIVER_CALLS = ['create', 'release', 'reserve', 'map', 'setAccess', 'unmap', 'malloc', 'free'] as const;
-export type DriverCall = (typeof DRIVER_CALLS)[number];
+export type DriverCall = 'create' | 'release' | 'reserve' | 'map' | 'setAccess' | 'unmap' | 'malloc' | 'free';
 
 /** Count and time of each driver call. `reserve` includes unreserve. */
 export class DriverLedger {

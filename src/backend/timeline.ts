@@ -3,7 +3,7 @@
 import type { StreamEvents } from './backend.ts';
 
 /** A busy GPU lags some milliseconds behind the program that feeds it. */
-export const DEFAULT_LAG_US = 5000;
+const DEFAULT_LAG_US = 5000;
 
 export interface TimelineOptions {
   /** Lag of a stream behind the program in microseconds: a constant, or a function of stream and time. */

@@ -5,7 +5,7 @@ import type { Context, Next } from 'hono';
 /** Any port is allowed: `ssh -L` may forward another one. */
 const OWN_HOSTS = new Set(['127.0.0.1', 'localhost', '[::1]']);
 
-export const CONTENT_POLICY: string = [
+const CONTENT_POLICY = [
   "default-src 'none'",
   // The engine is WebAssembly.
   "script-src 'self' 'wasm-unsafe-eval'",

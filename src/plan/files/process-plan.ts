@@ -1,17 +1,17 @@
-// The file by which a plan reaches a running process, DIR/<pid>.<generation>.plan; native/device_plan.c reads it.
+// The file that carries a plan to a running process, DIR/<pid>.<generation>.plan. native/device_plan.c reads it.
 //
 //   0 "WEIRPLAN"   8 u32 version   12 u32 GPU   16 u64 stream handle   24 u32 requests   28 u32 turns   32 u64 footprint
 //   40 a u64 size per request, then per request `turns` u64 offsets; little-endian
 import { LIVE_UNIT } from '../../trace/summary.ts';
 
-export const PLAN_MAGIC = 'WEIRPLAN';
+const PLAN_MAGIC = 'WEIRPLAN';
 export const PLAN_VERSION = 1;
 export const PLAN_HEADER_BYTES = 40;
 export const MOST_REQUESTS: number = 1 << 20;
 
 export interface ProcessPlan {
   readonly device: number;
-  /** As the process names it. */
+  /** The handle as the process knows it. */
   readonly stream: bigint;
   /** Bytes of each request of the step, in order. */
   readonly sizes: ArrayLike<number>;

@@ -177,7 +177,7 @@ export class StepWatch {
       return { kind: 'watching', reason: found.reason };
     }
     const { ops, period } = found;
-    const last = period.runs.at(-1)!;
+    const last = period.stretches.at(-1)!;
     // Marks are the program's own word.
     if (this.candidate?.length !== period.length) {
       const due = Math.max(
@@ -196,7 +196,7 @@ export class StepWatch {
       return { kind: 'watching', reason: 'what is repeated is a small part of what the job does' };
     }
     // Where shapes have changed, the last ones are those to plan for.
-    const step = cutWhereLeastIsLive(extractStep(ops, { ...period, runs: [last] }), ops);
+    const step = cutWhereLeastIsLive(extractStep(ops, { ...period, stretches: [last] }), ops);
     const detectMs = performance.now() - started;
     return this.plan(ops, step, levels, detectMs);
   }
@@ -343,6 +343,6 @@ export class StepWatch {
 }
 
 /** Whether the repetition goes on to the end of what was seen. */
-function isCurrent(ops: MemoryOps, { length, runs }: Period): boolean {
-  return runs.at(-1)!.to + 2 * length >= ops.count;
+function isCurrent(ops: MemoryOps, { length, stretches }: Period): boolean {
+  return stretches.at(-1)!.to + 2 * length >= ops.count;
 }

@@ -96,7 +96,7 @@ export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-export function padded(length: number): number {
+function padded(length: number): number {
   return Math.ceil(length / 8) * 8;
 }
 
