@@ -8,7 +8,9 @@ import { type ChildEnd, runChild } from './child/child.ts';
 import { changedVariables, environmentWith, obstacleIn, type RunAllocator, settingsOf } from './child/environment.ts';
 import { RunError } from './child/run-error.ts';
 import { createRunFolder, removeFolder } from './child/run-folder.ts';
+import { ENDING_SIGNALS, onSignals } from './child/signals.ts';
 import { RunPlanner } from './planning/run-planner.ts';
+import { processName } from './rings/levels.ts';
 import type { ProcessRecording } from './rings/process-recording.ts';
 import { Recorder, type Refusal } from './rings/recorder.ts';
 import { TraceFile } from './rings/trace-file.ts';
@@ -69,9 +71,8 @@ export interface RunOutcome {
   readonly refusals: readonly Refusal[];
 }
 
-const ENDING_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
 /** Meant for the command. Late ones must not end us. */
-const MESSAGES = ['SIGUSR1', 'SIGUSR2'] as const;
+const USER_SIGNALS: readonly NodeJS.Signals[] = ['SIGUSR1', 'SIGUSR2'];
 
 export async function supervise(options: RunOptions, voice: RunVoice, watcher?: RunWatcher): Promise<RunOutcome> {
   const obstacle = obstacleIn(options.environment);
@@ -83,12 +84,10 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   // removed.
   const afterwards = new AbortController();
   let isRunning = true;
-  const interrupted = () => {
+  const stopListening = onSignals(ENDING_SIGNALS, () => {
     if (!isRunning) afterwards.abort();
-  };
-  const ignored = () => {};
-  for (const signal of ENDING_SIGNALS) process.on(signal, interrupted);
-  for (const signal of MESSAGES) process.on(signal, ignored);
+  });
+  const stopIgnoring = onSignals(USER_SIGNALS, () => {});
   try {
     const changed = changedVariables(options.environment, { ...options, folder });
     const environment = environmentWith(options.environment, changed);
@@ -140,8 +139,8 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   } finally {
     removeFolder(folder);
     if (scratch) removeFolder(scratch);
-    for (const signal of ENDING_SIGNALS) process.off(signal, interrupted);
-    for (const signal of MESSAGES) process.off(signal, ignored);
+    stopListening();
+    stopIgnoring();
   }
 }
 
@@ -201,7 +200,7 @@ function createRecorder(
       used.add(name);
       const file = new TraceFile(name, options.force);
       if (file.isOpen && (used.size === 1 || owner.rank === 0)) linkLatest(name);
-      voice.detail(`recording ${owner.rank >= 0 ? `rank ${owner.rank}` : `process ${owner.pid}`} to ${name}`);
+      voice.detail(`recording ${processName({ owner })} to ${name}`);
       return file;
     },
     recordingFor: () => ({

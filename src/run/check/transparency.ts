@@ -4,6 +4,7 @@ import type { ChildProcess } from 'node:child_process';
 import { finished } from 'node:stream/promises';
 import { type ChildEnd, holdJob, runChild } from '../child/child.ts';
 import { withoutWeir } from '../child/environment.ts';
+import { ENDING_SIGNALS, onSignals } from '../child/signals.ts';
 import type { RunOutcome, RunVoice } from '../supervise.ts';
 import { CheckedFile, type Contents } from './checked-file.ts';
 import { distance, type FoundNumbers, NumberReader } from './number-comparison.ts';
@@ -34,7 +35,6 @@ export type CheckResult =
 
 /** Bytes of stderr that are shown if a silent run fails. */
 const MOST_ERRORS = 64 * 1024;
-const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
 /** Longest wait for the last output after the command has ended. */
 const DRAIN_MS = 2000;
 
@@ -42,10 +42,9 @@ export async function checkTransparency(options: CheckOptions, runOnOurs: RunOnO
   const output = options.output === undefined ? undefined : new CheckedFile(options.output);
   const release = holdJob();
   let interrupted: NodeJS.Signals | undefined;
-  const interrupt = (signal: NodeJS.Signals) => {
+  const stopListening = onSignals(ENDING_SIGNALS, (signal) => {
     interrupted ??= signal;
-  };
-  for (const signal of ENDING) process.on(signal, interrupt);
+  });
   const hasEnded = (end: ChildEnd): ChildEnd | undefined => {
     if (hasFailed(end)) return end;
     return interrupted === undefined ? undefined : { code: null, signal: interrupted };
@@ -74,7 +73,7 @@ export async function checkTransparency(options: CheckOptions, runOnOurs: RunOnO
     return { kind: 'compared', outcome: ours.outcome, ...judge(options, firstSaid, oursSaid, secondSaid) };
   } finally {
     output?.close(voice);
-    for (const signal of ENDING) process.off(signal, interrupt);
+    stopListening();
     release();
   }
 }

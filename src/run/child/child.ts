@@ -6,6 +6,7 @@ import { basename } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inheritedStdio } from './inherited.ts';
 import { RunError, RunExit } from './run-error.ts';
+import { onSignals } from './signals.ts';
 
 /** How a command ended. */
 export interface ChildEnd {
@@ -14,7 +15,7 @@ export interface ChildEnd {
 }
 
 /** torchrun and other launchers forward these signals to their workers. */
-const FORWARDED = ['SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const;
+const FORWARDED: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'];
 /** Another Ctrl-C within this time sends a stronger signal. */
 const IMPATIENT_MS = 2000;
 
@@ -62,11 +63,10 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
     }
   };
   // Before the start: a signal in between must not end us alone.
-  process.on('SIGINT', interrupt);
-  const handle = (signal: NodeJS.Signals) => {
+  const stopInterrupts = onSignals(['SIGINT'], interrupt);
+  const stopForwarding = onSignals(FORWARDED, (signal) => {
     if (signal !== 'SIGHUP' || !ignoresHangUp) forward(signal);
-  };
-  for (const signal of FORWARDED) process.on(signal, handle);
+  });
   const release = holdJob();
   try {
     return await new Promise<ChildEnd>((resolve, reject) => {
@@ -92,8 +92,8 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
     });
   } finally {
     release();
-    process.off('SIGINT', interrupt);
-    for (const signal of FORWARDED) process.off(signal, handle);
+    stopInterrupts();
+    stopForwarding();
   }
 }
 

@@ -13,7 +13,7 @@ export function levelsOf(processes: readonly ProcessRecording[]): Level[] {
 }
 
 /** Name of a process: its rank, or its pid if it has none. */
-export function processName({ owner }: ProcessRecording): string {
+export function processName({ owner }: Pick<ProcessRecording, 'owner'>): string {
   return owner.rank >= 0 ? `rank ${owner.rank}` : `process ${owner.pid}`;
 }
 
