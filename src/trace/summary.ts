@@ -42,16 +42,12 @@ export function summarizeTrace(trace: Trace): TraceSummary {
     live += liveSize(allocations.requested[index]!);
   }
   const liveAtStart = live;
-  let reserved = trace.startSegments.reduce((sum, segment) => sum + segment.size, 0);
   let peakRequested = requested;
   let peakLive = live;
   let peakLiveEvent = -1;
   let peakDemand = live;
-  let peakReserved = reserved;
   let allocs = 0;
   let ooms = 0;
-  let segmentEvents = 0;
-  let maps = 0;
 
   const release = (allocation: number) => {
     requested -= allocations.requested[allocation]!;
@@ -84,6 +80,32 @@ export function summarizeTrace(trace: Trace): TraceSummary {
         ooms++;
         peakDemand = Math.max(peakDemand, live + liveSize(size));
         break;
+    }
+  }
+  const { peakReserved, isExpandable } = summarizeSegments(trace);
+  return {
+    events: events.count,
+    allocs,
+    ooms,
+    durationUs: events.count > 0 ? Math.max(0, events.timeUs[events.count - 1]! - events.timeUs[0]!) : 0,
+    peakRequested,
+    peakLive,
+    peakLiveEvent,
+    peakDemand: Math.max(peakDemand, peakLive),
+    liveAtStart,
+    recordedPeakReserved: peakReserved,
+    recordedAllocator: recordedEngine(trace) ?? (isExpandable ? 'expandable' : 'pytorch'),
+  };
+}
+
+function summarizeSegments({ events, startSegments, settings }: Trace): { peakReserved: number | undefined; isExpandable: boolean } {
+  let reserved = startSegments.reduce((sum, segment) => sum + segment.size, 0);
+  let peakReserved = reserved;
+  let segmentEvents = 0;
+  let maps = 0;
+  for (let event = 0; event < events.count; event++) {
+    const size = events.size[event]!;
+    switch (events.kind[event]) {
       case EventKind.SegmentMap:
         maps++;
         segmentEvents++;
@@ -105,23 +127,9 @@ export function summarizeTrace(trace: Trace): TraceSummary {
     }
     if (reserved > peakReserved) peakReserved = reserved;
   }
-  const segmentsKnown = segmentEvents > 0 || trace.startSegments.length > 0;
-  const expandable =
-    maps > 0 ||
-    (segmentEvents === 0 && (trace.startSegments.some((s) => s.expandable) || trace.settings.get('expandable_segments') === true));
-  return {
-    events: events.count,
-    allocs,
-    ooms,
-    durationUs: events.count > 0 ? Math.max(0, events.timeUs[events.count - 1]! - events.timeUs[0]!) : 0,
-    peakRequested,
-    peakLive,
-    peakLiveEvent,
-    peakDemand: Math.max(peakDemand, peakLive),
-    liveAtStart,
-    recordedPeakReserved: segmentsKnown ? peakReserved : undefined,
-    recordedAllocator: recordedEngine(trace) ?? (expandable ? 'expandable' : 'pytorch'),
-  };
+  const isKnown = segmentEvents > 0 || startSegments.length > 0;
+  const startedExpandable = startSegments.some((segment) => segment.expandable) || settings.get('expandable_segments') === true;
+  return { peakReserved: isKnown ? peakReserved : undefined, isExpandable: maps > 0 || (segmentEvents === 0 && startedExpandable) };
 }
 
 export function liveSize(requested: number): number {

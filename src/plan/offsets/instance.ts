@@ -33,43 +33,7 @@ export function compile(buffers: readonly Buffer[]): Instance {
   buffers.forEach((buffer, index) => {
     spanStart[index + 1] = spanStart[index]! + buffer.spans.length;
   });
-  const spans = spanStart[count]!;
-  const spanLow = new Int32Array(spans);
-  const spanHigh = new Int32Array(spans);
-
-  const births = new Float64Array(spans);
-  const deaths = new Float64Array(spans);
-  const owner = new Int32Array(spans);
-  let at = 0;
-  buffers.forEach((buffer, index) => {
-    for (const span of buffer.spans) {
-      births[at] = span.from;
-      deaths[at] = span.to;
-      owner[at++] = index;
-    }
-  });
-  const byBirth = sortedIndices(births);
-  const byDeath = sortedIndices(deaths);
-  const loads: number[] = [];
-  let live = 0;
-  let section = -1;
-  let growing = false;
-  for (let birth = 0, death = 0; death < spans; ) {
-    // Lifetimes are half open: at the same moment, ends come before beginnings.
-    if (birth < spans && births[byBirth[birth]!]! < deaths[byDeath[death]!]!) {
-      const span = byBirth[birth++]!;
-      if (!growing) section++;
-      growing = true;
-      live += size[owner[span]!]!;
-      loads[section] = live;
-      spanLow[span] = section;
-    } else {
-      const span = byDeath[death++]!;
-      growing = false;
-      live -= size[owner[span]!]!;
-      spanHigh[span] = section + 1;
-    }
-  }
+  const { spanLow, spanHigh, loads } = cutIntoSections(buffers, spanStart[count]!);
   let lowerBound = 0;
   for (const load of loads) if (load > lowerBound) lowerBound = load;
   let hasFixed = false;
@@ -86,13 +50,55 @@ export function compile(buffers: readonly Buffer[]): Instance {
     fixed,
     hasFixed,
     duration: Float64Array.from(buffers, (buffer) => buffer.spans.reduce((sum, span) => sum + span.to - span.from, 0)),
-    sections: section + 1,
+    sections: loads.length,
     spanStart,
     spanLow,
     spanHigh,
     load: Float64Array.from(loads),
     lowerBound,
   };
+}
+
+/** Walks over births and deaths in time. A section ends at the first death after a birth. */
+function cutIntoSections(
+  buffers: readonly Buffer[],
+  spans: number,
+): { readonly spanLow: Int32Array; readonly spanHigh: Int32Array; readonly loads: readonly number[] } {
+  const spanLow = new Int32Array(spans);
+  const spanHigh = new Int32Array(spans);
+  const births = new Float64Array(spans);
+  const deaths = new Float64Array(spans);
+  const size = new Float64Array(spans);
+  let at = 0;
+  for (const buffer of buffers) {
+    for (const span of buffer.spans) {
+      births[at] = span.from;
+      deaths[at] = span.to;
+      size[at++] = buffer.size;
+    }
+  }
+  const byBirth = sortedIndices(births);
+  const byDeath = sortedIndices(deaths);
+  const loads: number[] = [];
+  let live = 0;
+  let growing = false;
+  for (let birth = 0, death = 0; death < spans; ) {
+    // Lifetimes are half open: at the same moment, ends come before beginnings.
+    if (birth < spans && births[byBirth[birth]!]! < deaths[byDeath[death]!]!) {
+      const span = byBirth[birth++]!;
+      live += size[span]!;
+      if (growing) loads[loads.length - 1] = live;
+      else loads.push(live);
+      growing = true;
+      spanLow[span] = loads.length - 1;
+    } else {
+      const span = byDeath[death++]!;
+      live -= size[span]!;
+      growing = false;
+      spanHigh[span] = loads.length;
+    }
+  }
+  return { spanLow, spanHigh, loads };
 }
 
 /** Indices sorted by value. Equal values keep their order. */
