@@ -1,23 +1,14 @@
 // Writes a recording as a PyTorch snapshot in JSON, with the keys of torch.cuda.memory._snapshot(), for memory_viz.
 // JSON cannot share frames, so the text can be huge: it is written in pieces and never held whole.
 import { numberToJson, settingsToJson } from './settings-json.ts';
+import { ACTIONS } from './snapshot/names.ts';
 import { NO_STACK, type Symbols } from './symbols.ts';
 import { type Annotation, type Block, EventKind, type PoolId, type Recording, type Segment, type Trace } from './trace.ts';
 
 /** Characters gathered before they go to the sink. */
 const CHUNK = 1 << 16;
 
-const ACTIONS: ReadonlyMap<number, string> = new Map<EventKind, string>([
-  [EventKind.Alloc, 'alloc'],
-  [EventKind.FreeRequested, 'free_requested'],
-  [EventKind.FreeCompleted, 'free_completed'],
-  [EventKind.SegmentAlloc, 'segment_alloc'],
-  [EventKind.SegmentFree, 'segment_free'],
-  [EventKind.SegmentMap, 'segment_map'],
-  [EventKind.SegmentUnmap, 'segment_unmap'],
-  [EventKind.Oom, 'oom'],
-  [EventKind.Snapshot, 'snapshot'],
-]);
+const ACTION_OF_KIND: ReadonlyMap<number, string> = new Map(ACTIONS.map(([action, kind]) => [kind, action]));
 
 const BLOCK_STATES = { live: 'active_allocated', pending: 'active_pending_free', free: 'inactive' } as const;
 
@@ -105,7 +96,7 @@ class SnapshotWriter {
     let leftOut = 0;
     let separator = '\n';
     for (let event = 0; event < trace.events.count; event++) {
-      const action = ACTIONS.get(trace.events.kind[event]!);
+      const action = ACTION_OF_KIND.get(trace.events.kind[event]!);
       if (!action) {
         leftOut++;
         continue;

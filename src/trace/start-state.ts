@@ -5,7 +5,7 @@ import { InputError } from '../base/errors.ts';
 import { type EventColumns, EventKind, type Segment } from './trace.ts';
 
 /** Segment size of PyTorch's small pool (requests up to 1 MiB), and page size of small expandable segments. */
-const SMALL_SEGMENT = 2 * MIB;
+export const SMALL_SEGMENT: number = 2 * MIB;
 /** All page sizes of PyTorch's expandable segments are multiples of this. */
 const GRANULE = MIB;
 /** Most granules mapped in one recording. A job of weeks stays far below; a corrupt size does not. */

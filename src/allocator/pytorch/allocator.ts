@@ -1,5 +1,6 @@
 // PyTorch's caching allocator, decision by decision (native backend of 2.11, with or without expandable segments).
 // It reproduces recorded runs to the address, so it follows PyTorch even where PyTorch's choice looks odd.
+import { SMALL_SEGMENT } from '../../trace/start-state.ts';
 import type { Segment } from '../../trace/trace.ts';
 import { type Allocator, type AllocatorContext, type CensusGroup, type LiveRange, OUT_OF_MEMORY } from '../allocator.ts';
 import { BlockState, NO_BLOCK } from '../block-table.ts';
@@ -10,7 +11,7 @@ import { layoutOf } from './layout.ts';
 import type { BlockPool } from './pools.ts';
 import { restoreHeap } from './restore.ts';
 import type { PyTorchSettings } from './settings.ts';
-import { ABSURD_REQUEST, MIN_BLOCK, MIN_LARGE_REMAINDER, roundRequest, SMALL_REQUEST, SMALL_SEGMENT, segmentSizeFor } from './sizes.ts';
+import { ABSURD_REQUEST, MIN_BLOCK, MIN_LARGE_REMAINDER, roundRequest, SMALL_REQUEST, segmentSizeFor } from './sizes.ts';
 
 /** Address space per expandable segment if the GPU's size is unknown: more than any GPU has. */
 const UNKNOWN_DEVICE_BYTES = 2 ** 40;

@@ -1,10 +1,11 @@
 // Puts a heap into the state that a recording began with: its segments, and the live blocks inside them.
+import { SMALL_SEGMENT } from '../../trace/start-state.ts';
 import type { Segment } from '../../trace/trace.ts';
 import type { LiveRange } from '../allocator.ts';
 import { BlockState, NO_BLOCK } from '../block-table.ts';
 import { type Heap, PLAIN } from './heap.ts';
 import type { PyTorchSettings } from './settings.ts';
-import { MIN_BLOCK, MIN_LARGE_REMAINDER, roundRequest, SMALL_SEGMENT } from './sizes.ts';
+import { MIN_BLOCK, MIN_LARGE_REMAINDER, roundRequest } from './sizes.ts';
 
 /** Returns a block for every live range, or NO_BLOCK for a range outside all segments. */
 export function restoreHeap(

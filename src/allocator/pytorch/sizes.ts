@@ -1,13 +1,12 @@
 // How PyTorch rounds requests and sizes segments: its constants and two functions.
 import { MIB, roundUp } from '../../base/bytes.ts';
+import { SMALL_SEGMENT } from '../../trace/start-state.ts';
 import type { PyTorchSettings } from './settings.ts';
 
 /** Smallest block. Requests are rounded up to multiples of it. */
 export const MIN_BLOCK = 512;
 /** Rounded requests up to this size live in the small pool. */
 export const SMALL_REQUEST: number = MIB;
-/** Segment size of the small pool, and page size of small expandable segments. */
-export const SMALL_SEGMENT: number = 2 * MIB;
 /** Large requests below this size share segments of `largeSegmentSize`. Others get a segment of their own. */
 const MIN_OWN_SEGMENT = 10 * MIB;
 /** The size of a segment for one request is a multiple of this. */

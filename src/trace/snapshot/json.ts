@@ -3,9 +3,8 @@
 import { InputError } from '../../base/errors.ts';
 import { truncatedError } from './pickle.ts';
 import type { Rows } from './rows.ts';
-import { Tag } from './values.ts';
+import { PROGRESS_STEP, Tag } from './values.ts';
 
-const PROGRESS_STEP = 2 ** 21;
 /** List items held before they are handed to the rows. */
 const BATCH = 1000;
 

@@ -33,7 +33,8 @@ export const Key = {
 
 export const KEY_NAMES: readonly string[] = Object.keys(Key);
 
-const ACTIONS: readonly (readonly [string, EventKind])[] = [
+/** Actions of trace entries, with the kinds of events they stand for. */
+export const ACTIONS: readonly (readonly [string, EventKind])[] = [
   ['alloc', EventKind.Alloc],
   ['free_requested', EventKind.FreeRequested],
   ['free_completed', EventKind.FreeCompleted],

@@ -3,10 +3,8 @@
 import { InputError } from '../../base/errors.ts';
 import { refusalOf } from './opcodes.ts';
 import type { Rows } from './rows.ts';
-import { Memo, Tag } from './values.ts';
+import { Memo, PROGRESS_STEP, Tag } from './values.ts';
 
-/** Bytes decoded between two progress reports. */
-const PROGRESS_STEP = 2 ** 21;
 /** Integers of a snapshot have at most 9 bytes. Longer ones than this come from an attack or damage. */
 const MAX_INTEGER_BYTES = 1024;
 

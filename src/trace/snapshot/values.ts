@@ -2,6 +2,9 @@
 // Objects for a file of a million events would take several times the file's size.
 import { InputError } from '../../base/errors.ts';
 
+/** Bytes decoded between two progress reports. */
+export const PROGRESS_STEP: number = 2 ** 21;
+
 /** The meaning of the number beside a tag. */
 export const Tag = {
   /** No value: a memo entry that was never written. */
