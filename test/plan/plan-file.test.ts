@@ -1,4 +1,4 @@
-// Plan files: what is written is read back, and what is wrong is refused with a sentence, never believed and never a crash.
+// Plan files: a written plan is read back, and an invalid one is refused with one sentence.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/base/errors.ts';

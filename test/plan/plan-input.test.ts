@@ -1,4 +1,5 @@
-// From a file to a plan and back: what kind of input a text is, our own traces with accesses, and plans checked against files.
+// From a file to a plan and back: detecting the kind of an input, traces with accesses, and checking plans against
+// files.
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/base/errors.ts';
 import { readPlan, writePlan } from '../../src/plan/files/plan-file.ts';

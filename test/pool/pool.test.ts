@@ -1,4 +1,4 @@
-// The pool for programs: on simulated memory and on real memory of this machine.
+// The pool for other programs, on simulated memory and on real memory of this machine.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';

@@ -1,4 +1,4 @@
-// Rings as the supervisor reads them: whole, overflowing, cut short, and such as no sane process would write.
+// Rings as the supervisor reads them: whole, overflowing, truncated and invalid.
 import { existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// The server without a socket: whom it answers, what it serves, and what it says when it does not.
+// The server without a socket: whom it answers, what it serves, and how it refuses.
 import { describe, expect, it } from 'vitest';
 import { createApp, type Source } from '../../src/server/app.ts';
 import type { Assets } from '../../src/server/assets.ts';

@@ -1,4 +1,4 @@
-// Files are told apart by their first bytes; what is no recording is told what it looks like.
+// Formats are detected from the first bytes. For other files, the error says what the file looks like.
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/base/errors.ts';

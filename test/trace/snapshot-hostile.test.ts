@@ -1,4 +1,4 @@
-// Damaged, foreign and hostile files: each is refused with a sentence, at once and without taking memory.
+// Damaged, foreign and hostile files: each is refused with one sentence, at once and without taking memory.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/base/errors.ts';
@@ -21,7 +21,7 @@ function messageOf(bytes: Uint8Array): string {
   throw new Error('it was read without complaint');
 }
 
-/** The sentence, or nothing when the input was read; any other error fails the test. */
+/** Whether the input was read or refused with an InputError. Any other error fails the test. */
 function outcomeOf(bytes: Uint8Array): 'read' | 'refused' {
   try {
     readRecording(bytes);

@@ -1,4 +1,4 @@
-// Snapshots as different PyTorch versions and writers shape them, from hand-made pickles and JSON.
+// Snapshots in the shapes of different PyTorch versions and writers, from hand-made pickles and JSON.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readRecording } from '../../src/trace/detect.ts';
@@ -84,7 +84,7 @@ const only = (recording: Recording): Trace => {
   return recording.traces[0]!;
 };
 
-/** What a recording says, free of how it is stored. */
+/** The content of a recording, without how it is stored. */
 function content(recording: Recording): unknown {
   return recording.traces.map((trace) => {
     const { events, symbols } = trace;
