@@ -2,7 +2,7 @@
 // The planner throws if the verifier refuses a plan or five simulated steps have a stall.
 import { readAccessJson, readAutoSwapText } from '../src/plan/files/access-inputs.ts';
 import { planOffsets } from '../src/plan/offsets/planner.ts';
-import { planSmartPool } from '../src/plan/offsets/smartpool.ts';
+import { planSmartPool } from '../src/plan/steps/smartpool.ts';
 import { type SwapStep, swapStepOf } from '../src/plan/swaps/accesses.ts';
 import { AUTOSWAP_COPIES, type CopyCosts, H200_COPIES } from '../src/plan/swaps/copy-costs.ts';
 import { loadCurve } from '../src/plan/swaps/gaps.ts';

@@ -1,5 +1,6 @@
-// Builds the page into dist/web: the page's script and styles, the worker's script, and an example. Called by `npm run
-// build` after tsc. Two builds, since each script must stand alone: `weir report` puts them into one file.
+// Builds the page into dist/web: its script and styles, the worker's script, and an example. `npm run build` calls it
+// after tsc.
+// The two scripts are built apart, because `weir report` embeds each of them in one HTML file.
 import { copyFileSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -137,12 +137,6 @@ export const ROOMS = {
   },
 };
 
-/** Imports against the direction of the rooms that are still there. One that is no longer needed is an error. */
-export const TOLERATED = [
-  ['src/plan/offsets/smartpool.ts', 'src/plan/steps/step.ts'],
-  ['src/plan/swaps/planner.ts', 'src/plan/files/plan-file.ts'],
-];
-
 const byName = new Map(LAYERS.map((layer) => [layer.name, layer]));
 
 /** The layer of a path like `src/plan/steps/step.ts`, or undefined if it belongs to none. */
@@ -204,7 +198,7 @@ function refuseFile(path, layer, name) {
 function refuseRoom(path, layer, target) {
   const rooms = ROOMS[layer.name];
   const [from, to] = [roomOf(path), roomOf(target)];
-  if (!rooms || from === to || TOLERATED.some(([file, imported]) => file === path && imported === target)) return undefined;
+  if (!rooms || from === to) return undefined;
   if (!(from in rooms)) return `${place(layer)}/${from} is no room of ${place(layer)}`;
   return rooms[from].includes(to) ? undefined : `${place(layer)}/${from} may import only from: ${rooms[from].join(', ') || 'nothing'}`;
 }
@@ -236,17 +230,9 @@ export function sourceFiles(root = ROOT) {
   return found;
 }
 
-/** All that is wrong in the tree, tolerated imports that are no longer there included. */
+/** All that is wrong in the tree. */
 export function violations(files = sourceFiles()) {
-  const sources = new Map(files);
-  const gone = TOLERATED.filter(([path, target]) => {
-    const names = importsOf(sources.get(path) ?? '');
-    return !names.some((name) => normalize(join(dirname(path), name)) === target);
-  });
-  return [
-    ...files.flatMap(([path, source]) => violationsIn(path, source)),
-    ...gone.map(([path, target]) => `${path} no longer imports ${target}: take that out of TOLERATED (${TABLE})`),
-  ];
+  return files.flatMap(([path, source]) => violationsIn(path, source));
 }
 
 const BLOCK = /(<!-- layers -->\n)[\s\S]*?(<!-- \/layers -->)/;

@@ -1,5 +1,6 @@
-// Packs what a GPU machine without Node, npm or a network needs: `node scripts/pack-gpu.mjs OUT_FOLDER`.
-// There: OUT_FOLDER/node OUT_FOLDER/build/test/gpu/main.js, or OUT_FOLDER/node OUT_FOLDER/dist/cli/main.js replay ...
+// Packs everything for a GPU machine without Node, npm or a network: `node scripts/pack-gpu.mjs OUT_FOLDER`.
+// Run there: OUT_FOLDER/node OUT_FOLDER/build/test/gpu/main.js, or OUT_FOLDER/node OUT_FOLDER/dist/cli/main.js replay
+// ...
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, cpSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +15,7 @@ build();
 rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
 copyFileSync(process.execPath, join(out, 'node'));
-// Symbols are two thirds of the binary; without `strip` it is only larger.
+// Two thirds of the binary are symbols. If `strip` is missing, the package is only larger.
 spawnSync('strip', [join(out, 'node')]);
 for (const name of [
   'package.json',
@@ -29,7 +30,7 @@ for (const name of [
 ]) {
   cpSync(name, join(out, name), { recursive: true, filter: (source) => !/\.(map|d\.ts|pickle)$|__pycache__/.test(source) });
 }
-// koffi's binaries lie in packages of their own, named by platform.
+// koffi's binaries are in packages of their own, named by platform.
 const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8'));
 for (const name of [...Object.keys(dependencies), '@koromix']) {
   cpSync(join('node_modules', name), join(out, 'node_modules', name), {

@@ -1,4 +1,4 @@
-// Makes docs/images/*.png: the page's main views on a laptop's screen, light and dark. Run after `npm run build`.
+// Makes docs/images/*.png: the page's main views on a laptop's screen, light and dark. Run `npm run build` first.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -13,7 +13,7 @@ const executablePath = [process.env.WEIR_CHROMIUM, '/usr/bin/chromium-headless-s
   (path) => path && existsSync(path),
 );
 if (!executablePath) {
-  console.error('no Chromium was found; WEIR_CHROMIUM names one, or apt install chromium-headless-shell');
+  console.error('no Chromium was found; set WEIR_CHROMIUM to one, or apt install chromium-headless-shell');
   process.exit(1);
 }
 mkdirSync(images, { recursive: true });

@@ -1,4 +1,5 @@
-// Installs what the lockfile names, unless that has been done, so that `npm start` and `npm test` each work alone.
+// Installs the packages of the lockfile unless they are installed, so that `npm start` and `npm test` work on their
+// own.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -7,11 +8,11 @@ const STAMP = 'node_modules/.installed';
 
 process.chdir(new URL('..', import.meta.url).pathname);
 
-/** Runs a command of this project and ends the whole process with its exit code if it fails. */
+/** Runs a command. If it fails, this process exits with the same code. */
 export function run(command, ...parameters) {
   const { status, signal, error } = spawnSync(command, parameters, { stdio: 'inherit' });
   if (error) {
-    console.error(`${command} cannot be started: ${error.message}`);
+    console.error(`${command} could not be started: ${error.message}`);
     process.exit(1);
   }
   if (signal) process.kill(process.pid, signal);

@@ -1,5 +1,4 @@
-// `npm start`: installs, builds and does the main job on a recording that is in the repository, in words and, at a
-// terminal, as a page.
+// `npm start`: installs, builds and analyzes a sample recording. At a terminal it also opens the page.
 import { build, run } from './setup.mjs';
 
 const SAMPLE = 'samples/gpt2xl-oom.pickle.gz';
@@ -14,7 +13,7 @@ That was GPT-2 XL training on a GPU cut down to 21 GiB, as PyTorch recorded it u
   npx weir replay ${SAMPLE} --allocator pytorch,weir --capacity 24GiB
   npx weir --help
 `);
-// The page runs until Ctrl-C, which only somebody at a terminal can press.
+// The page runs until Ctrl-C, so it needs a terminal.
 if (process.stdout.isTTY && !process.env.CI) {
   console.log(`$ npx weir serve ${SAMPLE} --open\n`);
   run(process.execPath, 'dist/cli/main.js', 'serve', SAMPLE, '--open');

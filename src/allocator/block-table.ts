@@ -1,5 +1,5 @@
-// Blocks as rows of typed arrays, linked to their neighbours in address order. Rows are recycled.
-// Shared by the allocators that split and merge.
+// Blocks as rows of typed arrays, linked to their neighbours in address order. Rows are reused.
+// The allocators that split and join blocks (PyTorch, CnMem) share it.
 import { InvariantError } from '../base/errors.ts';
 
 export const NO_BLOCK = -1;
@@ -7,15 +7,15 @@ export const NO_BLOCK = -1;
 export const BlockState = {
   /** The row is not in use. */
   None: 0,
-  /** Cached: backed by memory and ready to be given out. */
+  /** Cached: backed by memory and ready to be allocated. */
   Free: 1,
   Live: 2,
-  /** Freed by the program, still used by other streams. */
+  /** Freed by the program, but other streams still use it. */
   Pending: 3,
-  /** A range of addresses without memory (expandable segments). */
+  /** An address range without memory (expandable segments). */
   Unmapped: 4,
-  /** The range belongs to another owner now, which has a block of its own for it (CnMem). */
-  Lent: 5,
+  /** The range was handed over to another manager, which has a block of its own for it (CnMem). */
+  HandedOver: 5,
 } as const;
 export type BlockState = (typeof BlockState)[keyof typeof BlockState];
 
@@ -25,15 +25,15 @@ export class BlockTable {
   requested: Float64Array;
   state: Uint8Array;
   stream: Int32Array;
-  /** The allocator's own grouping (which free set the block belongs to). */
+  /** Number of the allocator's free set that the block belongs to. */
   group: Int32Array;
   prev: Int32Array;
   next: Int32Array;
-  /** The allocator's own: PyTorch's expandable segment, CnMem's head flag. */
+  /** For PyTorch the expandable segment, for CnMem HEAD or INNER. */
   tag: Int32Array;
-  /** Age base for PyTorch's garbage collection. */
+  /** The pool's search count when the block was freed, which gives its age to PyTorch's garbage collection. */
   birth: Int32Array;
-  /** Rows ever used; rows at or beyond this have never been. */
+  /** Rows in use or used before. Higher rows were never used. */
   rows = 0;
   private readonly recycled: number[] = [];
 
@@ -50,7 +50,7 @@ export class BlockTable {
     this.birth = new Int32Array(capacity);
   }
 
-  /** A new block without neighbours, requests or age. */
+  /** Adds a block without neighbours. */
   add(address: number, size: number, state: BlockState, stream: number, group: number, tag: number): number {
     let row = this.recycled.pop();
     if (row === undefined) {
@@ -75,7 +75,7 @@ export class BlockTable {
     this.recycled.push(row);
   }
 
-  /** Puts `row` between `after` and whatever followed it. */
+  /** Links `row` behind `after`. */
   linkAfter(row: number, after: number): void {
     const next = this.next[after]!;
     this.prev[row] = after;
@@ -84,7 +84,7 @@ export class BlockTable {
     if (next !== NO_BLOCK) this.prev[next] = row;
   }
 
-  /** Puts `row` between `before` and whatever preceded it. */
+  /** Links `row` in front of `before`. */
   linkBefore(row: number, before: number): void {
     const prev = this.prev[before]!;
     this.prev[row] = prev;
@@ -100,10 +100,9 @@ export class BlockTable {
     if (next !== NO_BLOCK) this.prev[next] = prev;
   }
 
-  /** Moves a block from one state to the next; anything else is a mistake of the caller. */
+  /** Changes the state of a block. Throws if the block is not in state `from`, which is a mistake of the caller. */
   advance(row: number, from: BlockState, to: BlockState): void {
-    if (this.state[row] !== from)
-      throw new InvariantError(`block ${row} is not in the state it should be in (${this.state[row]}, not ${from})`);
+    if (this.state[row] !== from) throw new InvariantError(`block ${row} is in state ${this.state[row]}, not ${from}`);
     this.state[row] = to;
   }
 

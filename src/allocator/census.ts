@@ -1,4 +1,4 @@
-// Counts where memory is, by stream, pool and size class, from an allocator's blocks.
+// Counts an allocator's memory by stream, pool and size class, from its block table.
 import type { CensusGroup } from './allocator.ts';
 import { BlockState, type BlockTable } from './block-table.ts';
 
@@ -9,7 +9,7 @@ export function takeCensus(
   const groups = new Map<string, { -readonly [Field in keyof CensusGroup]: CensusGroup[Field] }>();
   for (let block = 0; block < table.rows; block++) {
     const state = table.state[block]!;
-    if (state === BlockState.None || state === BlockState.Unmapped || state === BlockState.Lent) continue;
+    if (state === BlockState.None || state === BlockState.Unmapped || state === BlockState.HandedOver) continue;
     const { pool, small } = groupOf(table.group[block]!);
     const stream = table.stream[block]!;
     const key = `${stream}/${pool}/${small}`;

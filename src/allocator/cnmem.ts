@@ -1,5 +1,5 @@
-// CnMem, the pool that SmartPool measured itself against: best fit per stream, exact growth, nothing ever given back.
-// One root manager for the default stream; each other stream has a child that takes its memory from the root.
+// CnMem, the pool that SmartPool is compared with: best fit per stream, exact growth, no memory ever released.
+// The root manager serves the default stream. Every other stream has a child manager that takes memory from the root.
 
 import { type Backend, NO_MEMORY } from '../backend/backend.ts';
 import { roundUp } from '../base/bytes.ts';
@@ -12,7 +12,7 @@ import { OrderedBlocks } from './ordered-blocks.ts';
 
 const GRANULE = 512;
 const ROOT = 0;
-/** A head begins a piece taken from the backend or from another manager: it never joins what lies before it. */
+/** A head block starts memory taken from the backend or from another manager. It is never joined with the block before it. */
 const HEAD = 1;
 const INNER = 0;
 
@@ -30,7 +30,7 @@ export class CnMemAllocator implements Allocator {
   private readonly onSegment: NonNullable<AllocatorContext['onSegment']>;
   private readonly streams: readonly number[];
   private readonly table = new BlockTable();
-  /** Free blocks by manager: the root is manager 0, the child of stream s is manager s + 1. */
+  /** Free blocks by manager. The root is manager 0, the child of stream s is manager s + 1. */
   private readonly freeBlocks: OrderedBlocks[] = [];
 
   constructor(context: AllocatorContext, settings: CnMemSettings) {
@@ -83,7 +83,7 @@ export class CnMemAllocator implements Allocator {
     free.insert(whole);
   }
 
-  /** CnMem keeps what it has until it is shut down. */
+  /** CnMem releases nothing until it is shut down. */
   emptyCache(): void {}
 
   addressOf(block: number): number {
@@ -106,7 +106,7 @@ export class CnMemAllocator implements Allocator {
     for (let block = 0; block < table.rows; block++) {
       const state = table.state[block]!;
       if (state === BlockState.None) continue;
-      if (state !== BlockState.Lent) reserved += table.size[block]!;
+      if (state !== BlockState.HandedOver) reserved += table.size[block]!;
       if (state === BlockState.Live) allocated += table.size[block]!;
       if (state === BlockState.Free) free++;
       const next = table.next[block]!;
@@ -118,20 +118,21 @@ export class CnMemAllocator implements Allocator {
         throw new InvariantError(`blocks ${block} and ${next} should have been joined`);
       }
     }
-    if (reserved !== this.reservedBytes) throw new InvariantError(`blocks add up to ${reserved}, reserved are ${this.reservedBytes}`);
+    if (reserved !== this.reservedBytes)
+      throw new InvariantError(`blocks add up to ${reserved} bytes, but ${this.reservedBytes} are reserved`);
     if (allocated !== this.allocatedBytes)
-      throw new InvariantError(`live blocks add up to ${allocated}, allocated are ${this.allocatedBytes}`);
+      throw new InvariantError(`live blocks add up to ${allocated} bytes, but ${this.allocatedBytes} are allocated`);
     const listed = this.freeBlocks.reduce((sum, blocks) => sum + (blocks?.size ?? 0), 0);
-    if (listed !== free) throw new InvariantError(`${free} blocks are free, ${listed} are listed`);
+    if (listed !== free) throw new InvariantError(`${free} blocks are free, but ${listed} are listed`);
   }
 
-  /** A block of exactly `size` for the manager, in no list: from its free blocks, the root's, or the backend. */
+  /** A block of exactly `size`, in no list. It comes from the manager's free blocks, else the root's, else the backend. */
   private take(manager: number, size: number, stream: number): number {
     const fitting = this.freeOf(manager).seek(size, 0);
     if (fitting !== NO_BLOCK) return this.cut(fitting, size);
     if (manager === ROOT) return this.growRoot(size, stream);
     const granted = this.take(ROOT, size, stream);
-    return granted === NO_BLOCK ? NO_BLOCK : this.lend(granted, manager, stream);
+    return granted === NO_BLOCK ? NO_BLOCK : this.handOver(granted, manager, stream);
   }
 
   private growRoot(bytes: number, stream: number): number {
@@ -142,23 +143,23 @@ export class CnMemAllocator implements Allocator {
     return this.table.add(address, bytes, BlockState.Free, stream, ROOT, HEAD);
   }
 
-  /** Out of memory: take from the free blocks of the other streams, which CnMem waits for first. */
+  /** If memory runs out, CnMem waits for the other streams and takes one of their free blocks. */
   private steal(manager: number, size: number, stream: number): number {
     for (const [other, blocks] of this.freeBlocks.entries()) {
       if (other === manager || other === ROOT || !blocks) continue;
       const fitting = blocks.seek(size, 0);
-      if (fitting !== NO_BLOCK) return this.lend(this.cut(fitting, size), manager, stream);
+      if (fitting !== NO_BLOCK) return this.handOver(this.cut(fitting, size), manager, stream);
     }
     return NO_BLOCK;
   }
 
-  /** Hands a range over to another manager for good; the old row stays so that its neighbours keep their order. */
-  private lend(block: number, manager: number, stream: number): number {
-    this.table.state[block] = BlockState.Lent;
+  /** Hands a range over to another manager for good. The old row stays, because it links its neighbours. */
+  private handOver(block: number, manager: number, stream: number): number {
+    this.table.state[block] = BlockState.HandedOver;
     return this.table.add(this.table.address[block]!, this.table.size[block]!, BlockState.Free, stream, manager, HEAD);
   }
 
-  /** Takes a free block out of its list and returns what is beyond `size` to it. */
+  /** Takes a free block out of its list and puts the rest beyond `size` back. */
   private cut(block: number, size: number): number {
     const { table } = this;
     const free = this.freeOf(table.group[block]!);
@@ -173,7 +174,7 @@ export class CnMemAllocator implements Allocator {
     return block;
   }
 
-  /** Makes the second of two adjacent blocks part of the first. */
+  /** Joins `second` to the adjacent block `first`. */
   private append(first: number, second: number): void {
     this.table.size[first]! += this.table.size[second]!;
     this.table.unlink(second);

@@ -1,16 +1,16 @@
-// An ordered set of blocks, by (size, address) or by address alone, as a list of short sorted runs.
-// Finding a place is two binary searches; inserting moves at most one run, so a set of a million stays fast.
+// A set of blocks ordered by (size, address) or by address alone, kept as a list of short sorted chunks.
+// A search is two binary searches. An insertion moves at most one chunk, so a million blocks stay fast.
 import { InvariantError } from '../base/errors.ts';
 import type { BlockTable } from './block-table.ts';
 
-const RUN_CAPACITY = 256;
+const CHUNK_CAPACITY = 256;
 
 export class OrderedBlocks {
   size = 0;
-  private readonly runs: Int32Array[] = [];
+  private readonly chunks: Int32Array[] = [];
   private readonly lengths: number[] = [];
-  // Where the last search ended: the cursor that current, forward and back speak of.
-  private run = 0;
+  // The cursor: where the last search ended. `forward` and `back` move it.
+  private chunk = 0;
   private place = 0;
   private readonly table: BlockTable;
   private readonly bySize: boolean;
@@ -22,90 +22,91 @@ export class OrderedBlocks {
 
   insert(block: number): void {
     this.seekBlock(block);
-    if (this.runs.length === 0) {
-      this.runs.push(new Int32Array(RUN_CAPACITY));
+    if (this.chunks.length === 0) {
+      this.chunks.push(new Int32Array(CHUNK_CAPACITY));
       this.lengths.push(0);
     }
-    if (this.run === this.runs.length) {
-      this.run--;
-      this.place = this.lengths[this.run]!;
+    if (this.chunk === this.chunks.length) {
+      this.chunk--;
+      this.place = this.lengths[this.chunk]!;
     }
-    if (this.lengths[this.run] === RUN_CAPACITY) this.splitRun();
-    const run = this.runs[this.run]!;
-    run.copyWithin(this.place + 1, this.place, this.lengths[this.run]!);
-    run[this.place] = block;
-    this.lengths[this.run]!++;
+    if (this.lengths[this.chunk] === CHUNK_CAPACITY) this.splitChunk();
+    const chunk = this.chunks[this.chunk]!;
+    chunk.copyWithin(this.place + 1, this.place, this.lengths[this.chunk]!);
+    chunk[this.place] = block;
+    this.lengths[this.chunk]!++;
     this.size++;
   }
 
   remove(block: number): void {
     this.seekBlock(block);
-    const run = this.runs[this.run];
-    if (run?.[this.place] !== block || this.place >= this.lengths[this.run]!) throw new InvariantError(`block ${block} is not in its set`);
-    run.copyWithin(this.place, this.place + 1, this.lengths[this.run]!);
+    const chunk = this.chunks[this.chunk];
+    if (chunk?.[this.place] !== block || this.place >= this.lengths[this.chunk]!)
+      throw new InvariantError(`block ${block} is not in its set`);
+    chunk.copyWithin(this.place, this.place + 1, this.lengths[this.chunk]!);
     this.size--;
-    if (--this.lengths[this.run]! === 0) {
-      this.runs.splice(this.run, 1);
-      this.lengths.splice(this.run, 1);
+    if (--this.lengths[this.chunk]! === 0) {
+      this.chunks.splice(this.chunk, 1);
+      this.lengths.splice(this.chunk, 1);
     }
   }
 
-  /** Moves the cursor to the first block not before (size, address); gives that block or -1. */
+  /** Moves the cursor to the first block at or after (size, address). Returns that block or -1. */
   seek(size: number, address: number): number {
     let low = 0;
-    let high = this.runs.length;
+    let high = this.chunks.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      const last = this.runs[middle]![this.lengths[middle]! - 1]!;
+      const last = this.chunks[middle]![this.lengths[middle]! - 1]!;
       if (this.isBefore(last, size, address)) low = middle + 1;
       else high = middle;
     }
-    this.run = low;
+    this.chunk = low;
     this.place = 0;
-    if (low === this.runs.length) return -1;
-    const run = this.runs[low]!;
+    if (low === this.chunks.length) return -1;
+    const chunk = this.chunks[low]!;
     let from = 0;
     let to = this.lengths[low]!;
     while (from < to) {
       const middle = (from + to) >> 1;
-      if (this.isBefore(run[middle]!, size, address)) from = middle + 1;
+      if (this.isBefore(chunk[middle]!, size, address)) from = middle + 1;
       else to = middle;
     }
     this.place = from;
-    return run[from]!;
+    return chunk[from]!;
   }
 
-  /** The next block after the cursor, which moves there; -1 at the end. */
+  /** Moves the cursor to the next block. Returns that block, or -1 at the end. */
   forward(): number {
-    if (this.run === this.runs.length) return -1;
-    if (++this.place === this.lengths[this.run]) {
-      this.run++;
+    if (this.chunk === this.chunks.length) return -1;
+    if (++this.place === this.lengths[this.chunk]) {
+      this.chunk++;
       this.place = 0;
     }
-    return this.run === this.runs.length ? -1 : this.runs[this.run]![this.place]!;
+    return this.chunk === this.chunks.length ? -1 : this.chunks[this.chunk]![this.place]!;
   }
 
-  /** The block before the cursor, which moves there; -1 at the beginning (the cursor stays). */
+  /** Moves the cursor to the block before. Returns that block, or -1 at the beginning, where the cursor stays. */
   back(): number {
     if (this.place === 0) {
-      if (this.run === 0) return -1;
-      this.run--;
-      this.place = this.lengths[this.run]!;
+      if (this.chunk === 0) return -1;
+      this.chunk--;
+      this.place = this.lengths[this.chunk]!;
     }
-    return this.runs[this.run]![--this.place]!;
+    return this.chunks[this.chunk]![--this.place]!;
   }
 
-  /** All blocks in order, as they are now: the set may change while the copy is walked. */
+  /** A copy of all blocks in order. The set may change while the copy is walked. */
   toArray(): number[] {
     const blocks: number[] = [];
-    this.runs.forEach((run, index) => {
-      for (let place = 0; place < this.lengths[index]!; place++) blocks.push(run[place]!);
+    this.chunks.forEach((chunk, index) => {
+      for (let place = 0; place < this.lengths[index]!; place++) blocks.push(chunk[place]!);
     });
     return blocks;
   }
 
   last(): number {
-    return this.runs.length === 0 ? -1 : this.runs.at(-1)![this.lengths.at(-1)! - 1]!;
+    return this.chunks.length === 0 ? -1 : this.chunks.at(-1)![this.lengths.at(-1)! - 1]!;
   }
 
   private seekBlock(block: number): void {
@@ -120,15 +121,15 @@ export class OrderedBlocks {
     return this.table.address[block]! < address;
   }
 
-  private splitRun(): void {
-    const half = RUN_CAPACITY >> 1;
-    const upper = new Int32Array(RUN_CAPACITY);
-    upper.set(this.runs[this.run]!.subarray(half));
-    this.lengths[this.run] = half;
-    this.runs.splice(this.run + 1, 0, upper);
-    this.lengths.splice(this.run + 1, 0, RUN_CAPACITY - half);
+  private splitChunk(): void {
+    const half = CHUNK_CAPACITY >> 1;
+    const upper = new Int32Array(CHUNK_CAPACITY);
+    upper.set(this.chunks[this.chunk]!.subarray(half));
+    this.lengths[this.chunk] = half;
+    this.chunks.splice(this.chunk + 1, 0, upper);
+    this.lengths.splice(this.chunk + 1, 0, CHUNK_CAPACITY - half);
     if (this.place > half) {
-      this.run++;
+      this.chunk++;
       this.place -= half;
     }
   }

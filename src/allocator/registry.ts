@@ -1,4 +1,4 @@
-// All allocators by name. A choice is written `name` or `name[settings]`, and several are separated by commas.
+// All allocators by name. A choice is written `name` or `name[settings]`; commas separate several.
 import { formatBytes, parseBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Allocator, AllocatorContext } from './allocator.ts';
@@ -8,14 +8,14 @@ import { ENGINE_SETTINGS, type EngineSettings } from './engine/settings.ts';
 import { PyTorchAllocator } from './pytorch/allocator.ts';
 import { DEFAULT_SETTINGS, formatConf, type PyTorchSettings, parseConf, splitOutsideBrackets } from './pytorch/settings.ts';
 
-/** An allocator with its settings, ready to be put into a context. */
+/** An allocator with its settings, ready to be created in a context. */
 export interface AllocatorChoice {
-  /** How it is written: `pytorch[max_split_size_mb:128]`. */
+  /** As the user writes it: `pytorch[max_split_size_mb:128]`. */
   readonly name: string;
   readonly kind: string;
-  /** The settings alone, in the kind's own notation; empty for the defaults. */
+  /** The settings alone, as written in brackets; empty for the defaults. */
   readonly settings: string;
-  /** For PyTorch's own allocators, what to set to get it. */
+  /** For PyTorch's own allocators: the PYTORCH_CUDA_ALLOC_CONF that selects it. */
   readonly conf?: string | undefined;
   create(context: AllocatorContext): Allocator;
 }
@@ -34,34 +34,34 @@ const KINDS: readonly AllocatorKind[] = [
   },
   {
     name: 'expandable',
-    summary: 'the same with expandable_segments:True',
+    summary: "PyTorch's caching allocator with expandable_segments:True",
     choose: (settings) => pytorchChoice('expandable', parseConf(settings, { ...DEFAULT_SETTINGS, expandableSegments: true })),
   },
   {
     name: 'cnmem',
-    summary: 'CnMem, best fit without giving back; setting: initial:SIZE, the pool it starts with (default 0)',
+    summary: 'CnMem: best fit, never releases memory; setting: initial:SIZE, the pool it starts with (default 0)',
     choose: cnmemChoice,
   },
   {
     name: 'gmlake',
-    summary: "GMLake's policy on our engine: 2 MiB handles, stitched; setting: minStitch:SIZE, least request to stitch for (128 MiB)",
+    summary: "GMLake's policy on our engine: stitches 2 MiB handles; setting: minStitch:SIZE, smallest request to stitch for (128 MiB)",
     choose: (settings) => engineChoice('gmlake', settings, createGmlake),
   },
   {
     name: 'weir',
     summary:
-      'our engine: stitches what is free, creates only what is missing, lends between streams; settings: ceiling:SIZE, memory it may hold without a second thought, lend:0 to keep streams apart',
+      'our engine: stitches free memory, creates only what is missing, lends between streams; settings: ceiling:SIZE, memory it may hold freely; lend:0, no lending between streams',
     choose: (settings) => engineChoice('weir', settings, createWeir),
   },
   {
     name: 'planned',
-    summary: 'the step that the run repeats laid out ahead (weir plan), on our engine; for replay only',
+    summary: 'our engine with a plan for the step that the run repeats (weir plan); for replay only',
     choose: () => ({
       name: 'planned',
       kind: 'planned',
       settings: '',
       create: () => {
-        throw new UsageError('planned works only in replay, where it can see the whole run first');
+        throw new UsageError('planned works only in weir replay, which can read the whole run before it plans');
       },
     }),
   },
@@ -75,7 +75,7 @@ export function describeAllocators(): string {
   return KINDS.map((kind) => `  ${kind.name.padEnd(width)}  ${kind.summary}`).join('\n');
 }
 
-/** PyTorch's allocator with settings given as values. */
+/** PyTorch's allocator with these settings. */
 export function pytorchChoice(kind: 'pytorch' | 'expandable', settings: PyTorchSettings): AllocatorChoice {
   const conf = formatConf(settings);
   const written = formatConf({ ...settings, expandableSegments: settings.expandableSegments && kind !== 'expandable' });
@@ -101,13 +101,13 @@ function chooseAllocator(text: string): AllocatorChoice {
   const kind = KINDS.find((candidate) => candidate.name === match?.[1]);
   if (!match || !kind) {
     throw new UsageError(
-      `there is no allocator '${text}'; choose from ${ALLOCATOR_NAMES.join(', ')}, with settings as pytorch[max_split_size_mb:128]`,
+      `there is no allocator '${text}'; choose from ${ALLOCATOR_NAMES.join(', ')}, with settings written as in pytorch[max_split_size_mb:128]`,
     );
   }
   return kind.choose(match[2] ?? '');
 }
 
-/** What a user may set: a queue that nobody empties is of no use in a replay. */
+/** Settings that users may change. queueCompleted is not one: replay does not empty that queue. */
 const POLICY_SETTINGS: readonly (keyof EngineSettings)[] = ENGINE_SETTINGS.filter((name) => name !== 'queueCompleted');
 
 function engineChoice(
@@ -119,7 +119,7 @@ function engineChoice(
   for (const part of text.split(',').filter((entry) => entry.trim() !== '')) {
     const [key = '', value = ''] = part.trim().split(':');
     if (!POLICY_SETTINGS.includes(key as keyof EngineSettings)) {
-      throw new UsageError(`'${key}' is not a setting of ${kind}; it has ${POLICY_SETTINGS.join(', ')}`);
+      throw new UsageError(`'${key}' is not a setting of ${kind}; choose from ${POLICY_SETTINGS.join(', ')}`);
     }
     settings[key as keyof EngineSettings] = parseBytes(value);
   }
@@ -138,7 +138,7 @@ function cnmemChoice(settings: string): AllocatorChoice {
   let initialBytes = 0;
   if (settings !== '') {
     const match = /^initial:(.+)$/.exec(settings);
-    if (!match) throw new UsageError(`cnmem has one setting, initial:SIZE, not '${settings}'`);
+    if (!match) throw new UsageError(`'${settings}' is not a setting of cnmem; write initial:SIZE`);
     initialBytes = parseBytes(match[1]!);
   }
   const written = initialBytes > 0 ? `initial:${formatBytes(initialBytes).replace(' ', '')}` : '';

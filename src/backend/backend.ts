@@ -1,54 +1,57 @@
-// Where memory comes from: the calls of a GPU driver, counted and timed.
-// Every failure is a return value, never an exception, and leaves the backend as it was: NO_MEMORY, or false.
+// The interface of a backend, where memory comes from: the calls of a GPU driver, counted and timed.
+// A call that fails returns NO_MEMORY or false, never throws, and leaves the backend unchanged.
+import { MIB } from '../base/bytes.ts';
 
-/** What a call gives back when the backend cannot do it. Addresses and handles are never negative. */
+/** Returned by a call that found no memory. Addresses and handles are never negative. */
 export const NO_MEMORY = -1;
 
-/** The driver's calls: physical memory by handle, addresses apart from it, and the classic pair that does both. */
+/** Physical memory comes in multiples of this size on every NVIDIA GPU so far. All backends round to it. */
+export const GRANULARITY: number = 2 * MIB;
+
+/** The driver's calls: physical memory by handle, address ranges, and the classic malloc and free. */
 export interface Backend {
   readonly name: string;
-  /** Physical bytes held, each piece rounded up to its granularity. */
+  /** Physical bytes held. Each allocation is rounded up to the granularity. */
   readonly usedBytes: number;
   readonly ledger: DriverLedger;
 
-  /** cudaMalloc: memory with addresses of its own. */
+  /** cudaMalloc: memory at an address that the driver chooses. */
   malloc(bytes: number): number;
   free(address: number, bytes: number): void;
 
-  /** cuMemAddressReserve: addresses without memory, at `wanted` if given and possible. */
+  /** cuMemAddressReserve: an address range without memory, at `wanted` if that is possible. */
   reserve(bytes: number, wanted?: number): number;
   unreserve(address: number, bytes: number): boolean;
 
-  /** cuMemCreate: memory without addresses. */
+  /** cuMemCreate: physical memory without an address. */
   create(bytes: number): number;
   release(handle: number): boolean;
 
-  /** cuMemMap: the whole of a handle appears at `address`; unreadable until access is set. */
+  /** cuMemMap: maps the whole handle at `address`. It cannot be read until access is set. */
   map(address: number, handle: number): boolean;
   setAccess(address: number, bytes: number): boolean;
-  /** cuMemUnmap: whole mappings, all of those in the range or none. */
+  /** cuMemUnmap: unmaps every mapping in the range. If the range cuts a mapping in two, it unmaps none. */
   unmap(address: number, bytes: number): boolean;
 }
 
-/** Events of streams: a slot marks what a stream had been given to do when it was recorded last. */
+/** CUDA events by slot. A slot marks the work that its stream held when it was recorded last. */
 export interface StreamEvents {
-  /** cuEventRecord: false if it cannot be, and then nothing has changed. */
+  /** cuEventRecord. If it returns false, the slot is unchanged. */
   record(stream: number, slot: number): boolean;
-  /** cuEventQuery: whether what the slot marks is over; false too where nobody can tell. */
+  /** cuEventQuery: true if the marked work is done. False can also mean that the backend does not know. */
   isDone(slot: number): boolean;
-  /** cuStreamWaitEvent: work given to the stream from now on comes after what the slot marks now. The host does not wait. */
+  /** cuStreamWaitEvent: later work of the stream runs after the work that the slot marks now. The host does not wait. */
   wait(stream: number, slot: number): boolean;
-  /** cuCtxSynchronize: the host waits until all streams have nothing left to do. */
+  /** cuCtxSynchronize: the host waits until all streams are idle. */
   synchronize(): void;
 }
 
-export const DRIVER_CALLS = ['create', 'release', 'reserve', 'map', 'setAccess', 'unmap', 'malloc', 'free'] as const;
-export type DriverCall = (typeof DRIVER_CALLS)[number];
+export type DriverCall = 'create' | 'release' | 'reserve' | 'map' | 'setAccess' | 'unmap' | 'malloc' | 'free';
 
-/** How often each driver call was made and what it cost. `reserve` counts the freeing of addresses too. */
+/** Count and time of each driver call. `reserve` includes unreserve. */
 export class DriverLedger {
   timeUs = 0;
-  /** Time by call, microseconds. */
+  /** Microseconds by call. */
   readonly times: Record<DriverCall, number> = { create: 0, release: 0, reserve: 0, map: 0, setAccess: 0, unmap: 0, malloc: 0, free: 0 };
   readonly calls: Record<DriverCall, number> = { create: 0, release: 0, reserve: 0, map: 0, setAccess: 0, unmap: 0, malloc: 0, free: 0 };
 

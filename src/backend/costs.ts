@@ -1,12 +1,12 @@
-// What driver calls cost, measured on an H200 (driver 580, CUDA 13.0) as a function of the piece's size.
-// Between the measured sizes cost is interpolated; beyond the largest it grows in proportion where it did so there.
+// What driver calls cost by size, measured on an H200 (driver 580, CUDA 13.0).
+// Costs are interpolated between measured sizes and extrapolated from the last two beyond them.
 import { MIB } from '../base/bytes.ts';
 
 export interface DriverCosts {
   readonly create: Curve;
   readonly release: Curve;
   readonly map: Curve;
-  /** Per handle in the range: the driver charges for handles, not for bytes, even in one call. */
+  /** Per handle in the range: the driver charges by handle, not by byte, even if one call covers them all. */
   readonly setAccessPerHandle: Curve;
   readonly unmap: Curve;
   readonly malloc: Curve;
@@ -15,7 +15,7 @@ export interface DriverCosts {
   readonly reserveUs: number;
 }
 
-/** Microseconds by bytes, through measured points. */
+/** A piecewise linear function from bytes to microseconds through measured points. */
 export class Curve {
   private readonly points: readonly (readonly [bytes: number, microseconds: number])[];
 
@@ -62,6 +62,6 @@ export const H200_COSTS: DriverCosts = {
     [256, 98],
     [2048, 581],
   ]),
-  // Measured 3 to 34 us; the middle.
+  // The middle of what was measured, 3 to 34 us.
   reserveUs: 18,
 };

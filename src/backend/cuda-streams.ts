@@ -1,12 +1,12 @@
-// Streams and events of a real GPU, and work to give to them: what lending needs, and what tests it.
-// Needs a CudaBackend in the same thread: its context is the one used.
+// Streams and events of a real GPU, and work to put on them. Lending between streams is tested with it.
+// It uses the context of the CudaBackend that was opened in the same thread.
 import { InputError } from '../base/errors.ts';
 import type { StreamEvents } from './backend.ts';
 import { loadKoffi } from './ffi.ts';
 
 const SUCCESS = 0;
 const NOT_READY = 600;
-/** Without it work on the default stream would order all others. */
+/** Without this flag, work on the default stream would order all other streams. */
 const NON_BLOCKING = 1;
 const NO_TIMING = 2;
 
@@ -29,7 +29,7 @@ const SIGNATURES = {
 export class CudaStreams implements StreamEvents {
   private readonly driver: Record<keyof typeof SIGNATURES, Call>;
   private readonly streams: bigint[] = [];
-  /** By slot, made when first recorded. */
+  /** Events by slot, created when first recorded. */
   private readonly events = new Map<number, bigint>();
 
   constructor(count: number) {
@@ -58,7 +58,7 @@ export class CudaStreams implements StreamEvents {
     const event = this.events.get(slot);
     if (event === undefined) return false;
     const result = this.driver.cuEventQuery(event);
-    if (result !== NOT_READY) this.need(result, 'ask for an event');
+    if (result !== NOT_READY) this.need(result, 'query an event');
     return result === SUCCESS;
   }
 
@@ -71,17 +71,17 @@ export class CudaStreams implements StreamEvents {
     this.need(this.driver.cuCtxSynchronize(), 'wait for the GPU');
   }
 
-  /** Gives the stream the work of filling memory with a word; returns at once. */
+  /** Queues a fill of the range with one word on the stream. */
   fill(stream: number, address: number, bytes: number, word: number): void {
     this.need(this.driver.cuMemsetD32Async(address, word >>> 0, bytes / 4, this.streams[stream]!), 'fill memory');
   }
 
-  /** Gives the stream the work of copying memory on the GPU; returns at once. */
+  /** Queues a copy within the GPU on the stream. */
   copy(stream: number, to: number, from: number, bytes: number): void {
     this.need(this.driver.cuMemcpyDtoDAsync(to, from, bytes, this.streams[stream]!), 'copy memory');
   }
 
-  /** Waits for all streams and reads words. */
+  /** Waits for all streams, then reads words. */
   read(address: number, words: Uint32Array): void {
     this.synchronize();
     this.need(this.driver.cuMemcpyDtoH(words, address, words.byteLength), 'read memory');

@@ -1,18 +1,17 @@
-// A real GPU through the CUDA driver, libcuda.so.1, loaded at run time: no toolkit is needed to build or install.
-// Every call is timed by the host's clock, FFI included.
-import { MIB, roundUp } from '../base/bytes.ts';
+// The backend of a real GPU. It loads the CUDA driver (libcuda.so.1) at run time, so no toolkit is needed.
+// Every call is timed by the host's clock, including the cost of the FFI.
+import { roundUp } from '../base/bytes.ts';
 import { InputError, InvariantError } from '../base/errors.ts';
-import { type Backend, DriverLedger, NO_MEMORY } from './backend.ts';
+import { type Backend, DriverLedger, GRANULARITY, NO_MEMORY } from './backend.ts';
 import { loadKoffi } from './ffi.ts';
 import { Mappings } from './mappings.ts';
 import type { TouchableMemory } from './memory.ts';
 
-const GRANULARITY = 2 * MIB;
 const SUCCESS = 0;
 
 type Call = (...parameters: unknown[]) => number;
 
-/** The driver's functions we use, by their names in libcuda. */
+/** The driver functions we call, by their names in libcuda. */
 const SIGNATURES = {
   cuInit: 'int cuInit(uint32_t)',
   cuDriverGetVersion: 'int cuDriverGetVersion(void *)',
@@ -40,9 +39,9 @@ const SIGNATURES = {
 type Driver = Record<keyof typeof SIGNATURES, Call>;
 
 export interface CudaBackendOptions {
-  /** Which GPU, as the driver numbers them (CUDA_VISIBLE_DEVICES applies). */
+  /** Index of the GPU as the driver numbers them (CUDA_VISIBLE_DEVICES applies). */
   readonly gpu?: number | undefined;
-  /** Most memory to hold; by default what the GPU has free. */
+  /** Most memory to hold, in bytes. Default: what is free on the GPU. */
   readonly capacity?: number | undefined;
 }
 
@@ -59,7 +58,7 @@ export class CudaBackend implements Backend, TouchableMemory {
   /** CUmemAccessDesc: this GPU may read and write. */
   private readonly access = new Uint8Array(16);
   private used = 0;
-  /** The driver's handle and its size; undefined once released. */
+  /** Driver handle and size by our handle; undefined once released. */
   private readonly handles: ({ readonly value: bigint; readonly bytes: number } | undefined)[] = [];
   private readonly mallocs = new Map<number, number>();
   private readonly reservations = new Map<number, number>();
@@ -96,11 +95,11 @@ export class CudaBackend implements Backend, TouchableMemory {
   memoryInfo(): { free: number; total: number } {
     const free = new BigUint64Array(1);
     const total = new BigUint64Array(1);
-    this.need(this.driver.cuMemGetInfo(free, total), 'ask for free memory');
+    this.need(this.driver.cuMemGetInfo(free, total), 'query free memory');
     return { free: Number(free[0]), total: Number(total[0]) };
   }
 
-  /** Gives all memory and addresses back and lets go of the GPU; the backend cannot be used afterwards. */
+  /** Releases all memory and addresses and the GPU's context. The backend cannot be used afterwards. */
   close(): void {
     this.driver.cuCtxSynchronize();
     for (const [address, bytes] of this.mappings.ranges()) this.driver.cuMemUnmap(address, bytes);
@@ -120,7 +119,7 @@ export class CudaBackend implements Backend, TouchableMemory {
   }
 
   free(address: number, bytes: number): void {
-    if (this.mallocs.get(address) !== bytes) throw new InvariantError(`free of ${bytes} bytes at ${address}, which are not held`);
+    if (this.mallocs.get(address) !== bytes) throw new InvariantError(`cannot free ${bytes} bytes at ${address}: no such allocation`);
     this.mallocs.delete(address);
     this.need(this.timed('free', this.driver.cuMemFree, address), 'free memory');
     this.used -= roundUp(bytes, GRANULARITY);
@@ -177,7 +176,7 @@ export class CudaBackend implements Backend, TouchableMemory {
 
   fill(address: number, bytes: number, word: number): void {
     this.need(this.driver.cuMemsetD32(address, word >>> 0, bytes / 4), 'fill memory');
-    // Otherwise the next memory call would wait for it, and be charged for that.
+    // Otherwise the next memory call would wait for the fill, and the wait would count as its cost.
     this.need(this.driver.cuCtxSynchronize(), 'wait for the GPU');
   }
 
@@ -209,7 +208,7 @@ export class CudaBackend implements Backend, TouchableMemory {
 
   private readVersion(): string {
     const version = new Int32Array(1);
-    this.need(this.driver.cuDriverGetVersion(version), 'tell its version');
+    this.need(this.driver.cuDriverGetVersion(version), 'query its version');
     return `${Math.floor(version[0]! / 1000)}.${Math.floor((version[0]! % 1000) / 10)}`;
   }
 }
@@ -229,7 +228,7 @@ function loadDriver(): Driver {
   try {
     library = koffi.load('libcuda.so.1');
   } catch {
-    throw new InputError('there is no CUDA driver here (libcuda.so.1 cannot be loaded); --backend sim and --backend host need none');
+    throw new InputError('there is no CUDA driver on this machine (libcuda.so.1 does not load); use --backend sim or --backend host');
   }
   const functions = Object.entries(SIGNATURES).map(([name, signature]) => [name, library.func(signature)]);
   loaded = Object.fromEntries(functions) as Driver;

@@ -1,4 +1,5 @@
-// koffi, loaded only when a real device is asked for: reading and replaying recordings must not depend on native code.
+// Loads koffi (FFI) only when a backend with real memory is opened.
+// Reading and replaying recordings must not depend on native code.
 import { createRequire } from 'node:module';
 import type Koffi from 'koffi';
 import { InputError } from '../base/errors.ts';
@@ -11,7 +12,7 @@ export function loadKoffi(): typeof Koffi {
       loaded = createRequire(import.meta.url)('koffi') as typeof Koffi;
     } catch (error) {
       const reason = error instanceof Error ? error.message.split('\n')[0] : String(error);
-      throw new InputError(`real devices need the koffi package, which does not load here (${reason}); --backend sim works everywhere`);
+      throw new InputError(`the koffi package does not load here (${reason}), and real memory needs it; use --backend sim`);
     }
   }
   return loaded;

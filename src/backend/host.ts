@@ -1,15 +1,12 @@
-// Real memory on any Linux machine, without a GPU: one memfd holds all pages, and a handle is a range of it that can be
-// mapped at several addresses at once, as a GPU's driver maps physical memory.
+// The backend of real memory on any Linux machine, without a GPU. One memfd holds all pages.
+// A handle is a range of that file, so it can be mapped at several addresses, as on a GPU.
 import { freemem } from 'node:os';
-import { MIB, roundUp } from '../base/bytes.ts';
+import { roundUp } from '../base/bytes.ts';
 import { InputError, InvariantError } from '../base/errors.ts';
-import { type Backend, DriverLedger, NO_MEMORY } from './backend.ts';
+import { type Backend, DriverLedger, GRANULARITY, NO_MEMORY } from './backend.ts';
 import { loadKoffi } from './ffi.ts';
 import { Mappings } from './mappings.ts';
 import type { TouchableMemory } from './memory.ts';
-
-/** As on a GPU, so that allocators behave the same. */
-const GRANULARITY = 2 * MIB;
 
 const PROT_NONE = 0;
 const PROT_READ_WRITE = 3;
@@ -35,13 +32,13 @@ interface Libc {
 interface Handle {
   readonly offset: number;
   readonly bytes: number;
-  /** Addresses it is mapped at; memory is given back when it is released and mapped nowhere. */
+  /** Number of addresses it is mapped at. Memory is freed once the handle is released and mapped nowhere. */
   mappings: number;
   released: boolean;
 }
 
 export interface HostBackendOptions {
-  /** Most memory to hold; by default half of what the machine has free now. */
+  /** Most memory to hold, in bytes. Default: half of the machine's free memory. */
   readonly capacity?: number | undefined;
 }
 
@@ -59,18 +56,18 @@ export class HostBackend implements Backend, TouchableMemory {
   private readonly mappings = new Mappings();
 
   constructor(options: HostBackendOptions = {}) {
-    if (process.platform !== 'linux') throw new InputError('the host device needs Linux (memfd); --backend sim works everywhere');
+    if (process.platform !== 'linux') throw new InputError('--backend host needs Linux (memfd); use --backend sim');
     this.capacity = options.capacity ?? Math.floor(freemem() / 2);
     this.libc = loadLibc();
     this.file = this.libc.memfd_create('weir', 0);
-    if (this.file < 0) throw new InputError(`the kernel gives no memfd (error ${loadKoffi().errno()}); --backend sim works everywhere`);
+    if (this.file < 0) throw new InputError(`memfd_create failed with error ${loadKoffi().errno()}; use --backend sim`);
   }
 
   get usedBytes(): number {
     return this.used;
   }
 
-  /** Gives all memory and addresses back; the backend cannot be used afterwards. */
+  /** Releases all memory and addresses. The backend cannot be used afterwards. */
   close(): void {
     for (const [address, bytes] of [...this.mallocs, ...this.reservations]) this.libc.munmap(address, bytes);
     this.libc.close(this.file);
@@ -91,7 +88,7 @@ export class HostBackend implements Backend, TouchableMemory {
 
   free(address: number, bytes: number): void {
     this.timed('free', () => {
-      if (this.mallocs.get(address) !== bytes) throw new InvariantError(`free of ${bytes} bytes at ${address}, which are not held`);
+      if (this.mallocs.get(address) !== bytes) throw new InvariantError(`cannot free ${bytes} bytes at ${address}: no such allocation`);
       this.mallocs.delete(address);
       this.used -= roundUp(bytes, GRANULARITY);
       return this.libc.munmap(address, bytes);
@@ -118,7 +115,7 @@ export class HostBackend implements Backend, TouchableMemory {
   create(bytes: number): number {
     return this.timed('create', () => {
       if (bytes <= 0 || bytes % GRANULARITY !== 0 || this.used + bytes > this.capacity) return NO_MEMORY;
-      // Offsets are never used twice, so a stale mapping can never show another handle's data. The file is sparse.
+      // Offsets are never reused, so a stale mapping cannot show another handle's data. The file is sparse.
       const offset = this.fileBytes;
       if (this.libc.ftruncate(this.file, offset + bytes) !== 0) return NO_MEMORY;
       if (this.libc.fallocate(this.file, 0, offset, bytes) !== 0) return NO_MEMORY;
@@ -161,7 +158,7 @@ export class HostBackend implements Backend, TouchableMemory {
     return this.timed('unmap', () => {
       const starts = this.mappings.tiling(address, bytes);
       if (!starts) return false;
-      // The addresses stay reserved: an empty mapping takes the place of the memory.
+      // An empty mapping replaces the memory, so the addresses stay reserved.
       const emptied = this.libc.mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
       if (emptied === FAILED) return false;
       for (const start of starts) {

@@ -1,4 +1,4 @@
-// Which handle is mapped where: real drivers forgive some misuse silently, so devices check before they call them.
+// Which handle is mapped where. Real drivers accept some misuse silently, so backends check here before each call.
 
 export class Mappings {
   private readonly byAddress = new Map<number, { readonly handle: number; readonly bytes: number }>();
@@ -11,7 +11,7 @@ export class Mappings {
     this.byAddress.set(address, { handle, bytes });
   }
 
-  /** The starts of the mappings that make up the range exactly; undefined if they do not. */
+  /** Start addresses of the mappings that cover the range exactly; undefined if they do not. */
   tiling(address: number, bytes: number): number[] | undefined {
     const starts: number[] = [];
     let at = address;
@@ -24,7 +24,7 @@ export class Mappings {
     return at === address + bytes ? starts : undefined;
   }
 
-  /** Forgets a mapping and gives back its handle. */
+  /** Removes a mapping and returns its handle. */
   remove(address: number): number {
     const mapping = this.byAddress.get(address);
     this.byAddress.delete(address);

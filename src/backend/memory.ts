@@ -1,8 +1,8 @@
-// Reading and writing what a backend maps: only for checking that memory holds what was put there.
+// Access to the contents of a backend's memory, for tests that check what memory holds.
 
-/** A backend whose memory can be touched. Addresses are those the backend handed out, with access set. */
+/** A backend whose memory can be read and written. Addresses must be mapped and have access set. */
 export interface TouchableMemory {
-  /** Fills a range, a multiple of 4 bytes long, with one 32-bit word. */
+  /** Fills a range with one 32-bit word. `bytes` must be a multiple of 4. */
   fill(address: number, bytes: number, word: number): void;
   /** The 32-bit word at an address. */
   readWord(address: number): number;

@@ -1,25 +1,22 @@
-// A GPU that is only bookkeeping: deterministic addresses, a capacity, and the measured cost of every call.
-// Misuse (freeing what is not held, mapping over a mapping) throws, so allocator defects cannot hide.
+// A simulated GPU: deterministic addresses, a capacity and the measured cost of every call, but no memory.
+// Misuse (freeing what is not held, mapping over a mapping) throws, so that defects of allocators show.
 import { MIB, roundUp } from '../base/bytes.ts';
 import { InvariantError } from '../base/errors.ts';
-import { type Backend, DriverLedger, NO_MEMORY } from './backend.ts';
+import { type Backend, DriverLedger, GRANULARITY, NO_MEMORY } from './backend.ts';
 import { type DriverCosts, H200_COSTS } from './costs.ts';
 
-/** Physical memory comes in pieces of this size on every NVIDIA GPU so far. */
-export const GRANULARITY: number = 2 * MIB;
-
-/** cudaMalloc hands out addresses downward in aligned chunks of this size, smaller requests filling what is left of one. */
+/** cudaMalloc places memory downward in aligned chunks of this size. Small requests share a chunk. */
 const MALLOC_CHUNK = 32 * MIB;
 const MALLOC_TOP = 0x7f00_0000_0000;
 const RESERVE_BOTTOM = 0x3_0200_0000;
 
-/** Decides where cudaMalloc and address reservations land. */
+/** Chooses the addresses of cudaMalloc and of address reservations. */
 export interface Placement {
   malloc(bytes: number): number;
   reserve(bytes: number): number;
 }
 
-/** Addresses as an H200's driver gives them out, without reuse: a fresh address can never be mistaken for an old one. */
+/** Addresses in the order of an H200's driver. They are never reused, so a stale address is always detected. */
 export class InventedPlacement implements Placement {
   private mallocBottom: number;
   private reserveTop: number;
@@ -67,7 +64,7 @@ export class SimulatedBackend implements Backend {
   private readonly placement: Placement;
   private used = 0;
   private readonly mallocs = new Map<number, number>();
-  /** Bytes by handle; the index is the handle, 0 means released. */
+  /** Size by handle, in bytes. 0: released. */
   private readonly handles: number[] = [];
   private readonly mappings = new Map<number, number>();
 
@@ -85,7 +82,7 @@ export class SimulatedBackend implements Backend {
     this.ledger.charge('malloc', this.costs.malloc.at(bytes));
     if (!this.take(bytes)) return NO_MEMORY;
     let address = this.placement.malloc(bytes);
-    // A recorded address may still be held when a replay no longer follows its recording.
+    // If the replay has diverged from its recording, the recorded address may still be held.
     while (this.mallocs.has(address)) address = this.placement.malloc(bytes);
     this.mallocs.set(address, bytes);
     return address;
@@ -93,7 +90,7 @@ export class SimulatedBackend implements Backend {
 
   free(address: number, bytes: number): void {
     this.ledger.charge('free', this.costs.free.at(bytes));
-    if (this.mallocs.get(address) !== bytes) throw new InvariantError(`free of ${bytes} bytes at ${address}, which are not held`);
+    if (this.mallocs.get(address) !== bytes) throw new InvariantError(`cannot free ${bytes} bytes at ${address}: no such allocation`);
     this.mallocs.delete(address);
     this.giveBack(bytes);
   }
@@ -124,7 +121,7 @@ export class SimulatedBackend implements Backend {
 
   map(address: number, handle: number): boolean {
     this.ledger.charge('map', this.costs.map.at(this.sizeOf(handle)));
-    if (this.mappings.has(address)) throw new InvariantError(`map over a mapping at ${address}`);
+    if (this.mappings.has(address)) throw new InvariantError(`cannot map at ${address}: something is mapped there`);
     this.mappings.set(address, handle);
     return true;
   }

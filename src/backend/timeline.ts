@@ -1,12 +1,12 @@
-// Time on a GPU that is only bookkeeping: streams behind the program, events that are over later, waits that hold a
-// stream up. So a replay can say how many waits a policy makes, how many of them mattered and for how long.
+// Time on a simulated GPU: streams that lag behind the program, events that complete later, waits that stall a stream.
+// A replay uses it to count a policy's waits, how many of them stalled, and for how long.
 import type { StreamEvents } from './backend.ts';
 
-/** A GPU that is kept busy is some milliseconds behind the program that feeds it. */
-export const DEFAULT_LAG_US = 5000;
+/** A busy GPU lags some milliseconds behind the program that feeds it. */
+const DEFAULT_LAG_US = 5000;
 
 export interface TimelineOptions {
-  /** How far a stream is behind the program, microseconds: one number, or one for each stream and time. */
+  /** Lag of a stream behind the program in microseconds: a constant, or a function of stream and time. */
   readonly lagUs?: number | ((stream: number, nowUs: number) => number) | undefined;
 }
 
@@ -14,9 +14,9 @@ export interface TimelineTotals {
   readonly events: number;
   readonly queries: number;
   readonly waits: number;
-  /** Waits for what was not over yet when the program made them: without them there would have been a race. */
+  /** Waits for work that was still running when the program called wait. Each of them prevented a race. */
   readonly neededWaits: number;
-  /** Waits that the stream reached before what they wait for was over. */
+  /** Waits that held the stream up: the awaited work was still running when the stream reached the wait. */
   readonly stalls: number;
   readonly stallUs: number;
 }
@@ -24,9 +24,9 @@ export interface TimelineTotals {
 export class Timeline implements StreamEvents {
   private nowUs = Number.NEGATIVE_INFINITY;
   private readonly lagOf: (stream: number, nowUs: number) => number;
-  /** When a stream will have done all that it was given, as far as waits have put it off. */
+  /** When the stream will be idle, as far as waits delay it. */
   private readonly busyUntilUs = new Map<number, number>();
-  /** When what a slot marks is over. */
+  /** When the work marked by a slot is done. */
   private readonly overAtUs = new Map<number, number>();
   private events = 0;
   private queries = 0;
@@ -39,7 +39,7 @@ export class Timeline implements StreamEvents {
     this.lagOf = typeof lagUs === 'number' ? () => lagUs : lagUs;
   }
 
-  /** The program has come to this time; recorded clocks now and then step back, this one does not. */
+  /** Moves the clock forward. Recorded clocks sometimes step back; this one does not. */
   advanceTo(timeUs: number): void {
     if (timeUs > this.nowUs) this.nowUs = timeUs;
   }
@@ -69,7 +69,7 @@ export class Timeline implements StreamEvents {
     return true;
   }
 
-  /** The program waits for everything: what it does next happens after that. */
+  /** The program waits for all streams, so the clock moves to their end. */
   synchronize(): void {
     for (const overAt of this.overAtUs.values()) this.nowUs = Math.max(this.nowUs, overAt);
     for (const until of this.busyUntilUs.values()) this.nowUs = Math.max(this.nowUs, until);
@@ -80,7 +80,7 @@ export class Timeline implements StreamEvents {
     return { events, queries, waits, neededWaits, stalls, stallUs };
   }
 
-  /** When work that the stream is given now would be over if it took no time. */
+  /** When empty work queued on the stream now would be done. */
   private endOf(stream: number): number {
     return Math.max(this.nowUs + this.lagOf(stream, this.nowUs), this.busyUntilUs.get(stream) ?? 0);
   }

@@ -1,4 +1,4 @@
-// Sizes as people write and read them. In memory and in JSON a size is always a plain number of bytes.
+// Reads and writes sizes such as `24GiB`. In memory and in JSON a size is a plain number of bytes.
 import { UsageError } from './errors.ts';
 
 export const KIB = 1024;
@@ -29,11 +29,11 @@ export function parseBytes(text: string): number {
   const unit = match ? UNITS.get(match[2]!.toLowerCase()) : undefined;
   if (!match || unit === undefined) throw new UsageError(`'${text}' is not a size; write it like 24GiB, 512MiB or 80GB`);
   const bytes = Math.round(Number(match[1]) * unit);
-  if (!Number.isSafeInteger(bytes)) throw new UsageError(`'${text}' is more memory than there is`);
+  if (!Number.isSafeInteger(bytes)) throw new UsageError(`'${text}' is too large for a size; write it like 24GiB, 512MiB or 80GB`);
   return bytes;
 }
 
-/** Writes a size for reading: three significant digits or more, binary units (`15.72 GiB`, `512 B`). */
+/** Formats a size for people, in binary units with at least three significant digits (`15.72 GiB`, `512 B`). */
 export function formatBytes(bytes: number): string {
   const magnitude = Math.abs(bytes);
   if (magnitude < KIB) return `${bytes} B`;

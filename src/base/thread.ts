@@ -1,6 +1,6 @@
-// Worker threads whose work is done.
+// Ends worker threads that are no longer needed.
 
-/** What is needed of a `Worker` of node:worker_threads, which this layer does not know. */
+/** The methods needed of a `Worker` of node:worker_threads, which this layer may not import. */
 interface Thread {
   removeAllListeners(): unknown;
   on(event: 'error', listener: () => void): unknown;
@@ -9,8 +9,8 @@ interface Thread {
 }
 
 /**
- * Ends a thread that nobody needs any more, and does not wait for it: Node's threads can hang as they end, while their
- * compiler asks for a garbage collection that no longer comes (nodejs/node#54918).
+ * Ends a thread without waiting for it. Node's threads can hang at their end, while their compiler waits for a garbage
+ * collection that never comes (nodejs/node#54918).
  */
 export function dismiss(thread: Thread): void {
   thread.removeAllListeners();

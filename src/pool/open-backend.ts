@@ -1,4 +1,4 @@
-// A backend by name: what the command line and the library call `sim`, `host` and `cuda`.
+// Opens a backend by the name that the command line and the library use: `sim`, `host` or `cuda`.
 
 import type { Backend } from '../backend/backend.ts';
 import { CudaBackend } from '../backend/cuda.ts';
@@ -10,9 +10,9 @@ export type BackendName = (typeof BACKEND_NAMES)[number];
 
 export interface OpenBackend {
   readonly backend: Backend;
-  /** Memory it can hold; undefined without a limit. */
+  /** Most memory it can hold, in bytes; undefined if it has no limit. */
   readonly capacity: number | undefined;
-  /** What it is, for people. */
+  /** One phrase for people. */
   readonly description: string;
   close(): void;
 }

@@ -1,4 +1,5 @@
-// A memory pool for programs: any allocator on any backend behind malloc and free, with errors that explain themselves.
+// A memory pool for other programs: any allocator on any backend, behind malloc and free.
+// Its errors say what was requested, what is free and what to do.
 import { type Allocator, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import { chooseAllocators } from '../allocator/registry.ts';
 import type { Backend, DriverCall } from '../backend/backend.ts';
@@ -8,31 +9,31 @@ import { UsageError } from '../base/errors.ts';
 import { type BackendName, openBackend } from './open-backend.ts';
 
 export interface PoolOptions {
-  /** Where memory comes from: `sim` (bookkeeping only), `host` (this machine, Linux) or `cuda`. */
+  /** Where memory comes from: `sim` (simulated), `host` (this machine's memory, Linux) or `cuda`. */
   readonly backend: BackendName;
-  /** Who places it, as on the command line: `weir`, `gmlake`, `pytorch[max_split_size_mb:128]`. Default `weir`. */
+  /** The allocator, written as on the command line: `weir`, `gmlake`, `pytorch[max_split_size_mb:128]`. Default: `weir`. */
   readonly allocator?: string | undefined;
-  /** Most memory to hold; by default what the backend has. */
+  /** Most memory to hold, in bytes. Default: the backend's capacity. */
   readonly capacity?: number | undefined;
 }
 
 /** Memory that a pool gave out. */
 export interface Allocation {
   readonly address: number;
-  /** Bytes given out, at least those asked for. */
+  /** Bytes of the block, at least those requested. */
   readonly size: number;
 }
 
 export interface PoolStats {
-  /** Held from the backend. */
+  /** Bytes held from the backend. */
   readonly reserved: number;
-  /** Given out. */
+  /** Bytes in use. */
   readonly allocated: number;
   readonly ooms: number;
   readonly driver: { readonly timeUs: number; readonly calls: Readonly<Record<DriverCall, number>> };
 }
 
-/** A request could not be served; the message says what was asked, what is free and why that did not do. */
+/** A request failed. The message says what was requested, what is free and what to do. */
 export class OutOfMemoryError extends Error {
   override name = 'OutOfMemoryError';
   readonly asked: number;
@@ -43,7 +44,7 @@ export class OutOfMemoryError extends Error {
   }
 }
 
-/** Streams are numbers from 0; memory freed on one is used again by that stream first. */
+/** Streams are numbered from 0. A stream reuses the memory freed on it first. */
 const MAX_STREAMS = 64;
 
 export class Pool {
@@ -55,7 +56,7 @@ export class Pool {
 
   constructor(options: PoolOptions) {
     const [choice, ...others] = chooseAllocators(options.allocator ?? 'weir');
-    if (!choice || others.length > 0) throw new UsageError('a pool has one allocator');
+    if (!choice || others.length > 0) throw new UsageError('a pool takes one allocator; name one');
     const opened = openBackend(options.backend, options.capacity);
     this.backend = opened.backend;
     this.closeBackend = opened.close;
@@ -66,12 +67,12 @@ export class Pool {
     });
   }
 
-  /** Memory for `bytes` bytes, for use on `stream`. Throws OutOfMemoryError. */
+  /** Allocates `bytes` bytes for use on `stream`. Throws OutOfMemoryError. */
   malloc(bytes: number, stream = 0): Allocation {
     this.expectOpen();
-    if (!Number.isSafeInteger(bytes) || bytes <= 0) throw new UsageError(`${bytes} is not a number of bytes`);
+    if (!Number.isSafeInteger(bytes) || bytes <= 0) throw new UsageError(`${bytes} is not a size; pass a whole number of bytes above 0`);
     if (!Number.isInteger(stream) || stream < 0 || stream >= MAX_STREAMS)
-      throw new UsageError(`streams are numbers from 0 to ${MAX_STREAMS - 1}`);
+      throw new UsageError(`${stream} is not a stream; pass a whole number from 0 to ${MAX_STREAMS - 1}`);
     const block = this.allocator.malloc(bytes, stream, 0);
     if (block === OUT_OF_MEMORY) throw this.explain(bytes);
     const allocation = { address: this.allocator.addressOf(block), size: this.allocator.sizeOf(block) };
@@ -79,17 +80,18 @@ export class Pool {
     return allocation;
   }
 
-  /** Gives an allocation back. The caller vouches that nothing uses it any more. */
+  /** Frees an allocation. The caller guarantees that no work uses it any more. */
   free(allocation: Allocation): void {
     this.expectOpen();
     const block = this.blocks.get(allocation);
-    if (block === undefined) throw new UsageError('this allocation is not of this pool, or was freed before');
+    if (block === undefined)
+      throw new UsageError('this allocation is not from this pool, or it was freed before; free each allocation once');
     this.blocks.delete(allocation);
     this.allocator.free(block);
     this.allocator.complete(block);
   }
 
-  /** Gives memory that nobody uses back to the backend. */
+  /** Returns unused memory to the backend. */
   emptyCache(): void {
     this.expectOpen();
     this.allocator.emptyCache();
@@ -105,17 +107,17 @@ export class Pool {
     };
   }
 
-  /** The memory itself, for looking at it; undefined on the simulated backend. */
+  /** Access to the memory's contents; undefined on the simulated backend. */
   get memory(): TouchableMemory | undefined {
     return isTouchable(this.backend) ? this.backend : undefined;
   }
 
-  /** Throws if the pool's structures contradict each other: always a defect. */
+  /** Throws if the pool's structures contradict each other, which is always a defect. */
   check(): void {
     this.allocator.check();
   }
 
-  /** Gives everything back; allocations are void from here on. */
+  /** Frees everything. Its allocations must not be used afterwards. */
   close(): void {
     if (this.closed) return;
     for (const allocation of [...this.blocks.keys()]) this.free(allocation);
@@ -130,20 +132,20 @@ export class Pool {
     const largest = Math.max(0, ...groups.map((group) => group.largestFree));
     const help =
       free >= asked
-        ? 'enough is free, but for other streams or in pieces that cannot be joined: free more on this stream'
-        : 'free something first, or give the pool more capacity';
+        ? 'enough memory is free, but it belongs to other streams or cannot be joined: free more on this stream'
+        : 'free some memory first, or give the pool more capacity';
     return new OutOfMemoryError(
-      `out of memory: ${formatBytes(asked)} was asked for; ${formatBytes(this.allocator.allocatedBytes)} is in use and ${formatBytes(free)} free of ${formatBytes(this.allocator.reservedBytes)} reserved, the largest piece ${formatBytes(largest)}; ${help}`,
+      `out of memory: ${formatBytes(asked)} requested, ${formatBytes(this.allocator.allocatedBytes)} in use, ${formatBytes(this.allocator.reservedBytes)} reserved, ${formatBytes(free)} of it free, largest free block ${formatBytes(largest)}; ${help}`,
       asked,
     );
   }
 
   private expectOpen(): void {
-    if (this.closed) throw new UsageError('the pool is closed');
+    if (this.closed) throw new UsageError('the pool is closed; open a new one');
   }
 }
 
-/** A pool on a backend; close it when done. */
+/** Opens a pool on a backend. Close it when done. */
 export function createPool(options: PoolOptions): Pool {
   return new Pool(options);
 }

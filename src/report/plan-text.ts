@@ -23,7 +23,7 @@ export function offsetsPlanText(buffers: readonly Buffer[], plan: OffsetsPlan): 
 export function stepPlanText(found: FoundStep, plan: OffsetsPlan): string {
   const { step, peak, smartPoolTotal, period } = found;
   const total = plan.footprint + step.wholeRunBytes;
-  const repeats = period.runs.reduce((sum, run) => sum + Math.floor((run.to - run.from) / period.length) + 1, 0);
+  const repeats = period.stretches.reduce((sum, { from, to }) => sum + Math.floor((to - from) / period.length) + 1, 0);
   return lines([
     `step       ${step.period} allocations and frees, seen ${repeats} times (by ${period.by}); ${step.blocks.length} blocks${step.turns > 1 ? `, offsets alternate over ${step.turns} steps` : ''}`,
     `whole run  ${formatBytes(step.wholeRunBytes)} that stay from step to step`,

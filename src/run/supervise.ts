@@ -1,4 +1,4 @@
-// One run from beginning to end: folder, environment, command, recording, what-if, summary. The command's own end is ours.
+// One run from start to end: folder, environment, command, recording, what-if, summary. We exit as the command did.
 import type { ChildProcess } from 'node:child_process';
 import { accessSync, constants, existsSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
@@ -9,7 +9,9 @@ import { type ChildEnd, runChild } from './child/child.ts';
 import { changedVariables, environmentWith, obstacleIn, settingsOf } from './child/environment.ts';
 import { RunError } from './child/run-error.ts';
 import { createRunFolder, removeFolder } from './child/run-folder.ts';
+import { ENDING_SIGNALS, onSignals } from './child/signals.ts';
 import { RunPlanner } from './planning/run-planner.ts';
+import { processName } from './rings/levels.ts';
 import type { ProcessRecording } from './rings/process-recording.ts';
 import { Recorder, type Refusal } from './rings/recorder.ts';
 import { TraceFile } from './rings/trace-file.ts';
@@ -23,7 +25,7 @@ export interface RunOptions {
   readonly command: readonly string[];
   readonly allocator: RunAllocator;
   readonly limit: number | undefined;
-  /** Where recordings go; undefined keeps none. */
+  /** Pattern of the recordings' names; undefined to keep none. */
   readonly record: string | undefined;
   readonly force: boolean;
   readonly whatIf: boolean;
@@ -31,9 +33,9 @@ export interface RunOptions {
   readonly metricsPort: number | undefined;
   readonly metricsHost: string;
   readonly lend: boolean;
-  /** Plan the steps of the job beside it. */
+  /** Plan the steps of the job while it runs. */
   readonly plan: boolean;
-  /** Move idle tensors to the host: down to so many bytes, or as low as costs hardly any time. */
+  /** Swap idle tensors out to the host: down to this many bytes, or (`auto`) as far as it costs hardly any time. */
   readonly swap: number | 'auto' | undefined;
   readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
@@ -41,23 +43,23 @@ export interface RunOptions {
   readonly quiet: boolean;
   readonly version: string;
   readonly environment: NodeJS.ProcessEnv;
-  /** Sees the command's output, which then comes through a pipe; otherwise it is the command's alone. */
+  /** If set, receives the command's output, which then goes through a pipe. */
   readonly onOutput?: ((child: ChildProcess) => void) | undefined;
 }
 
-/** How a run tells what it does; nothing goes to the command's output. */
+/** How a run reports to the user. Nothing goes to the command's output. */
 export interface RunVoice {
-  /** A line for everybody. */
+  /** A line for all users. */
   say(sentence: string): void;
-  /** A line for those who ask for more. */
+  /** A line for --verbose. */
   detail(sentence: string): void;
-  /** Something went wrong; said even when all else is quiet. */
+  /** A problem. Shown even with --quiet. */
   trouble(sentence: string): void;
   progress(fraction: number, doing: string): void;
   clearProgress(): void;
 }
 
-/** Sees a run begin and change, for pages about it. */
+/** Follows a run, for the live page. */
 export interface RunWatcher {
   begin(processes: readonly ProcessRecording[]): Promise<void>;
   levels(): void;
@@ -70,9 +72,8 @@ export interface RunOutcome {
   readonly refusals: readonly Refusal[];
 }
 
-const ENDING_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
-/** Meant for the command; they come late now and then, and must not end us then. */
-const MESSAGES = ['SIGUSR1', 'SIGUSR2'] as const;
+/** Meant for the command. Late ones must not end us. */
+const USER_SIGNALS: readonly NodeJS.Signals[] = ['SIGUSR1', 'SIGUSR2'];
 
 export async function supervise(options: RunOptions, voice: RunVoice, watcher?: RunWatcher): Promise<RunOutcome> {
   const obstacle = obstacleIn(options.environment);
@@ -80,15 +81,14 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   if (options.record !== undefined) checkRecordFolder(options.record);
   const folder = createRunFolder(options.ringRows, options.environment);
   const scratch = options.record === undefined && options.whatIf ? createScratch(voice) : undefined;
-  // While the command runs it is told; afterwards a signal ends what is left to do. Either way the folders are removed.
+  // While the command runs, signals go to it. Afterwards a signal skips the rest. In both cases the folders are
+  // removed.
   const afterwards = new AbortController();
   let isRunning = true;
-  const interrupted = () => {
+  const stopListening = onSignals(ENDING_SIGNALS, () => {
     if (!isRunning) afterwards.abort();
-  };
-  const ignored = () => {};
-  for (const signal of ENDING_SIGNALS) process.on(signal, interrupted);
-  for (const signal of MESSAGES) process.on(signal, ignored);
+  });
+  const stopIgnoring = onSignals(USER_SIGNALS, () => {});
   try {
     const changed = changedVariables(options.environment, { ...options, folder });
     const environment = environmentWith(options.environment, changed);
@@ -140,27 +140,29 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   } finally {
     removeFolder(folder);
     if (scratch) removeFolder(scratch);
-    for (const signal of ENDING_SIGNALS) process.off(signal, interrupted);
-    for (const signal of MESSAGES) process.off(signal, ignored);
+    stopListening();
+    stopIgnoring();
   }
 }
 
-/** A folder for what the what-if replays; without one the job runs all the same. */
+/** Creates a folder for the what-if's recordings. If that fails, the job still runs. */
 function createScratch(voice: RunVoice): string | undefined {
   try {
     return mkdtempSync(join(tmpdir(), 'weir-run-'));
   } catch (error) {
-    voice.trouble(`what other allocators would have needed will not be known: ${error instanceof Error ? error.message : String(error)}`);
+    voice.trouble(
+      `the summary will not say what other allocators would have needed: ${error instanceof Error ? error.message : String(error)}`,
+    );
     return undefined;
   }
 }
 
-/** A long job whose recording has no place to go must not begin; a folder with placeholders is known only later. */
+/** Refuses a long job early if its recording cannot be written. A folder with placeholders is not known yet. */
 function checkRecordFolder(pattern: string): void {
   if (!/%[phrq]/.test(dirname(pattern))) checkWritable(dirname(pattern));
 }
 
-/** The same for a summary, which may also go into something that is there, like /dev/stdout. */
+/** The same for the summary, which may also go to an existing file such as /dev/stdout. */
 export function checkSummaryFile(path: string): void {
   checkWritable(existsSync(path) ? path : dirname(path));
 }
@@ -171,7 +173,7 @@ function checkWritable(folder: string): void {
   } catch (error) {
     const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT';
     throw new RunError(
-      isMissing ? `${folder}: there is no such folder to write to` : `${folder}: nothing can be written there, it is not allowed`,
+      isMissing ? `${folder}: no such folder; create it first` : `${folder}: you may not write there; choose another place`,
     );
   }
 }
@@ -199,13 +201,13 @@ function createRecorder(
       used.add(name);
       const file = new TraceFile(name, options.force);
       if (file.isOpen && (used.size === 1 || owner.rank === 0)) linkLatest(name);
-      voice.detail(`recording ${owner.rank >= 0 ? `rank ${owner.rank}` : `process ${owner.pid}`} to ${name}`);
+      voice.detail(`recording ${processName({ owner })} to ${name}`);
       return file;
     },
     recordingFor: () => ({
       meta: { tool: 'weir', version: options.version, host: hostname(), command: options.command[0] },
       settings,
-      // Without a file to keep, only what the what-if looks at is written.
+      // If no file is kept, write only what the what-if replays.
       mostEvents: options.record === undefined ? options.whatIfEvents : Number.POSITIVE_INFINITY,
       whatIfEvents: options.whatIfEvents,
       onRows: planner && ((recording, rows) => planner.rows(recording, rows)),
@@ -271,7 +273,7 @@ async function replayAll(
   return answers;
 }
 
-/** Writes the summary for programs; a failure is said and changes nothing else. */
+/** Writes the summary as JSON. A failure is reported and changes nothing else. */
 export function writeSummary(path: string, json: unknown, voice: RunVoice): void {
   try {
     writeFileSync(path, `${JSON.stringify(json)}\n`);

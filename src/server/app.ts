@@ -1,4 +1,5 @@
-// The server behind `weir serve`, without its socket: the page, and answers about the recordings it was given.
+// The HTTP application behind `weir serve`, without its socket.
+// It serves the page and answers the page's questions about the recordings it was given.
 import { Hono } from 'hono';
 import { streamSSE } from 'hono/streaming';
 import type { ProgressNote, Question } from '../view/protocol.ts';
@@ -6,25 +7,25 @@ import type { Assets } from './assets.ts';
 import { guard } from './guard.ts';
 import type { LiveFeed } from './live-feed.ts';
 
-/** A recording somebody can ask about. */
+/** A recording that the page can ask about. */
 export interface Source {
   readonly name: string;
-  /** Bytes as `encodeAnswer` makes them; rejects with an error whose message is for people. */
+  /** Answers with bytes made by `encodeAnswer`. If it rejects, the error's message is for people. */
   ask(question: Question): Promise<Uint8Array<ArrayBuffer>>;
-  /** Somebody looks at the recording: an analysis will be asked for soon. */
+  /** The page has opened the recording. It will ask for an analysis soon, so start now. */
   prepare?(): void;
-  /** How far the latest question of this kind is. */
+  /** Progress of the latest question with this method. */
   progress(method: string): ProgressNote | undefined;
 }
 
 export interface AppOptions {
   readonly assets: Assets;
   readonly sources: readonly Source[];
-  /** A job that is running, or one that is played back as if it were. */
+  /** A running job, or a recording played back as one. */
   readonly live?: LiveFeed | undefined;
 }
 
-/** Questions are a few hundred bytes. */
+/** A question takes a few hundred bytes. */
 const MOST_QUESTION_BYTES = 64 * 1024;
 const LOOK_EVERY_MS = 100;
 
@@ -42,11 +43,11 @@ export function createApp({ assets, sources, live }: AppOptions): Hono {
 
   app.post('/api/sources/:id/ask', async (context) => {
     const source = sources[Number(context.req.param('id'))];
-    if (!source) return context.json({ problem: 'there is no such recording' }, 404);
+    if (!source) return context.json({ problem: 'there is no recording with this number; reload the page' }, 404);
     if (!context.req.header('content-type')?.startsWith('application/json'))
-      return context.json({ problem: 'questions are asked in JSON' }, 415);
+      return context.json({ problem: 'a question must be sent as application/json' }, 415);
     const question = parseQuestion(await context.req.text());
-    if (!question) return context.json({ problem: 'this is no question' }, 400);
+    if (!question) return context.json({ problem: 'the question is not JSON with a method; reload the page' }, 400);
     if (question.method === 'describe') source.prepare?.();
     try {
       return context.body(await source.ask(question), 200, { 'Content-Type': 'application/octet-stream' });
@@ -61,7 +62,7 @@ export function createApp({ assets, sources, live }: AppOptions): Hono {
   });
 
   app.get('/api/live', (context) => {
-    if (!live) return context.json({ problem: 'nothing is running' }, 404);
+    if (!live) return context.json({ problem: 'no job is running' }, 404);
     return streamSSE(context, async (stream) => {
       const stop = live.subscribe((sample) => void stream.writeSSE({ event: 'sample', data: JSON.stringify(sample) }));
       stream.onAbort(stop);
@@ -71,7 +72,7 @@ export function createApp({ assets, sources, live }: AppOptions): Hono {
     });
   });
 
-  app.notFound((context) => context.text('weir serves only its own page\n', 404));
+  app.notFound((context) => context.text('not found: weir serves only its own page at /\n', 404));
   return app;
 }
 

@@ -1,4 +1,4 @@
-// The built page: a fixed list of files, read once. Nothing else on the disk can be asked for.
+// The files of the built page, read once from a fixed list. No other file on the disk can be requested.
 import { readFileSync } from 'node:fs';
 
 export interface Asset {
@@ -17,7 +17,7 @@ const FILES = {
 
 export type Assets = Readonly<Record<keyof typeof FILES, Asset>>;
 
-/** Reads the page from the folder it was built into, which is the one beside this module's when none is named. */
+/** Reads the built page. Default folder: `web`, beside the folder of this module. */
 export function readAssets(folder: URL = new URL('../web/', import.meta.url)): Assets {
   const entries = Object.entries(FILES).map(([name, type]) => {
     const bytes = new Uint8Array(readFileSync(new URL(name, folder)));

@@ -1,11 +1,11 @@
-// Who may ask the server: only the page it serves itself. A name that resolves to this machine (DNS rebinding) and a page
-// from elsewhere are both refused, and what is served may load nothing from elsewhere.
+// Refuses every request that does not come from the page this server serves.
+// That stops pages from elsewhere and DNS rebinding. Served pages may load nothing from elsewhere.
 import type { Context, Next } from 'hono';
 
-/** Any port is fine: `ssh -L` may bring us to another one. */
+/** Any port is allowed: `ssh -L` may forward another one. */
 const OWN_HOSTS = new Set(['127.0.0.1', 'localhost', '[::1]']);
 
-export const CONTENT_POLICY: string = [
+const CONTENT_POLICY = [
   "default-src 'none'",
   // The engine is WebAssembly.
   "script-src 'self' 'wasm-unsafe-eval'",
@@ -31,12 +31,12 @@ export async function guard(context: Context, next: Next): Promise<Response | un
   return undefined;
 }
 
-/** Why the request is refused; undefined if it is not. */
+/** The reason to refuse the request; undefined if it is allowed. */
 export function refusalOf(headers: Headers): string | undefined {
   const host = headers.get('host') ?? '';
-  if (!OWN_HOSTS.has(host.replace(/:\d+$/, '').toLowerCase())) return `weir answers only as 127.0.0.1 or localhost, not as '${host}'`;
+  if (!OWN_HOSTS.has(host.replace(/:\d+$/, '').toLowerCase())) return `weir answers only at 127.0.0.1 or localhost, not at '${host}'`;
   const origin = headers.get('origin');
-  if (origin !== null && origin !== `http://${host}`) return `weir answers only its own page, not one from ${origin}`;
+  if (origin !== null && origin !== `http://${host}`) return `weir answers only its own page, not a page of ${origin}`;
   const site = headers.get('sec-fetch-site');
   if (site !== null && site !== 'same-origin' && site !== 'none') return 'weir answers only its own page';
   return undefined;

@@ -1,30 +1,30 @@
-// Memory of a job while it runs, rank by rank, as the page shows it. `Playback` plays recordings as if they were running;
-// a supervisor of real jobs implements the same interface.
+// A job's memory while it runs, rank by rank, for the live page. `Playback` plays recordings as if they ran now.
+// Supervised jobs implement the same interface.
 import type { LiveSample } from '../view/live-sample.ts';
 
 export interface LiveFeed {
   readonly ranks: readonly string[];
-  /** Seconds of the run per second. */
+  /** Seconds of the run per second of playback. */
   readonly speed: number;
   readonly isOver: boolean;
-  /** Sends what has happened so far at once, then each sample as it comes. Gives back how to stop. */
+  /** Sends all past samples at once, then each new one. Returns a function that ends the subscription. */
   subscribe(listener: (sample: LiveSample) => void): () => void;
 }
 
 export type Levels = Pick<LiveSample, 'allocated' | 'reserved' | 'live' | 'highAllocated' | 'highReserved'>;
 
-/** What a playback needs to know about a rank. */
+/** A recorded rank, as far as playback needs it. */
 export interface PlayedRank {
   readonly name: string;
   readonly durationUs: number;
   readonly oomTimesUs: readonly number[];
   readonly events: number;
-  /** Levels in each of so many equal parts of a time of the run. */
+  /** Splits a span of the run into equal parts and returns the levels of each. */
   levels(fromUs: number, toUs: number, parts: number): Promise<readonly Levels[]>;
 }
 
 const TICK_MS = 100;
-/** Samples of a tick: charts should not look like stairs. */
+/** Samples per tick. With one, charts would look like stairs. */
 const PARTS = 5;
 
 export class Playback implements LiveFeed {
@@ -46,7 +46,7 @@ export class Playback implements LiveFeed {
     this.speed = speed;
   }
 
-  /** The run starts when the first page looks at it. */
+  /** Playback starts with the first subscriber. */
   subscribe(listener: (sample: LiveSample) => void): () => void {
     for (const sample of this.past) listener(sample);
     this.listeners.add(listener);

@@ -1,14 +1,14 @@
-// The page as one file that needs nothing else: scripts, styles, the recording and its analysis inside. It works from a
-// disk with no network, and its policy allows no other.
+// Builds the page as one HTML file that holds its scripts, styles, the recording and its analysis.
+// The file works from a disk without a network, and its content policy forbids any network.
 import { createHash } from 'node:crypto';
 import type { AnalysisView } from '../view/words.ts';
 import type { Assets } from './assets.ts';
 
 export interface ReportContent {
   readonly name: string;
-  /** The recording as gzip of a .weir file. */
+  /** A .weir file, compressed with gzip. */
   readonly recording: Uint8Array;
-  /** What was worked out already, by GPU. */
+  /** The analyses made so far, by GPU. */
   readonly analyses: readonly { readonly gpu: number; readonly analysis: AnalysisView }[];
 }
 
@@ -52,7 +52,7 @@ function textOf(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString('utf8');
 }
 
-/** Nothing inside a script element may look like its end, nor like the comment that changes how it is read. */
+/** Hides text that would end a script element (`</script`) or change how it is parsed (`<!--`). */
 function inScript(text: string): string {
   return text.replace(/<(?=\/script|!--)/gi, '\\u003c');
 }

@@ -1,5 +1,5 @@
-// Turns what a reader found into a Trace: links allocations to their frees, rebuilds the state before the
-// first event, fills in pools, and says what is missing from the recording.
+// Builds a Trace from what a reader found: links allocations to their frees, rebuilds the state before the first event
+// and fills in pools. Warnings say what the recording lacks.
 import { formatBytes } from '../base/bytes.ts';
 import { linkAllocations } from './links.ts';
 import { fillPools, rebuildStartSegments, segmentHolding } from './start-state.ts';
@@ -17,13 +17,13 @@ import {
   type Warning,
 } from './trace.ts';
 
-/** What a reader hands over for one GPU. */
+/** What a reader found for one GPU. */
 export interface TraceParts {
   readonly device: number;
   readonly events: EventColumns;
-  /** Segments before the first event, if the format records them (with their blocks); else undefined and they are rebuilt. */
+  /** Segments before the first event, with blocks; undefined if the format does not record them. Then they are rebuilt. */
   readonly startSegments: readonly Segment[] | undefined;
-  /** Segments at the end, if the format records them. */
+  /** Segments at the end; undefined if the format does not record them. */
   readonly endSegments: readonly Segment[] | undefined;
   readonly streams: readonly number[];
   readonly pools: readonly PoolId[];
@@ -31,7 +31,7 @@ export interface TraceParts {
   readonly settings: ReadonlyMap<string, SettingValue>;
   readonly limits: RecordedLimits;
   readonly annotations: readonly Annotation[];
-  /** What the reader itself noticed (a truncated file, unknown actions). */
+  /** Warnings of the reader (a truncated file, unknown actions). */
   readonly warnings: readonly Warning[];
 }
 
@@ -93,21 +93,21 @@ function findGaps(
     for (let index = 0; index < allocations.liveAtStart; index++) bytes += allocations.requested[index]!;
     warn(
       'late-start',
-      `${allocations.liveAtStart} allocations (${formatBytes(bytes)}) are older than the first event: recording began late, or its ring buffer overflowed (max_entries); where they lay is rebuilt from the segments`,
+      `${allocations.liveAtStart} allocations (${formatBytes(bytes)}) are older than the first event, because recording began late or its ring buffer overflowed (max_entries); their places are rebuilt from the segments`,
     );
   }
   if (allocs > 0 && frees === 0 && links.impliedFrees.size > 0) {
     warn(
       'frees-skipped',
-      `the recording has no frees (skip_actions?): each is assumed to happen when its address is given out again, so live memory is overstated; record without skip_actions`,
+      `the recording has no frees (skip_actions?), so live memory is overstated: each free is assumed to happen when its address is reused; record without skip_actions`,
     );
   } else if (links.impliedFrees.size > 0) {
     warn(
       'missing-frees',
-      `${links.impliedFrees.size} frees are missing from the recording; each is assumed to happen when its address is given out again`,
+      `${links.impliedFrees.size} frees are missing from the recording; each is assumed to happen when its address is reused`,
     );
   }
-  // Weir's engine needs neither: it finds out by itself when a free is over, and has no segments.
+  // Weir's engine records neither: it queries events itself, and it has no segments.
   const onEngine = recordedEngine(parts) !== undefined;
   if (counts[EventKind.FreeRequested]! > 0 && counts[EventKind.FreeCompleted] === 0 && !onEngine) {
     warn('completions-skipped', 'the recording has no free_completed events (skip_actions?): every free is assumed to complete at once');
@@ -116,19 +116,16 @@ function findGaps(
   if (allocs > 0 && !onEngine && segmentEvents.every((kind) => counts[kind] === 0) && hasStrayAlloc(parts.events, startSegments)) {
     warn(
       'segments-skipped',
-      'the recording has no segment events (skip_actions, or made from a profile): reserved memory as recorded is unknown; what each allocator needs is still exact',
+      'the recording has no segment events (skip_actions, or made from a profile), so its reserved memory is unknown; what each allocator needs is still exact',
     );
   }
   if (links.contradictions > 0) {
-    warn(
-      'contradictions',
-      `${links.contradictions} events contradict the others (a free of memory that was already freed) and were left out`,
-    );
+    warn('contradictions', `${links.contradictions} events contradict others (they free memory that was freed before) and were ignored`);
   }
   return warnings;
 }
 
-/** Whether some allocation lies outside all segments known to have been there throughout. */
+/** Whether an allocation lies outside all segments that existed from the start. */
 function hasStrayAlloc(events: EventColumns, sortedSegments: readonly Segment[]): boolean {
   for (let event = 0; event < events.count; event++) {
     if (events.kind[event] === EventKind.Alloc && segmentHolding(sortedSegments, events.address[event]!) < 0) return true;

@@ -1,5 +1,5 @@
-// Tells what kind of recording a file is by its first bytes, never by its name, and reads it.
-// A file that is something else gets told what it looks like, since the wrong file is the commonest mistake.
+// Detects the format of a recording from its first bytes, never from its name, and reads it.
+// Opening the wrong file is the most common mistake, so the error names what the file looks like.
 import { InputError } from '../base/errors.ts';
 import { readSnapshotJson, readSnapshotPickle, type SnapshotOptions } from './snapshot/read.ts';
 import type { Recording } from './trace.ts';
@@ -8,7 +8,7 @@ import { readWeir } from './weir/reader.ts';
 
 const EXPECTED = 'Weir reads PyTorch memory snapshots (pickle or JSON, from torch.cuda.memory._dump_snapshot) and .weir recordings';
 
-/** First bytes of files that people have lying beside a snapshot. */
+/** First bytes of other files that are often found beside a snapshot. */
 const FOREIGN: readonly (readonly [readonly number[], string])[] = [
   [[0x1f, 0x8b], 'gzip-compressed twice; decompress it once first'],
   [[0x28, 0xb5, 0x2f, 0xfd], 'zstd-compressed twice; decompress it once first'],
@@ -28,14 +28,14 @@ const FOREIGN: readonly (readonly [readonly number[], string])[] = [
 
 const PROTO = 0x80;
 
-/** Reads a recording of any format. The input must be decompressed already. */
+/** Reads a recording of any format. The input must be decompressed. */
 export function readRecording(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
   const format = detectFormat(bytes);
   if (format === 'weir') return readWeir(bytes, options);
   return format === 'pickle' ? readSnapshotPickle(bytes, options) : readSnapshotJson(bytes, options);
 }
 
-/** The format of a recording by its first bytes, of which a few hundred are enough; an InputError if it is none. */
+/** The format of a recording. The first few hundred bytes are enough. Throws InputError if it is none. */
 export function detectFormat(bytes: Uint8Array): Recording['format'] {
   if (bytes.length === 0) throw new InputError(`the file is empty; ${EXPECTED}`);
   if (startsWith(bytes, WEIR_MAGIC)) return 'weir';
@@ -46,7 +46,7 @@ export function detectFormat(bytes: Uint8Array): Recording['format'] {
 }
 
 function lookOf(bytes: Uint8Array, first: number): string {
-  if (bytes[0] === PROTO) return `looks like a pickle of protocol ${bytes[1]}, and snapshots have protocols 2 to 5`;
+  if (bytes[0] === PROTO) return `looks like a pickle of protocol ${bytes[1]}, but snapshots use protocols 2 to 5`;
   for (const [magic, look] of FOREIGN) {
     if (startsWith(bytes, magic)) return `is ${look}`;
   }
@@ -54,13 +54,13 @@ function lookOf(bytes: Uint8Array, first: number): string {
     return 'is the first few bytes of a .weir recording: it is truncated';
   const start = new TextDecoder().decode(bytes.subarray(0, 512)).trimStart();
   if (/^<(!doctype html|html)/i.test(start))
-    return 'is a web page (HTML): the download went wrong, or it is a report and not the snapshot it was made from';
+    return 'is a web page (HTML): the download failed, or it is a report and not the snapshot behind it';
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what tells text from binary data
   const isText = !/[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffd]/.test(start.slice(0, -1));
   if (/^\([dl]p\d+\n|^c(copy_reg|__\w+__|builtins|collections|torch[\w.]*)\n|^[}\]]q./s.test(start)) {
-    return 'looks like a pickle of protocol 0 or 1, and snapshots have protocols 2 to 5';
+    return 'looks like a pickle of protocol 0 or 1, but snapshots use protocols 2 to 5';
   }
-  if (first < 0) return 'holds nothing but white space';
+  if (first < 0) return 'holds only white space';
   if (isText) return `is text that begins with ${JSON.stringify(start.slice(0, 30).split('\n')[0])}`;
   if (bytes.subarray(0, 512).every((byte) => byte === 0)) return 'begins with zeros: the copy or the disk failed';
   const hex = [...bytes.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');

@@ -1,4 +1,4 @@
-// Growable event columns that readers append to. One store holds all GPUs of a file; a trace is a view of a range.
+// Growable event columns that readers append to. One store holds all GPUs of a file; a trace is a range of its rows.
 import type { EventColumns, EventKind } from './trace.ts';
 
 type OptionalColumn = 'detail' | 'thread' | 'compileContext';
@@ -15,7 +15,7 @@ export class EventStore {
   private metadata: Int32Array;
   private readonly optional: { [column in OptionalColumn]?: Int32Array } = {};
 
-  /** `expected` may be generous: pages of a column that are never written cost nothing. */
+  /** `expected` may be far too high: pages of a column that are never written cost nothing. */
   constructor(expected = 1024) {
     const capacity = Math.max(16, Math.ceil(expected));
     this.kind = new Uint8Array(capacity);
@@ -28,7 +28,7 @@ export class EventStore {
     this.metadata = new Int32Array(capacity);
   }
 
-  /** Adds an event and gives back its row. */
+  /** Appends an event and returns its row. */
   append(
     kind: EventKind,
     address: number,
@@ -53,7 +53,7 @@ export class EventStore {
     return row;
   }
 
-  /** Sets a field that most recordings lack; its column comes into being with the first value. */
+  /** Sets a field that most recordings lack. The first value creates its column. */
   setOptional(row: number, column: OptionalColumn, value: number): void {
     let values = this.optional[column];
     if (!values) {

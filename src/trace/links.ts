@@ -1,5 +1,5 @@
-// Links each alloc event to the events that end it. An address names an allocation only until it is freed,
-// so identity is (address, n-th alloc); what is freed without an alloc was live before recording began.
+// Links each alloc event to the events that free it. Addresses are reused, so a free belongs to the latest alloc there.
+// Memory that is freed without an alloc was live before recording began.
 import { AddressMap } from '../base/address-map.ts';
 import { type AllocationColumns, type EventColumns, EventKind, type Segment } from './trace.ts';
 
@@ -22,151 +22,180 @@ interface StartAllocation {
 export function linkAllocations(input: {
   readonly events: EventColumns;
   readonly allocCount: number;
-  /** False when the recording has no free_completed events: a free then completes when it is requested. */
+  /** False if the recording has no free_completed events. Then a free completes when it is requested. */
   readonly completionsRecorded: boolean;
-  /** Segments whose live blocks, where no event explains them, were live before the first event. */
+  /** Segments whose live blocks count as live before the first event, unless an event allocates them. */
   readonly startBlocksFrom: readonly Segment[];
 }): Links {
-  const { events, allocCount, completionsRecorded } = input;
-  // While walking, ids below allocCount are alloc events in order and ids from allocCount up are start allocations;
-  // afterwards start allocations move to the front, in address order.
-  const freeRequestedEvent = new Int32Array(allocCount).fill(-1);
-  const freeCompletedEvent = new Int32Array(allocCount).fill(-1);
-  const allocEvent = new Int32Array(allocCount);
-  const allocationOf = new Int32Array(events.count).fill(-1);
-  const starts: StartAllocation[] = [];
-  const impliedFrees = new Map<number, number>();
-  const open = new AddressMap(4096);
-  const everAllocated = new AddressMap(4096);
-  let contradictions = 0;
-  let nextAlloc = 0;
+  const linker = new Linker(input.events, input.allocCount, input.completionsRecorded);
+  linker.walk();
+  linker.addStartBlocks(input.startBlocksFrom);
+  return linker.finish();
+}
 
-  const requestEvent = (id: number) => (id < allocCount ? freeRequestedEvent[id]! : starts[id - allocCount]!.freeRequestedEvent);
-  const setRequested = (id: number, event: number) => {
-    if (id < allocCount) freeRequestedEvent[id] = event;
-    else starts[id - allocCount]!.freeRequestedEvent = event;
-  };
-  const setCompleted = (id: number, event: number) => {
-    if (id < allocCount) freeCompletedEvent[id] = event;
-    else starts[id - allocCount]!.freeCompletedEvent = event;
-  };
-  const addStart = (address: number, requested: number, stream: number, pool: number) =>
-    allocCount + starts.push({ address, requested, stream, pool, freeRequestedEvent: -1, freeCompletedEvent: -1 }) - 1;
-  /** The allocation that a free is about: an open one, or one older than the trace; -1 if neither is possible. */
-  const openOrOlder = (event: number): number => {
+/**
+ * During the walk, ids below allocCount are alloc events in order; higher ids are start allocations.
+ * `finish` moves start allocations to the front, in address order.
+ */
+class Linker {
+  private readonly events: EventColumns;
+  private readonly allocCount: number;
+  private readonly completionsRecorded: boolean;
+  private readonly allocEvent: Int32Array;
+  private readonly freeRequestedEvent: Int32Array;
+  private readonly freeCompletedEvent: Int32Array;
+  private readonly allocationOf: Int32Array;
+  private readonly starts: StartAllocation[] = [];
+  private readonly impliedFrees = new Map<number, number>();
+  /** Ids of the allocations that are not freed yet, by address. */
+  private readonly open = new AddressMap(4096);
+  private readonly everAllocated = new AddressMap(4096);
+  private contradictions = 0;
+
+  constructor(events: EventColumns, allocCount: number, completionsRecorded: boolean) {
+    this.events = events;
+    this.allocCount = allocCount;
+    this.completionsRecorded = completionsRecorded;
+    this.allocEvent = new Int32Array(allocCount);
+    this.freeRequestedEvent = new Int32Array(allocCount).fill(-1);
+    this.freeCompletedEvent = new Int32Array(allocCount).fill(-1);
+    this.allocationOf = new Int32Array(events.count).fill(-1);
+  }
+
+  walk(): void {
+    const { events } = this;
+    let nextAlloc = 0;
+    for (let event = 0; event < events.count; event++) {
+      switch (events.kind[event]) {
+        case EventKind.Alloc:
+          this.linkAlloc(event, nextAlloc++);
+          break;
+        case EventKind.FreeRequested:
+          this.linkFreeRequested(event);
+          break;
+        case EventKind.FreeCompleted:
+          this.linkFreeCompleted(event);
+          break;
+        case EventKind.RecordStream:
+          this.allocationOf[event] = this.open.get(events.address[event]!);
+          break;
+      }
+    }
+  }
+
+  addStartBlocks(segments: readonly Segment[]): void {
+    for (const segment of segments) {
+      for (const block of segment.blocks) {
+        if (block.state === 'free' || this.everAllocated.get(block.address) >= 0) continue;
+        this.addStart(block.address, block.requested || block.size, segment.stream, segment.pool);
+      }
+    }
+  }
+
+  private linkAlloc(event: number, id: number): void {
+    const address = this.events.address[event]!;
+    const displaced = this.open.get(address);
+    if (displaced >= 0) this.impliedFrees.set(event, displaced);
+    this.allocEvent[id] = event;
+    this.allocationOf[event] = id;
+    this.open.set(address, id);
+    this.everAllocated.set(address, id);
+  }
+
+  private linkFreeRequested(event: number): void {
+    const id = this.openOrOlder(event);
+    const start = this.startOf(id);
+    if (id < 0 || (start ? start.freeRequestedEvent : this.freeRequestedEvent[id]!) >= 0) {
+      this.contradictions++;
+      return;
+    }
+    if (start) start.freeRequestedEvent = event;
+    else this.freeRequestedEvent[id] = event;
+    this.allocationOf[event] = id;
+    if (!this.completionsRecorded) this.complete(id, event);
+  }
+
+  private linkFreeCompleted(event: number): void {
+    const id = this.openOrOlder(event);
+    if (id < 0) {
+      this.contradictions++;
+      return;
+    }
+    this.allocationOf[event] = id;
+    this.complete(id, event);
+  }
+
+  private complete(id: number, event: number): void {
+    const start = this.startOf(id);
+    if (start) start.freeCompletedEvent = event;
+    else this.freeCompletedEvent[id] = event;
+    this.open.delete(this.events.address[event]!);
+  }
+
+  /** The allocation that the event frees: an open one, or one older than the trace; -1 if it can be neither. */
+  private openOrOlder(event: number): number {
+    const { events, open, everAllocated } = this;
     const address = events.address[event]!;
     const known = open.get(address);
-    // An address that came and went within the trace cannot be older than the trace: that free is a repeat.
+    // If the address was allocated within the trace and is not open, this free is a repeat.
     if (known >= 0 || everAllocated.get(address) >= 0) return known;
-    const id = addStart(address, events.size[event]!, events.stream[event]!, Math.max(0, events.pool[event]!));
+    const id = this.addStart(address, events.size[event]!, events.stream[event]!, Math.max(0, events.pool[event]!));
     open.set(address, id);
     everAllocated.set(address, id);
     return id;
-  };
+  }
 
-  for (let event = 0; event < events.count; event++) {
-    const address = events.address[event]!;
-    switch (events.kind[event]) {
-      case EventKind.Alloc: {
-        const id = nextAlloc++;
-        const displaced = open.get(address);
-        if (displaced >= 0) impliedFrees.set(event, displaced);
-        allocEvent[id] = event;
-        allocationOf[event] = id;
-        open.set(address, id);
-        everAllocated.set(address, id);
-        break;
-      }
-      case EventKind.FreeRequested: {
-        const id = openOrOlder(event);
-        if (id < 0 || requestEvent(id) >= 0) {
-          contradictions++;
-          break;
-        }
-        setRequested(id, event);
-        allocationOf[event] = id;
-        if (!completionsRecorded) {
-          setCompleted(id, event);
-          open.delete(address);
-        }
-        break;
-      }
-      case EventKind.FreeCompleted: {
-        const id = openOrOlder(event);
-        if (id < 0) {
-          contradictions++;
-          break;
-        }
-        setCompleted(id, event);
-        allocationOf[event] = id;
-        open.delete(address);
-        break;
-      }
-      case EventKind.RecordStream:
-        allocationOf[event] = open.get(address);
-        break;
+  private startOf(id: number): StartAllocation | undefined {
+    return id < this.allocCount ? undefined : this.starts[id - this.allocCount];
+  }
+
+  private addStart(address: number, requested: number, stream: number, pool: number): number {
+    return this.allocCount + this.starts.push({ address, requested, stream, pool, freeRequestedEvent: -1, freeCompletedEvent: -1 }) - 1;
+  }
+
+  finish(): Links {
+    const { events, starts, allocCount, allocationOf } = this;
+    const liveAtStart = starts.length;
+    const count = liveAtStart + allocCount;
+    const order = starts.map((_, index) => index).sort((a, b) => starts[a]!.address - starts[b]!.address);
+    const rank = new Int32Array(liveAtStart);
+    order.forEach((from, to) => {
+      rank[from] = to;
+    });
+    const final = (id: number) => (id < 0 ? -1 : id < allocCount ? id + liveAtStart : rank[id - allocCount]!);
+    const allocations = {
+      count,
+      liveAtStart,
+      address: new Float64Array(count),
+      requested: new Float64Array(count),
+      stream: new Int32Array(count),
+      pool: new Int32Array(count),
+      allocEvent: new Int32Array(count).fill(-1),
+      freeRequestedEvent: new Int32Array(count),
+      freeCompletedEvent: new Int32Array(count),
+    };
+    order.forEach((from, to) => {
+      const start = starts[from]!;
+      allocations.address[to] = start.address;
+      allocations.requested[to] = start.requested;
+      allocations.stream[to] = start.stream;
+      allocations.pool[to] = start.pool;
+      allocations.freeRequestedEvent[to] = start.freeRequestedEvent;
+      allocations.freeCompletedEvent[to] = start.freeCompletedEvent;
+    });
+    for (let id = 0; id < allocCount; id++) {
+      const to = id + liveAtStart;
+      const event = this.allocEvent[id]!;
+      allocations.address[to] = events.address[event]!;
+      allocations.requested[to] = events.size[event]!;
+      allocations.stream[to] = events.stream[event]!;
+      allocations.pool[to] = Math.max(0, events.pool[event]!);
+      allocations.allocEvent[to] = event;
     }
+    allocations.freeRequestedEvent.set(this.freeRequestedEvent, liveAtStart);
+    allocations.freeCompletedEvent.set(this.freeCompletedEvent, liveAtStart);
+    for (let event = 0; event < allocationOf.length; event++) allocationOf[event] = final(allocationOf[event]!);
+    const impliedFrees = new Map([...this.impliedFrees].map(([event, id]) => [event, final(id)]));
+    return { allocationOf, allocations, impliedFrees, contradictions: this.contradictions };
   }
-
-  for (const segment of input.startBlocksFrom) {
-    for (const block of segment.blocks) {
-      if (block.state === 'free' || everAllocated.get(block.address) >= 0) continue;
-      addStart(block.address, block.requested || block.size, segment.stream, segment.pool);
-    }
-  }
-  return finish(events, allocationOf, starts, { allocEvent, freeRequestedEvent, freeCompletedEvent }, impliedFrees, contradictions);
-}
-
-function finish(
-  events: EventColumns,
-  allocationOf: Int32Array,
-  starts: readonly StartAllocation[],
-  walked: { allocEvent: Int32Array; freeRequestedEvent: Int32Array; freeCompletedEvent: Int32Array },
-  impliedFrees: Map<number, number>,
-  contradictions: number,
-): Links {
-  const allocCount = walked.allocEvent.length;
-  const liveAtStart = starts.length;
-  const count = liveAtStart + allocCount;
-  const order = starts.map((_, index) => index).sort((a, b) => starts[a]!.address - starts[b]!.address);
-  const rank = new Int32Array(liveAtStart);
-  order.forEach((from, to) => {
-    rank[from] = to;
-  });
-  const final = (id: number) => (id < 0 ? -1 : id < allocCount ? id + liveAtStart : rank[id - allocCount]!);
-
-  const allocations = {
-    count,
-    liveAtStart,
-    address: new Float64Array(count),
-    requested: new Float64Array(count),
-    stream: new Int32Array(count),
-    pool: new Int32Array(count),
-    allocEvent: new Int32Array(count).fill(-1),
-    freeRequestedEvent: new Int32Array(count),
-    freeCompletedEvent: new Int32Array(count),
-  };
-  order.forEach((from, to) => {
-    const start = starts[from]!;
-    allocations.address[to] = start.address;
-    allocations.requested[to] = start.requested;
-    allocations.stream[to] = start.stream;
-    allocations.pool[to] = start.pool;
-    allocations.freeRequestedEvent[to] = start.freeRequestedEvent;
-    allocations.freeCompletedEvent[to] = start.freeCompletedEvent;
-  });
-  for (let id = 0; id < allocCount; id++) {
-    const to = id + liveAtStart;
-    const event = walked.allocEvent[id]!;
-    allocations.address[to] = events.address[event]!;
-    allocations.requested[to] = events.size[event]!;
-    allocations.stream[to] = events.stream[event]!;
-    allocations.pool[to] = Math.max(0, events.pool[event]!);
-    allocations.allocEvent[to] = event;
-  }
-  allocations.freeRequestedEvent.set(walked.freeRequestedEvent, liveAtStart);
-  allocations.freeCompletedEvent.set(walked.freeCompletedEvent, liveAtStart);
-  for (let event = 0; event < allocationOf.length; event++) allocationOf[event] = final(allocationOf[event]!);
-  const implied = new Map([...impliedFrees].map(([event, id]) => [event, final(id)]));
-  return { allocationOf, allocations, impliedFrees: implied, contradictions };
 }

@@ -1,8 +1,8 @@
-// Allocator settings as JSON text and back, without losing what JSON.stringify would: infinities and minus zero.
+// Allocator settings as JSON text and back, keeping infinities and minus zero, which JSON.stringify loses.
 import { InputError } from '../base/errors.ts';
 import type { SettingValue } from './trace.ts';
 
-/** PyTorch nests once (roundup_power2_divisions). */
+/** PyTorch nests settings once (roundup_power2_divisions). */
 const MAX_DEPTH = 16;
 
 export function settingsToJson(settings: ReadonlyMap<string, SettingValue>): string {
@@ -21,7 +21,7 @@ function valueToJson(value: SettingValue): string {
   return JSON.stringify(value);
 }
 
-/** JSON has no infinity, but its numbers may be too large for a double, and every reader makes infinity of those. */
+/** JSON has no infinity. A number too large for a double is read as infinity, so we write that. */
 export function numberToJson(value: number): string {
   if (Number.isNaN(value)) return 'null';
   if (!Number.isFinite(value)) return value > 0 ? '1e999' : '-1e999';

@@ -1,27 +1,18 @@
-// Writes a recording as the JSON form of a PyTorch snapshot, the keys being those of torch.cuda.memory._snapshot(),
-// so that memory_viz and its kin can open it. JSON cannot share frames, so the text goes out in pieces and is never held whole.
+// Writes a recording as a PyTorch snapshot in JSON, with the keys of torch.cuda.memory._snapshot(), for memory_viz.
+// JSON cannot share frames, so the text can be huge: it is written in pieces and never held whole.
 import { numberToJson, settingsToJson } from './settings-json.ts';
+import { ACTIONS } from './snapshot/names.ts';
 import { NO_STACK, type Symbols } from './symbols.ts';
 import { type Annotation, type Block, EventKind, type PoolId, type Recording, type Segment, type Trace } from './trace.ts';
 
-/** Characters that are gathered before they go to the sink. */
+/** Characters gathered before they go to the sink. */
 const CHUNK = 1 << 16;
 
-const ACTIONS: ReadonlyMap<number, string> = new Map<EventKind, string>([
-  [EventKind.Alloc, 'alloc'],
-  [EventKind.FreeRequested, 'free_requested'],
-  [EventKind.FreeCompleted, 'free_completed'],
-  [EventKind.SegmentAlloc, 'segment_alloc'],
-  [EventKind.SegmentFree, 'segment_free'],
-  [EventKind.SegmentMap, 'segment_map'],
-  [EventKind.SegmentUnmap, 'segment_unmap'],
-  [EventKind.Oom, 'oom'],
-  [EventKind.Snapshot, 'snapshot'],
-]);
+const ACTION_OF_KIND: ReadonlyMap<number, string> = new Map(ACTIONS.map(([action, kind]) => [kind, action]));
 
 const BLOCK_STATES = { live: 'active_allocated', pending: 'active_pending_free', free: 'inactive' } as const;
 
-/** Writes the recording, and gives back how many events a snapshot cannot hold (record_stream, empty_cache, ...). */
+/** Writes the recording. Returns the number of events that a snapshot cannot hold (record_stream, empty_cache, ...). */
 export function writeSnapshotJson(recording: Recording, sink: (text: string) => void): number {
   return new SnapshotWriter(recording.traces, sink).write();
 }
@@ -87,7 +78,7 @@ class SnapshotWriter {
     this.put(']}');
   }
 
-  /** The list's position is the GPU, so those in between that were not recorded get an empty list. */
+  /** The position in the list is the GPU's index, so GPUs that were not recorded get an empty list. */
   private writeDeviceTraces(): number {
     const byDevice = new Map(this.traces.map((trace) => [trace.device, trace]));
     const devices = Math.max(-1, ...byDevice.keys()) + 1;
@@ -105,7 +96,7 @@ class SnapshotWriter {
     let leftOut = 0;
     let separator = '\n';
     for (let event = 0; event < trace.events.count; event++) {
-      const action = ACTIONS.get(trace.events.kind[event]!);
+      const action = ACTION_OF_KIND.get(trace.events.kind[event]!);
       if (!action) {
         leftOut++;
         continue;
@@ -159,7 +150,7 @@ class SnapshotWriter {
     return texts[frame];
   }
 
-  /** A snapshot has one list for the whole process; traces may share it or hold a part of it each. */
+  /** A snapshot has one list for the whole process. Traces may share it or hold a part each. */
   private writeAnnotations(): void {
     let separator = '\n';
     for (const annotations of new Set(this.traces.map((trace) => trace.annotations))) {
@@ -170,7 +161,7 @@ class SnapshotWriter {
     }
   }
 
-  /** PyTorch writes no limits; these are the keys by which our reader finds them, and others pass them over. */
+  /** PyTorch writes no limits. Our reader finds them by these keys, and other readers ignore them. */
   private writeLimits(): void {
     const { deviceBytes, memoryFraction } = this.traces[0]?.limits ?? {};
     if (deviceBytes !== undefined) this.put(`,\n"total":${deviceBytes}`);

@@ -1,14 +1,14 @@
-// The segments held before the first event, found by walking back from the segments at the end:
-// undoing a segment_alloc removes one, undoing a segment_free brings it back. Also which pool each event is in.
+// Rebuilds the segments held before the first event, by walking back from the segments at the end.
+// Undoing a segment_alloc removes a segment, undoing a segment_free adds it. Also finds each event's pool.
 import { formatBytes, MIB } from '../base/bytes.ts';
 import { InputError } from '../base/errors.ts';
 import { type EventColumns, EventKind, type Segment } from './trace.ts';
 
-/** PyTorch cuts small requests (up to 1 MiB) from segments, or maps pages, of exactly this size. */
-const SMALL_SEGMENT = 2 * MIB;
-/** Every page size PyTorch uses for expandable segments is a multiple of this. */
+/** Segment size of PyTorch's small pool (requests up to 1 MiB), and page size of small expandable segments. */
+export const SMALL_SEGMENT: number = 2 * MIB;
+/** All page sizes of PyTorch's expandable segments are multiples of this. */
 const GRANULE = MIB;
-/** All mapping of a recording together; a job of weeks stays far below, a corrupt size does not. */
+/** Most granules mapped in one recording. A job of weeks stays far below; a corrupt size does not. */
 const MAX_GRANULES = 2 ** 25;
 
 export function rebuildStartSegments(events: EventColumns, endSegments: readonly Segment[]): Segment[] {
@@ -19,7 +19,7 @@ export function rebuildStartSegments(events: EventColumns, endSegments: readonly
     const granules = Math.floor(size / GRANULE);
     granulesLeft -= granules;
     if (granulesLeft < 0)
-      throw new InputError(`its expandable segments are larger than any GPU (${formatBytes(size)} in one piece): the recording is damaged`);
+      throw new InputError(`the expandable segments are larger than any GPU (${formatBytes(size)} in one piece): the file is damaged`);
     const first = Math.floor(address / GRANULE);
     for (let index = 0; index < granules; index++) visit(first + index);
   };
@@ -46,7 +46,7 @@ export function rebuildStartSegments(events: EventColumns, endSegments: readonly
       }
     }
   }
-  return [...plain.values(), ...runsOf(mapped)].sort((a, b) => a.address - b.address);
+  return [...plain.values(), ...extentsOf(mapped)].sort((a, b) => a.address - b.address);
 }
 
 function segmentOf(events: EventColumns, event: number, expandable: boolean): Segment {
@@ -63,13 +63,13 @@ function segmentOf(events: EventColumns, event: number, expandable: boolean): Se
   };
 }
 
-/** Adjacent granules of one stream, pool and kind are one mapped run. */
-function runsOf(mapped: ReadonlyMap<number, Segment>): Segment[] {
+/** Joins adjacent granules of one stream, pool and kind to mapped extents. */
+function extentsOf(mapped: ReadonlyMap<number, Segment>): Segment[] {
   const granules = [...mapped.keys()].sort((a, b) => a - b);
-  const runs: (Segment & { size: number })[] = [];
+  const extents: (Segment & { size: number })[] = [];
   for (const granule of granules) {
     const from = mapped.get(granule)!;
-    const last = runs.at(-1);
+    const last = extents.at(-1);
     const continues =
       last !== undefined &&
       last.address + last.size === granule * GRANULE &&
@@ -77,14 +77,14 @@ function runsOf(mapped: ReadonlyMap<number, Segment>): Segment[] {
       last.pool === from.pool &&
       last.small === from.small;
     if (continues) last.size += GRANULE;
-    else runs.push({ ...from, address: granule * GRANULE, size: GRANULE, blocks: [] });
+    else extents.push({ ...from, address: granule * GRANULE, size: GRANULE, blocks: [] });
   }
-  return runs;
+  return extents;
 }
 
 /**
- * Gives every event its pool where the recording does not say (PyTorch up to 2.11): the pool of the segment that
- * holds the address, which is known for segments that are still there at the end. All else is the default pool.
+ * Sets the pool of every event that does not record one (PyTorch up to 2.11): the pool of the end segment that holds
+ * the address, else the default pool.
  */
 export function fillPools(events: EventColumns, endSegments: readonly Segment[]): void {
   const segments = endSegments.filter((segment) => segment.pool !== 0).sort((a, b) => a.address - b.address);

@@ -1,8 +1,8 @@
-// What a recording says by itself, before any allocator is modelled: how much was asked for, live and reserved.
+// What a recording says before any allocator is modelled: memory requested, live and reserved.
 import { roundUp } from '../base/bytes.ts';
 import { EventKind, type Trace } from './trace.ts';
 
-/** The unit live memory is counted in: no allocator gives out less. */
+/** Live memory is counted in multiples of this: no allocator uses smaller blocks. */
 export const LIVE_UNIT = 512;
 
 export interface TraceSummary {
@@ -10,24 +10,24 @@ export interface TraceSummary {
   readonly allocs: number;
   readonly ooms: number;
   readonly durationUs: number;
-  /** Most bytes requested and not freed at any moment. */
+  /** Peak of bytes requested and not freed. */
   readonly peakRequested: number;
-  /** The same with each request rounded up to 512 B: the floor no allocator can go below without swapping. */
+  /** Peak live: as peakRequested, with each request rounded up to 512 B. No allocator needs less without swapping. */
   readonly peakLive: number;
   readonly peakLiveEvent: number;
-  /** Peak live, had the requests that failed been served too. */
+  /** Peak live if failed requests had been served too. */
   readonly peakDemand: number;
-  /** Live bytes older than the first event. */
+  /** Live bytes of allocations older than the first event. */
   readonly liveAtStart: number;
-  /** Most memory held from the driver, as recorded; undefined when the recording does not show segments. */
+  /** Peak of memory held from the driver, as recorded; undefined if the recording has no segments. */
   readonly recordedPeakReserved: number | undefined;
-  /** By the settings where Weir's own engine ran; else `expandable` or `pytorch`, by the segments seen or the settings. */
+  /** Weir's engine if the settings name it. Else `expandable` or `pytorch`, from the segments or the settings. */
   readonly recordedAllocator: 'pytorch' | 'expandable' | RecordedEngine;
 }
 
 export type RecordedEngine = 'weir' | 'gmlake';
 
-/** Which preset of Weir's engine the run was made on; undefined where it was PyTorch's own allocator. */
+/** The preset of Weir's engine that the run used; undefined if it ran on PyTorch's allocator. */
 export function recordedEngine({ settings }: Pick<Trace, 'settings'>): RecordedEngine | undefined {
   const name = settings.get('allocator');
   return name === 'weir' || name === 'gmlake' ? name : undefined;
@@ -42,16 +42,12 @@ export function summarizeTrace(trace: Trace): TraceSummary {
     live += liveSize(allocations.requested[index]!);
   }
   const liveAtStart = live;
-  let reserved = trace.startSegments.reduce((sum, segment) => sum + segment.size, 0);
   let peakRequested = requested;
   let peakLive = live;
   let peakLiveEvent = -1;
   let peakDemand = live;
-  let peakReserved = reserved;
   let allocs = 0;
   let ooms = 0;
-  let segmentEvents = 0;
-  let maps = 0;
 
   const release = (allocation: number) => {
     requested -= allocations.requested[allocation]!;
@@ -84,6 +80,32 @@ export function summarizeTrace(trace: Trace): TraceSummary {
         ooms++;
         peakDemand = Math.max(peakDemand, live + liveSize(size));
         break;
+    }
+  }
+  const { peakReserved, isExpandable } = summarizeSegments(trace);
+  return {
+    events: events.count,
+    allocs,
+    ooms,
+    durationUs: events.count > 0 ? Math.max(0, events.timeUs[events.count - 1]! - events.timeUs[0]!) : 0,
+    peakRequested,
+    peakLive,
+    peakLiveEvent,
+    peakDemand: Math.max(peakDemand, peakLive),
+    liveAtStart,
+    recordedPeakReserved: peakReserved,
+    recordedAllocator: recordedEngine(trace) ?? (isExpandable ? 'expandable' : 'pytorch'),
+  };
+}
+
+function summarizeSegments({ events, startSegments, settings }: Trace): { peakReserved: number | undefined; isExpandable: boolean } {
+  let reserved = startSegments.reduce((sum, segment) => sum + segment.size, 0);
+  let peakReserved = reserved;
+  let segmentEvents = 0;
+  let maps = 0;
+  for (let event = 0; event < events.count; event++) {
+    const size = events.size[event]!;
+    switch (events.kind[event]) {
       case EventKind.SegmentMap:
         maps++;
         segmentEvents++;
@@ -105,23 +127,9 @@ export function summarizeTrace(trace: Trace): TraceSummary {
     }
     if (reserved > peakReserved) peakReserved = reserved;
   }
-  const segmentsKnown = segmentEvents > 0 || trace.startSegments.length > 0;
-  const expandable =
-    maps > 0 ||
-    (segmentEvents === 0 && (trace.startSegments.some((s) => s.expandable) || trace.settings.get('expandable_segments') === true));
-  return {
-    events: events.count,
-    allocs,
-    ooms,
-    durationUs: events.count > 0 ? Math.max(0, events.timeUs[events.count - 1]! - events.timeUs[0]!) : 0,
-    peakRequested,
-    peakLive,
-    peakLiveEvent,
-    peakDemand: Math.max(peakDemand, peakLive),
-    liveAtStart,
-    recordedPeakReserved: segmentsKnown ? peakReserved : undefined,
-    recordedAllocator: recordedEngine(trace) ?? (expandable ? 'expandable' : 'pytorch'),
-  };
+  const isKnown = segmentEvents > 0 || startSegments.length > 0;
+  const startedExpandable = startSegments.some((segment) => segment.expandable) || settings.get('expandable_segments') === true;
+  return { peakReserved: isKnown ? peakReserved : undefined, isExpandable: maps > 0 || (segmentEvents === 0 && startedExpandable) };
 }
 
 export function liveSize(requested: number): number {

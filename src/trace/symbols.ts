@@ -1,5 +1,5 @@
-// Strings, source frames and call stacks, each stored once and named by a small number.
-// Stacks form a prefix tree, outermost frame first, so a million events share a few thousand nodes.
+// Strings, source frames and call stacks, each stored once and referred to by a small number.
+// Stacks form a prefix tree from the outermost frame, so a million events share a few thousand nodes.
 import { Addresses } from './addresses.ts';
 
 export const NO_STACK = -1;
@@ -40,7 +40,7 @@ export interface Frame {
   readonly line: number;
 }
 
-/** Triples of integers, hash-consed: equal triples get the same index. Frames and stack nodes are both such. */
+/** Triples of integers. Equal triples get the same index. Frames and stack nodes are stored this way. */
 class TripleTable {
   private rows = new Int32Array(3 * 64);
   private slots = new Int32Array(256).fill(-1);
@@ -94,7 +94,7 @@ class TripleTable {
   }
 }
 
-/** Source positions: indices into the string table, and a line number. */
+/** Source positions: two indices into the string table and a line number. */
 export class FrameTable extends TripleTable {
   intern(name: number, filename: number, line: number): number {
     return this.internTriple(name, filename, line);
@@ -112,7 +112,7 @@ export class FrameTable extends TripleTable {
 
 /** Nodes of the prefix tree: a parent (the caller's stack, or NO_STACK) and a frame. */
 export class StackTable extends TripleTable {
-  /** The stack that is `parent` with one more, inner, frame. A parent always has a smaller index than its children. */
+  /** The stack `parent` with one more inner frame. A parent always has a smaller index than its children. */
   push(parent: number, frame: number): number {
     return this.internTriple(parent, frame, 0);
   }

@@ -1,53 +1,53 @@
-// What happened on one GPU, in columns. This is the model every reader fills and everything else reads.
+// What happened on one GPU, in columns. Every reader produces this model, and everything else reads it.
 //
-// Words, each with one meaning throughout the code:
-//   request     bytes asked for, unrounded
-//   allocation  a request that was served, from its alloc event to its free
+// Each of these words has one meaning throughout the code:
+//   request     an attempt to allocate; its size is not rounded
+//   allocation  a served request, from its alloc event to its free
 //   live        allocated and not yet freed, each request rounded up to 512 B
-//   block       a contiguous range of addresses that is given out, cached or split as one
-//   segment     memory taken from the driver in one piece (cudaMalloc), or one mapped run (expandable)
+//   block       a contiguous address range that is allocated, cached or split as one
+//   segment     memory taken from the driver in one piece (cudaMalloc), or one mapped extent (expandable)
 //   reserved    all memory held from the driver
-//   stream      a CUDA stream; here always an index into `Trace.streams`
-//   pool        a memory pool of PyTorch's, an index into `Trace.pools`; 0 is the default pool
+//   stream      a CUDA stream, as an index into `Trace.streams`
+//   pool        a memory pool of PyTorch, as an index into `Trace.pools`; 0 is the default pool
 import type { Symbols } from './symbols.ts';
 
 /** What one event says. The numbers are written to `.weir` files: never renumber, only add. */
 export { EventKind } from '../abi/events.ts';
 
-/** Events in time order, one column per field; every column has at least `count` entries. */
+/** Events in time order, one column per field. Columns have at least `count` entries. */
 export interface EventColumns {
   readonly count: number;
   readonly kind: Uint8Array;
-  /** See `Addresses` for values beyond 2^48; an oom keeps the driver's free bytes here. */
+  /** For values beyond 2^48 see `Addresses`. For an oom: the free bytes that the driver reported. */
   readonly address: Float64Array;
   readonly size: Float64Array;
   /** Microseconds since 1970, as recorded. */
   readonly timeUs: Float64Array;
   readonly stream: Int32Array;
-  /** Index into `Trace.pools`; -1 where the recording does not say (resolved when a trace is assembled). */
+  /** Index into `Trace.pools`; -1 if not recorded, until the trace is assembled. */
   readonly pool: Int32Array;
-  /** Index into `symbols.stacks`, -1 for none. */
+  /** Index into `symbols.stacks`; -1 for none. */
   readonly stack: Int32Array;
-  /** Index into `symbols.strings` of the user metadata; 0 is the empty string. */
+  /** Index into `symbols.strings` of the user metadata; 0 for none. */
   readonly metadata: Int32Array;
-  /** Meaning depends on the kind; absent when no event has one. */
+  /** The meaning depends on the kind. Absent if no event has one. */
   readonly detail?: Int32Array | undefined;
-  /** Operating-system thread, as an arbitrary small number; absent when the recording does not say. */
+  /** Operating-system thread as an arbitrary small number. Absent if not recorded. */
   readonly thread?: Int32Array | undefined;
-  /** Index into `symbols.strings` of torch.compile's context, 0 for none; absent when no event has one. */
+  /** Index into `symbols.strings` of torch.compile's context; 0 for none. Absent if no event has one. */
   readonly compileContext?: Int32Array | undefined;
 }
 
-/** Every allocation the trace knows: those live before the first event come first, then one per alloc event. */
+/** All allocations: first those live before the first event, then one per alloc event. */
 export interface AllocationColumns {
   readonly count: number;
-  /** How many were live before the first event: allocations 0 to `liveAtStart - 1`. */
+  /** Number of allocations live before the first event. They are allocations 0 to `liveAtStart - 1`. */
   readonly liveAtStart: number;
   readonly address: Float64Array;
   readonly requested: Float64Array;
   readonly stream: Int32Array;
   readonly pool: Int32Array;
-  /** Events at which the allocation began, was let go and became free for reuse; -1 for never. */
+  /** Events at which the allocation began, was freed, and became reusable; -1 for never. */
   readonly allocEvent: Int32Array;
   readonly freeRequestedEvent: Int32Array;
   readonly freeCompletedEvent: Int32Array;
@@ -59,7 +59,7 @@ export type BlockState = 'live' | 'pending' | 'free';
 export interface Block {
   readonly address: number;
   readonly size: number;
-  /** The request this block last served, 0 if unknown. */
+  /** Size of the request that this block served last; 0 if unknown. */
   readonly requested: number;
   readonly state: BlockState;
   readonly stack: number;
@@ -70,11 +70,11 @@ export interface Segment {
   readonly size: number;
   readonly stream: number;
   readonly pool: number;
-  /** PyTorch keeps requests up to 1 MiB apart from larger ones. */
+  /** True in the pool of requests up to 1 MiB. */
   readonly small: boolean;
   readonly expandable: boolean;
   readonly stack: number;
-  /** In address order, tiling the segment; empty where the recording does not say. */
+  /** In address order, covering the segment; empty if not recorded. */
   readonly blocks: readonly Block[];
 }
 
@@ -90,15 +90,15 @@ export interface Annotation {
   readonly timeUs: number;
 }
 
-/** Something about the recording that limits what can be said from it. */
+/** A defect of the recording that limits the answers. */
 export interface Warning {
-  /** Stable, for programs: `late-start`, `missing-frees`, ... */
+  /** A stable name for programs: `late-start`, `missing-frees`, ... */
   readonly code: string;
   /** One sentence, for people. */
   readonly message: string;
 }
 
-/** What the recording says about the machine it was made on. */
+/** Limits of the machine that the recording was made on. */
 export interface RecordedLimits {
   /** Total memory of the GPU. */
   readonly deviceBytes?: number | undefined;
@@ -108,33 +108,33 @@ export interface RecordedLimits {
 
 /** The recording of one GPU. */
 export interface Trace {
-  /** Index of the GPU in the file it came from. */
+  /** Index of the GPU in its file. */
   readonly device: number;
   readonly events: EventColumns;
   /** For each event, the allocation that begins or ends there; -1 for none or unknown. */
   readonly allocationOf: Int32Array;
   readonly allocations: AllocationColumns;
   /**
-   * Allocations that must have ended although no free was recorded, since their address was given out again:
-   * alloc event -> the older allocation. Non-empty only when frees are missing.
+   * Allocations whose free is missing: their address was reused by a later alloc event. Maps that event to the older
+   * allocation.
    */
   readonly impliedFrees: ReadonlyMap<number, number>;
-  /** Segments held before the first event, in address order, with no blocks: the live ones are allocations. */
+  /** Segments held before the first event, in address order. Their blocks are empty: live memory is in `allocations`. */
   readonly startSegments: readonly Segment[];
-  /** Segments at the moment of the snapshot, with blocks; undefined when the format keeps none. */
+  /** Segments when the snapshot was taken, with blocks; undefined if the format has none. */
   readonly endSegments: readonly Segment[] | undefined;
-  /** Stream handles as recorded (cudaStream_t as a number; 0 is the legacy default stream). */
+  /** Recorded stream handles (cudaStream_t as a number; 0 is the legacy default stream). */
   readonly streams: readonly number[];
   readonly pools: readonly PoolId[];
   readonly symbols: Symbols;
-  /** Allocator settings as recorded, by their PyTorch names. */
+  /** Recorded allocator settings, by their PyTorch names. */
   readonly settings: ReadonlyMap<string, SettingValue>;
   readonly limits: RecordedLimits;
   readonly annotations: readonly Annotation[];
   readonly warnings: readonly Warning[];
 }
 
-/** One file: all the GPUs it speaks of. */
+/** The content of one file: a trace for each GPU. */
 export interface Recording {
   readonly format: 'pickle' | 'json' | 'weir';
   readonly traces: readonly Trace[];

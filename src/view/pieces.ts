@@ -1,5 +1,6 @@
 // The memory an allocator held from the driver over a run: one row per piece, from when to when, at which addresses.
-import { GRANULARITY, SimulatedBackend } from '../backend/simulated.ts';
+import { GRANULARITY } from '../backend/backend.ts';
+import { SimulatedBackend } from '../backend/simulated.ts';
 
 const OPEN = -1;
 

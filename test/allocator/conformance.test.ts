@@ -1,4 +1,4 @@
-// What every allocator must do, whatever its policy. Each is run through the same suite, on a backend with a limit.
+// What every allocator must do, whatever its policy. Each runs through the same suite, on a backend with a limit.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Allocator, OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
@@ -31,7 +31,7 @@ const CHOICES = chooseAllocators(
 interface World {
   readonly allocator: Allocator;
   readonly backend: SimulatedBackend;
-  /** Blocks that are freed and wait for other streams. */
+  /** Freed blocks that wait for other streams. */
   readonly pending: number[];
 }
 

@@ -1,5 +1,5 @@
-// What every backend must do. Plain functions over node:assert, so that a machine with a GPU and nothing but Node runs
-// the same suite (test/gpu/main.ts) as the tests here.
+// What every backend must do. Plain functions over node:assert: a GPU machine that has only Node runs the same suite
+// (test/gpu/main.ts).
 import assert from 'node:assert/strict';
 import { type Backend, NO_MEMORY } from '../../src/backend/backend.ts';
 import { isTouchable } from '../../src/backend/memory.ts';
@@ -9,11 +9,11 @@ const UNIT = 2 * MIB;
 
 export interface BackendCheck {
   readonly title: string;
-  /** Is given a backend that holds nothing and has room for 64 MiB. */
+  /** Gets a backend that holds nothing and has room for 64 MiB. */
   run(backend: Backend): void;
 }
 
-/** Handles of these sizes, and a range of addresses that holds them all. */
+/** Creates handles of these sizes, and reserves an address range for all of them. */
 function setUp(backend: Backend, sizes: readonly number[]): { handles: number[]; base: number; bytes: number } {
   const bytes = sizes.reduce((sum, size) => sum + size, 0);
   const handles = sizes.map((size) => backend.create(size));
@@ -145,7 +145,7 @@ export const DEVICE_CHECKS: readonly BackendCheck[] = [
   },
 ];
 
-/** A real backend says no; the simulated one takes it for a defect and throws. */
+/** A real backend returns false. The simulated one treats it as a defect and throws. */
 function refuses(act: () => boolean): void {
   let done = false;
   try {

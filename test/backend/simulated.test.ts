@@ -1,4 +1,4 @@
-// The simulated backend: what it holds, what it charges, and that misuse does not pass unnoticed.
+// The simulated backend: what it holds, what it charges, and that misuse is detected.
 import { describe, expect, it } from 'vitest';
 import { NO_MEMORY } from '../../src/backend/backend.ts';
 import { H200_COSTS } from '../../src/backend/costs.ts';

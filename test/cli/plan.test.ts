@@ -80,7 +80,7 @@ describe('weir plan', () => {
   it('says when a run does not repeat itself', async () => {
     const { code, stdout } = await weir(['plan', 'samples/gpt2xl-oom.pickle.gz', '--json']);
     expect(code).toBe(0);
-    expect(JSON.parse(stdout)).toMatchObject({ periodic: false, verified: false, reason: expect.stringContaining('repeated') });
+    expect(JSON.parse(stdout)).toMatchObject({ periodic: false, verified: false, reason: expect.stringContaining('repeats') });
   });
 
   it('plans swaps from accesses', async () => {
@@ -145,12 +145,12 @@ describe('weir plan', () => {
   });
 
   it.each([
-    [['plan', VGG, '--swap'], 3, /does not say which operators read and write what/],
+    [['plan', VGG, '--swap'], 3, /does not say which operators read and write which memory/],
     [['plan', ACCESSES], 3, /add --swap/],
     [['plan', VGG, '--limit', '4GiB'], 2, /--limit needs --swap/],
     [['plan', BUFFERS, '--threads', '0'], 2, /not a number of threads/],
     [['plan', BUFFERS, '--budget', 'long'], 2, /not a number of seconds/],
-    [['verify', BUFFERS, BUFFERS], 3, /the plan is no JSON/],
+    [['verify', BUFFERS, BUFFERS], 3, /the plan is not valid JSON/],
     [['plan', join(folder, 'nowhere.csv')], 3, /there is no such file/],
   ])('%j is refused', async (parameters, expected, message) => {
     const { code, stderr } = await weir(parameters);

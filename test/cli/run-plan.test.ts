@@ -84,7 +84,7 @@ describe.skipIf(reason !== undefined)(`weir run --plan${reason ? ` (skipped: ${r
   });
 
   it.each([
-    ['vary=1', /no plan: .*repeated|no plan: its steps differ/],
+    ['vary=1', /no plan: .*repeats|no plan: its steps differ/],
     ['streams=2', /no plan so far: several streams share the work of a step/],
   ])('says why there is no plan: %s', async (word, why) => {
     const ended = await start(['run', '--no-what-if', ...job('steps=150', word)], { WEIR_PLAN: '1' }).ended;

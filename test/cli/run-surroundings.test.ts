@@ -53,7 +53,7 @@ describe('a file that --check compares', () => {
   it('must be one', async () => {
     mkdirSync(path('folder'));
     const { code, stderr } = await check('folder', 'true');
-    expect([code, stderr]).toEqual([125, expect.stringContaining('folder is no file')]);
+    expect([code, stderr]).toEqual([125, expect.stringContaining('folder is not a regular file')]);
     expect(existsSync(path('folder'))).toBe(true);
   });
 });
@@ -100,7 +100,7 @@ describe('the end of a command', () => {
     expect(await run.weir(['run', '--', ''])).toMatchObject({ code: 127, stderr: expect.stringContaining('the command is empty') });
     expect(await run.weir(['run', '-q', '--', '/etc/passwd/x'])).toMatchObject({
       code: 126,
-      stderr: 'weir: /etc/passwd/x: it cannot be run (ENOTDIR)\n',
+      stderr: 'weir: /etc/passwd/x: cannot be executed (ENOTDIR)\n',
     });
   });
 
@@ -176,7 +176,7 @@ it('a pipe that others write to after us is as it was', () => {
 it('a folder for temporary files that is not there keeps no job from running', async () => {
   const { code, stdout, stderr } = await run.weir(['run', '--', 'echo', 'on'], { TMPDIR: '/nonexistent' });
   expect([code, stdout]).toEqual([0, 'on\n']);
-  expect(stderr).toContain('what other allocators would have needed will not be known');
+  expect(stderr).toContain('the summary will not say what other allocators would have needed');
 });
 
 it('a percent sign in the name of a recording is written twice', async () => {

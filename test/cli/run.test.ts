@@ -60,7 +60,7 @@ describe('weir run', () => {
     writeFileSync(join(run.path, 'script'), 'echo never');
     chmodSync(join(run.path, 'script'), 0o644);
     const outcome = await run.weir(['run', './script']);
-    expect([outcome.code, outcome.stderr]).toEqual([126, expect.stringContaining('weir: ./script: it cannot be run')]);
+    expect([outcome.code, outcome.stderr]).toEqual([126, expect.stringContaining('weir: ./script: cannot be executed')]);
   });
 
   it.each(['SIGKILL', 'SIGSEGV', 'SIGTERM', 'SIGABRT'] as const)(

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { importsOf, LAYERS, ROOMS, TOLERATED, violations, violationsIn, withLayers } from '../../scripts/layers.mjs';
+import { importsOf, LAYERS, ROOMS, violations, violationsIn, withLayers } from '../../scripts/layers.mjs';
 import { ROOT } from '../support/command.ts';
 
 /** Layers that are no folder of src. */
@@ -168,18 +168,5 @@ describe('what is read as an import', () => {
     expect(violationsIn('src/probe/probe.ts', '').join()).toContain('belongs to no layer');
     expect(violationsIn('abi/probe.ts', "import { a } from '../src/base/bytes.ts';\n").join()).toContain('abi may import only from itself');
     expect(violationsIn('abi/probe.ts', "import { a } from './tables.ts';\nimport 'node:fs';\n")).toEqual([]);
-  });
-});
-
-describe('a tolerated import', () => {
-  it('is allowed for that file alone', () => {
-    for (const [file, imported] of TOLERATED) {
-      expect(refusal(file, imported)).toBe('');
-      expect(refusal(file.replace(/[^/]+$/, 'probe.ts'), imported)).toContain('may import only from');
-    }
-  });
-
-  it('is an error once it is gone', () => {
-    expect(violations([]).length).toBe(TOLERATED.length);
   });
 });

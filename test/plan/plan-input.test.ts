@@ -1,12 +1,13 @@
-// From a file to a plan and back: what kind of input a text is, our own traces with accesses, and plans checked against files.
+// From a file to a plan and back: detecting the kind of an input, traces with accesses, and checking plans against
+// files.
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/base/errors.ts';
-import { readPlan, writePlan } from '../../src/plan/files/plan-file.ts';
+import { readPlan, swapPlanFile, writePlan } from '../../src/plan/files/plan-file.ts';
 import { planInputOf, readPlanText, swapStepFrom, verifyPlanOn } from '../../src/plan/files/plan-input.ts';
 import { planOffsets } from '../../src/plan/offsets/planner.ts';
 import { findStep, planStep } from '../../src/plan/steps/step-plan.ts';
 import { H200_COPIES } from '../../src/plan/swaps/copy-costs.ts';
-import { planSwapStep, swapPlanFile } from '../../src/plan/swaps/planner.ts';
+import { planSwapStep } from '../../src/plan/swaps/planner.ts';
 import { offsetsPlanText, stepPlanText, swapPlanText, verificationText } from '../../src/report/plan-text.ts';
 import { assembleTrace } from '../../src/trace/assemble.ts';
 import { EventStore } from '../../src/trace/event-store.ts';

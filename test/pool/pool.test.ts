@@ -1,4 +1,4 @@
-// The pool for programs: on simulated memory and on real memory of this machine.
+// The pool for other programs, on simulated memory and on real memory of this machine.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
@@ -43,7 +43,7 @@ describe.each(['sim', ...(onLinux ? ['host' as const] : [])] as const)('a pool o
     const pool = createPool({ backend, capacity: 64 * MIB });
     const held = pool.malloc(40 * MIB);
     expect(() => pool.malloc(40 * MIB)).toThrow(OutOfMemoryError);
-    expect(() => pool.malloc(40 * MIB)).toThrow(/40 MiB was asked for; 40 MiB is in use .* free something first/);
+    expect(() => pool.malloc(40 * MIB)).toThrow(/40 MiB requested, 40 MiB in use, .* free some memory first/);
     pool.free(held);
     expect(pool.malloc(40 * MIB).size).toBeGreaterThanOrEqual(40 * MIB);
     pool.close();

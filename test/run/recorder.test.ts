@@ -1,4 +1,4 @@
-// Rings as the supervisor reads them: whole, overflowing, cut short, and such as no sane process would write.
+// Rings as the supervisor reads them: whole, overflowing, truncated and invalid.
 import { existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -165,16 +165,16 @@ describe('a recorder', () => {
   });
 });
 
-describe('a ring that cannot be', () => {
+describe('a ring that is invalid', () => {
   it.each<[string, (ring: RingWriter) => void, string]>([
-    ['foreign magic', (ring) => ring.bytes(0, Buffer.from('ELEPHANT')), 'does not begin as a ring'],
+    ['foreign magic', (ring) => ring.bytes(0, Buffer.from('ELEPHANT')), 'does not begin with the magic number'],
     ['another version', (ring) => ring.u32(RingOffset.version, 9), 'version 9'],
     ['no power of two', (ring) => ring.u32(RingOffset.capacity, 4095), 'room for 4095 rows'],
     ['no rows', (ring) => ring.u32(RingOffset.capacity, 0), 'room for 0 rows'],
     ['absurd size', (ring) => ring.u32(RingOffset.capacity, 2 ** 31), 'room for 2147483648 rows'],
-    ['rows outside', (ring) => ring.u32(RingOffset.rows_at, 0xffffff00), 'rows lie outside'],
-    ['rows in the header', (ring) => ring.u32(RingOffset.rows_at, 8), 'rows lie outside'],
-    ['strings outside', (ring) => ring.u32(RingOffset.strings_at, 0xffffff00), 'strings lie outside'],
+    ['rows outside', (ring) => ring.u32(RingOffset.rows_at, 0xffffff00), 'rows of its ring lie outside'],
+    ['rows in the header', (ring) => ring.u32(RingOffset.rows_at, 8), 'rows of its ring lie outside'],
+    ['strings outside', (ring) => ring.u32(RingOffset.strings_at, 0xffffff00), 'strings of its ring lie outside'],
   ])('is refused in one sentence: %s', async (_, damage, words) => {
     const ring = openRing();
     ring.put(alloc(1));
@@ -188,13 +188,13 @@ describe('a ring that cannot be', () => {
   });
 
   it.each<[string, (ring: RingWriter) => void, string]>([
-    ['tail before', (ring) => ring.u64(RingOffset.tail, 1), 'claims 1 rows after 3'],
-    ['tail far ahead', (ring) => ring.u64(RingOffset.tail, 2 ** 40), 'claims 1099511627776 rows'],
+    ['tail before', (ring) => ring.u64(RingOffset.tail, 1), 'declares 1 rows after 3'],
+    ['tail far ahead', (ring) => ring.u64(RingOffset.tail, 2 ** 40), 'declares 1099511627776 rows'],
     ['tail beyond numbers', (ring) => ring.u64(RingOffset.tail, 2n ** 64n - 1n), 'rows after 3'],
-    ['streams vanish', (ring) => ring.u32(RingOffset.stream_count, 0), 'claims 0 streams of GPU 0'],
-    ['too many pools', (ring) => ring.u32(RingOffset.pool_count + 4, 241), 'claims 241 pools of GPU 1'],
+    ['streams vanish', (ring) => ring.u32(RingOffset.stream_count, 0), 'declares 0 streams of GPU 0'],
+    ['too many pools', (ring) => ring.u32(RingOffset.pool_count + 4, 241), 'declares 241 pools of GPU 1'],
     ['strings too long', (ring) => ring.u64(RingOffset.string_bytes, 2 ** 30), 'bytes of strings'],
-    ['a string without end', (ring) => ring.u64(RingOffset.string_bytes, 2), 'does not end'],
+    ['a string without end', (ring) => ring.u64(RingOffset.string_bytes, 2), 'has no end'],
     [
       'scattered streams',
       (ring) => {
@@ -203,7 +203,7 @@ describe('a ring that cannot be', () => {
       },
       'scattered',
     ],
-    ['cut off', (ring) => truncateSync(ring.path, RING_HEADER_BYTES - 5), 'cut off'],
+    ['truncated', (ring) => truncateSync(ring.path, RING_HEADER_BYTES - 5), 'truncated'],
   ])('keeps what came before: %s', async (_, damage, words) => {
     const ring = openRing();
     for (let index = 0; index < 3; index++) ring.put(alloc(index));
@@ -220,7 +220,7 @@ describe('a ring that cannot be', () => {
     expect(trace!.warnings.map(({ code }) => code)).toEqual(['damaged-ring']);
   });
 
-  it('leaves out rows that cannot be, and counts them', async () => {
+  it('drops invalid rows and counts them', async () => {
     const ring = openRing();
     const bad: Row[] = [
       { kind: 0 },

@@ -1,5 +1,4 @@
-// Writes rings as a training process does (native/recorder.c), for tests without one; also rings that cannot be.
-
+// Writes rings as a training process does (native/recorder.c), for tests without one. Also writes invalid rings.
 import { closeSync, ftruncateSync, openSync, readSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { Format } from '../../src/abi/formats.ts';
@@ -110,7 +109,7 @@ export class RingWriter {
     this.u64(RingOffset.tail, ++this.tail);
   }
 
-  /** Half a row, and no word that it is there: as a process leaves it that is killed in mid-write. */
+  /** Writes half a row without counting it, as a process does that is killed in the middle of a write. */
   putHalf(row: Row): void {
     this.bytes(ROWS_AT + (this.tail % this.capacity) * EVENT_BYTES, this.encode(row).subarray(0, 20));
   }

@@ -1,4 +1,4 @@
-// The server without a socket: whom it answers, what it serves, and what it says when it does not.
+// The server without a socket: whom it answers, what it serves, and how it refuses.
 import { describe, expect, it } from 'vitest';
 import { createApp, type Source } from '../../src/server/app.ts';
 import type { Assets } from '../../src/server/assets.ts';
@@ -48,7 +48,7 @@ describe('whom the server answers', () => {
     async (host) => {
       const response = await get('/', { host });
       expect(response.status).toBe(403);
-      expect(await response.text()).toContain('weir answers only as 127.0.0.1 or localhost');
+      expect(await response.text()).toContain('weir answers only at 127.0.0.1 or localhost');
     },
   );
 

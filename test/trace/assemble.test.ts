@@ -1,4 +1,4 @@
-// What a recording leaves out is rebuilt where it can be, and said where it cannot.
+// What a recording lacks is rebuilt if possible. Otherwise a warning names it.
 import { describe, expect, it } from 'vitest';
 import { readSnapshotPickle } from '../../src/trace/snapshot/read.ts';
 import { summarizeTrace } from '../../src/trace/summary.ts';
@@ -81,7 +81,7 @@ describe('a recording that began late', () => {
 });
 
 describe('a recording with actions left out', () => {
-  it('without frees: each is assumed when its address is given out again', () => {
+  it('without frees: each is assumed when its address is reused', () => {
     const trace = traceOf([
       ['segment_alloc', BASE, 20 * MIB],
       ['alloc', BASE, 2 * MIB],

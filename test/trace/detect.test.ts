@@ -1,4 +1,4 @@
-// Files are told apart by their first bytes; what is no recording is told what it looks like.
+// Formats are detected from the first bytes. For other files, the error says what the file looks like.
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/base/errors.ts';
@@ -35,7 +35,7 @@ describe('other files', () => {
     ['is an ELF program or library', text('\x7fELF....')],
     ['is a web page (HTML)', text('\n<!DOCTYPE html><html>')],
     ['is text that begins with "hello world"', text('hello world\nmore')],
-    ['holds nothing but white space', text(' \n ')],
+    ['holds only white space', text(' \n ')],
     ['begins with zeros', new Uint8Array(100)],
     ['looks like a pickle of protocol 0 or 1', text('(dp0\nVsegments\np1\n(lp2\ns.')],
     ['looks like a pickle of protocol 0 or 1', text('}q\x00(X\x08\x00')],

@@ -1,4 +1,4 @@
-// Damaged, foreign and hostile files: each is refused with a sentence, at once and without taking memory.
+// Damaged, foreign and hostile files: each is refused with one sentence, at once and without taking memory.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/base/errors.ts';
@@ -21,7 +21,7 @@ function messageOf(bytes: Uint8Array): string {
   throw new Error('it was read without complaint');
 }
 
-/** The sentence, or nothing when the input was read; any other error fails the test. */
+/** Whether the input was read or refused with an InputError. Any other error fails the test. */
 function outcomeOf(bytes: Uint8Array): 'read' | 'refused' {
   try {
     readRecording(bytes);
@@ -63,12 +63,12 @@ describe('nothing in a pickle is executed', () => {
   ])('%s', (expected, bytes) => {
     const message = messageOf(bytes);
     expect(message).toContain(`the opcode ${expected}`);
-    expect(message).toContain('Weir executes nothing from a file, and this does not look like a memory snapshot');
+    expect(message).toContain('Weir executes nothing from a file, and this is probably not a memory snapshot');
   });
 
   it('opcodes of protocols 0 and 1, and bytes that are none', () => {
     expect(messageOf(pickle(0x49, 0x31, 0x0a, 0x2e))).toContain('protocol 0 or 1');
-    expect(messageOf(pickle(0xff))).toBe('the pickle is damaged at byte 2: 0xff is no opcode');
+    expect(messageOf(pickle(0xff))).toBe('the pickle is damaged at byte 2: 0xff is not an opcode');
   });
 });
 
@@ -87,7 +87,7 @@ describe('lengths and indices that lie', () => {
     ['SHORT_BINUNICODE', pickle(0x8c, 200, 1)],
   ])('%s beyond the end', (_, bytes) => {
     expect(messageOf(bytes)).toBe(
-      `the pickle ends early, at byte ${bytes.length}: the file is truncated, so copy it again or take the snapshot again`,
+      `the pickle ends early, at byte ${bytes.length}: the file is truncated; copy it again or take the snapshot again`,
     );
   });
 
@@ -101,7 +101,7 @@ describe('lengths and indices that lie', () => {
 
   it('thousands of memo indices far beyond the input', () => {
     const body = Array.from({ length: 2000 }, (_, index) => [0x72, index & 255, index >> 8, 0, 0xf0]).flat();
-    expect(messageOf(pickle(0x4e, ...body, 0x2e))).toContain('stores values at numbers that no pickler gives them');
+    expect(messageOf(pickle(0x4e, ...body, 0x2e))).toContain('stores values at memo indices that no pickler uses');
   });
 
   it('an integer of a million bytes', () => {
@@ -250,7 +250,7 @@ describe('values of the wrong kind name the field', () => {
     ["text for 'size'", withEntry({ size: '1' })],
     ["None for 'addr'", withEntry({ addr: null })],
     ["a number 0.5 for 'addr'", withEntry({ addr: 0.5 })],
-    ['is not a 64-bit address', withEntry({ addr: 2n ** 64n })],
+    ['does not fit 64 bits', withEntry({ addr: 2n ** 64n })],
     ["a list of stack frames for 'stream'", withEntry({ stream: [{ name: 'a', filename: 'b', line: 1 }] })],
     ["text for 'time_us'", withEntry({ time_us: 'now' })],
     ["a list of text for 'frames'", withEntry({ frames: ['a'] })],
@@ -294,15 +294,15 @@ describe('files that hold something else', () => {
   });
 
   it.each([
-    ['an escape that is not one', '{"a\\q": 1}'],
+    ['an invalid escape', '{"a\\q": 1}'],
     ['a comma or a closing bracket is missing', '{"a": 1 "b"}'],
     ['brackets do not match', '{"a": [1}'],
     ['a key is missing', '{1: 2}'],
     ['a colon is missing', '{"a" 1}'],
-    ['there is no value where one is expected', '{"a": maybe}'],
-    ['there is more after the end', '{"segments": []} x'],
+    ['a value is missing', '{"a": maybe}'],
+    ['there is data after the end', '{"segments": []} x'],
     ['a number is malformed', '[1.2.3]'],
-    ['there is no value where one is expected', '[-x]'],
+    ['a value is missing', '[-x]'],
   ])('JSON: %s', (expected, value) => {
     expect(messageOf(json(value))).toContain(expected);
   });

@@ -1,4 +1,5 @@
-// Every real snapshot in samples/ against what Python's own pickle says it holds (golden.py wrote golden.json).
+// Compares every real snapshot in samples/ with what Python's own pickle reads from it (golden.json, written by
+// golden.py).
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { readRecording } from '../../src/trace/detect.ts';

@@ -1,4 +1,4 @@
-// Snapshots as different PyTorch versions and writers shape them, from hand-made pickles and JSON.
+// Snapshots in the shapes of different PyTorch versions and writers, from hand-made pickles and JSON.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readRecording } from '../../src/trace/detect.ts';
@@ -84,7 +84,7 @@ const only = (recording: Recording): Trace => {
   return recording.traces[0]!;
 };
 
-/** What a recording says, free of how it is stored. */
+/** The content of a recording, without how it is stored. */
 function content(recording: Recording): unknown {
   return recording.traces.map((trace) => {
     const { events, symbols } = trace;
@@ -339,7 +339,7 @@ describe('older and newer shapes', () => {
     expect(trace.symbols.strings[trace.events.compileContext![1]!]).toBe('1/0');
   });
 
-  it('unknown actions are left out and counted, unknown keys ignored', () => {
+  it('unknown actions are ignored and counted, unknown keys ignored', () => {
     const entries = [
       entry('alloc', BASE, 1, { colour: 'red', extra: [1, 2, 3], more: {} }),
       entry('teleport', BASE, 1),
@@ -348,7 +348,7 @@ describe('older and newer shapes', () => {
     const trace = only(fromPickle({ device_traces: [entries], segments: [], version: 3 }));
     expect(trace.events.count).toBe(1);
     expect(trace.warnings.find(({ code }) => code === 'unknown-actions')!.message).toContain(
-      "2 trace entries were left out, since their actions are unknown: 'teleport'",
+      "2 trace entries were ignored because weir does not know their actions: 'teleport'",
     );
   });
 

@@ -44,7 +44,7 @@ describe('a .weir file that was cut off', () => {
     const outcome = readWeir(WHOLE.slice(0, END.offset + 5));
     const warning = outcome.traces[0]!.warnings.find(({ code }) => code === 'truncated')!;
     expect(warning.message).toBe(
-      `the file breaks off within a record, at byte ${END.offset} of ${END.offset + 5}: the 6 events before that were read`,
+      `the file ends within a record, at byte ${END.offset} of ${END.offset + 5}: the 6 events before that were read`,
     );
   });
 

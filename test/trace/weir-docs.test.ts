@@ -12,7 +12,7 @@ import { bytesOf } from './weir-support.ts';
 
 const PAGE = readFileSync(new URL('../../docs/trace-format.md', import.meta.url), 'utf8');
 
-/** The file that the C program of the page writes. */
+/** The file written by the C program in the documentation. */
 function exampleFile(): Uint8Array {
   return bytesOf((sink) => {
     const writer = new WeirWriter(sink, { tool: 'example' });
@@ -60,7 +60,7 @@ describe('docs/trace-format.md', () => {
         execFileSync('cc', ['-Wall', '-Wextra', '-Werror', '-o', 'example', 'example.c', '-lz'], { cwd: folder, stdio: 'pipe' });
       } catch (error) {
         const reason = String((error as { stderr?: unknown }).stderr ?? error);
-        // Only a machine without a compiler or without zlib is excused.
+        // Skipped only if the machine has no compiler or no zlib.
         if (/ENOENT|zlib\.h: No such file|cannot find -lz/.test(reason)) return context.skip();
         throw new Error(reason);
       }

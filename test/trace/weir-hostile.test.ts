@@ -20,7 +20,7 @@ import { contentOf, smallRecording, weirBytes } from './weir-support.ts';
 
 type Piece = readonly [type: number, payload: Uint8Array];
 
-/** A file whose records are sound, whatever they say. */
+/** A file with valid records around any payloads. */
 function file(pieces: readonly Piece[], header: Uint8Array = fileHeader()): Uint8Array {
   const records = pieces.map(([type, payload], number) => {
     const record = openRecord(payload.length);

@@ -1,4 +1,4 @@
-// What the tests of the `.weir` format share: recordings made at random, and telling whether two are the same.
+// Shared by the tests of the `.weir` format: random recordings, and comparing two recordings.
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import { assembleTrace } from '../../src/trace/assemble.ts';
@@ -26,7 +26,7 @@ export function weirBytes(recording: Recording): Uint8Array {
   return bytesOf((sink) => writeWeir(recording, sink));
 }
 
-/** Everything a recording says, with nothing that may differ between equal ones (encoded addresses, the format it came from). */
+/** The content of a recording, without what may differ between equal ones (encoded addresses, the format it came from). */
 export function contentOf(recording: Recording): unknown {
   return recording.traces.map(traceContent);
 }
@@ -107,14 +107,14 @@ const WITH_STRING: readonly number[] = [EventKind.Settings, EventKind.Operator, 
 const text = fc.string({ unit: 'grapheme', maxLength: 12 });
 const bytes = fc.oneof(fc.nat(1 << 24), fc.maxSafeNat());
 /**
- * Few enough addresses to be freed and given out again, and some beyond 2^48: those of one device all in one window there,
- * since which of two such windows comes first depends on which was met first.
+ * Few enough addresses to be freed and reused, and some beyond 2^48. Those of one device lie in one window, because the
+ * order of windows depends on which is met first.
  */
 const address = fc.oneof(
   fc.nat(20).map((page) => BigInt(page) * 512n + 0x7f00_0000_0000n),
   fc.tuple(fc.constantFrom(0n, 0xffffn), fc.bigInt(0n, (1n << 48n) - 1n)).map(([top, low]) => (top << 48n) + low),
 );
-/** Mapping and unmapping is followed page by page, so random sizes there must stay those of a GPU. */
+/** Mapping is followed page by page, so random sizes there must be those of a GPU. */
 const MAPPING: readonly number[] = [EventKind.SegmentMap, EventKind.SegmentUnmap];
 const micros = fc.oneof(
   fc.nat().map((offset) => 1.7e15 + offset),

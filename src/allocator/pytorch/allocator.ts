@@ -1,5 +1,6 @@
 // PyTorch's caching allocator, decision by decision (native backend of 2.11, with or without expandable segments).
-// Reproduces recorded runs to the address; what it does where and why is PyTorch's, not ours.
+// It reproduces recorded runs to the address, so it follows PyTorch even where PyTorch's choice looks odd.
+import { SMALL_SEGMENT } from '../../trace/start-state.ts';
 import type { Segment } from '../../trace/trace.ts';
 import { type Allocator, type AllocatorContext, type CensusGroup, type LiveRange, OUT_OF_MEMORY } from '../allocator.ts';
 import { BlockState, NO_BLOCK } from '../block-table.ts';
@@ -10,9 +11,9 @@ import { layoutOf } from './layout.ts';
 import type { BlockPool } from './pools.ts';
 import { restoreHeap } from './restore.ts';
 import type { PyTorchSettings } from './settings.ts';
-import { ABSURD_REQUEST, MIN_BLOCK, MIN_LARGE_REMAINDER, roundRequest, SMALL_REQUEST, SMALL_SEGMENT, segmentSizeFor } from './sizes.ts';
+import { ABSURD_REQUEST, MIN_BLOCK, MIN_LARGE_REMAINDER, roundRequest, SMALL_REQUEST, segmentSizeFor } from './sizes.ts';
 
-/** Address space to reserve per expandable segment when the GPU's size is unknown: more than any GPU has. */
+/** Address space per expandable segment if the GPU's size is unknown: more than any GPU has. */
 const UNKNOWN_DEVICE_BYTES = 2 ** 40;
 
 export class PyTorchAllocator implements Allocator {
@@ -24,7 +25,7 @@ export class PyTorchAllocator implements Allocator {
   private readonly streams: readonly number[];
   private readonly synchronize: () => readonly number[];
   private readonly deviceBytes: number;
-  /** Reserved bytes the memory fraction allows; Infinity without one. */
+  /** Most bytes to reserve under the memory fraction; Infinity without one. */
   private allowedBytes: number;
   private readonly collects: boolean;
 
@@ -82,18 +83,18 @@ export class PyTorchAllocator implements Allocator {
     this.releaseCached();
   }
 
-  /** Whether the request would be served without new memory. Changes nothing. */
+  /** Whether cached memory would serve the request. Changes nothing. */
   wouldReuse(requested: number, stream: number, poolId: number): boolean {
     const size = roundRequest(requested, this.settings);
     return this.search(this.heap.pools.of(poolId, size <= SMALL_REQUEST), stream, size) !== NO_BLOCK;
   }
 
-  /** What would be reserved after a new segment for the request. Changes nothing. */
+  /** Reserved bytes after a new segment for the request. Changes nothing. */
   reservedBytesWith(requested: number): number {
     return this.reservedBytes + segmentSizeFor(roundRequest(requested, this.settings), this.settings);
   }
 
-  /** Allows less from here on. */
+  /** Lowers the limit on reserved bytes. */
   lowerAllowance(bytes: number): void {
     this.allowedBytes = Math.min(this.allowedBytes, bytes);
   }
@@ -121,18 +122,18 @@ export class PyTorchAllocator implements Allocator {
     return blocks;
   }
 
-  /** A block of at least `size` that is in no set, by ever harder means. */
+  /** A block of at least `size`, in no set. Tries the cache, then a new segment, then releases memory and tries again. */
   private find(pool: BlockPool, stream: number, size: number): number {
     const reused = this.takeBest(pool, stream, size);
     if (reused !== NO_BLOCK) return reused;
     if (this.collects) this.collectGarbage();
     let block = this.grow(pool, stream, size);
     if (block === NO_BLOCK && this.releaseOversize(pool, stream, size)) block = this.grow(pool, stream, size);
-    // While a private pool is in use (graph capture, MemPool) the cache is not flushed.
+    // While a private pool is in use (graph capture, MemPool), PyTorch does not release the cache.
     if (block === NO_BLOCK && pool.pool === 0) {
       this.releaseCached();
       this.retries++;
-      // The pool is not searched again, even if waiting for the streams has just freed a block that fits (pytorch#189504).
+      // PyTorch does not search the pool again, even if waiting has just freed a block that fits (pytorch#189504).
       block = this.grow(pool, stream, size);
     }
     return block;
@@ -168,7 +169,7 @@ export class PyTorchAllocator implements Allocator {
     return block;
   }
 
-  /** A block at the growing end of an expandable segment counts as all it could grow to, so that others are used up first. */
+  /** Size of a block plus the unmapped range behind it. PyTorch prefers a small reach, so blocks that can grow are used last. */
   private reachOf(block: number): number {
     const { table } = this.heap;
     const next = table.next[block]!;
@@ -195,7 +196,7 @@ export class PyTorchAllocator implements Allocator {
     if (block === NO_BLOCK) return NO_BLOCK;
     if (table.state[block] === BlockState.Unmapped && !heap.mapBlock(block, Math.min(table.size[block]!, size))) return NO_BLOCK;
     while (table.size[block]! < size) {
-      // Mapping joins the range that was mapped before, so `next` becomes the whole candidate.
+      // mapBlock joins the new pages with the mapped block before them, so `next` becomes the joined block.
       const next = table.next[block]!;
       if (!heap.mapBlock(next, Math.min(size - table.size[block]!, table.size[next]!))) return NO_BLOCK;
       block = next;
@@ -204,7 +205,7 @@ export class PyTorchAllocator implements Allocator {
     return block;
   }
 
-  /** The lowest range of free and unmapped neighbours that together hold `size`. */
+  /** The first of neighbouring free and unmapped blocks that together hold `size`, at the lowest address. */
   private findRoom(pool: BlockPool, stream: number, size: number): number {
     const { table } = this.heap;
     const isOpen = (block: number) =>
@@ -221,12 +222,12 @@ export class PyTorchAllocator implements Allocator {
     return bytes < size ? NO_BLOCK : this.heap.addExpandable(pool, stream, page, bytes);
   }
 
-  /** Address space of one expandable segment: nine eighths of the GPU, in whole pages. */
+  /** Address space of one expandable segment: 9/8 of the GPU's memory, in whole pages. */
   private expandableBytes(page: number): number {
     return Math.ceil((this.deviceBytes + this.deviceBytes / 8) / page) * page;
   }
 
-  /** Gives back whole segments that have not been used for longer than the average, until under the threshold. */
+  /** Releases whole segments older than the average, until reserved memory is under the threshold. */
   private collectGarbage(): void {
     const { heap } = this;
     const threshold = Math.floor(this.settings.garbageCollectionThreshold * this.allowedBytes);
@@ -257,7 +258,7 @@ export class PyTorchAllocator implements Allocator {
     }
   }
 
-  /** With max_split_size set: gives back enough unsplittable blocks of the stream to make room for the request. */
+  /** If max_split_size is set: releases enough unsplittable blocks of the stream to make room for the request. */
   private releaseOversize(pool: BlockPool, stream: number, size: number): boolean {
     const { heap, settings } = this;
     if (settings.maxSplitSize === Number.POSITIVE_INFINITY) return false;
@@ -283,7 +284,7 @@ export class PyTorchAllocator implements Allocator {
     return bytes >= key;
   }
 
-  /** Waits for all streams and gives back every whole free segment and every whole free page. */
+  /** Waits for all streams and releases every whole free segment and every whole free page. */
   private releaseCached(): void {
     const { heap } = this;
     for (const block of this.synchronize()) this.complete(block);

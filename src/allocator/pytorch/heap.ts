@@ -1,5 +1,5 @@
-// The memory of PyTorch's allocator: segments cut into blocks, and the moves that keep blocks, free sets and
-// reserved bytes in step. Which block to use and when to give memory back is decided in allocator.ts.
+// The memory of PyTorch's allocator: segments, blocks, free sets and the reserved bytes, which change together here.
+// allocator.ts decides which block to use and when to release memory.
 
 import { type Backend, NO_MEMORY } from '../../backend/backend.ts';
 import { roundDown, roundUp } from '../../base/bytes.ts';
@@ -8,15 +8,15 @@ import type { AllocatorContext, SegmentEventKind } from '../allocator.ts';
 import { BlockState, BlockTable, NO_BLOCK } from '../block-table.ts';
 import { type BlockPool, BlockPools } from './pools.ts';
 
-/** Tag of blocks that do not lie in an expandable segment. */
+/** Tag of blocks outside expandable segments. */
 export const PLAIN = -1;
 
-/** A reserved range of addresses whose pages get memory one by one. */
+/** A reserved address range whose pages are mapped one by one. */
 interface ExpandableSegment {
   readonly base: number;
   readonly bytes: number;
   readonly page: number;
-  /** Handle by page number, for the pages that are mapped. */
+  /** Handle by page number, for mapped pages. */
   readonly handles: Map<number, number>;
 }
 
@@ -45,7 +45,7 @@ export class Heap {
     return this.table.tag[block] !== PLAIN;
   }
 
-  /** Puts a free block into its set, young again in the eyes of garbage collection. */
+  /** Puts a free block into its set. Its age for garbage collection starts at 0. */
   addFree(block: number): void {
     const pool = this.poolOf(block);
     this.table.birth[block] = pool.searches;
@@ -56,14 +56,14 @@ export class Heap {
     this.poolOf(block).freeOf(this.table.stream[block]!).remove(block);
   }
 
-  /** Cuts the first `size` bytes off a block that is in no set; the rest keeps the row and becomes free. */
+  /** Cuts the first `size` bytes off a block that is in no set. The rest keeps the row and becomes free. */
   splitFront(block: number, size: number): number {
     const front = this.cutFront(block, size);
     this.addFree(block);
     return front;
   }
 
-  /** Cuts the first `size` bytes off a block that is in no set, as a new block in the same state. */
+  /** Cuts the first `size` bytes off a block that is in no set. They become a new block in the same state. */
   cutFront(block: number, size: number): number {
     const { table } = this;
     const front = table.add(
@@ -80,7 +80,7 @@ export class Heap {
     return front;
   }
 
-  /** Makes a block that is in no set free: joins it with its free neighbours and puts the whole into its set. */
+  /** Frees a block that is in no set: joins it with its free neighbours and puts the result into its set. */
   makeFree(block: number): void {
     this.table.state[block] = BlockState.Free;
     this.absorb(block, this.table.prev[block]!);
@@ -88,7 +88,7 @@ export class Heap {
     this.addFree(block);
   }
 
-  /** Joins a neighbour to `block` if it is in the same state (free or unmapped). */
+  /** Joins a neighbour to `block` if both are in the same state (free or unmapped). */
   private absorb(block: number, neighbour: number): void {
     const { table } = this;
     if (neighbour === NO_BLOCK || table.state[neighbour] !== table.state[block]) return;
@@ -100,7 +100,7 @@ export class Heap {
     table.remove(neighbour);
   }
 
-  /** A new segment as one block, in no set; NO_BLOCK if the backend has none. */
+  /** A new segment as one block, in no set; NO_BLOCK if the backend is out of memory. */
   addSegment(pool: BlockPool, stream: number, bytes: number): number {
     const address = this.backend.malloc(bytes);
     if (address === NO_MEMORY) return NO_BLOCK;
@@ -109,7 +109,7 @@ export class Heap {
     return this.table.add(address, bytes, BlockState.Free, stream, pool.index, PLAIN);
   }
 
-  /** Gives a whole free segment back. */
+  /** Returns a whole free segment to the backend. */
   releaseSegment(block: number): void {
     const address = this.table.address[block]!;
     const bytes = this.table.size[block]!;
@@ -120,7 +120,7 @@ export class Heap {
     this.onSegment(EventKind.SegmentFree, address, bytes);
   }
 
-  /** Reserves addresses for an expandable segment: one unmapped block, in its set; NO_BLOCK if there are none. */
+  /** Reserves the addresses of an expandable segment as one unmapped block, in its set; NO_BLOCK if that fails. */
   addExpandable(pool: BlockPool, stream: number, page: number, bytes: number, wanted?: number): number {
     const base = this.backend.reserve(bytes, wanted);
     if (base === NO_MEMORY) return NO_BLOCK;
@@ -131,8 +131,8 @@ export class Heap {
   }
 
   /**
-   * Gives memory to at least the first `bytes` of an unmapped block, in whole pages, and makes them free.
-   * On failure nothing has changed.
+   * Maps at least the first `bytes` of an unmapped block, in whole pages, and makes them free. If it fails, nothing has
+   * changed.
    */
   mapBlock(block: number, bytes: number): boolean {
     const { table } = this;
@@ -156,7 +156,7 @@ export class Heap {
     return true;
   }
 
-  /** Gives back the whole pages inside a free block of an expandable segment. */
+  /** Unmaps the whole pages inside a free block of an expandable segment. */
   unmapBlock(block: number): void {
     const { table } = this;
     const segment = this.expandables[table.tag[block]!]!;
@@ -184,7 +184,7 @@ export class Heap {
     this.reservedBytes -= last - first;
     this.onSegment(EventKind.SegmentUnmap, first, last - first);
     if (this.isWholeSegment(block)) {
-      // Nothing is mapped any more: the addresses go back too.
+      // No page of the segment is mapped any more, so its addresses are released too.
       table.remove(block);
       this.backend.unreserve(segment.base, segment.bytes);
     } else {

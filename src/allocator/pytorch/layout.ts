@@ -1,4 +1,4 @@
-// The heap as a snapshot would show it: segments (or mapped runs) with their blocks, in address order.
+// The heap as a snapshot would show it now: segments (or mapped extents) with their blocks, in address order.
 import type { Block, Segment, BlockState as SnapshotState } from '../../trace/trace.ts';
 import { BlockState, NO_BLOCK } from '../block-table.ts';
 import type { Heap } from './heap.ts';

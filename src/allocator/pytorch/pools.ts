@@ -1,15 +1,15 @@
-// PyTorch's block pools: for each memory pool a small and a large one, each with the free blocks of every stream
-// by size and, for expandable segments, the unmapped ranges by address.
+// PyTorch's block pools: a small and a large one for each memory pool, with the free blocks of every stream by size.
+// For expandable segments, also the unmapped ranges by address.
 import type { BlockTable } from '../block-table.ts';
 import { OrderedBlocks } from '../ordered-blocks.ts';
 
 export class BlockPool {
-  /** Position in the list of all pools; blocks carry it as their group. */
+  /** Index in the list of all pools, and the `group` of its blocks. */
   readonly index: number;
-  /** The memory pool (0 is the default) this belongs to. */
+  /** The memory pool it belongs to (0: the default pool). */
   readonly pool: number;
   readonly small: boolean;
-  /** Searches so far, by which garbage collection tells the age of a block. */
+  /** Number of searches so far. Garbage collection measures the age of a block with it. */
   searches = 0;
   private readonly table: BlockTable;
   private readonly free: OrderedBlocks[] = [];
@@ -22,7 +22,7 @@ export class BlockPool {
     this.table = table;
   }
 
-  /** Free blocks of a stream, by size, then address. */
+  /** Free blocks of a stream, by size and then by address. */
   freeOf(stream: number): OrderedBlocks {
     let blocks = this.free[stream];
     if (!blocks) {
@@ -42,7 +42,7 @@ export class BlockPool {
     return blocks;
   }
 
-  /** All free blocks in PyTorch's order: by the stream's handle, then size, then address. */
+  /** All free blocks in PyTorch's order: by stream handle, then size, then address. */
   freeInOrder(streams: readonly number[]): number[] {
     const present = [...this.free.keys()].filter((stream) => this.free[stream] !== undefined);
     present.sort((a, b) => (streams[a] ?? 0) - (streams[b] ?? 0));
@@ -54,7 +54,7 @@ export class BlockPool {
   }
 }
 
-/** The pools by memory pool and size class, made when first asked for. */
+/** The block pools by memory pool and size class, made on first use. */
 export class BlockPools {
   readonly all: BlockPool[] = [];
   private readonly table: BlockTable;

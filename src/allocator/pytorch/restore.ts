@@ -1,12 +1,13 @@
-// Puts a heap into the state a recording began with: its segments, with the live ranges cut out of them.
+// Puts a heap into the state that a recording began with: its segments, and the live blocks inside them.
+import { SMALL_SEGMENT } from '../../trace/start-state.ts';
 import type { Segment } from '../../trace/trace.ts';
 import type { LiveRange } from '../allocator.ts';
 import { BlockState, NO_BLOCK } from '../block-table.ts';
 import { type Heap, PLAIN } from './heap.ts';
 import type { PyTorchSettings } from './settings.ts';
-import { MIN_BLOCK, MIN_LARGE_REMAINDER, roundRequest, SMALL_SEGMENT } from './sizes.ts';
+import { MIN_BLOCK, MIN_LARGE_REMAINDER, roundRequest } from './sizes.ts';
 
-/** Blocks for the live ranges, NO_BLOCK for those that lie in no segment. */
+/** Returns a block for every live range, or NO_BLOCK for a range outside all segments. */
 export function restoreHeap(
   heap: Heap,
   settings: PyTorchSettings,
@@ -32,20 +33,20 @@ export function restoreHeap(
     const pool = heap.pools.of(segment.pool, segment.small);
     const block = heap.addSegment(pool, segment.stream, segment.size);
     if (block === NO_BLOCK) continue;
-    carve(heap, settings, segment, block, within(segment), live, blocks);
+    cutOutLive(heap, settings, segment, block, within(segment), live, blocks);
   }
-  for (const runs of groupExpandable(segments.filter((candidate) => candidate.expandable))) {
-    restoreExpandable(heap, settings, runs, within, live, blocks, expandableBytes);
+  for (const extents of groupExpandable(segments.filter((candidate) => candidate.expandable))) {
+    restoreExpandable(heap, settings, extents, within, live, blocks, expandableBytes);
   }
   return blocks;
 }
 
-/** Runs of one pool and stream lie in one expandable segment. */
-function groupExpandable(runs: readonly Segment[]): Segment[][] {
+/** Groups extents by pool and stream: each group lies in one expandable segment. */
+function groupExpandable(extents: readonly Segment[]): Segment[][] {
   const groups = new Map<string, Segment[]>();
-  for (const run of runs) {
-    const key = `${run.pool}/${run.small}/${run.stream}`;
-    groups.set(key, [...(groups.get(key) ?? []), run]);
+  for (const extent of extents) {
+    const key = `${extent.pool}/${extent.small}/${extent.stream}`;
+    groups.set(key, [...(groups.get(key) ?? []), extent]);
   }
   return [...groups.values()].map((group) => group.sort((a, b) => a.address - b.address));
 }
@@ -53,35 +54,35 @@ function groupExpandable(runs: readonly Segment[]): Segment[][] {
 function restoreExpandable(
   heap: Heap,
   settings: PyTorchSettings,
-  runs: readonly Segment[],
+  extents: readonly Segment[],
   within: (segment: Segment) => number[],
   live: readonly LiveRange[],
   blocks: number[],
   expandableBytes: (page: number) => number,
 ): void {
   const { table } = heap;
-  const first = runs[0]!;
-  const last = runs.at(-1)!;
+  const first = extents[0]!;
+  const last = extents.at(-1)!;
   const pool = heap.pools.of(first.pool, first.small);
   const page = first.small ? SMALL_SEGMENT : settings.largeSegmentSize;
   const span = Math.ceil((last.address + last.size - first.address) / page) * page;
   let open = heap.addExpandable(pool, first.stream, page, Math.max(expandableBytes(page), span), first.address);
   if (open === NO_BLOCK) return;
   const shift = table.address[open]! - first.address;
-  for (const run of runs) {
-    const gap = run.address + shift - table.address[open]!;
+  for (const extent of extents) {
+    const gap = extent.address + shift - table.address[open]!;
     if (gap % page !== 0 || gap < 0) continue;
     if (gap > 0) open = skipUnmapped(heap, open, gap);
     const block = open;
-    if (!heap.mapBlock(block, run.size)) return;
+    if (!heap.mapBlock(block, extent.size)) return;
     open = table.next[block]!;
     heap.takeFree(block);
-    carve(heap, settings, run, block, within(run), live, blocks);
+    cutOutLive(heap, settings, extent, block, within(extent), live, blocks);
     if (open === NO_BLOCK) return;
   }
 }
 
-/** Leaves the first `bytes` of an unmapped block unmapped and gives back the block behind them. */
+/** Leaves the first `bytes` of an unmapped block unmapped. Returns the block behind them. */
 function skipUnmapped(heap: Heap, block: number, bytes: number): number {
   const { table } = heap;
   const unmapped = heap.poolOf(block).unmappedOf(table.stream[block]!);
@@ -101,8 +102,8 @@ function skipUnmapped(heap: Heap, block: number, bytes: number): number {
   return rest;
 }
 
-/** Cuts the live ranges out of a block that is in no set; what lies between them becomes free. */
-function carve(
+/** Cuts the live ranges out of a block that is in no set. The gaps between them become free. */
+function cutOutLive(
   heap: Heap,
   settings: PyTorchSettings,
   segment: Segment,
@@ -116,7 +117,7 @@ function carve(
   const end = segment.address + segment.size;
   const gaps: number[] = [];
   let rest = whole;
-  // Neither free nor joined with what becomes free until the carving is done.
+  // Pending until all live ranges are cut out, so that no gap is joined with it.
   table.state[whole] = BlockState.Pending;
   inside.forEach((index, position) => {
     const { address, requested } = live[index]!;
@@ -136,7 +137,7 @@ function carve(
   if (rest !== NO_BLOCK) heap.makeFree(rest);
 }
 
-/** A request's block also holds what was left of the range it was cut from, if that was too little to split off. */
+/** Size of the block that serves a request. If the rest of its range is too small to split off, the block keeps it. */
 function blockSize(requested: number, room: number, small: boolean, expandable: boolean, settings: PyTorchSettings): number {
   const rounded = Math.min(room, roundRequest(requested, settings));
   const left = room - rounded;

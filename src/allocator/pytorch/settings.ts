@@ -8,15 +8,15 @@ export interface PyTorchSettings {
   readonly expandableSegments: boolean;
   /** Blocks of this size and more are never split; Infinity when unset. */
   readonly maxSplitSize: number;
-  /** How much larger than an unsplittable request its block may be. */
+  /** Most bytes that a cached block may exceed an unsplittable request by. */
   readonly maxNonSplitRounding: number;
-  /** Segment for requests of 1 to 10 MiB, and page of large expandable segments. */
+  /** Segment size for requests of 1 to 10 MiB, and page size of large expandable segments. */
   readonly largeSegmentSize: number;
-  /** Share of the allowed memory above which cached blocks are collected; 0 is off. Acts only with a memory fraction. */
+  /** Share of the allowed memory above which cached blocks are collected. 0: off. Needs a memory fraction. */
   readonly garbageCollectionThreshold: number;
-  /** Divisions between powers of two that requests are rounded up to, for 1 MiB, 2 MiB, ... 32 GiB; 0 is off. */
+  /** Requests are rounded up to this many steps per power of two: one entry each for 1 MiB, 2 MiB, ... 32 GiB. 0: off. */
   readonly roundupPower2Divisions: readonly number[];
-  /** Share of the GPU this process may take; 1 is no limit. */
+  /** Share of the GPU's memory that this process may take. 1: no limit. */
   readonly memoryFraction: number;
 }
 
@@ -33,7 +33,7 @@ export const DEFAULT_SETTINGS: PyTorchSettings = {
   memoryFraction: 1,
 };
 
-/** Settings that do not change where memory goes; accepted so that a real configuration string can be pasted. */
+/** Settings that do not change where memory is placed. They are accepted so that a real configuration can be pasted. */
 const WITHOUT_EFFECT = new Set([
   'release_lock_on_cudamalloc',
   'graph_capture_record_stream_reuse',
@@ -46,7 +46,7 @@ const WITHOUT_EFFECT = new Set([
   'pinned_max_cached_size_mb',
 ]);
 
-/** Reads a PYTORCH_CUDA_ALLOC_CONF string, on top of `base`. */
+/** Applies a PYTORCH_CUDA_ALLOC_CONF string to `base`. */
 export function parseConf(conf: string, base: PyTorchSettings = DEFAULT_SETTINGS): PyTorchSettings {
   const settings = { ...base };
   let nonSplitRounding: number | undefined;
@@ -78,10 +78,10 @@ export function parseConf(conf: string, base: PyTorchSettings = DEFAULT_SETTINGS
         settings.roundupPower2Divisions = parseDivisions(value);
         break;
       case 'backend':
-        if (value !== 'native') throw new UsageError(`the backend '${value}' is not modelled; only PyTorch's native allocator is`);
+        if (value !== 'native') throw new UsageError(`the backend '${value}' is not modelled; use backend:native or leave it out`);
         break;
       default:
-        if (!WITHOUT_EFFECT.has(key)) throw new UsageError(`'${key}' is not a setting of PyTorch's allocator that weir knows`);
+        if (!WITHOUT_EFFECT.has(key)) throw new UsageError(`'${key}' is not a setting of PyTorch's allocator that weir knows; remove it`);
     }
   }
   if (settings.largeSegmentSize <= MIN_LARGE_SEGMENT) throw new UsageError('large_segment_size_mb must be more than 10');
@@ -95,7 +95,7 @@ export function parseConf(conf: string, base: PyTorchSettings = DEFAULT_SETTINGS
   return settings;
 }
 
-/** The settings a recording was made with; what a snapshot lacks is taken from its configuration string or is the default. */
+/** The settings a recording was made with. If a snapshot lacks one, its configuration string decides, then the default. */
 export function settingsFromRecording(recorded: ReadonlyMap<string, SettingValue>, memoryFraction = 1): PyTorchSettings {
   let settings: PyTorchSettings = DEFAULT_SETTINGS;
   const conf = recorded.get('PYTORCH_CUDA_ALLOC_CONF');
@@ -103,7 +103,8 @@ export function settingsFromRecording(recorded: ReadonlyMap<string, SettingValue
     try {
       settings = parseConf(conf);
     } catch (error) {
-      // A string this version cannot read is no reason to refuse the recording: its main settings are recorded one by one.
+      // If this version cannot read the string, the recording is still usable: its main settings are recorded one by
+      // one.
       if (!(error instanceof UsageError)) throw error;
     }
   }
@@ -121,7 +122,7 @@ export function settingsFromRecording(recorded: ReadonlyMap<string, SettingValue
   };
 }
 
-/** The configuration string that asks for these settings; empty for the defaults. */
+/** The configuration string for these settings; empty for the defaults. */
 export function formatConf(settings: PyTorchSettings): string {
   const parts: string[] = [];
   if (settings.expandableSegments) parts.push('expandable_segments:True');
@@ -159,7 +160,7 @@ export function splitOutsideBrackets(text: string): string[] {
 
 function parseDivisions(value: string): number[] {
   if (!value.startsWith('[')) return new Array(DIVISION_ENTRIES).fill(parseDivision(value));
-  if (!value.endsWith(']')) throw new UsageError(`roundup_power2_divisions:${value} lacks its closing bracket`);
+  if (!value.endsWith(']')) throw new UsageError(`roundup_power2_divisions:${value} has no closing bracket`);
   const divisions: number[] = new Array(DIVISION_ENTRIES).fill(0);
   let last = -1;
   for (const entry of value.slice(1, -1).split(',')) {
@@ -170,9 +171,9 @@ function parseDivisions(value: string): number[] {
     }
     const index = Math.log2(Number(size));
     if (!Number.isInteger(index) || index < 0 || index >= DIVISION_ENTRIES) {
-      throw new UsageError(`roundup_power2_divisions: '${size}' is not a power of two of 1 to 32768 (MiB)`);
+      throw new UsageError(`roundup_power2_divisions: '${size}' must be a power of two from 1 to 32768 (MiB)`);
     }
-    // The first size named also covers all smaller ones; sizes never named stay unrounded.
+    // The first size also covers all smaller ones. Sizes that are not named are not rounded.
     if (last < 0) divisions.fill(parseDivision(count), 0, index);
     divisions[index] = parseDivision(count);
     last = index;
@@ -183,7 +184,7 @@ function parseDivisions(value: string): number[] {
 function parseDivision(value: string): number {
   const division = Number(value);
   if (value === '' || !Number.isInteger(division) || division < 0 || (division > 0 && !Number.isInteger(Math.log2(division)))) {
-    throw new UsageError(`roundup_power2_divisions: '${value}' is not a power of two`);
+    throw new UsageError(`roundup_power2_divisions: '${value}' must be a power of two or 0`);
   }
   return division;
 }
@@ -215,7 +216,7 @@ function parseMib(key: string, value: string): number {
 function parseShare(key: string, value: string, includesOne: boolean): number {
   const share = Number(value);
   if (value === '' || !(share > 0) || share > 1 || (share === 1 && !includesOne)) {
-    throw new UsageError(`${key} must lie between 0 and 1, not '${value}'`);
+    throw new UsageError(`${key} must be between 0 and 1, not '${value}'`);
   }
   return share;
 }

@@ -1,20 +1,19 @@
-// How PyTorch rounds requests and sizes segments: the constants and the two functions everything rests on.
+// How PyTorch rounds requests and sizes segments: its constants and two functions.
 import { MIB, roundUp } from '../../base/bytes.ts';
+import { SMALL_SEGMENT } from '../../trace/start-state.ts';
 import type { PyTorchSettings } from './settings.ts';
 
-/** Smallest block, and unit that requests are rounded up to. */
+/** Smallest block. Requests are rounded up to multiples of it. */
 export const MIN_BLOCK = 512;
 /** Rounded requests up to this size live in the small pool. */
 export const SMALL_REQUEST: number = MIB;
-/** Segment of the small pool, and page of small expandable segments. */
-export const SMALL_SEGMENT: number = 2 * MIB;
-/** Large requests below this share segments of `largeSegmentSize`. */
+/** Large requests below this size share segments of `largeSegmentSize`. Others get a segment of their own. */
 const MIN_OWN_SEGMENT = 10 * MIB;
-/** Segments of their own are multiples of this. */
+/** The size of a segment for one request is a multiple of this. */
 const SEGMENT_UNIT = 2 * MIB;
 /** A large block is split only if more than this is left. */
 export const MIN_LARGE_REMAINDER: number = MIB;
-/** PyTorch refuses requests from here on without trying. */
+/** PyTorch refuses requests of this size and more without trying. */
 export const ABSURD_REQUEST: number = 2 ** 60;
 
 export function roundRequest(requested: number, settings: PyTorchSettings): number {

@@ -2,12 +2,12 @@
 import { writeFileSync } from 'node:fs';
 import { Command, Option } from 'commander';
 import { InputError, InvariantError, UsageError } from '../../base/errors.ts';
-import { type PlanFile, writePlan } from '../../plan/files/plan-file.ts';
+import { type PlanFile, swapPlanFile, writePlan } from '../../plan/files/plan-file.ts';
 import { type PlanInput, swapStepFrom } from '../../plan/files/plan-input.ts';
 import { buffersOfStep } from '../../plan/steps/step.ts';
 import { findStep, verifyStepPlan } from '../../plan/steps/step-plan.ts';
 import { AUTOSWAP_COPIES, type CopyCosts, copyCosts, H200_COPIES } from '../../plan/swaps/copy-costs.ts';
-import { planSwapStep, swapPlanFile } from '../../plan/swaps/planner.ts';
+import { planSwapStep } from '../../plan/swaps/planner.ts';
 import {
   notPeriodicJson,
   notPeriodicText,

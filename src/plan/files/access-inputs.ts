@@ -1,9 +1,10 @@
-// Readers for recordings of accesses: our own traces, the JSON that `gpu/` scripts record, and the traces of the AutoSwap study.
+// Readers for recordings of memory accesses: .weir traces with operators, the JSON of the recording scripts,
+// and the traces of the AutoSwap study.
 import { InputError } from '../../base/errors.ts';
 import { liveSize } from '../../trace/summary.ts';
 import { EventKind, type Trace } from '../../trace/trace.ts';
 import { opsOfTrace } from '../steps/memory-ops.ts';
-import { findPeriod, isPeriodic } from '../steps/period.ts';
+import { findPeriod, isPeriodic, longestStretch } from '../steps/period.ts';
 import type { Access, AccessRecording, RecordedBlock } from '../swaps/accesses.ts';
 
 interface OpenBlock {
@@ -13,7 +14,7 @@ interface OpenBlock {
   readonly accesses: Access[];
 }
 
-/** Collects blocks by pointer; a pointer may be used again after its block is gone. */
+/** Collects blocks by pointer. A pointer may be reused after its block was freed. */
 class BlockCollector {
   readonly blocks: OpenBlock[] = [];
   private readonly open = new Map<number | string, OpenBlock>();
@@ -39,7 +40,7 @@ class BlockCollector {
     const block = this.open.get(pointer);
     const last = block?.accesses.at(-1);
     if (!block) return;
-    // An operator that reads and writes a block is one access.
+    // If an operator reads and writes a block, that is one access.
     if (last && last.fromUs === access.fromUs)
       block.accesses[block.accesses.length - 1] = { ...access, writes: access.writes || last.writes };
     else block.accesses.push(access);
@@ -52,7 +53,7 @@ export function readAccessJson(text: string): AccessRecording {
   const steps = arrayOf(data['steps'], 'steps').map((step) => numbersOf(step, 'step', 2) as [number, number]);
   const ops = arrayOf(data['ops'], 'ops').map((op) => arrayOf(op, 'operator'));
   const trace = arrayOf(data['trace'], 'trace').map((row) => arrayOf(row, 'trace row'));
-  if (steps.length < 2) throw new InputError('the recording has fewer than two steps');
+  if (steps.length < 2) throw new InputError('the recording has fewer than two steps; record at least two');
   const collector = new BlockCollector();
   const moments: number[] = [];
   let next = 0;
@@ -68,7 +69,7 @@ export function readAccessJson(text: string): AccessRecording {
     const [fromUs, toUs] = numbersOf(op.slice(0, 2), 'operator', 2) as [number, number];
     const reads = arrayOf(op[3], 'reads') as number[];
     const writes = arrayOf(op[4], 'writes') as number[];
-    // What an operator returns is allocated while it runs.
+    // The output of an operator is allocated while it runs.
     allocate(toUs);
     for (const pointer of reads) collector.access(pointer, { fromUs, toUs, writes: false });
     for (const pointer of writes) collector.access(pointer, { fromUs, toUs, writes: true });
@@ -83,7 +84,10 @@ export function looksLikeAccessJson(text: string): boolean {
   return /^\s*\{\s*"(workload|steps)"\s*:/.test(text.slice(0, 200)) && text.includes('"ops"');
 }
 
-/** `op ptr size ns` or `index op ptr size ns` of the AutoSwap study; `stepEvents` is its period in events. */
+/**
+ * Reads `op ptr size ns` or `index op ptr size ns` lines of the AutoSwap study. `stepEvents` is the number of events
+ * per step.
+ */
 export function readAutoSwapText(text: string, stepEvents: number, peakBytes?: number): AccessRecording {
   const rows = text
     .trim()
@@ -93,8 +97,8 @@ export function readAutoSwapText(text: string, stepEvents: number, peakBytes?: n
   return autoSwapRecording('autoswap', rows, { Malloc: 1, Free: -1, Read: 2, Layer: 3, Mutable: 4 }, stepEvents, peakBytes);
 }
 
-/** `op,ptr,size,ns` of the later rewrite, with numbers for operations. */
-export function readAutoSwapCsv(text: string, stepEvents: number): AccessRecording {
+/** Reads `op,ptr,size,ns` lines of the later rewrite, in which operations are numbers. */
+function readAutoSwapCsv(text: string, stepEvents: number): AccessRecording {
   const rows = text
     .trim()
     .split('\n')
@@ -102,7 +106,7 @@ export function readAutoSwapCsv(text: string, stepEvents: number): AccessRecordi
   return autoSwapRecording('autoswap', rows, { '1': 1, '-1': -1, '2': 2, '3': 3, '4': 4 }, stepEvents);
 }
 
-/** Whether the text is a trace of the AutoSwap study, in either of its forms. */
+/** Whether the text is a trace of the AutoSwap study, in either form. */
 export function looksLikeAutoSwap(text: string): boolean {
   const start = text.slice(0, 4096);
   return (
@@ -111,7 +115,7 @@ export function looksLikeAutoSwap(text: string): boolean {
   );
 }
 
-/** Reads either form; its step is found by itself. */
+/** Reads either form and finds its step. */
 export function readAutoSwap(text: string): AccessRecording {
   const isCsv = /^-?\d,/.test(text);
   const tokens = text
@@ -127,8 +131,8 @@ export function readAutoSwap(text: string): AccessRecording {
       return `${fields[0]} ${fields[2]}`;
     });
   const { step, end } = findRepetition(tokens);
-  if (step === 0) throw new InputError('no sequence of events in the trace comes twice in a row, so it has no step to plan');
-  // Whole steps counted back from the end of the repetition: what lies outside belongs to none.
+  if (step === 0) throw new InputError('the trace has no step to plan: no sequence of events comes twice in a row');
+  // Keeps whole steps only, counted back from the end of the repetition.
   const kept = text
     .trim()
     .split('\n')
@@ -137,7 +141,7 @@ export function readAutoSwap(text: string): AccessRecording {
   return isCsv ? readAutoSwapCsv(kept, step) : readAutoSwapText(kept, step);
 }
 
-/** Places to look for the end of the repetition: a run ends with frees of what stayed, which no step has. */
+/** Number of positions tried as the end of the repetition. A run ends with frees that no step has. */
 const ENDS = 200;
 
 function findRepetition(items: readonly string[]): { step: number; end: number } {
@@ -149,15 +153,15 @@ function findRepetition(items: readonly string[]): { step: number; end: number }
   return { step: 0, end: 0 };
 }
 
-/** A step shorter than this is a loop inside one. */
+/** A shorter repetition is a loop inside a step. */
 const LEAST_STEP = 64;
 const LEAST_SHARE = 0.4;
 
-/** The least length such that the last so many items equal those right before them; 0 if there is none. Linear time. */
+/** The smallest n such that the last n items equal the n items before them; 0 if there is none. Linear time. */
 function lastRepetition(items: readonly string[]): number {
   const count = items.length;
   const at = (index: number) => items[count - 1 - index];
-  // How far the sequence read backwards agrees with itself from each place on (the Z function).
+  // The Z function of the reversed sequence: how many items from each position on equal its beginning.
   const agrees = new Int32Array(count);
   let left = 0;
   let right = 0;
@@ -169,7 +173,7 @@ function lastRepetition(items: readonly string[]): number {
       left = place;
       right = place + length;
     }
-    // A loop inside a step repeats itself too, but not through most of the run.
+    // A loop inside a step repeats too, but not through most of the run.
     if (place >= LEAST_STEP && length >= place && length + place >= count * LEAST_SHARE) return place;
   }
   return 0;
@@ -182,7 +186,7 @@ function autoSwapRecording(
   stepEvents: number,
   peakBytes?: number,
 ): AccessRecording {
-  // Nanoseconds since 1970 are beyond what a double holds exactly, so the first time is taken off as an integer.
+  // Nanoseconds since 1970 are too large for a double, so the first time is subtracted as a bigint.
   const epoch = BigInt(rows[0]?.[3] ?? '0');
   const timeOf = (row: readonly string[]) => Number(BigInt(row[3]!) - epoch) / 1000;
   const collector = new BlockCollector();
@@ -190,7 +194,7 @@ function autoSwapRecording(
   const first = new Map<string, string>();
   for (const [operation, pointer] of rows) if (pointer !== undefined && !first.has(pointer)) first.set(pointer, operation!);
   for (const row of rows) {
-    // A pointer whose first event is no malloc was there before the recording began.
+    // If the first event of a pointer is not a malloc, its block is older than the recording.
     const kind = first.get(row[1]!);
     if (kind !== undefined && kinds[kind] !== 1) {
       collector.begin(row[1]!, Number(row[2]), Number.NEGATIVE_INFINITY);
@@ -199,7 +203,7 @@ function autoSwapRecording(
   }
   rows.forEach((row, index) => {
     const kind = kinds[row[0]!];
-    if (kind === undefined || row.length < 4) throw new InputError(`line ${index + 1} is no event of an AutoSwap trace`);
+    if (kind === undefined || row.length < 4) throw new InputError(`line ${index + 1} is not an event of an AutoSwap trace`);
     const fromUs = timeOf(row);
     const toUs = index + 1 < rows.length ? timeOf(rows[index + 1]!) : fromUs;
     moments.push(fromUs);
@@ -216,7 +220,7 @@ function autoSwapRecording(
   return peakBytes === undefined ? recording : { ...recording, untouchedBytes: Math.max(0, peakBytes - peakOf(recording)) };
 }
 
-/** Most bytes live at once in the recorded blocks. */
+/** Peak of live bytes in the recorded blocks. */
 function peakOf(recording: AccessRecording): number {
   const moments = recording.blocks.flatMap((block) => [
     { time: block.birthUs, bytes: block.size },
@@ -232,12 +236,12 @@ function peakOf(recording: AccessRecording): number {
   return peak;
 }
 
-/** Whether a trace of our own holds what a swap planner needs. */
+/** Whether a trace holds operators, which swap planning needs. */
 export function hasAccesses(trace: Trace): boolean {
   return trace.events.kind.subarray(0, trace.events.count).includes(EventKind.Operator);
 }
 
-/** Our own traces: Operator events, each followed by its reads and writes. Steps come from marks or from repetition. */
+/** Reads a .weir trace: Operator events, each followed by its reads and writes. Steps come from marks or from repetition. */
 export function accessesOfTrace(trace: Trace): AccessRecording {
   const { events, allocations, allocationOf } = trace;
   const blocks: OpenBlock[] = [];
@@ -283,10 +287,10 @@ function stepsOfTrace(trace: Trace): [number, number][] {
   const ops = opsOfTrace(trace);
   const period = findPeriod(ops);
   if (!isPeriodic(period)) throw new InputError(`the recording has no step to plan: ${period.reason}`);
-  const run = period.runs.reduce((longest, candidate) => (candidate.to - candidate.from > longest.to - longest.from ? candidate : longest));
+  const stretch = longestStretch(period);
   const timeAt = (op: number) => trace.events.timeUs[ops.event![Math.min(op, ops.count - 1)]!]!;
   const steps: [number, number][] = [];
-  for (let op = run.from; op + period.length <= run.to + period.length; op += period.length)
+  for (let op = stretch.from; op + period.length <= stretch.to + period.length; op += period.length)
     steps.push([timeAt(op), timeAt(op + period.length)]);
   return steps;
 }
@@ -306,9 +310,9 @@ function parseObject(text: string): Record<string, unknown> {
     const data: unknown = JSON.parse(text);
     if (typeof data === 'object' && data !== null) return data as Record<string, unknown>;
   } catch {
-    // Told below.
+    // Reported below.
   }
-  throw new InputError('the file is no JSON object; a recording of accesses has steps, ops and trace');
+  throw new InputError('the file is not a JSON object; a recording of accesses has the keys steps, ops and trace');
 }
 
 function arrayOf(value: unknown, what: string): unknown[] {
@@ -319,7 +323,7 @@ function arrayOf(value: unknown, what: string): unknown[] {
 function numbersOf(value: unknown, what: string, length: number): number[] {
   const list = arrayOf(value, what);
   if (list.length !== length || !list.every((item) => typeof item === 'number' && Number.isFinite(item))) {
-    throw new InputError(`a ${what} of the recording has ${JSON.stringify(value).slice(0, 60)} for its times`);
+    throw new InputError(`a ${what} of the recording has the times ${JSON.stringify(value).slice(0, 60)}; they must be numbers`);
   }
   return list as number[];
 }

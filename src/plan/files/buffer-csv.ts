@@ -1,7 +1,7 @@
-// Buffers as comma-separated text, in minimalloc's columns, which idealloc and others share.
-// Columns in any order: id, lower, upper (or end, inclusive), size; and where present alignment, offset (fixed), gaps.
+// Buffers as comma-separated text in minimalloc's columns, which idealloc and others use too.
+// Columns in any order: id, lower, upper (or end, inclusive), size; optional: alignment, offset (fixed), gaps.
 import { InputError } from '../../base/errors.ts';
-import { type Buffer, checkBuffers, type Layout, normalizeSpans, type Span, withoutGaps } from '../offsets/buffers.ts';
+import { type Buffer, checkBuffers, normalizeSpans, type Span, withoutGaps } from '../offsets/buffers.ts';
 
 const COLUMN_NAMES: Readonly<Record<string, string>> = {
   id: 'id',
@@ -21,7 +21,7 @@ const COLUMN_NAMES: Readonly<Record<string, string>> = {
 
 const MAX_BUFFERS = 5_000_000;
 
-/** Whether the text begins with a header of buffers, as opposed to being some other kind of file. */
+/** Whether the text begins with the header of a list of buffers. */
 export function looksLikeBufferCsv(text: string): boolean {
   const header =
     text
@@ -43,13 +43,13 @@ export function readBufferCsv(text: string): Buffer[] {
   const need = (name: string) => {
     const index = columns.get(name);
     if (index === undefined)
-      throw new InputError(`the first line names no column '${name}'; a list of buffers begins with id,lower,upper,size`);
+      throw new InputError(`the first line has no column '${name}'; a list of buffers begins with id,lower,upper,size`);
     return index;
   };
   const sizeAt = need('size');
   const lowerAt = need('lower');
   const upperAt = columns.get('upper') ?? need('end');
-  // minimalloc's `end` is the last moment of the buffer, its `upper` the first one after it.
+  // minimalloc's `end` is the last moment of the buffer. `upper` is the first moment after it.
   const pastEnd = columns.has('upper') ? 0 : 1;
   const idAt = columns.get('id');
   const alignmentAt = columns.get('alignment');
@@ -60,12 +60,12 @@ export function readBufferCsv(text: string): Buffer[] {
   for (let line = 1; line < lines.length; line++) {
     const row = lines[line]!;
     if (row.trim() === '') continue;
-    if (buffers.length >= MAX_BUFFERS) throw new InputError(`the list has more than ${MAX_BUFFERS} buffers`);
+    if (buffers.length >= MAX_BUFFERS) throw new InputError(`the list has more than ${MAX_BUFFERS} buffers; split it`);
     const fields = row.split(',');
     const number = (at: number, what: string) => {
       const field = fields[at]?.trim() ?? '';
       const value = Number(field);
-      if (field === '' || !Number.isFinite(value)) throw new InputError(`line ${line + 1}: '${field}' is no ${what}`);
+      if (field === '' || !Number.isFinite(value)) throw new InputError(`line ${line + 1}: '${field}' is not a valid ${what}`);
       return value;
     };
     const from = number(lowerAt, 'start time');
@@ -79,31 +79,22 @@ export function readBufferCsv(text: string): Buffer[] {
       fixedOffset: offsetAt === undefined || !fields[offsetAt]?.trim() ? undefined : number(offsetAt, 'offset'),
     });
   }
-  if (buffers.length === 0) throw new InputError('the list has no buffers');
+  if (buffers.length === 0) throw new InputError('the list has no buffers; add a line for each below the header');
   checkBuffers(buffers);
   return buffers;
 }
 
-/** `lo-hi`, blank-separated. A gap with a window (`lo-hi@wlo:whi`) keeps part of its bytes; it is planned as no gap, which is safe. */
+/**
+ * Reads `lo-hi` entries separated by blanks. A gap with a window (`lo-hi@wlo:whi`) frees only part of the bytes;
+ * ignoring it is safe.
+ */
 function readGaps(text: string, line: number): Span[] {
   const gaps: Span[] = [];
   for (const part of text.trim().split(/\s+/)) {
     if (part === '') continue;
     const match = /^(\d+)-(\d+)(@\d+:\d+)?$/.exec(part);
-    if (!match) throw new InputError(`line ${line}: '${part}' is no gap; write it as 10-20`);
+    if (!match) throw new InputError(`line ${line}: '${part}' is not a gap; write it as 10-20`);
     if (match[3] === undefined) gaps.push({ from: Number(match[1]), to: Number(match[2]) });
   }
   return normalizeSpans(gaps);
-}
-
-/** The buffers as they were read, with the planned offsets. */
-export function writeBufferCsv(buffers: readonly Buffer[], layout: Layout): string {
-  const gapped = buffers.some((buffer) => buffer.spans.length > 1);
-  const rows = buffers.map((buffer, index) => {
-    const { spans } = buffer;
-    const gaps = spans.slice(1).map((span, before) => `${spans[before]!.to}-${span.from}`);
-    const fields = [buffer.id, spans[0]!.from, spans.at(-1)!.to, buffer.size, buffer.alignment, layout.offsets[index]!];
-    return (gapped ? [...fields, gaps.join(' ')] : fields).join(',');
-  });
-  return `${[gapped ? 'id,lower,upper,size,alignment,offset,gaps' : 'id,lower,upper,size,alignment,offset', ...rows].join('\n')}\n`;
 }

@@ -1,4 +1,4 @@
-// The text traces of the SmartPool study: one `Malloc <ptr> <bytes> <ms>` or `Free <ptr> <ms>` per line.
+// Reads the text traces of the SmartPool study: one `Malloc <ptr> <bytes> <ms>` or `Free <ptr> <ms>` per line.
 import { InputError } from '../../base/errors.ts';
 import { type MemoryOps, OpsBuilder } from '../steps/memory-ops.ts';
 
@@ -17,7 +17,7 @@ export function readMallocText(text: string): MemoryOps {
       open.set(pointer, { op: ops.alloc(Number(bytes), 0), size: Number(bytes) });
     } else if (kind === 'Free' && pointer !== undefined) {
       const block = open.get(pointer);
-      if (!block) throw new InputError(`line ${index + 1} frees ${pointer}, which nobody holds`);
+      if (!block) throw new InputError(`line ${index + 1} frees ${pointer}, which is not allocated`);
       open.delete(pointer);
       ops.free(block.op, block.size, 0);
     } else throw new InputError(`line ${index + 1} is neither 'Malloc ptr bytes ms' nor 'Free ptr ms'`);

@@ -1,13 +1,15 @@
-// Plan files: JSON, versioned, checked field by field on load. docs/plan-format.md is the specification.
-// A plan decides where a training run puts its data, so nothing in it is believed: what does not verify is refused.
+// Plan files: versioned JSON, specified in docs/plan-format.md. A plan decides where a training run puts its data,
+// so every field is checked on load, and a plan that does not verify is refused.
 import { Format } from '../../abi/formats.ts';
-import { InputError } from '../../base/errors.ts';
+import { InputError, UsageError } from '../../base/errors.ts';
 import type { Buffer, Layout } from '../offsets/buffers.ts';
 import { checkBuffers } from '../offsets/buffers.ts';
 import { verifyOffsets } from '../offsets/verifier.ts';
 import type { Step, StepBlock } from '../steps/step.ts';
 import { type StepPlan, verifyStepPlan } from '../steps/step-plan.ts';
+import type { SwapStep } from '../swaps/accesses.ts';
 import type { CopyCosts } from '../swaps/copy-costs.ts';
+import type { SwapPlan } from '../swaps/planner.ts';
 import type { Swap } from '../swaps/schedule.ts';
 
 export const PLAN_VERSION: number = Format.planFile.version;
@@ -30,13 +32,22 @@ export interface SwapPlanFile {
   readonly limit: number;
   readonly costs: CopyCosts;
   readonly swaps: readonly Swap[];
-  /** Arena bytes and, where the offsets were planned too, one offset per block and turn. */
+  /** Arena size in bytes. If offsets were planned too: one offset per block and turn. */
   readonly footprint: number;
   readonly turns: number;
   readonly offsets: readonly number[];
 }
 
 export type PlanFile = OffsetsPlanFile | StepPlanFile | SwapPlanFile;
+
+/** The plan in the form of a plan file. */
+export function swapPlanFile(step: SwapStep, plan: SwapPlan, costs: CopyCosts): SwapPlanFile {
+  if (!plan.verified) {
+    throw new UsageError(`a limit of ${plan.limit} bytes cannot be kept without waiting; the lowest that can is ${plan.zeroStallLimit}`);
+  }
+  const { peak, limit, swaps, footprint, turns } = plan;
+  return { kind: 'swaps', periodUs: step.periodUs, peak, limit, costs, swaps, footprint, turns, offsets: Array.from(plan.layout.offsets) };
+}
 
 const MAX_ITEMS = 5_000_000;
 const MAX_TURNS = 16;
@@ -77,23 +88,20 @@ function bodyOf(file: PlanFile): object {
   }
 }
 
-/** Whether the text is meant to be a plan, by its first field. */
-export function looksLikePlan(text: string): boolean {
-  return /^\s*\{\s*"weir"\s*:\s*"plan"/.test(text.slice(0, 100));
-}
-
 export function readPlan(text: string): PlanFile {
   let data: unknown;
   try {
     data = JSON.parse(text);
   } catch (error) {
-    // Its words quote the file, line ends and all.
-    throw new InputError(`the plan is no JSON: ${String(error instanceof Error ? error.message : error).replaceAll(/\s+/g, ' ')}`);
+    // The parser's message quotes the file, including its line ends.
+    throw new InputError(`the plan is not valid JSON: ${String(error instanceof Error ? error.message : error).replaceAll(/\s+/g, ' ')}`);
   }
   const root = new Fields(data, 'the plan');
-  if (root.raw('weir') !== 'plan') throw new InputError('the file is JSON, but no plan of Weir (it does not say "weir": "plan")');
+  if (root.raw('weir') !== 'plan')
+    throw new InputError('the file is JSON but not a plan of Weir (it lacks "weir": "plan"); make one with weir plan -o FILE');
   const version = root.whole('version', 1);
-  if (version > PLAN_VERSION) throw new InputError(`the plan has version ${version}; this Weir reads up to ${PLAN_VERSION}`);
+  if (version > PLAN_VERSION)
+    throw new InputError(`the plan has version ${version}, but this weir reads up to ${PLAN_VERSION}: update weir`);
   switch (root.raw('kind')) {
     case 'offsets':
       return readOffsets(root);
@@ -102,7 +110,7 @@ export function readPlan(text: string): PlanFile {
     case 'swaps':
       return readSwaps(root);
     default:
-      throw new InputError(`the plan is of kind ${show(root.raw('kind'))}; known are offsets, step and swaps`);
+      throw new InputError(`the plan has the unknown kind ${show(root.raw('kind'))}; known kinds are offsets, step and swaps`);
   }
 }
 
@@ -112,11 +120,11 @@ function readOffsets(root: Fields): OffsetsPlanFile {
     const fields = new Fields(item, `buffer ${index}`);
     offsets.push(fields.whole('offset'));
     const spans = fields.list('spans', 10_000).map((span) => {
-      if (!Array.isArray(span) || span.length !== 2) throw new InputError(`buffer ${index} of the plan has the span ${show(span)}`);
+      if (!Array.isArray(span) || span.length !== 2) throw new InputError(`buffer ${index} of the plan has the invalid span ${show(span)}`);
       return { from: finite(span[0], `a span of buffer ${index}`), to: finite(span[1], `a span of buffer ${index}`) };
     });
     const id = fields.raw('id');
-    if (typeof id !== 'string') throw new InputError(`buffer ${index} of the plan has the id ${show(id)}`);
+    if (typeof id !== 'string') throw new InputError(`buffer ${index} of the plan has the invalid id ${show(id)}`);
     return { id, size: fields.whole('size', 1), alignment: fields.whole('alignment', 1), spans };
   });
   checkBuffers(buffers);
@@ -143,7 +151,8 @@ function readStep(root: Fields): StepPlanFile {
     };
   });
   for (let index = 1; index < blocks.length; index++) {
-    if (blocks[index]!.birth <= blocks[index - 1]!.birth) throw new InputError(`block ${index} of the plan is not in the order of birth`);
+    if (blocks[index]!.birth <= blocks[index - 1]!.birth)
+      throw new InputError(`block ${index} of the plan is out of order: blocks must be sorted by birth`);
   }
   const step: Step = {
     period,
@@ -194,17 +203,17 @@ function readSwaps(root: Fields): SwapPlanFile {
 }
 
 function refuse(faults: readonly { readonly message: string }[]): void {
-  if (faults.length > 0) throw new InputError(`the plan is wrong: ${faults[0]!.message}`);
+  if (faults.length > 0) throw new InputError(`the plan is invalid: ${faults[0]!.message}`);
 }
 
-/** Fields of a JSON object, each fetched with what it must be. */
+/** Reads fields of a JSON object and checks their types. */
 class Fields {
   private readonly values: Readonly<Record<string, unknown>>;
   private readonly what: string;
 
   constructor(value: unknown, what: string) {
     if (typeof value !== 'object' || value === null || Array.isArray(value))
-      throw new InputError(`${what} should be an object and is ${show(value)}`);
+      throw new InputError(`${what} must be an object, not ${show(value)}`);
     this.values = value as Record<string, unknown>;
     this.what = what;
   }
@@ -224,19 +233,19 @@ class Fields {
   list(name: string, most: number): unknown[] {
     const value = this.raw(name);
     if (!Array.isArray(value) || value.length > most)
-      throw new InputError(`${name} of ${this.what} should be a list of at most ${most} and is ${show(value)}`);
+      throw new InputError(`${name} of ${this.what} must be a list of at most ${most} entries, not ${show(value)}`);
     return value;
   }
 }
 
 function whole(value: unknown, what: string, least: number, most: number): number {
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= least && value <= most) return value;
-  throw new InputError(`${what} should be a whole number from ${least} to ${most} and is ${show(value)}`);
+  throw new InputError(`${what} must be a whole number from ${least} to ${most}, not ${show(value)}`);
 }
 
 function finite(value: unknown, what: string, least: number = -Number.MAX_VALUE): number {
   if (typeof value === 'number' && Number.isFinite(value) && value >= least) return value;
-  throw new InputError(`${what} should be a number and is ${show(value)}`);
+  throw new InputError(`${what} must be a number, not ${show(value)}`);
 }
 
 function show(value: unknown): string {

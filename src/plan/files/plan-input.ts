@@ -1,5 +1,5 @@
-// What `weir plan` and `weir verify` can be given, told apart by content: a list of buffers, a text trace of mallocs,
-// a recording of accesses, or a recording as read by src/trace. One function checks any plan against any of them.
+// The inputs of `weir plan` and `weir verify`, detected by content: a list of buffers, a text trace of mallocs,
+// a recording of accesses, or a recording read by src/trace. Checks a plan against any of them.
 import { InputError } from '../../base/errors.ts';
 import type { Trace } from '../../trace/trace.ts';
 import type { Buffer } from '../offsets/buffers.ts';
@@ -19,7 +19,7 @@ export type PlanInput =
   | { readonly kind: 'operations'; readonly ops: MemoryOps }
   | { readonly kind: 'accesses'; readonly recording: AccessRecording };
 
-/** Reads the text formats; undefined when the text is none of them and may be a recording for `readRecording`. */
+/** Reads the text formats. Returns undefined for other content, which may be a recording for `readRecording`. */
 export function readPlanText(text: string): PlanInput | undefined {
   if (looksLikeBufferCsv(text)) return { kind: 'buffers', buffers: readBufferCsv(text) };
   if (looksLikeAutoSwap(text)) return { kind: 'accesses', recording: readAutoSwap(text) };
@@ -28,24 +28,24 @@ export function readPlanText(text: string): PlanInput | undefined {
   return undefined;
 }
 
-/** A trace for planning offsets, or, where it has accesses and `swap` asks for them, swaps. */
+/** The input for planning offsets, or with `swap` for planning swaps, from a trace. */
 export function planInputOf(trace: Trace, swap: boolean): PlanInput {
   if (!swap) return { kind: 'operations', ops: opsOfTrace(trace) };
   if (!hasAccesses(trace)) {
     throw new InputError(
-      'the recording does not say which operators read and write what, which planning swaps needs, and nothing of Weir records that in a file yet; weir run --swap auto plans them beside a running job',
+      'the recording does not say which operators read and write which memory, so swaps cannot be planned from it; weir run --swap auto plans them while the job runs',
     );
   }
   return { kind: 'accesses', recording: accessesOfTrace(trace) };
 }
 
-/** The step to plan swaps for: one in the middle, which has a step before and one after it. */
+/** The step to plan swaps for: a middle one, so that steps before and after it are recorded. */
 export function swapStepFrom(recording: AccessRecording): SwapStep {
-  if (recording.steps.length === 0) throw new InputError('the recording has no steps');
+  if (recording.steps.length === 0) throw new InputError('the recording has no steps; record at least two');
   return swapStepOf(recording, Math.floor((recording.steps.length - 1) / 2));
 }
 
-/** Checks a plan against what it was made for, or is to be used on. */
+/** Checks a plan against the input it was made for, or against the one it is to be used on. */
 export function verifyPlanOn(
   plan: PlanFile,
   input: PlanInput,
@@ -58,7 +58,7 @@ export function verifyPlanOn(
     const followed = verifyStepPlanOn(input.ops, plan.plan);
     const faults = [...verifyStepPlan(plan.plan), ...followed.faults];
     if (followed.planned === 0) {
-      faults.push({ message: 'the recording ends before the plan begins: it is another run' });
+      faults.push({ message: 'the recording ends before the plan begins: it is from another run' });
     } else if (followed.followed * 2 < followed.planned) {
       faults.push({
         message: `the recording does not follow the plan: ${followed.followed} of ${followed.planned} requests are as planned`,
@@ -67,10 +67,10 @@ export function verifyPlanOn(
     return { faults, followed };
   }
   if (plan.kind === 'swaps' && input.kind === 'accesses') return { faults: verifySwapFile(plan, swapStepFrom(input.recording)) };
-  throw new InputError(`a plan of kind ${plan.kind} cannot be checked against ${input.kind}; give the file that it was made from`);
+  throw new InputError(`a plan of kind ${plan.kind} cannot be checked against ${input.kind}; give the file that the plan was made from`);
 }
 
-/** Offsets of the plan in the order of the list; a buffer that the plan does not know has none. */
+/** Offsets of the plan in the order of `buffers`; NaN for a buffer that the plan does not have. */
 function offsetsById(planned: readonly Buffer[], offsets: Float64Array, buffers: readonly Buffer[]): Float64Array {
   const byId = new Map(planned.map((buffer, index) => [buffer.id, offsets[index]!]));
   return Float64Array.from(buffers, (buffer) => byId.get(buffer.id) ?? Number.NaN);
@@ -78,7 +78,7 @@ function offsetsById(planned: readonly Buffer[], offsets: Float64Array, buffers:
 
 function verifySwapFile(plan: SwapPlanFile, step: SwapStep): Fault[] {
   if (Math.abs(plan.periodUs - step.periodUs) > 1) {
-    return [{ message: `the plan is for a step of ${plan.periodUs} us, the recorded one takes ${step.periodUs} us` }];
+    return [{ message: `the plan is for a step of ${plan.periodUs} us, but the recorded step takes ${step.periodUs} us` }];
   }
   const faults = verifySwaps(step, plan.swaps, plan.limit, plan.costs);
   if (faults.length > 0 || plan.offsets.length === 0) return faults;

@@ -6,7 +6,7 @@ import { LIVE_UNIT } from '../../trace/summary.ts';
 
 export interface ProcessPlan {
   readonly device: number;
-  /** As the process names it. */
+  /** The handle as the process knows it. */
   readonly stream: bigint;
   /** Bytes of each request of the step, in order. */
   readonly sizes: ArrayLike<number>;

@@ -1,11 +1,11 @@
-// What an offsets planner is given: buffers with a size and the times at which they hold their bytes.
-// A lifetime is a set of spans, so that a gap (swapped out) and a wrap around the end of a step are the same thing.
+// The input and output of an offsets planner: buffers with a size and a lifetime, and their layout in an arena.
+// A lifetime is a set of spans. That covers both gaps (swapped out) and a wrap around the end of a step.
 //
 // Words:
 //   buffer     bytes that need one contiguous range of offsets while they live
 //   span       half-open time [from, to) in which a buffer holds its range
-//   offset     where the range begins, from the bottom of the arena
-//   footprint  the highest end of any range: the bytes the arena needs
+//   offset     start of the range, from the bottom of the arena
+//   footprint  highest end of any range: the size of the arena
 import { InputError } from '../../base/errors.ts';
 
 export interface Span {
@@ -16,25 +16,21 @@ export interface Span {
 export interface Buffer {
   readonly id: string;
   readonly size: number;
-  /** Ascending, not empty, not touching. */
+  /** Ascending, not empty and not touching. */
   readonly spans: readonly Span[];
-  /** The offset must be a multiple of this; 1 is anywhere. */
+  /** The offset must be a multiple of this. 1: no alignment. */
   readonly alignment: number;
-  /** The offset is given and must not change. */
+  /** If set, the planner must use this offset. */
   readonly fixedOffset?: number | undefined;
 }
 
-/** One offset per buffer, in the buffers' order. */
+/** One offset per buffer, in the order of the buffers. */
 export interface Layout {
   readonly offsets: Float64Array;
   readonly footprint: number;
 }
 
-export function makeBuffer(id: string, size: number, from: number, to: number, alignment = 1): Buffer {
-  return { id, size, spans: [{ from, to }], alignment };
-}
-
-/** Spans of `[from, to)` on a circle of length `period`; `to` may lie beyond the end, by less than a whole turn. */
+/** Spans of `[from, to)` on a circle of length `period`. `to` may pass the end by less than one turn. */
 export function spansOnCircle(from: number, to: number, period: number): Span[] {
   if (to - from >= period) return [{ from: 0, to: period }];
   const start = ((from % period) + period) % period;
@@ -46,7 +42,7 @@ export function spansOnCircle(from: number, to: number, period: number): Span[] 
   ];
 }
 
-/** The same times as ascending spans that neither overlap nor touch; empty ones are dropped. */
+/** Sorts and joins spans that overlap or touch, and drops empty ones. */
 export function normalizeSpans(spans: readonly Span[]): Span[] {
   const sorted = spans.filter((span) => span.to > span.from).sort((a, b) => a.from - b.from);
   const joined: { from: number; to: number }[] = [];
@@ -58,7 +54,7 @@ export function normalizeSpans(spans: readonly Span[]): Span[] {
   return joined;
 }
 
-/** Spans less the times in `gaps`. */
+/** Removes the times in `gaps` from `spans`. */
 export function withoutGaps(spans: readonly Span[], gaps: readonly Span[]): Span[] {
   let left = normalizeSpans(spans);
   for (const gap of normalizeSpans(gaps)) {
@@ -73,7 +69,7 @@ export function withoutGaps(spans: readonly Span[], gaps: readonly Span[]): Span
   return left;
 }
 
-/** Refuses what no planner could make sense of. Sizes and offsets must be exact in a double. */
+/** Throws if no planner can handle the buffers. Sizes and offsets must be exact in a double. */
 export function checkBuffers(buffers: readonly Buffer[]): void {
   let total = 0;
   for (const buffer of buffers) {
@@ -82,11 +78,11 @@ export function checkBuffers(buffers: readonly Buffer[]): void {
       throw new InputError(`buffer ${id} has size ${size}; it must be a whole number of bytes above 0`);
     if (!Number.isSafeInteger(alignment) || alignment <= 0)
       throw new InputError(`buffer ${id} has alignment ${alignment}; it must be a whole number above 0`);
-    if (spans.length === 0) throw new InputError(`buffer ${id} is never live`);
+    if (spans.length === 0) throw new InputError(`buffer ${id} has no lifetime; give it a span of at least one moment`);
     let last = Number.NEGATIVE_INFINITY;
     for (const span of spans) {
       if (!Number.isFinite(span.from) || !Number.isFinite(span.to) || span.to <= span.from || span.from < last) {
-        throw new InputError(`buffer ${id} lives from ${span.from} to ${span.to}; a lifetime must be ascending and not empty`);
+        throw new InputError(`buffer ${id} lives from ${span.from} to ${span.to}; the end must be after the start`);
       }
       last = span.to;
     }
@@ -95,5 +91,5 @@ export function checkBuffers(buffers: readonly Buffer[]): void {
     }
     total += size + alignment;
   }
-  if (total > Number.MAX_SAFE_INTEGER) throw new InputError('the buffers are larger than any memory');
+  if (total > Number.MAX_SAFE_INTEGER) throw new InputError('the sizes of the buffers add up to more than any memory holds');
 }

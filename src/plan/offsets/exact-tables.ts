@@ -1,17 +1,17 @@
-// What the exact search looks up: neighbours, sections and their members, as flat lists. Computed once per instance and shared.
+// Lookup tables of the exact search: neighbours, sections and their members, as flat lists.
+// They are computed once per instance, and all its searches share them.
 import { findNeighbours, type Instance, type Neighbours } from './instance.ts';
 
-/** What can be computed once and shared by all searches of an instance. */
 export interface ExactTables {
   readonly instance: Instance;
   readonly neighbours: Neighbours;
-  /** Buffers of each section: `members[memberStart[s]..memberStart[s + 1])`. */
+  /** Buffers of section s: `members[memberStart[s]..memberStart[s + 1])`. */
   readonly memberStart: Int32Array;
   readonly members: Int32Array;
-  /** Sections of each buffer, as a list. */
+  /** Sections of buffer b: `sectionsOf[sectionStart[b]..sectionStart[b + 1])`. */
   readonly sectionStart: Int32Array;
   readonly sectionsOf: Int32Array;
-  /** The next buffer of the same size, alignment and lifetime; -1 for none. */
+  /** The next buffer with the same size, alignment and lifetime; -1 for none. */
   readonly nextTwin: Int32Array;
 }
 

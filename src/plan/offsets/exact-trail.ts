@@ -1,13 +1,13 @@
-// The changes that the exact search has made, in order, so that they can be taken back.
-// Numbers in flat arrays: a search makes and takes back millions of them.
+// The trail of the exact search: its changes in order, so that it can undo them.
+// Flat arrays, because a search makes and undoes millions of changes.
 
-/** What was changed. `Row` is a row of bits, kept apart; of all others the old value is in the trail. */
+/** The kind of a change. `Row` is a row of bits, stored apart. For the others the trail holds the old value. */
 export const Change = { Placed: 0, Rest: 1, Least: 2, Blocked: 3, Witness: 4, Row: 5 } as const;
 const KINDS = 8;
 
 export class Trail {
   length = 0;
-  /** The change that `pop` took back last. */
+  /** The kind of the change that `pop` returned last. */
   kind = 0;
   index = 0;
   value = 0;
@@ -30,7 +30,7 @@ export class Trail {
     this.values[this.length++] = oldValue;
   }
 
-  /** `table` holds one row after the other. */
+  /** Saves row `index` of `table`, in which rows are contiguous. */
   pushRow(index: number, table: Int32Array): void {
     const { words } = this;
     if (this.rowsEnd + words > this.rows.length) {
@@ -50,7 +50,7 @@ export class Trail {
     this.value = this.values[this.length]!;
   }
 
-  /** After a `pop` that gave a row: puts it back. */
+  /** Restores the row that `pop` returned last. */
   popRow(index: number, table: Int32Array): void {
     this.rowsEnd -= this.words;
     table.set(this.rows.subarray(this.rowsEnd, this.rowsEnd + this.words), index * this.words);

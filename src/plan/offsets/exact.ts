@@ -1,34 +1,35 @@
-// Decides whether the buffers fit into a capacity, by depth-first search over layouts in which every buffer rests on another.
-// In the line of minimalloc (canonical placements, a floor per section), with one branching rule that needs no global order.
+// Decides whether the buffers fit into a capacity: a depth-first search over layouts in which every buffer rests on another.
+// It follows minimalloc (canonical placements, a floor per section), with a branching rule that needs no global order.
 //
-// A buffer b that rests on what is placed is either placed right there, or it is *blocked*: it ends up higher, and then
-// rests on a neighbour that is not placed yet. The lowest buffer is asked first, so that none can still get below it.
+// The search takes the buffer that can lie lowest. Either it is placed where it rests, on the placed buffers. Or it is
+// *blocked*: it ends up higher, resting on a neighbour that is not placed yet. Being lowest, none can still get below it.
 //
-// Every bound keeps its *reason*, the placed buffers it follows from. When a branch fails, the search goes back to the last
-// placement that had a part in the failure and skips those between: most have nothing to do with it, being far away in time.
+// Every bound keeps its *reason*, the placed buffers it follows from. When a branch fails, the search returns to the last
+// placement that is a reason of the failure. It skips those between, most of which are far away in time.
+import { Reasons, wordsFor } from './exact-reasons.ts';
 import type { ExactTables } from './exact-tables.ts';
 import { Change, Trail } from './exact-trail.ts';
 import { alignUp } from './instance.ts';
 
 export interface ExactOptions {
-  /** Which buffer is asked first among equals: rank by buffer, lowest first. */
+  /** Order among buffers that can lie equally low: rank by buffer, lowest first. */
   readonly rank: Int32Array;
-  /** Give up after so many placements. */
+  /** Most placements to try. */
   readonly nodeLimit: number;
-  /** Asked every few milliseconds. */
+  /** Polled every few milliseconds. */
   readonly shouldStop?: (() => boolean) | undefined;
 }
 
 export type ExactOutcome = 'found' | 'impossible' | 'undecided';
 
 const NONE = -1;
-/** Blocked buffers can raise each other by their sizes over and over; beyond this the gain is not worth it. */
+/** Blocked buffers can raise each other again and again by their sizes. More than this is not worth the time. */
 const MAX_RAISES = 50;
-/** Neighbours looked at between two questions whether to stop: some milliseconds. */
+/** Neighbours examined between two polls of `shouldStop`: some milliseconds. */
 const POLL_WORK = 1 << 21;
 
 export class ExactSearch {
-  /** Valid after `run` has said 'found'. */
+  /** Valid after `run` returned 'found'. */
   readonly offsets: Float64Array;
   nodes = 0;
   private readonly tables: ExactTables;
@@ -36,32 +37,28 @@ export class ExactSearch {
   private readonly options: ExactOptions;
   private readonly size: Float64Array;
   private readonly placed: Uint8Array;
-  /** No layout found below this node puts the buffer lower. */
+  /** Lower bound of the buffer's offset in all layouts below this node. */
   private readonly least: Float64Array;
-  /** Where the buffer would lie on what is placed now. */
+  /** Offset of the buffer if it lay on the buffers placed now. */
   private readonly rest: Float64Array;
-  /** The rest at which the buffer was blocked; it is blocked as long as it rests there. */
+  /** The rest at which the buffer was blocked. It stays blocked while it rests there. */
   private readonly blockedAt: Float64Array;
   private readonly remaining: Float64Array;
   private readonly remainingCount: Int32Array;
-  /** The member of a section with the smallest `least`. */
+  /** The member of each section with the smallest `least`. */
   private readonly witness: Int32Array;
-  /** Buffers not placed that cross from section s - 1 to s. */
+  /** Number of unplaced buffers that cross from section s - 1 to s. */
   private readonly crossing: Int32Array;
   private readonly hullLow: Int32Array;
   private readonly hullHigh: Int32Array;
   private readonly byRank: Int32Array;
-  /** How often a section was where a branch failed; the search turns to troublesome sections first. */
+  /** Number of failed branches by section. Later searches begin with the sections that failed most. */
   readonly trouble: Float64Array;
   private readonly trail: Trail;
   private readonly dirty: Int32Array;
   private readonly isDirty: Uint8Array;
   private dirtyCount = 0;
-  /** For each buffer not placed, a set of placed ones that its bound follows from; one bit per buffer. */
-  private readonly reason: Int32Array;
-  private readonly words: number;
-  /** The placements that the last failure follows from. */
-  private readonly conflict: Int32Array;
+  private readonly reasons: Reasons;
   private stopped = false;
   private work = 0;
 
@@ -99,10 +96,8 @@ export class ExactSearch {
     });
     this.trouble = new Float64Array(sections);
     this.dirty = new Int32Array(sections);
-    this.words = (count + 31) >> 5;
-    this.reason = new Int32Array(count * this.words);
-    this.conflict = new Int32Array(this.words);
-    this.trail = new Trail(64 + 2 * (count + sections) + tables.neighbours.list.length, this.words);
+    this.trail = new Trail(64 + 2 * (count + sections) + tables.neighbours.list.length, wordsFor(count));
+    this.reasons = new Reasons(count, this.trail);
     this.isDirty = new Uint8Array(sections);
   }
 
@@ -114,7 +109,7 @@ export class ExactSearch {
     return this.stopped ? 'undecided' : 'impossible';
   }
 
-  /** Places all buffers between two sections; false if that cannot be. The caller takes changes back. */
+  /** Places all buffers between two sections. Returns false if that is impossible; the caller undoes the changes. */
   private solve(low: number, high: number): boolean {
     const { crossing } = this;
     for (;;) {
@@ -124,7 +119,7 @@ export class ExactSearch {
       let cut = first + 1;
       while (cut < high && crossing[cut]! > 0) cut++;
       if (cut < high) {
-        // Nothing crosses the cut: the sides do not concern each other, so a failure on one need not be retried on the other.
+        // No buffer crosses the cut, so the sides are independent: if one fails, retrying the other cannot help.
         return this.solve(first, cut) && this.solve(cut, high);
       }
       const buffer = this.lowest(first, high);
@@ -133,12 +128,7 @@ export class ExactSearch {
       if (this.place(buffer) && this.solve(first, high)) return true;
       this.undo(mark);
       if (this.stopped) return false;
-      const { conflict } = this;
-      const word = buffer >> 5;
-      const bit = 1 << (buffer & 31);
-      if ((conflict[word]! & bit) === 0) return false;
-      conflict[word] = conflict[word]! & ~bit;
-      if (!this.block(buffer)) return false;
+      if (!this.reasons.takeFromConflict(buffer) || !this.block(buffer)) return false;
       low = first;
     }
   }
@@ -180,15 +170,13 @@ export class ExactSearch {
       this.touch(section);
     }
     for (let section = this.hullLow[buffer]! + 1; section < this.hullHigh[buffer]!; section++) crossing[section] = crossing[section]! - 1;
-    const { reason, words } = this;
-    const word = buffer >> 5;
-    const bit = 1 << (buffer & 31);
     for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
       const other = list[at]!;
       if (placed[other] !== 0) continue;
-      // That it lies above follows from its bound; where the bound of a blocked buffer lags behind, from all that was done so far.
+      // The bound of `other` proves that it lies above. If the bound of a blocked buffer lags behind, only all
+      // placements so far prove it.
       if (least[other]! + size[other]! <= rest[buffer]!) this.blameAll(other);
-      reason[other * words + word] = reason[other * words + word]! | bit;
+      this.reasons.add(other, buffer);
     }
     for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
       const other = list[at]!;
@@ -204,17 +192,17 @@ export class ExactSearch {
     return this.settle();
   }
 
-  /** The buffer, and all like it, will lie higher than where it rests now. */
+  /** Decides that the buffer, and its twins, lie higher than where they rest now. */
   private block(buffer: number): boolean {
-    const { placed, rest, blockedAt, least, size, capacity, reason, conflict, words } = this;
+    const { placed, rest, blockedAt, least, size, capacity } = this;
     const { nextTwin } = this.tables;
     const at = rest[buffer]!;
     for (let twin = buffer; twin !== NONE; twin = nextTwin[twin]!) {
       if (placed[twin] !== 0 || rest[twin] !== at) continue;
       this.trail.push(Change.Blocked, twin, blockedAt[twin]!);
       blockedAt[twin] = at;
-      this.trail.pushRow(twin, reason);
-      for (let word = 0; word < words; word++) reason[twin * words + word] = reason[twin * words + word]! | conflict[word]!;
+      this.reasons.save(twin);
+      this.reasons.addConflict(twin);
     }
     for (let twin = buffer; twin !== NONE; twin = nextTwin[twin]!) {
       if (placed[twin] !== 0 || blockedAt[twin] !== rest[twin]) continue;
@@ -227,7 +215,7 @@ export class ExactSearch {
     return this.settle();
   }
 
-  /** The lowest top that any neighbour not yet placed can have: a blocked buffer lies there or higher. */
+  /** The lowest top that an unplaced neighbour can have. A blocked buffer lies there or higher. */
   private support(buffer: number): number {
     const { placed, least, size } = this;
     const { start, list } = this.tables.neighbours;
@@ -242,26 +230,21 @@ export class ExactSearch {
     return alignUp(bound, this.tables.instance.alignment[buffer]!);
   }
 
-  /** The bound of a blocked buffer follows from the bounds of all neighbours that could carry it. */
+  /** Adds the reasons of all neighbours that could carry the blocked buffer: its bound follows from their bounds. */
   private blameSupport(buffer: number, bound: number): void {
-    const { placed, size, reason, words } = this;
+    const { placed, size } = this;
     const { start, list } = this.tables.neighbours;
-    this.work += (start[buffer + 1]! - start[buffer]!) * words;
-    this.trail.pushRow(buffer, reason);
-    const row = buffer * words;
+    this.work += (start[buffer + 1]! - start[buffer]!) * wordsFor(placed.length);
+    this.reasons.save(buffer);
     for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
       const other = list[at]!;
-      if (placed[other] !== 0 || size[other]! >= bound) continue;
-      for (let word = 0, from = other * words; word < words; word++) reason[row + word] = reason[row + word]! | reason[from + word]!;
+      if (placed[other] === 0 && size[other]! < bound) this.reasons.addReasonOf(buffer, other);
     }
   }
 
   private blameAll(buffer: number): void {
-    const { placed, reason, words } = this;
-    this.trail.pushRow(buffer, reason);
-    for (let other = 0; other < placed.length; other++) {
-      if (placed[other] !== 0) reason[buffer * words + (other >> 5)] = reason[buffer * words + (other >> 5)]! | (1 << (other & 31));
-    }
+    this.reasons.save(buffer);
+    this.reasons.addAllPlaced(buffer, this.placed);
   }
 
   private raise(buffer: number, least: number): void {
@@ -280,7 +263,7 @@ export class ExactSearch {
     this.dirty[this.dirtyCount++] = section;
   }
 
-  /** Finds the floor of every section that may have changed; false if what remains in one no longer fits above it. */
+  /** Recomputes the floor of every changed section. Returns false if the unplaced buffers of one no longer fit above it. */
   private settle(): boolean {
     const { placed, least, remaining, remainingCount, witness, capacity, size } = this;
     const { memberStart, members } = this.tables;
@@ -304,7 +287,7 @@ export class ExactSearch {
         }
         if (floor + remaining[section]! > capacity) return this.fail(section);
         if (this.blockedAt[lowest] !== this.rest[lowest] || raises++ >= MAX_RAISES) break;
-        // The floor stands on a bound that may have risen since it was computed.
+        // The floor rests on a bound that may have risen since it was computed.
         const bound = this.support(lowest);
         if (bound <= floor) break;
         this.blameSupport(lowest, bound);
@@ -315,40 +298,35 @@ export class ExactSearch {
     return true;
   }
 
-  /** What remains in a section does not fit: because of all that its members follow from. */
+  /** The unplaced buffers of a section do not fit. The reasons of all of them are the conflict. */
   private fail(section: number): false {
     const { placed } = this;
     const { memberStart, members } = this.tables;
     this.trouble[section] = this.trouble[section]! + 1;
-    this.conflict.fill(0);
+    this.reasons.clearConflict();
     for (let at = memberStart[section]!; at < memberStart[section + 1]!; at++) {
-      if (placed[members[at]!] === 0) this.blame(members[at]!);
+      if (placed[members[at]!] === 0) this.reasons.addToConflict(members[at]!);
     }
     return this.forgetDirty();
   }
 
-  /** A buffer can lie nowhere below the capacity. */
+  /** A buffer has no offset below the capacity. */
   private failAt(buffer: number): false {
     const { sectionStart, sectionsOf } = this.tables;
     const section = sectionsOf[sectionStart[buffer]!]!;
     this.trouble[section] = this.trouble[section]! + 1;
-    this.conflict.fill(0);
-    this.blame(buffer);
+    this.reasons.clearConflict();
+    this.reasons.addToConflict(buffer);
     return this.forgetDirty();
   }
 
-  /** All that is left between two sections is blocked. */
+  /** All unplaced buffers between two sections are blocked. */
   private failBetween(low: number, high: number): false {
-    this.conflict.fill(0);
+    this.reasons.clearConflict();
     for (let buffer = 0; buffer < this.placed.length; buffer++) {
-      if (this.placed[buffer] === 0 && this.hullLow[buffer]! >= low && this.hullLow[buffer]! < high) this.blame(buffer);
+      if (this.placed[buffer] === 0 && this.hullLow[buffer]! >= low && this.hullLow[buffer]! < high) this.reasons.addToConflict(buffer);
     }
     return false;
-  }
-
-  private blame(buffer: number): void {
-    const { conflict, reason, words } = this;
-    for (let word = 0, from = buffer * words; word < words; word++) conflict[word] = conflict[word]! | reason[from + word]!;
   }
 
   private forgetDirty(): false {
@@ -375,7 +353,7 @@ export class ExactSearch {
           this.blockedAt[index] = value;
           break;
         case Change.Row:
-          trail.popRow(index, this.reason);
+          this.reasons.restore(index);
           break;
         case Change.Witness:
           this.witness[index] = value;
@@ -385,25 +363,18 @@ export class ExactSearch {
   }
 
   private takeBack(buffer: number): void {
-    const { size, remaining, remainingCount, crossing } = this;
-    const { sectionStart, sectionsOf } = this.tables;
-    this.placed[buffer] = 0;
-    this.unblame(buffer);
+    const { placed, reasons, size, remaining, remainingCount, crossing } = this;
+    const { sectionStart, sectionsOf, neighbours } = this.tables;
+    placed[buffer] = 0;
+    for (let at = neighbours.start[buffer]!; at < neighbours.start[buffer + 1]!; at++) {
+      const other = neighbours.list[at]!;
+      if (placed[other] === 0) reasons.remove(other, buffer);
+    }
     for (let at = sectionStart[buffer]!; at < sectionStart[buffer + 1]!; at++) {
       const section = sectionsOf[at]!;
       remaining[section] = remaining[section]! + size[buffer]!;
       remainingCount[section] = remainingCount[section]! + 1;
     }
     for (let section = this.hullLow[buffer]! + 1; section < this.hullHigh[buffer]!; section++) crossing[section] = crossing[section]! + 1;
-  }
-
-  private unblame(buffer: number): void {
-    const { placed, reason, words } = this;
-    const { start, list } = this.tables.neighbours;
-    const word = buffer >> 5;
-    const others = ~(1 << (buffer & 31));
-    for (let at = start[buffer]!; at < start[buffer + 1]!; at++) {
-      if (placed[list[at]!] === 0) reason[list[at]! * words + word] = reason[list[at]! * words + word]! & others;
-    }
   }
 }

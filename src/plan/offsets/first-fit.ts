@@ -1,13 +1,13 @@
-// Places buffers one after the other, each into the lowest, or the tightest, hole between those it meets.
-// What is placed is kept in offset order, for all time and for short windows of time, so that a short life looks at few others.
+// Places buffers one by one, each into the lowest or the tightest hole between the buffers that live with it.
+// Placed spans are kept by offset, for all time and for short windows, so that a short lifetime meets few others.
 import type { Layout } from './buffers.ts';
 import { alignUp, type Instance } from './instance.ts';
 
 export type Fit = 'first' | 'best';
 
-/** Windows per run of time: more make lookups shorter and insertions longer. */
+/** Number of windows. More windows make lookups shorter and insertions longer. */
 const WINDOWS = 128;
-/** Lifetimes longer than this many windows are kept in a list of their own. */
+/** Lifetimes longer than this many half windows go to a list of their own. */
 const LONG_WINDOWS = 12;
 
 /** Spans of placed buffers, by ascending offset. */
@@ -62,7 +62,7 @@ class Placed {
   private readonly half: number;
 
   constructor(sections: number) {
-    // Windows overlap by half, so that any span of up to half a window lies whole in one of them.
+    // Windows overlap by half, so a span of up to half a window always lies inside one of them.
     this.half = Math.max(1, Math.ceil(sections / WINDOWS / 2));
     this.windows = Array.from({ length: Math.ceil(sections / this.half) + 1 }, () => new PlacedSpans(4));
   }
@@ -78,18 +78,14 @@ class Placed {
       this.windows[window]!.insert(low, high, bottom, top);
   }
 
-  /** The lists that together hold all placed spans which can meet [low, high). */
+  /** The lists that together hold all placed spans that can meet [low, high). */
   meeting(low: number, high: number): readonly [PlacedSpans, PlacedSpans | undefined] {
     if (high - low > this.half) return [this.all, undefined];
     return [this.windows[Math.floor(low / this.half)]!, this.long];
   }
-
-  everything(): PlacedSpans {
-    return this.all;
-  }
 }
 
-/** Places all buffers in the given order. Gives up, with an infinite footprint, as soon as it is `enough` or more. */
+/** Places all buffers in the given order. If the footprint reaches `enough`, gives up and returns an infinite one. */
 export function fitInOrder(instance: Instance, order: Int32Array, fit: Fit, enough: number = Number.POSITIVE_INFINITY): Layout {
   const { count, size, fixed, spanStart, spanLow, spanHigh } = instance;
   const offsets = new Float64Array(count).fill(-1);
@@ -104,19 +100,22 @@ export function fitInOrder(instance: Instance, order: Int32Array, fit: Fit, enou
   if (instance.hasFixed) for (let buffer = 0; buffer < count; buffer++) if (fixed[buffer]! >= 0) put(buffer, fixed[buffer]!);
   for (const buffer of order) {
     if (fixed[buffer]! >= 0) continue;
-    const single = spanStart[buffer + 1]! - spanStart[buffer]! === 1;
-    const at = single ? holeFor(instance, placed, buffer, fit) : holeForParts(instance, placed.everything(), buffer, fit);
+    const at = holeFor(instance, placed, buffer, fit);
     if (at + size[buffer]! >= enough) return { offsets, footprint: Number.POSITIVE_INFINITY };
     put(buffer, at);
   }
   return { offsets, footprint };
 }
 
+/** The offset of the lowest (first fit) or tightest (best fit) hole for a buffer, or the lowest offset above all it meets. */
 function holeFor(instance: Instance, placed: Placed, buffer: number, fit: Fit): number {
   const size = instance.size[buffer]!;
   const alignment = instance.alignment[buffer]!;
-  const low = instance.spanLow[instance.spanStart[buffer]!]!;
-  const high = instance.spanHigh[instance.spanStart[buffer]!]!;
+  const firstSpan = instance.spanStart[buffer]!;
+  const lastSpan = instance.spanStart[buffer + 1]! - 1;
+  const low = instance.spanLow[firstSpan]!;
+  const high = instance.spanHigh[lastSpan]!;
+  const hasGaps = firstSpan < lastSpan;
   const [near, long] = placed.meeting(low, high);
   const nearCount = near.count;
   const longCount = long?.count ?? 0;
@@ -134,6 +133,7 @@ function holeFor(instance: Instance, placed: Placed, buffer: number, fit: Fit): 
       at = b++;
     }
     if (from.low[at]! >= high || from.high[at]! <= low) continue;
+    if (hasGaps && !meetsAnySpan(instance, firstSpan, lastSpan, from.low[at]!, from.high[at]!)) continue;
     const bottom = from.bottom[at]!;
     if (bottom - top >= size) {
       const offset = alignUp(top, alignment);
@@ -151,31 +151,7 @@ function holeFor(instance: Instance, placed: Placed, buffer: number, fit: Fit): 
   return best >= 0 ? best : alignUp(top, alignment);
 }
 
-/** The same for a buffer that lives in several parts. */
-function holeForParts(instance: Instance, spans: PlacedSpans, buffer: number, fit: Fit): number {
-  const { spanStart, spanLow, spanHigh } = instance;
-  const size = instance.size[buffer]!;
-  const alignment = instance.alignment[buffer]!;
-  const first = spanStart[buffer]!;
-  const last = spanStart[buffer + 1]!;
-  let top = 0;
-  let best = -1;
-  let bestRoom = Number.POSITIVE_INFINITY;
-  for (let at = 0; at < spans.count; at++) {
-    let meets = false;
-    for (let span = first; span < last && !meets; span++) meets = spans.low[at]! < spanHigh[span]! && spans.high[at]! > spanLow[span]!;
-    if (!meets) continue;
-    const bottom = spans.bottom[at]!;
-    const offset = alignUp(top, alignment);
-    const room = bottom - offset - size;
-    if (room >= 0) {
-      if (fit === 'first') return offset;
-      if (room < bestRoom) {
-        bestRoom = room;
-        best = offset;
-      }
-    }
-    if (spans.top[at]! > top) top = spans.top[at]!;
-  }
-  return best >= 0 ? best : alignUp(top, alignment);
+function meetsAnySpan({ spanLow, spanHigh }: Instance, firstSpan: number, lastSpan: number, low: number, high: number): boolean {
+  for (let span = firstSpan; span <= lastSpan; span++) if (low < spanHigh[span]! && high > spanLow[span]!) return true;
+  return false;
 }

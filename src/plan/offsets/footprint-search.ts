@@ -1,23 +1,23 @@
-// Looks for ever smaller layouts with the exact search: the lower bound first, since it is often reached, then by halving.
-// Runs in one thread or in several that share what is known; any of them may stop it.
+// Searches for smaller and smaller layouts with the exact search: first at the lower bound, which is often reached,
+// then by bisection. Several threads can share what they know, and any of them can stop the search.
 import type { Layout } from './buffers.ts';
 import { type ExactTables, prepareExact } from './exact-tables.ts';
 import type { Instance } from './instance.ts';
 import { Restarts } from './restarts.ts';
 
-/** Beyond these the tables of the exact search would be too large to be of use. */
+/** Above these limits the tables of the exact search are too large. */
 const MAX_BUFFERS = 3000;
 const MAX_NEIGHBOURS = 4_000_000;
 const FIRST_BUDGET = 40_000;
 
 export interface FootprintSearchOptions {
   readonly seed: number;
-  /** Only this capacity is looked for. */
+  /** If set, search for this capacity only. */
   readonly capacity?: number | undefined;
-  /** The smallest footprint known, here or elsewhere. */
+  /** The smallest known footprint, found here or in another thread. */
   readonly best: () => number;
   readonly onFound: (layout: Layout) => void;
-  /** A capacity that was proven too small. */
+  /** Called with a capacity that is proven too small. */
   readonly onProven?: ((tooSmall: number) => void) | undefined;
   readonly shouldStop: () => boolean;
 }
@@ -25,7 +25,7 @@ export interface FootprintSearchOptions {
 export function canSearchExactly(instance: Instance): boolean {
   if (instance.hasFixed || instance.count > MAX_BUFFERS) return false;
   const { spanStart, spanLow, spanHigh, sections } = instance;
-  // Pairs are counted at births only, so a pair is counted about once.
+  // Counting neighbours only at births counts each pair about once.
   const live = new Int32Array(sections + 1);
   for (let span = 0; span < spanStart[instance.count]!; span++) {
     live[spanLow[span]!] = live[spanLow[span]!]! + 1;

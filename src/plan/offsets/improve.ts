@@ -1,4 +1,5 @@
-// Squeaky wheel: what stuck out at the top is placed earlier next time. Cheap, for any size, and never worse than its start.
+// Squeaky-wheel improvement: buffers that stick out at the top are placed earlier in the next round.
+// Cheap for inputs of any size, and never worse than its start.
 import type { Layout } from './buffers.ts';
 import { fitInOrder } from './first-fit.ts';
 import type { Instance } from './instance.ts';
@@ -20,7 +21,7 @@ export function improveOrder(instance: Instance, start: Int32Array, layout: Layo
   let current = layout;
   let failures = 0;
   while (best.footprint > instance.lowerBound && !options.shouldStop()) {
-    // Aiming a little lower than the best makes more buffers stick out than just the topmost.
+    // A target slightly below the best makes more buffers stick out than the topmost one.
     const target = Math.max(instance.lowerBound, best.footprint * (1 - 0.01 * random()));
     order = moveEarlier(instance, order, current, target, random);
     current = fitInOrder(instance, order, random() < 0.8 ? 'first' : 'best');
@@ -42,7 +43,7 @@ function moveEarlier(instance: Instance, order: Int32Array, layout: Layout, targ
     const sticksOut = layout.offsets[buffer]! + instance.size[buffer]! > target;
     place[buffer] = sticksOut ? at * random() - 0.5 : at;
   });
-  // A few random moves keep the walk from going in a circle.
+  // A few random moves prevent cycles.
   for (let moves = 0; moves < 2; moves++) {
     const buffer = order[Math.floor(random() * order.length)]!;
     place[buffer] = random() * order.length;

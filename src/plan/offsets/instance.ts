@@ -1,26 +1,26 @@
-// Buffers compiled for planning: time cut into sections, everything in typed arrays.
-// A section is a largest set of buffers that live together; two buffers meet if and only if they share a section.
+// Buffers compiled for planning: time split into sections, all data in typed arrays.
+// A section is a maximal set of buffers that live together. Two buffers meet if and only if they share a section.
 import type { Buffer } from './buffers.ts';
 
 export interface Instance {
   readonly count: number;
   readonly size: Float64Array;
   readonly alignment: Float64Array;
-  /** True when no buffer needs more than any offset. */
+  /** True if every alignment is 1. */
   readonly unaligned: boolean;
-  /** The given offset, -1 where the planner chooses. */
+  /** The fixed offset; -1 if the planner chooses. */
   readonly fixed: Float64Array;
   readonly hasFixed: boolean;
-  /** Time each buffer lives, in the units it was given in. */
+  /** Lifetime of each buffer, in the input's units of time. */
   readonly duration: Float64Array;
   readonly sections: number;
   /** Buffer b holds sections [spanLow[i], spanHigh[i]) for i in [spanStart[b], spanStart[b + 1]). */
   readonly spanStart: Int32Array;
   readonly spanLow: Int32Array;
   readonly spanHigh: Int32Array;
-  /** Bytes live together in each section. */
+  /** Bytes live in each section. */
   readonly load: Float64Array;
-  /** No layout is smaller: the largest load, and the end of every fixed buffer. */
+  /** No layout is smaller: the largest load or the highest end of a fixed buffer. */
   readonly lowerBound: number;
 }
 
@@ -33,43 +33,7 @@ export function compile(buffers: readonly Buffer[]): Instance {
   buffers.forEach((buffer, index) => {
     spanStart[index + 1] = spanStart[index]! + buffer.spans.length;
   });
-  const spans = spanStart[count]!;
-  const spanLow = new Int32Array(spans);
-  const spanHigh = new Int32Array(spans);
-
-  const births = new Float64Array(spans);
-  const deaths = new Float64Array(spans);
-  const owner = new Int32Array(spans);
-  let at = 0;
-  buffers.forEach((buffer, index) => {
-    for (const span of buffer.spans) {
-      births[at] = span.from;
-      deaths[at] = span.to;
-      owner[at++] = index;
-    }
-  });
-  const byBirth = sortedIndices(births);
-  const byDeath = sortedIndices(deaths);
-  const loads: number[] = [];
-  let live = 0;
-  let section = -1;
-  let growing = false;
-  for (let birth = 0, death = 0; death < spans; ) {
-    // What ends at a moment ends before what begins then: lifetimes are half open.
-    if (birth < spans && births[byBirth[birth]!]! < deaths[byDeath[death]!]!) {
-      const span = byBirth[birth++]!;
-      if (!growing) section++;
-      growing = true;
-      live += size[owner[span]!]!;
-      loads[section] = live;
-      spanLow[span] = section;
-    } else {
-      const span = byDeath[death++]!;
-      growing = false;
-      live -= size[owner[span]!]!;
-      spanHigh[span] = section + 1;
-    }
-  }
+  const { spanLow, spanHigh, loads } = cutIntoSections(buffers, spanStart[count]!);
   let lowerBound = 0;
   for (const load of loads) if (load > lowerBound) lowerBound = load;
   let hasFixed = false;
@@ -86,7 +50,7 @@ export function compile(buffers: readonly Buffer[]): Instance {
     fixed,
     hasFixed,
     duration: Float64Array.from(buffers, (buffer) => buffer.spans.reduce((sum, span) => sum + span.to - span.from, 0)),
-    sections: section + 1,
+    sections: loads.length,
     spanStart,
     spanLow,
     spanHigh,
@@ -95,12 +59,54 @@ export function compile(buffers: readonly Buffer[]): Instance {
   };
 }
 
-/** Indices in ascending order of their value; equal values keep their order. */
-export function sortedIndices(values: Float64Array): Int32Array {
+/** Walks over births and deaths in time. A section ends at the first death after a birth. */
+function cutIntoSections(
+  buffers: readonly Buffer[],
+  spans: number,
+): { readonly spanLow: Int32Array; readonly spanHigh: Int32Array; readonly loads: readonly number[] } {
+  const spanLow = new Int32Array(spans);
+  const spanHigh = new Int32Array(spans);
+  const births = new Float64Array(spans);
+  const deaths = new Float64Array(spans);
+  const size = new Float64Array(spans);
+  let at = 0;
+  for (const buffer of buffers) {
+    for (const span of buffer.spans) {
+      births[at] = span.from;
+      deaths[at] = span.to;
+      size[at++] = buffer.size;
+    }
+  }
+  const byBirth = sortedIndices(births);
+  const byDeath = sortedIndices(deaths);
+  const loads: number[] = [];
+  let live = 0;
+  let growing = false;
+  for (let birth = 0, death = 0; death < spans; ) {
+    // Lifetimes are half open: at the same moment, ends come before beginnings.
+    if (birth < spans && births[byBirth[birth]!]! < deaths[byDeath[death]!]!) {
+      const span = byBirth[birth++]!;
+      live += size[span]!;
+      if (growing) loads[loads.length - 1] = live;
+      else loads.push(live);
+      growing = true;
+      spanLow[span] = loads.length - 1;
+    } else {
+      const span = byDeath[death++]!;
+      live -= size[span]!;
+      growing = false;
+      spanHigh[span] = loads.length;
+    }
+  }
+  return { spanLow, spanHigh, loads };
+}
+
+/** Indices sorted by value. Equal values keep their order. */
+function sortedIndices(values: Float64Array): Int32Array {
   return new Int32Array(values.length).map((_, index) => index).sort((a, b) => values[a]! - values[b]! || a - b);
 }
 
-/** For each buffer, those it meets: `list[start[b]..start[b + 1])`, ascending. */
+/** The buffers that live together with buffer b: `list[start[b]..start[b + 1])`, ascending. */
 export interface Neighbours {
   readonly start: Int32Array;
   readonly list: Int32Array;

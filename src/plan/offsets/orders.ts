@@ -1,17 +1,18 @@
-// The orders in which heuristics take buffers. None is best everywhere, and a bad one can be a third off: race several.
+// The orders in which heuristics place buffers.
+// No order is best everywhere, and a bad one can cost a third, so the planner tries several.
 import type { Instance } from './instance.ts';
 
-/** What an order can look at, one number per buffer. */
+/** What buffers are ordered by: one number per buffer each. */
 export interface Measures {
   readonly size: Float64Array;
-  /** Sections the buffer lives in. */
+  /** Number of sections the buffer lives in. */
   readonly width: Float64Array;
   /** Size times width. */
   readonly area: Float64Array;
-  /** The largest load of any section the buffer lives in. */
+  /** The largest load of the sections the buffer lives in. */
   readonly tension: Float64Array;
   readonly birth: Float64Array;
-  /** Time the buffer lives. */
+  /** Lifetime of the buffer. */
   readonly duration: Float64Array;
   /** Size times duration. */
   readonly volume: Float64Array;
@@ -39,10 +40,10 @@ export function measure(instance: Instance): Measures {
 
 export type MeasureName = keyof Measures;
 
-/** Measures to compare by, the weightiest first, each descending; a leading `-` makes it ascending. */
+/** A measure to sort by, in descending order; a leading `-` makes it ascending. */
 export type OrderName = `${'' | '-'}${MeasureName}`;
 
-/** Buffers by several measures; equal ones keep their order. */
+/** Buffers sorted by several measures, the first one first. Equal buffers keep their order. */
 export function orderBy(measures: Measures, names: readonly OrderName[]): Int32Array {
   const keys = names.map((name) => ({
     values: measures[(name.startsWith('-') ? name.slice(1) : name) as MeasureName],
@@ -58,15 +59,7 @@ export function orderBy(measures: Measures, names: readonly OrderName[]): Int32A
   });
 }
 
-/** Buffers that live where the load is at least `share` of the largest come first; within both parts by `names`. */
-export function hotFirst(instance: Instance, measures: Measures, share: number, names: readonly OrderName[]): Int32Array {
-  const least = instance.lowerBound * share;
-  const order = orderBy(measures, names);
-  const { tension } = measures;
-  return Int32Array.from([...order.filter((buffer) => tension[buffer]! >= least), ...order.filter((buffer) => tension[buffer]! < least)]);
-}
-
-/** Answers the largest value in [low, high) from a sparse table. */
+/** Returns a function that finds the largest value in [low, high), from a sparse table. */
 function rangeMaximum(values: Float64Array): (low: number, high: number) => number {
   const levels: Float64Array[] = [values];
   for (let reach = 1; reach * 2 <= values.length; reach *= 2) {

@@ -1,5 +1,5 @@
-// Weir's offsets planner: a portfolio of orders and placements, then improvement and an exact search until the time is up
-// or the lower bound is reached. Anytime: the best layout so far is always valid, and progress is told.
+// Weir's offsets planner: a portfolio of orders and placements, then improvement and an exact search,
+// until time is up or the lower bound is reached. The best layout so far is always valid.
 
 import { InputError, InvariantError } from '../../base/errors.ts';
 import { type Buffer, checkBuffers, type Layout } from './buffers.ts';
@@ -12,9 +12,9 @@ import { fitSkyline } from './skyline.ts';
 import { verifyOffsets } from './verifier.ts';
 
 export interface OffsetsOptions {
-  /** Stop when a layout of this size is found; without it the smallest is looked for. */
+  /** Stop once a layout of this size is found. If unset, search for the smallest. */
   readonly capacity?: number | undefined;
-  /** Milliseconds to spend at most, on top of the first placement. */
+  /** Most milliseconds to spend after the first placement. */
   readonly budgetMs?: number | undefined;
   readonly seed?: number | undefined;
   readonly onProgress?: ((progress: OffsetsProgress) => void) | undefined;
@@ -24,7 +24,7 @@ export interface OffsetsProgress {
   readonly footprint: number;
   readonly lowerBound: number;
   readonly elapsedMs: number;
-  /** What found it: `first fit by size`, `exact search`, ... */
+  /** The method that found the layout: `first fit by size`, `exact search`, ... */
   readonly by: string;
 }
 
@@ -32,17 +32,17 @@ export interface OffsetsPlan extends Layout {
   readonly lowerBound: number;
   /** Footprint over lower bound. */
   readonly ratio: number;
-  /** True when no smaller layout exists. */
+  /** True if no smaller layout exists. */
   readonly optimal: boolean;
   readonly by: string;
   readonly wallMs: number;
 }
 
 export const DEFAULT_BUDGET_MS = 3000;
-/** Inputs up to this size go through the whole portfolio whatever the time: it takes milliseconds. */
+/** Inputs up to this size go through the whole portfolio regardless of time: it takes milliseconds. */
 const SMALL = 2000;
 
-/** The core is what lives where the load is at least this share of the largest. */
+/** The core is the set of buffers that live where the load is at least this share of the largest. */
 const CORE_SHARES: readonly number[] = [0.95, 0.9, 0.98, 0.8];
 const MAX_CORE = 3000;
 const CORE_ORDERS: readonly (readonly OrderName[])[] = [
@@ -50,13 +50,13 @@ const CORE_ORDERS: readonly (readonly OrderName[])[] = [
   ['tension', 'duration', 'volume'],
 ];
 
-interface Run {
+interface Heuristic {
   readonly order: readonly OrderName[];
   readonly place: Fit | 'skyline';
 }
 
-/** The first three won on some large input each; the others follow while there is time. */
-const PORTFOLIO: readonly Run[] = [
+/** Each of the first three was best on some large input. The others follow while there is time. */
+const PORTFOLIO: readonly Heuristic[] = [
   { order: ['tension', 'duration', 'volume'], place: 'first' },
   { order: ['size', '-birth'], place: 'first' },
   { order: ['volume', 'size'], place: 'skyline' },
@@ -75,7 +75,7 @@ const PORTFOLIO: readonly Run[] = [
   { order: ['size'], place: 'skyline' },
 ];
 
-/** Plans in this thread. `src/cli/plan-workers.ts` does the same with the exact search racing in several. */
+/** Plans in this thread. `src/cli/plan-workers.ts` runs the exact search in several. */
 export function planOffsets(buffers: readonly Buffer[], options: OffsetsOptions = {}): OffsetsPlan {
   const planner = new OffsetsPlanner(buffers, options);
   planner.runPortfolio();
@@ -125,7 +125,7 @@ export class OffsetsPlanner {
 
   runPortfolio(): void {
     const late = () => this.remainingMs === 0;
-    // Large inputs leave half of the time for building on a core.
+    // For large inputs, half of the time is kept for building around a core.
     const halfway = this.remainingMs / 2;
     for (const { order: names, place } of PORTFOLIO) {
       const first = this.best.footprint === Number.POSITIVE_INFINITY;
@@ -141,7 +141,7 @@ export class OffsetsPlanner {
     }
   }
 
-  /** The rest of the budget: improvement and exact search, in turns. */
+  /** Spends the rest of the budget on improvement and exact search. */
   search(): void {
     const exact = canSearchExactly(this.instance);
     const late = () => this.remainingMs === 0 || this.isDone();
@@ -159,8 +159,8 @@ export class OffsetsPlanner {
   }
 
   /**
-   * For inputs too large for the exact search: lays out what lives where the load is high, which is little and tight, by all means,
-   * and the rest, which is much and loose, around it.
+   * For inputs too large for the exact search: plans the core, which is small but tight, with all methods. Then fits
+   * the many other buffers around it.
    */
   private buildOnCore(): void {
     if (this.instance.hasFixed) return;
@@ -192,7 +192,7 @@ export class OffsetsPlanner {
     }
   }
 
-  /** Squeaky-wheel improvement for a share of the time left. */
+  /** Runs squeaky-wheel improvement for a share of the remaining time. */
   improve(share: number): void {
     const until = performance.now() + this.remainingMs * share;
     const order = this.bestOrder.length > 0 ? this.bestOrder : orderBy(this.measures, ['size', '-birth']);
@@ -211,15 +211,15 @@ export class OffsetsPlanner {
     this.options.onProgress?.({ footprint: layout.footprint, lowerBound: this.instance.lowerBound, elapsedMs, by });
   }
 
-  /** No layout of `capacity` or less exists. */
+  /** Records that no layout of `capacity` or less exists. */
   prove(capacity: number): void {
     this.proven = Math.max(this.proven, capacity + 1);
   }
 
-  /** The best layout, checked by the verifier. */
+  /** Returns the best layout after the verifier has checked it. */
   finish(): OffsetsPlan {
     const faults = verifyOffsets(this.buffers, this.best);
-    if (faults.length > 0) throw new InvariantError(`the planner made a wrong layout: ${faults[0]!.message}`);
+    if (faults.length > 0) throw new InvariantError(`the planner made an invalid layout: ${faults[0]!.message}`);
     const { lowerBound } = this.instance;
     return {
       ...this.best,
@@ -232,11 +232,11 @@ export class OffsetsPlanner {
   }
 }
 
-/** Fixed offsets that contradict each other are the caller's mistake, and no planner can mend it. */
+/** If fixed offsets contradict each other, no planner can help: the input is wrong. */
 function checkFixed(buffers: readonly Buffer[]): void {
   const fixed = buffers.filter((buffer) => buffer.fixedOffset !== undefined);
   if (fixed.length === 0) return;
   const offsets = Float64Array.from(fixed, (buffer) => buffer.fixedOffset!);
   const fault = verifyOffsets(fixed, { offsets, footprint: Number.MAX_SAFE_INTEGER }, 1)[0];
-  if (fault) throw new InputError(`the fixed offsets cannot be: ${fault.message}`);
+  if (fault) throw new InputError(`the fixed offsets contradict each other: ${fault.message}`);
 }

@@ -1,6 +1,6 @@
-// Random numbers that are the same on every machine: a plan must be reproducible from its seed.
+// Random numbers that are the same on every machine, so that a plan can be reproduced from its seed.
 
-/** Numbers in [0, 1), by the mulberry32 generator. */
+/** The mulberry32 generator: numbers in [0, 1). */
 export function randomFrom(seed: number): () => number {
   let state = seed | 0;
   return () => {

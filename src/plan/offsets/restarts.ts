@@ -1,11 +1,12 @@
-// Runs the exact search again and again, each time in another order and for a limited time: its running times are heavy-tailed,
-// so a few short runs beat one long one. Sections in which earlier runs failed come first in later ones.
+// Runs the exact search repeatedly, each time in another order and with a node limit. Its running times are
+// heavy-tailed,
+// so a few short searches beat a long one. Sections in which earlier searches failed come first in later ones.
 import { type ExactOutcome, ExactSearch } from './exact.ts';
 import type { ExactTables } from './exact-tables.ts';
 import { type Measures, measure, type OrderName, orderBy } from './orders.ts';
 import { randomFrom } from './random.ts';
 
-/** Orders for the first round, before anything is known. Between them they solve most inputs at once. */
+/** Orders of the first round. Together they solve most inputs at once. */
 const FIRST_ORDERS: readonly (readonly OrderName[])[] = [
   ['tension', 'width', 'area'],
   ['tension', 'duration', 'volume'],
@@ -14,7 +15,7 @@ const FIRST_ORDERS: readonly (readonly OrderName[])[] = [
   ['duration', 'volume', 'tension'],
   ['area', 'width', 'tension'],
 ];
-/** Orders for later rounds, in which `tension` is the trouble a buffer's sections have made. */
+/** Orders of later rounds, in which `tension` counts the failures in a buffer's sections. */
 const LATER_ORDERS: readonly (readonly OrderName[])[] = [
   ['tension', 'width', 'area'],
   ['tension', 'duration', 'volume'],
@@ -23,13 +24,13 @@ const LATER_ORDERS: readonly (readonly OrderName[])[] = [
 ];
 const FIRST_NODES = 2500;
 const BASE_NODES = 1000;
-/** Share of a measure by which it is blurred, in turn. */
+/** Relative noise added to the measures, one value per round in turn. */
 const BLURS: readonly number[] = [0.02, 0.1, 0.02, 0.3];
 const TROUBLE_DECAY = 0.9;
 
 export interface Attempt {
   readonly outcome: ExactOutcome;
-  /** Present when found. */
+  /** Set if a layout was found. */
   readonly offsets?: Float64Array | undefined;
 }
 
@@ -46,11 +47,11 @@ export class Restarts {
     this.measures = measure(tables.instance);
     this.random = randomFrom(seed);
     this.trouble = new Float64Array(tables.instance.sections);
-    // Different seeds race each other: they should not all begin with the same order.
+    // Seeds race in parallel, so each begins with another order.
     this.runs = seed % FIRST_ORDERS.length;
   }
 
-  /** Looks for a layout within the capacity until it is found, shown to be impossible, or the nodes are used up. */
+  /** Searches for a layout within the capacity, until it is found, proven impossible, or the node budget is spent. */
   attempt(capacity: number, nodeBudget: number, shouldStop: () => boolean): Attempt {
     const end = this.nodes + nodeBudget;
     while (this.nodes < end && !shouldStop()) {
@@ -89,7 +90,7 @@ export class Restarts {
           area: blurred(measures.area),
           duration: blurred(measures.duration),
           volume: blurred(measures.volume),
-          // Not blurred: buffers of one troublesome section should stay together.
+          // No noise here: buffers of one section that failed should stay together.
           tension: this.troubleOfBuffers(),
         },
         LATER_ORDERS[runs % LATER_ORDERS.length]!,
@@ -115,7 +116,7 @@ function rankOf(order: Int32Array): Int32Array {
   return rank;
 }
 
-/** 1, 1, 2, 1, 1, 2, 4, 1, ...: the best schedule of restarts when nothing is known about running times. */
+/** The Luby sequence 1, 1, 2, 1, 1, 2, 4, 1, ...: the best restart schedule if running times are unknown. */
 function luby(position: number): number {
   let at = position;
   for (;;) {

@@ -1,9 +1,9 @@
-// Places, again and again, the buffer that can lie lowest on what is placed; an order decides between equals.
-// Leaves no hole that could be seen at the time, which suits inputs where first fit by size is far off.
+// Repeatedly places the buffer that can lie lowest on the placed ones; an order decides between equals.
+// It leaves no hole that is visible at the time, which helps where first fit by size is far off.
 import type { Layout } from './buffers.ts';
 import { alignUp, type Instance } from './instance.ts';
 
-/** Heights over sections: raise a range, ask the highest of a range. Heights only grow, so nothing is pushed down. */
+/** Heights of sections: raises a range and finds the highest of a range. Heights only grow, so nothing is pushed down. */
 class Heights {
   private readonly leaves: number;
   private readonly whole: Float64Array;
@@ -49,7 +49,7 @@ class Heights {
   }
 }
 
-/** Not for fixed offsets. Gives up, with an infinite footprint, as soon as it is `enough` or more, or when told to stop. */
+/** Does not support fixed offsets. If the footprint reaches `enough`, or on `shouldStop`, gives up with an infinite footprint. */
 export function fitSkyline(
   instance: Instance,
   order: Int32Array,
@@ -63,7 +63,7 @@ export function fitSkyline(
   order.forEach((buffer, at) => {
     rank[buffer] = at;
   });
-  // A heap of ranks by the lowest offset known to be possible; what rose in the meantime is put back when it comes up.
+  // A heap of ranks by a lower bound of the offset. An entry that has risen meanwhile is put back when it comes up.
   const heap = new Int32Array(count);
   const key = new Float64Array(count);
   for (let at = 0; at < count; at++) heap[at] = at;

@@ -1,5 +1,5 @@
-// Checks a layout against the buffers it was made for. It shares no code with the planners, on purpose:
-// one sweep over time keeps what is live, in offset order, and looks at the two neighbours of each newcomer.
+// Checks a layout against its buffers. It deliberately shares no code with the planners.
+// One sweep over time keeps the live buffers by offset and compares each new one with its two neighbours.
 import type { Buffer, Layout } from './buffers.ts';
 
 export interface Fault {
@@ -7,7 +7,7 @@ export interface Fault {
   readonly message: string;
 }
 
-/** What is wrong with the layout, at most `limit` faults; none means that it can be used. */
+/** The faults of a layout, at most `limit`. An empty list means that the layout can be used. */
 export function verifyOffsets(buffers: readonly Buffer[], layout: Layout, limit = 10): Fault[] {
   const faults: Fault[] = [];
   const report = (message: string) => {
@@ -20,10 +20,10 @@ export function verifyOffsets(buffers: readonly Buffer[], layout: Layout, limit 
   }
   buffers.forEach((buffer, index) => {
     const offset = offsets[index]!;
-    if (!Number.isSafeInteger(offset) || offset < 0) report(`buffer ${buffer.id} has offset ${offset}`);
+    if (!Number.isSafeInteger(offset) || offset < 0) report(`buffer ${buffer.id} has the invalid offset ${offset}`);
     else if (offset % buffer.alignment !== 0) report(`buffer ${buffer.id} at ${offset} is not aligned to ${buffer.alignment}`);
     if (buffer.fixedOffset !== undefined && buffer.fixedOffset !== offset)
-      report(`buffer ${buffer.id} belongs at ${buffer.fixedOffset} and is at ${offset}`);
+      report(`buffer ${buffer.id} must be at ${buffer.fixedOffset} but is at ${offset}`);
     if (offset + buffer.size > footprint)
       report(`buffer ${buffer.id} ends at ${offset + buffer.size}, above the footprint of ${footprint}`);
   });
@@ -41,7 +41,7 @@ function sweep(buffers: readonly Buffer[], offsets: Float64Array, report: (messa
   moments.sort((a, b) => a.time - b.time || Number(a.begins) - Number(b.begins));
 
   const live: number[] = [];
-  // As long as what is live does not overlap, each newcomer can only overlap its neighbours in offset order.
+  // As long as live buffers do not overlap, a new one can overlap only its neighbours in offset order.
   const placeOf = (offset: number) => {
     let low = 0;
     let high = live.length;

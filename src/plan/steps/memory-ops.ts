@@ -1,27 +1,30 @@
-// A trace reduced to what a planner sees: allocations and frees in program order, each with its partner.
-// Time, here and in plans, is the number of such operations so far.
+// A trace reduced to what a planner needs: allocations and frees in program order, each linked to its partner.
+// Here and in plans, time is the number of operations so far.
 import { liveSize } from '../../trace/summary.ts';
 import { EventKind, type Trace } from '../../trace/trace.ts';
 
 export interface MemoryOps {
   readonly count: number;
   readonly isAlloc: Uint8Array;
-  /** Bytes to plan for; frees carry the size of what they free. */
+  /** Bytes to plan for. A free has the size of its allocation. */
   readonly size: Float64Array;
   readonly stream: Int32Array;
-  /** For an alloc the operation after which its memory is free again, -1 for never; for a free its alloc, -1 if older than the trace. */
+  /**
+   * For an alloc: the operation after which its memory is free, -1 for never. For a free: its alloc, -1 if older than
+   * the trace.
+   */
   readonly partner: Int32Array;
-  /** The trace event of each operation; absent when the operations come from elsewhere. */
+  /** The trace event of each operation. Absent if the operations do not come from a trace. */
   readonly event?: Int32Array | undefined;
   /** Bytes live before the first operation. */
   readonly liveBefore: number;
-  /** Most bytes live at once. */
+  /** Peak of live bytes. */
   readonly peak: number;
   /** Operations at which the program marked a step, ascending. */
   readonly marks: readonly number[];
 }
 
-/** Requests in the default pool and private ones alike, rounded up to 512 B as every GPU allocator does. */
+/** Requests of all pools, rounded up to 512 B as every GPU allocator does. */
 export function opsOfTrace(trace: Trace): MemoryOps {
   const { events, allocations, allocationOf } = trace;
   const ops = new OpsBuilder(events.count);
@@ -44,7 +47,7 @@ export function opsOfTrace(trace: Trace): MemoryOps {
     ) {
       ops.free(allocOp[allocation]!, liveSize(allocations.requested[allocation]!), allocations.stream[allocation]!, event);
     } else if (kind === EventKind.FreeCompleted) {
-      // Another stream was still using it: the memory is free only now, at no operation of the program's own.
+      // Another stream used the memory until now, so it is free only after the latest operation.
       ops.release(allocOp[allocation]!);
     }
   }
@@ -52,12 +55,12 @@ export function opsOfTrace(trace: Trace): MemoryOps {
   return result.marks.length > 0 ? result : { ...result, marks: recordedMarks(trace, result.event!) };
 }
 
-/** The kind of a mark: `step 7` and `step 8` are one. Undefined for marks of our own, which say what became of plans and swaps. */
+/** The kind of a mark: `step 7` and `step 8` are of one kind. Undefined for Weir's own marks about plans and swaps. */
 export function markKind(name: string): string | undefined {
   return /^weir (?:plan|swap) /.test(name) ? undefined : name.replaceAll(/\d+/g, '#');
 }
 
-/** The marks, as string indices, of the kind that the program set most often; none if no kind was set twice. */
+/** The marks, as string indices, of the kind that the program set most often. Empty if no kind was set twice. */
 function commonestMarks(trace: Trace): ReadonlySet<number> {
   const { events, symbols } = trace;
   const kinds = new Map<string, { count: number; names: Set<number> }>();
@@ -76,7 +79,7 @@ function commonestMarks(trace: Trace): ReadonlySet<number> {
   return best.names;
 }
 
-/** Steps as snapshots have them: the annotation that begins most often, or user metadata that counts steps. */
+/** Step starts in snapshots: the annotation that begins most often, or user metadata that counts steps. */
 function recordedMarks(trace: Trace, event: Int32Array): number[] {
   const starts = new Map<string, number[]>();
   for (const { name, stage, timeUs } of trace.annotations) {
@@ -130,7 +133,7 @@ export class OpsBuilder {
     return op;
   }
 
-  /** The memory of an alloc is free after the operations so far, and not before. */
+  /** The memory of an alloc is not free before the latest operation. */
   release(alloc: number): void {
     if (alloc >= 0 && this.partner[alloc]! < this.count - 1) this.partner[alloc] = this.count - 1;
   }

@@ -1,13 +1,19 @@
-// Finds the step of a training run in its memory operations, in linear time: candidate periods from how far equal stretches
-// lie apart, then one comparison of the whole run with itself per candidate. Says why when there is no period.
+// Finds the step of a training run in its memory operations, or says why there is none. Linear time:
+// distances between equal windows give candidate periods, then each candidate is compared with the whole run.
 import type { MemoryOps } from './memory-ops.ts';
+
+/** Operations `from` to `to`. */
+export interface Stretch {
+  readonly from: number;
+  readonly to: number;
+}
 
 export interface Period {
   /** Operations per step. */
   readonly length: number;
-  /** Stretches [from, to) in which each operation equals the one a period later; the last period of a stretch repeats it. */
-  readonly runs: readonly { readonly from: number; readonly to: number }[];
-  /** Share of the operations, from the first run on, that belong to a repeated step. */
+  /** Stretches [from, to) in which each operation equals the one a period later. Steps repeat up to `to + length`. */
+  readonly stretches: readonly Stretch[];
+  /** Share of the operations after the start of the first stretch that belong to a repeated step. */
   readonly coverage: number;
   /** How it was found. */
   readonly by: 'marks' | 'repetition';
@@ -18,28 +24,28 @@ export interface NotPeriodic {
   readonly reason: string;
 }
 
-/** Lengths of the stretches whose repetitions vote for a period. Layers repeat in short ones, only steps in long ones. */
-const STRETCHES: readonly number[] = [4, 16, 64, 256, 1024];
-const CANDIDATES_PER_STRETCH = 6;
+/** Lengths of the windows whose repetitions vote for a period. Layers repeat in short windows, only steps in long ones. */
+const WINDOW_LENGTHS: readonly number[] = [4, 16, 64, 256, 1024];
+const CANDIDATES_PER_WINDOW = 6;
 const MIN_PERIOD = 8;
-/** Less than this share of the run repeated means that something else is going on: layers repeat inside steps that differ. */
+/** If a smaller share of the run repeats, its steps differ and only layers repeat. */
 const MIN_COVERAGE = 0.7;
-/** A window of this many operations may differ in a quarter of them and still count as a repetition. */
+/** A repetition may differ in a quarter of a window of this many operations. */
 const NOISE_WINDOW = 32;
 const NOISE_ALLOWED = 8;
-/** A step leaves memory as it found it, up to this share of the peak. Layers do not: they pile up activations or use them up. */
+/** A step leaves memory as it found it, up to this share of the peak. Layers do not: they add or consume activations. */
 const MAX_DRIFT = 0.02;
 const MIN_REPEATS = 4;
 
-/** `least`: no step has fewer operations, if anything is known of that. */
+/** `least` is the smallest possible number of operations per step, if known. */
 export function findPeriod(ops: MemoryOps, least: number = MIN_PERIOD): Period | NotPeriodic {
-  if (ops.count < 4 * MIN_PERIOD) return { reason: `the recording has only ${ops.count} allocations and frees` };
+  if (ops.count < 4 * MIN_PERIOD) return { reason: `the recording has only ${ops.count} allocations and frees, too few to find a step` };
   const symbols = symbolsOf(ops);
   const live = liveAfter(ops);
   const candidates = new Set<number>();
   const marked = medianDistance(ops.marks);
   if (marked >= MIN_PERIOD) candidates.add(marked);
-  for (const stretch of STRETCHES) for (const distance of commonDistances(symbols, stretch)) candidates.add(distance);
+  for (const window of WINDOW_LENGTHS) for (const distance of commonDistances(symbols, window)) candidates.add(distance);
 
   let best: Period | undefined;
   for (const length of [...candidates].sort((a, b) => a - b)) {
@@ -47,36 +53,42 @@ export function findPeriod(ops: MemoryOps, least: number = MIN_PERIOD): Period |
     const period = measurePeriod(symbols, length, live, ops, length === marked);
     if (period && (!best || isBetter(period, best))) best = period;
   }
-  if (!best) return { reason: 'no sequence of allocations and frees is ever repeated as a whole' };
+  if (!best) return { reason: 'no sequence of allocations and frees repeats as a whole' };
   if (best.coverage < MIN_COVERAGE) {
     const share = Math.round(best.coverage * 100);
-    return { reason: `its steps differ: the best repetition, every ${best.length} operations, covers only ${share} % of them` };
+    return { reason: `its steps differ: the best repetition, every ${best.length} operations, covers only ${share} % of the run` };
   }
   return best;
 }
 
 /**
- * Multiples of the period cover as much, so the shortest wins unless a longer one explains clearly more. Where the shorter would do,
- * the longer must have been seen several times: some multiple always happens to fit two interruptions.
+ * Whether the longer period is the better one. Multiples of a period cover as much, so the longer one must explain
+ * clearly more.
+ * If the shorter covers enough, the longer must also repeat several times: some multiple always fits two interruptions.
  */
 function isBetter(longer: Period, shorter: Period): boolean {
-  // A loop inside the last step repeats perfectly for as long as it lasts.
+  // A loop inside the last step repeats perfectly while it lasts, but covers little.
   if (longer.coverage >= MIN_COVERAGE && coveredBy(longer) > 2 * coveredBy(shorter)) return true;
   if (longer.coverage <= shorter.coverage + 0.01) return false;
-  const repeats = longer.runs.reduce((sum, run) => sum + (run.to - run.from) / longer.length + 1, 0);
+  const repeats = longer.stretches.reduce((sum, stretch) => sum + (stretch.to - stretch.from) / longer.length + 1, 0);
   return shorter.coverage < MIN_COVERAGE || repeats >= MIN_REPEATS;
 }
 
-function coveredBy({ length, runs }: Period): number {
-  return runs.reduce((sum, run) => sum + run.to - run.from + length, 0);
+function coveredBy({ length, stretches }: Period): number {
+  return stretches.reduce((sum, stretch) => sum + stretch.to - stretch.from + length, 0);
+}
+
+/** The longest of the stretches in which the period repeats. */
+export function longestStretch({ stretches }: Period): Stretch {
+  return stretches.reduce((longest, candidate) => (candidate.to - candidate.from > longest.to - longest.from ? candidate : longest));
 }
 
 export function isPeriodic(result: Period | NotPeriodic): result is Period {
   return 'length' in result;
 }
 
-/** One small integer per kind of operation: alloc or free, size, stream. Addresses and times do not matter. */
-export function symbolsOf(ops: MemoryOps): Int32Array {
+/** One small integer per kind of operation: alloc or free, size, stream. Addresses and times are ignored. */
+function symbolsOf(ops: MemoryOps): Int32Array {
   const names = new Map<string, number>();
   const symbols = new Int32Array(ops.count);
   for (let op = 0; op < ops.count; op++) {
@@ -91,26 +103,26 @@ export function symbolsOf(ops: MemoryOps): Int32Array {
   return symbols;
 }
 
-/** How far apart equal stretches of a length lie most often. A rolling hash makes it one pass. */
-function commonDistances(symbols: Int32Array, stretch: number): number[] {
-  if (symbols.length < 2 * stretch) return [];
+/** The most common distances between equal windows of a length. A rolling hash makes it one pass. */
+function commonDistances(symbols: Int32Array, window: number): number[] {
+  if (symbols.length < 2 * window) return [];
   const latest = new Map<number, number>();
   const votes = new Map<number, number>();
   const MULTIPLIER = 0x2c1b3c6d;
   let leading = 1;
-  for (let at = 0; at < stretch; at++) leading = Math.imul(leading, MULTIPLIER);
+  for (let at = 0; at < window; at++) leading = Math.imul(leading, MULTIPLIER);
   let hash = 0;
   for (let at = 0; at < symbols.length; at++) {
     hash = (Math.imul(hash, MULTIPLIER) + mix(symbols[at]!)) | 0;
-    if (at >= stretch) hash = (hash - Math.imul(leading, mix(symbols[at - stretch]!))) | 0;
-    if (at < stretch - 1) continue;
+    if (at >= window) hash = (hash - Math.imul(leading, mix(symbols[at - window]!))) | 0;
+    if (at < window - 1) continue;
     const before = latest.get(hash);
     if (before !== undefined) votes.set(at - before, (votes.get(at - before) ?? 0) + 1);
     latest.set(hash, at);
   }
   return [...votes]
-    .sort((a, b) => b[1] * Math.min(b[0], 4 * stretch) - a[1] * Math.min(a[0], 4 * stretch) || a[0] - b[0])
-    .slice(0, CANDIDATES_PER_STRETCH)
+    .sort((a, b) => b[1] * Math.min(b[0], 4 * window) - a[1] * Math.min(a[0], 4 * window) || a[0] - b[0])
+    .slice(0, CANDIDATES_PER_WINDOW)
     .map(([distance]) => distance);
 }
 
@@ -126,20 +138,20 @@ function measurePeriod(
   { peak, liveBefore }: MemoryOps,
   marked: boolean,
 ): Period | undefined {
-  const runs: { from: number; to: number }[] = [];
+  const stretches: Stretch[] = [];
   const last = symbols.length - length;
   let covered = 0;
   let start = 0;
   let mismatches = 0;
   const differs = (at: number) => symbols[at] !== symbols[at + length];
   const close = (end: number) => {
-    // What lies before the last mismatch of the first noisy window belongs to the way in, not to the repetition.
+    // Operations before the last mismatch of the first noisy window are the lead-in, not the repetition.
     let from = start;
     for (let at = start; at < Math.min(start + NOISE_WINDOW, end); at++) if (differs(at)) from = at + 1;
     if (end - from < length) return;
     const turns = Math.floor((end - from) / length) + 1;
     if (Math.abs(live[from + turns * length - 1]! - (from > 0 ? live[from - 1]! : liveBefore)) > MAX_DRIFT * peak) return;
-    runs.push({ from, to: end });
+    stretches.push({ from, to: end });
     covered += end - from + length;
   };
   for (let at = 0; at < last; at++) {
@@ -151,9 +163,9 @@ function measurePeriod(
     mismatches = 0;
   }
   close(last);
-  if (runs.length === 0) return undefined;
-  const span = symbols.length - runs[0]!.from;
-  return { length, runs, coverage: Math.min(1, covered / span), by: marked ? 'marks' : 'repetition' };
+  if (stretches.length === 0) return undefined;
+  const span = symbols.length - stretches[0]!.from;
+  return { length, stretches, coverage: Math.min(1, covered / span), by: marked ? 'marks' : 'repetition' };
 }
 
 function liveAfter(ops: MemoryOps): Float64Array {

@@ -1,5 +1,5 @@
-// `planned` among the other allocators: our engine with a plan of the step that a run repeats.
-// Unlike the others it has to see the recording first.
+// The allocator `planned`: our engine with a plan for the step that a run repeats.
+// Unlike the other allocators, it must see the recording first.
 import { createWeir } from '../../allocator/engine/allocator.ts';
 import type { AllocatorChoice } from '../../allocator/registry.ts';
 import { InputError, InvariantError } from '../../base/errors.ts';
@@ -8,10 +8,10 @@ import { opsOfTrace } from './memory-ops.ts';
 import { mainStreamOf } from './step.ts';
 import { enginePlanOf, findStep, type NoStep, planStep } from './step-plan.ts';
 
-/** Enough for the layouts of training steps to reach their lower bound, which most do at once. */
+/** Enough for most layouts of training steps to reach their lower bound. */
 const BUDGET_MS = 1500;
 
-/** The plan for a recording as an allocator, or why there is none. */
+/** The allocator with the plan for a recording, or the reason why there is none. */
 export function plannedChoice(trace: Trace): AllocatorChoice | NoStep {
   const found = findStep(opsOfTrace(trace));
   if (!found.periodic) return found;
@@ -28,10 +28,10 @@ export function plannedChoice(trace: Trace): AllocatorChoice | NoStep {
   };
 }
 
-/** Replaces `planned` by the plan for this recording; other choices stay as they are. */
+/** Replaces the choice `planned` by the plan for this recording. Returns other choices unchanged. */
 export function withPlan(choice: AllocatorChoice, trace: Trace): AllocatorChoice {
   if (choice.kind !== 'planned') return choice;
   const planned = plannedChoice(trace);
-  if ('periodic' in planned) throw new InputError(`there is nothing to plan, since the run is not periodic: ${planned.reason}`);
+  if ('periodic' in planned) throw new InputError(`there is no step to plan: ${planned.reason}`);
   return planned;
 }

@@ -1,12 +1,12 @@
-// The plan for a recorded run: its step, offsets for every block of the step, and what that needs in all.
-// Where the run has no step, the reason why; a plan for something that does not repeat would be nonsense.
+// The plan for a recorded run: its step, an offset for every block of the step, and the memory this needs in total.
+// If the run has no step, the reason why.
 
 import type { EnginePlan } from '../../allocator/engine/allocator.ts';
 import { LIVE_UNIT } from '../../trace/summary.ts';
 import type { Layout } from '../offsets/buffers.ts';
 import { type OffsetsOptions, planOffsets } from '../offsets/planner.ts';
-import { planSmartPool } from '../offsets/smartpool.ts';
 import { type Fault, verifyOffsets } from '../offsets/verifier.ts';
+import { planSmartPool } from '../steps/smartpool.ts';
 import type { MemoryOps } from './memory-ops.ts';
 import { findPeriod, isPeriodic, type Period } from './period.ts';
 import { buffersOfStep, extractStep, type Step, unrollStep } from './step.ts';
@@ -15,9 +15,9 @@ export interface FoundStep {
   readonly periodic: true;
   readonly period: Period;
   readonly step: Step;
-  /** Most bytes live at once in the recording. */
+  /** Peak of live bytes in the recording. */
   readonly peak: number;
-  /** What SmartPool would need in all, for comparison. */
+  /** Total memory that SmartPool would need, for comparison. */
   readonly smartPoolTotal: number;
 }
 
@@ -30,11 +30,11 @@ export function findStep(ops: MemoryOps): FoundStep | NoStep {
   const period = findPeriod(ops);
   if (!isPeriodic(period)) return { periodic: false, reason: period.reason };
   const step = extractStep(ops, period);
-  if (step.blocks.length === 0) return { periodic: false, reason: 'its steps allocate nothing that they free again' };
+  if (step.blocks.length === 0) return { periodic: false, reason: 'its steps free nothing that they allocate' };
   return { periodic: true, period, step, peak: ops.peak, smartPoolTotal: planSmartPool(step).total };
 }
 
-/** Offsets of blocks for each turn, ready to be written or followed. */
+/** A step with the offsets of its blocks for each turn. */
 export interface StepPlan {
   readonly step: Step;
   /** `layout.offsets[block * turns + turn]`. */
@@ -42,18 +42,18 @@ export interface StepPlan {
   readonly lowerBound: number;
 }
 
-/** The plan as the engine takes it. Its step must be of one stream, see `mainStreamOf`. */
+/** The plan in the form that the engine takes. The step must be of one stream (see `mainStreamOf`). */
 export function enginePlanOf({ step, layout }: StepPlan): EnginePlan {
   return { requests: step.blocks, turns: step.turns, offsets: layout.offsets, footprint: layout.footprint };
 }
 
-/** Finds offsets in this thread; with threads, give `buffersOfStep` to `planOffsetsInWorkers` instead. */
+/** Plans offsets in this thread. To plan in several, give `buffersOfStep` to `planOffsetsInWorkers`. */
 export function planStep(step: Step, options: OffsetsOptions = {}): StepPlan {
   const { offsets, footprint, lowerBound } = planOffsets(buffersOfStep(step, LIVE_UNIT), options);
   return { step, layout: { offsets, footprint }, lowerBound };
 }
 
-/** Checks a plan by itself: that its lifetimes, repeated step after step, never share bytes. */
+/** Checks a plan by itself: its lifetimes, repeated step after step, must never share bytes. */
 export function verifyStepPlan(plan: StepPlan): Fault[] {
   const unrolled = unrollStep(plan.step, plan.layout);
   return verifyOffsets(unrolled.buffers, unrolled.layout);
@@ -61,12 +61,12 @@ export function verifyStepPlan(plan: StepPlan): Fault[] {
 
 export interface FollowedPlan {
   readonly faults: readonly Fault[];
-  /** Requests of the recording that the plan names, and those among them that asked for what the plan says. */
+  /** Requests of the recording that the plan covers, and how many of them are as planned. */
   readonly planned: number;
   readonly followed: number;
 }
 
-/** Checks a plan against a recording: the lifetimes that really were, in every step that follows the plan. */
+/** Checks a plan against the lifetimes of a recording, in every step that follows the plan. */
 export function verifyStepPlanOn(ops: MemoryOps, plan: StepPlan): FollowedPlan {
   const { step, layout } = plan;
   const buffers = [];
@@ -80,7 +80,7 @@ export function verifyStepPlanOn(ops: MemoryOps, plan: StepPlan): FollowedPlan {
       planned++;
       if (!ops.isAlloc[op] || ops.size[op] !== block.size || ops.stream[op] !== block.stream) continue;
       const end = ops.partner[op]!;
-      // What outlives its plan is not served from it when its neighbour comes: the allocator looks before it gives out.
+      // The engine checks that a planned range is free, so a block that outlives its plan is not overwritten.
       const to = Math.min(end < 0 ? Number.POSITIVE_INFINITY : end + 1, op + block.death - block.birth);
       buffers.push({ id: `${index} of step ${round}`, size: block.size, spans: [{ from: op, to }], alignment: LIVE_UNIT });
       offsets.push(layout.offsets[index * step.turns + (round % step.turns)]!);

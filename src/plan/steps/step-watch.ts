@@ -188,7 +188,7 @@ export class StepWatch {
       return { kind: 'watching', reason: found.reason };
     }
     const { ops, period } = found;
-    const last = period.runs.at(-1)!;
+    const last = period.stretches.at(-1)!;
     // A step that the program itself marks needs no confirmation.
     if (this.candidate?.length !== period.length) {
       const due = Math.max(
@@ -207,7 +207,7 @@ export class StepWatch {
       return { kind: 'watching', reason: 'the part that repeats uses little of the memory' };
     }
     // If shapes have changed, the last ones count.
-    const step = cutWhereLeastIsLive(extractStep(ops, { ...period, runs: [last] }), ops);
+    const step = cutWhereLeastIsLive(extractStep(ops, { ...period, stretches: [last] }), ops);
     const detectMs = performance.now() - started;
     return this.plan(ops, step, levels, detectMs);
   }
@@ -365,6 +365,6 @@ export class StepWatch {
 }
 
 /** Whether the repetition goes on to the last operation. */
-function isCurrent(ops: MemoryOps, { length, runs }: Period): boolean {
-  return runs.at(-1)!.to + 2 * length >= ops.count;
+function isCurrent(ops: MemoryOps, { length, stretches }: Period): boolean {
+  return stretches.at(-1)!.to + 2 * length >= ops.count;
 }

@@ -1,13 +1,13 @@
-// The lifetimes of one step, on the circle of its period: what is allocated in a step and how much later it is freed,
-// which may be in the next step or the one after. What outlives all steps is kept apart.
+// The lifetimes of one step, on the circle of its period. A block may be freed in the next step or the one after.
+// Blocks that outlive all steps are counted apart.
 import { type Buffer, type Layout, normalizeSpans, type Span, spansOnCircle } from '../offsets/buffers.ts';
 import type { MemoryOps } from './memory-ops.ts';
-import type { Period } from './period.ts';
+import { longestStretch, type Period, type Stretch } from './period.ts';
 
 export interface StepBlock {
-  /** Operation of the step, from 0, that allocates the block. */
+  /** The operation of the step, from 0, that allocates the block. */
   readonly birth: number;
-  /** First operation after which it is free again; at or beyond the period when it lives into later steps. */
+  /** The operation after which it is free. At or beyond the period if it lives into later steps. */
   readonly death: number;
   readonly size: number;
   readonly stream: number;
@@ -16,23 +16,22 @@ export interface StepBlock {
 export interface Step {
   /** Operations per step. */
   readonly period: number;
-  /** The operation at which the observed step begins. */
+  /** The operation at which the recorded step begins. */
   readonly start: number;
   readonly blocks: readonly StepBlock[];
-  /** Steps after which offsets repeat: a block that lives longer than a step needs another place in the next one. */
+  /** Steps after which offsets repeat. A block that lives longer than a step needs another place in the next one. */
   readonly turns: number;
-  /** Bytes, and number, of what lives before, during and after all steps: parameters, optimizer state. */
+  /** Bytes and number of blocks that live through all steps: parameters, optimizer state. */
   readonly wholeRunBytes: number;
   readonly wholeRunBlocks: number;
 }
 
-/** A block that lives longer than this many steps is no part of the step. */
+/** A block that lives longer than this many steps does not belong to the step. */
 const MAX_TURNS = 4;
 
 export function extractStep(ops: MemoryOps, period: Period): Step {
   const { length } = period;
-  const run = period.runs.reduce((longest, candidate) => (candidate.to - candidate.from > longest.to - longest.from ? candidate : longest));
-  const start = startOf(ops, run, length);
+  const start = startOf(ops, longestStretch(period), length);
   const blocks: StepBlock[] = [];
   for (let offset = 0; offset < length; offset++) {
     if (!ops.isAlloc[start + offset]) continue;
@@ -45,13 +44,16 @@ export function extractStep(ops: MemoryOps, period: Period): Step {
   return { period: length, start, blocks, turns: Math.ceil(longest / length), ...wholeRun };
 }
 
-/** The second step of the run, cut where least is live: fewest blocks then cross the end. Planning does not depend on the cut. */
-function startOf(ops: MemoryOps, run: { from: number; to: number }, length: number): number {
-  const first = run.to - run.from >= 2 * length ? run.from + length : run.from;
+/**
+ * The second step of the stretch, cut where least is live so that few blocks cross the end. The plan does not depend on
+ * the cut.
+ */
+function startOf(ops: MemoryOps, stretch: Stretch, length: number): number {
+  const first = stretch.to - stretch.from >= 2 * length ? stretch.from + length : stretch.from;
   let live = 0;
   let least = 0;
   let best = first;
-  for (let op = first; op < Math.min(first + length, run.to - length + 1); op++) {
+  for (let op = first; op < Math.min(first + length, stretch.to - length + 1); op++) {
     if (live < least) {
       least = live;
       best = op;
@@ -62,17 +64,18 @@ function startOf(ops: MemoryOps, run: { from: number; to: number }, length: numb
 }
 
 /**
- * The longest that the blocks of all repetitions of an alloc live: streams finish sooner or later from step to step.
- * A repetition that lives far longer than most is something else that happened to look the same, and does not count. -1 for forever.
+ * The longest lifetime of an alloc over all repetitions: streams finish sooner or later from step to step. -1 for
+ * forever.
+ * A repetition that lives far longer than most only looks the same, so it is ignored.
  */
 function longestLife(ops: MemoryOps, period: Period, op: number): number {
   const lives: number[] = [];
-  for (const run of period.runs) {
-    const first = run.from + ((((op - run.from) % period.length) + period.length) % period.length);
-    for (let at = first; at < Math.min(run.to + period.length, ops.count); at += period.length) {
+  for (const stretch of period.stretches) {
+    const first = stretch.from + ((((op - stretch.from) % period.length) + period.length) % period.length);
+    for (let at = first; at < Math.min(stretch.to + period.length, ops.count); at += period.length) {
       if (!ops.isAlloc[at] || ops.size[at] !== ops.size[op]) continue;
       const end = ops.partner[at]!;
-      // The recording may simply stop before the free of its last steps.
+      // The recording may end before the frees of its last steps.
       if (end < 0 && at + 2 * period.length >= ops.count) continue;
       lives.push(end < 0 ? Number.POSITIVE_INFINITY : end + 1 - at);
     }
@@ -83,7 +86,7 @@ function longestLife(ops: MemoryOps, period: Period, op: number): number {
   return lives.findLast((life) => life <= usual + period.length / 2) ?? usual;
 }
 
-/** What is live at the start of the step and outlives any block of a step. */
+/** Counts the blocks that are live at the start of the step and outlive it. */
 function wholeRunOf(ops: MemoryOps, start: number, period: number): { wholeRunBytes: number; wholeRunBlocks: number } {
   let wholeRunBytes = ops.liveBefore;
   let wholeRunBlocks = 0;
@@ -98,7 +101,7 @@ function wholeRunOf(ops: MemoryOps, start: number, period: number): { wholeRunBy
   return { wholeRunBytes, wholeRunBlocks };
 }
 
-/** The step of one stream alone, the one that asks for most: what follows a plan at run time is the order of one stream's work. */
+/** The step of the one stream that requests most. The engine follows a plan in the order of one stream's requests. */
 export function mainStreamOf(step: Step): Step {
   const bytes = new Map<number, number>();
   for (const { stream, size } of step.blocks) bytes.set(stream, (bytes.get(stream) ?? 0) + size);
@@ -106,7 +109,7 @@ export function mainStreamOf(step: Step): Step {
   return { ...step, blocks: step.blocks.filter(({ stream }) => stream === main) };
 }
 
-/** The buffers to place: each block once per turn, on the circle of all turns. */
+/** The buffers to place: each block once per turn, on a circle of all turns. */
 export function buffersOfStep(step: Step, alignment: number): Buffer[] {
   const circle = step.period * step.turns;
   return step.blocks.flatMap((block, index) =>
@@ -119,7 +122,7 @@ export function buffersOfStep(step: Step, alignment: number): Buffer[] {
   );
 }
 
-/** The same lifetimes as they would be seen in a long run: for the verifier, which knows nothing of circles. */
+/** The same lifetimes unrolled over several steps, for the verifier, which does not know circles. */
 export function unrollStep(step: Step, layout: Layout, gaps: readonly (readonly Span[])[] = []): { buffers: Buffer[]; layout: Layout } {
   const buffers: Buffer[] = [];
   const offsets: number[] = [];

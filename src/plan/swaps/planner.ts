@@ -1,7 +1,6 @@
 // A whole swap plan for a recorded step: the swaps, the footprint once blocks are laid out around the gaps, and the cost of lower limits.
 // Everything in it is simulated and verified.
-import { InvariantError, UsageError } from '../../base/errors.ts';
-import type { SwapPlanFile } from '../files/plan-file.ts';
+import { InvariantError } from '../../base/errors.ts';
 import { type Buffer, type Layout, normalizeSpans, type Span, spansOnCircle } from '../offsets/buffers.ts';
 import { type OffsetsPlan, planOffsets } from '../offsets/planner.ts';
 import type { SwapStep } from './accesses.ts';
@@ -93,15 +92,6 @@ export function planSwapStep(step: SwapStep, options: SwapPlanOptions): SwapPlan
     verified,
     wallMs: performance.now() - started,
   };
-}
-
-/** The plan in the form of a plan file. */
-export function swapPlanFile(step: SwapStep, plan: SwapPlan, costs: CopyCosts): SwapPlanFile {
-  if (!plan.verified) {
-    throw new UsageError(`a limit of ${plan.limit} bytes cannot be kept without waiting; the lowest that can is ${plan.zeroStallLimit}`);
-  }
-  const { peak, limit, swaps, footprint, turns } = plan;
-  return { kind: 'swaps', periodUs: step.periodUs, peak, limit, costs, swaps, footprint, turns, offsets: Array.from(plan.layout.offsets) };
 }
 
 /** For copies out and in: how busy the other direction is taken to be, from 0 (never) to 1 (always). */

@@ -1,14 +1,14 @@
-// A file that a command writes, over several runs of it: each finds what lay there before the first, and what it makes is kept apart.
-// What lay there is copied, never moved: whatever ends us, it is there, or what the command wrote over it.
+// The file named by --check-output, over several runs of the command. Each run starts from the original file,
+// and its result is kept as a copy. Originals are copied, never moved, so a crash of ours cannot lose them.
 import { type BigIntStats, copyFileSync, existsSync, lstatSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { RunError } from '../child/run-error.ts';
 import { removeFolder } from '../child/run-folder.ts';
 import type { RunVoice } from '../supervise.ts';
-import { readText, type Said } from './number-comparison.ts';
+import { type FoundNumbers, readText } from './number-comparison.ts';
 
-export interface Contents extends Said {
+export interface Contents extends FoundNumbers {
   readonly bytes?: Uint8Array | undefined;
   readonly isMissing?: boolean;
 }
@@ -17,9 +17,9 @@ export class CheckedFile {
   private readonly path: string;
   private readonly folder: string;
   private readonly before: string;
-  /** What the next run finds, so that it is seen whether it writes. */
+  /** State of the file before the run, to see whether the run writes it. */
   private found: BigIntStats | undefined;
-  /** What is to lie there in the end: a copy, or undefined for what the last run left. */
+  /** The copy to restore at the end; undefined to leave what the last run wrote. */
   private final: string | undefined;
   private count = 0;
   private taken: string | undefined;
@@ -27,7 +27,7 @@ export class CheckedFile {
   constructor(path: string) {
     this.path = path;
     const there = lstatSync(path, { throwIfNoEntry: false });
-    if (there && !there.isFile()) throw new RunError(`${path} is no file; --check-output names a file that the command writes`);
+    if (there && !there.isFile()) throw new RunError(`${path} is not a regular file; --check-output needs a file that the command writes`);
     this.folder = mkdtempSync(join(tmpdir(), 'weir-check-'));
     this.before = join(this.folder, '0');
     this.final = this.before;
@@ -40,7 +40,7 @@ export class CheckedFile {
     this.found = this.stat();
   }
 
-  /** What the run wrote, kept apart; and what it found is there again. */
+  /** Keeps a copy of what the run wrote and restores the original. */
   take(): Contents {
     const made = this.stat();
     const { found } = this;
@@ -56,12 +56,12 @@ export class CheckedFile {
     return { ...(readText(bytes) ?? { values: [] }), bytes };
   }
 
-  /** In the end, what was taken last lies there. */
+  /** At the end, restore the copy taken last. */
   keepTaken(): void {
     if (this.taken !== undefined) this.final = this.taken;
   }
 
-  /** In the end, what is there now lies there. */
+  /** At the end, leave the file as it is now. */
   keep(): void {
     this.final = undefined;
   }
@@ -70,10 +70,12 @@ export class CheckedFile {
     try {
       if (this.final !== undefined) this.putBack(this.final);
     } catch (error) {
-      // The last copy must not go with the folder.
+      // The last copy must survive the removal of the folder.
       const beside = join(tmpdir(), `weir-check-${process.pid}-${basename(this.path)}`);
       copyFileSync(this.final!, beside);
-      voice.trouble(`${this.path} could not be put back (${error instanceof Error ? error.message : String(error)}); it is ${beside} now`);
+      voice.trouble(
+        `${this.path} could not be restored (${error instanceof Error ? error.message : String(error)}); its content is in ${beside}`,
+      );
     }
     removeFolder(this.folder);
   }

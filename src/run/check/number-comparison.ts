@@ -1,24 +1,24 @@
-// Whether two outputs of one command say the same: the numbers in them, in order, and how far the furthest are apart.
+// Compares two outputs of one command by the numbers in them: in order, and by the largest relative difference.
 
-/** Numbers that one run said. */
-export interface Said {
+/** The numbers of one output. */
+export interface FoundNumbers {
   readonly values: readonly number[];
-  /** What stands around them; two outputs are comparable only where this is equal. Undefined: any. */
-  readonly around?: string;
+  /** The text between the numbers. If it differs, two outputs cannot be compared. Undefined: not compared. */
+  readonly textBetween?: string;
 }
 
 const NUMBER = String.raw`[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?\b(?:nan|inf(?:inity)?)\b`;
 /** `loss 2.3`, `train_loss: 2.3`, `'loss': 2.3`, `Loss=tensor(2.3`, `loss is 2.3`. */
 const LOSS: RegExp = new RegExp(String.raw`loss[\w/.-]{0,64}["')\]]{0,8}\s{0,16}(?:[:=]|is\b)?\s{0,16}(?:tensor\()?\(?(${NUMBER})`, 'gi');
 
-/** Takes the numbers out of an output as it comes, chunk by chunk. */
+/** Extracts numbers from an output, chunk by chunk. */
 export class NumberReader {
   readonly values: number[] = [];
   private readonly pattern: RegExp | undefined;
   private readonly decoder = new TextDecoder();
   private rest = '';
 
-  /** Lines that match, or without a pattern what stands after a word with "loss" in it. */
+  /** With a pattern, reads matching lines. Without, reads numbers after a word that contains "loss". */
   constructor(pattern: RegExp | undefined) {
     this.pattern = pattern && new RegExp(pattern.source, `${pattern.flags.replace('g', '')}g`);
   }
@@ -27,11 +27,11 @@ export class NumberReader {
     const lines = (this.rest + this.decoder.decode(chunk, { stream: true })).split(/\r\n|\n|\r/);
     this.rest = lines.pop() ?? '';
     for (const line of lines) this.readLine(line);
-    // A line without an end is no output that anybody reads; it must not grow for ever.
+    // A line without an end must not use ever more memory.
     if (this.rest.length > 1 << 20) this.rest = '';
   }
 
-  finish(): Said {
+  finish(): FoundNumbers {
     this.readLine(this.rest + this.decoder.decode());
     this.rest = '';
     return { values: this.values };
@@ -44,7 +44,7 @@ export class NumberReader {
       return;
     }
     for (const match of line.matchAll(pattern)) {
-      // Groups name the numbers; without any, all numbers of the line count.
+      // If the pattern has groups, they hold the numbers. If not, all numbers of the line count.
       if (match.length > 1) {
         for (const group of match.slice(1)) if (group !== undefined) this.values.push(...numbersIn(group));
       } else {
@@ -55,8 +55,8 @@ export class NumberReader {
   }
 }
 
-/** A file as numbers and what stands around them; undefined if it is no text. */
-export function readText(bytes: Uint8Array): Said | undefined {
+/** Splits a file into numbers and the text between them; undefined if it is not text. */
+export function readText(bytes: Uint8Array): FoundNumbers | undefined {
   let text: string;
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
@@ -65,12 +65,12 @@ export function readText(bytes: Uint8Array): Said | undefined {
   }
   if (text.includes('\0')) return undefined;
   const number = new RegExp(NUMBER, 'gi');
-  return { values: numbersIn(text), around: text.replace(number, '#') };
+  return { values: numbersIn(text), textBetween: text.replace(number, '#') };
 }
 
-/** The largest relative difference of two numbers in the same place; infinite where they cannot be compared. */
-export function distance(one: Said, other: Said): number {
-  if (one.values.length !== other.values.length || one.around !== other.around) return Number.POSITIVE_INFINITY;
+/** The largest relative difference of two numbers in the same place; infinite if they cannot be compared. */
+export function distance(one: FoundNumbers, other: FoundNumbers): number {
+  if (one.values.length !== other.values.length || one.textBetween !== other.textBetween) return Number.POSITIVE_INFINITY;
   let most = 0;
   for (const [index, a] of one.values.entries()) {
     const b = other.values[index]!;

@@ -1,24 +1,25 @@
-// `weir run --check`: the command three times, on PyTorch's allocator, on ours and on PyTorch's again. What it says must not
-// differ between the allocators by more than PyTorch differs from itself.
+// `weir run --check`: runs the command three times, on PyTorch's allocator, on ours and on PyTorch's again.
+// The results on ours must differ no more than the two results on PyTorch's allocator.
 import type { ChildProcess } from 'node:child_process';
 import { finished } from 'node:stream/promises';
 import { type ChildEnd, holdJob, runChild } from '../child/child.ts';
 import { withoutWeir } from '../child/environment.ts';
+import { ENDING_SIGNALS, onSignals } from '../child/signals.ts';
 import type { RunOutcome, RunVoice } from '../supervise.ts';
 import { CheckedFile, type Contents } from './checked-file.ts';
-import { distance, NumberReader, type Said } from './number-comparison.ts';
+import { distance, type FoundNumbers, NumberReader } from './number-comparison.ts';
 
 export interface CheckOptions {
   readonly command: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
   readonly allocator: string;
-  /** Lines to compare; by default losses. */
+  /** Lines to compare. Default: losses. */
   readonly lines: RegExp | undefined;
-  /** A file that the command writes, compared instead of its output. */
+  /** A file that the command writes, to compare instead of its output. */
   readonly output: string | undefined;
 }
 
-/** Runs the command on our allocator; what it prints goes through and to the listener. */
+/** Runs the command on our allocator. Its output is shown and also goes to the listener. */
 export type RunOnOurs = (onOutput: (child: ChildProcess) => void) => Promise<RunOutcome>;
 
 export type CheckResult =
@@ -32,20 +33,18 @@ export type CheckResult =
       readonly outcome: RunOutcome;
     };
 
-/** The end of stderr that is shown when a silent run fails. */
+/** Bytes of stderr that are shown if a silent run fails. */
 const MOST_ERRORS = 64 * 1024;
-const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
-/** How long the last output may take after the command has ended. */
+/** Longest wait for the last output after the command has ended. */
 const DRAIN_MS = 2000;
 
 export async function checkTransparency(options: CheckOptions, runOnOurs: RunOnOurs, voice: RunVoice): Promise<CheckResult> {
   const output = options.output === undefined ? undefined : new CheckedFile(options.output);
   const release = holdJob();
   let interrupted: NodeJS.Signals | undefined;
-  const interrupt = (signal: NodeJS.Signals) => {
+  const stopListening = onSignals(ENDING_SIGNALS, (signal) => {
     interrupted ??= signal;
-  };
-  for (const signal of ENDING) process.on(signal, interrupt);
+  });
   const hasEnded = (end: ChildEnd): ChildEnd | undefined => {
     if (hasFailed(end)) return end;
     return interrupted === undefined ? undefined : { code: null, signal: interrupted };
@@ -60,7 +59,7 @@ export async function checkTransparency(options: CheckOptions, runOnOurs: RunOnO
     const ours = await runOnOursReading(options, runOnOurs);
     const oursEnd = hasEnded(ours.outcome.end);
     if (oursEnd || ours.outcome.refusals.length > 0) {
-      // What it left is what the command left, as without us.
+      // The run on our allocator failed, so its file is left as the command left it.
       output?.keep();
       return { kind: 'failed', end: oursEnd ?? ours.outcome.end, outcome: ours.outcome };
     }
@@ -74,7 +73,7 @@ export async function checkTransparency(options: CheckOptions, runOnOurs: RunOnO
     return { kind: 'compared', outcome: ours.outcome, ...judge(options, firstSaid, oursSaid, secondSaid) };
   } finally {
     output?.close(voice);
-    for (const signal of ENDING) process.off(signal, interrupt);
+    stopListening();
     release();
   }
 }
@@ -97,8 +96,8 @@ function judge(
     };
   if (options.output === undefined && ours.values.length === 0 && first.values.length === 0) {
     const hint = options.lines
-      ? 'no line of the output matches and has a number'
-      : 'no line of the output has a number after a word with "loss" in it; name others with --check-lines REGEX, or a file with --check-output FILE';
+      ? 'no line of the output matches --check-lines and has a number'
+      : 'no line of the output has a number after a word with "loss" in it; choose lines with --check-lines REGEX, or a file with --check-output FILE';
     return { isSame: false, sentence: `nothing was compared: ${hint}`, json: { ...json, isSame: false } };
   }
   const isSame = apart <= noise;
@@ -106,23 +105,24 @@ function judge(
 }
 
 function sentenceFor(options: CheckOptions, apart: number, noise: number, ours: Contents, first: Contents): string {
-  const numbers = `${ours.values.length.toLocaleString('en-US')} ${ours.values.length === 1 ? 'number' : 'numbers'}`;
+  const count = ours.values.length;
+  const numbers = `${count.toLocaleString('en-US')} ${count === 1 ? 'number' : 'numbers'}`;
   const compared = options.output === undefined ? numbers : options.output;
-  if (apart === 0) return `identical: ${compared} on ${options.allocator} and on PyTorch's allocator`;
-  const itself = noise === 0 ? 'PyTorch does not differ from itself' : `PyTorch differs from itself by ${amount(noise)}`;
-  if (apart !== Number.POSITIVE_INFINITY) return `${compared}: ${options.allocator} differs by ${amount(apart)} while ${itself}`;
-  if (ours.values.length !== first.values.length)
-    return `${options.allocator} differs: ${numbers} where PyTorch's first run has ${first.values.length.toLocaleString('en-US')}, while ${itself}`;
-  return `${compared}: ${options.allocator} differs while ${itself}`;
+  const name = options.allocator;
+  if (apart === 0) return `identical: ${compared} on ${name} and on PyTorch's allocator`;
+  const itself = `two runs on PyTorch's allocator ${noise === 0 ? 'are identical' : `differ ${amount(noise)}`}`;
+  if (apart === Number.POSITIVE_INFINITY && count !== first.values.length)
+    return `different: ${name} gave ${numbers}, PyTorch's allocator ${first.values.length.toLocaleString('en-US')}; ${itself}`;
+  return `${compared}: ${name} differs ${amount(apart)}; ${itself}`;
 }
 
 function amount(share: number): string {
-  return share === Number.POSITIVE_INFINITY ? 'more than numbers can say' : `up to ${share.toPrecision(2)} of a number`;
+  return share === Number.POSITIVE_INFINITY ? 'in more than numbers' : `by up to ${share.toPrecision(2)} (relative)`;
 }
 
 function contentDistance(one: Contents, other: Contents): number {
   if (one.bytes && other.bytes && Buffer.compare(one.bytes, other.bytes) === 0) return 0;
-  const isText = one.bytes === undefined || (one.around !== undefined && other.around !== undefined);
+  const isText = one.bytes === undefined || (one.textBetween !== undefined && other.textBetween !== undefined);
   return isText ? distance(one, other) : Number.POSITIVE_INFINITY;
 }
 
@@ -130,7 +130,7 @@ function finite(value: number): number | null {
   return Number.isFinite(value) ? value : null;
 }
 
-async function runSilently(options: CheckOptions, voice: RunVoice): Promise<{ end: ChildEnd; said: Said }> {
+async function runSilently(options: CheckOptions, voice: RunVoice): Promise<{ end: ChildEnd; said: FoundNumbers }> {
   const reader = new NumberReader(options.lines);
   let errors = Buffer.alloc(0);
   let ended: Promise<void> = Promise.resolve();
@@ -152,13 +152,13 @@ async function runSilently(options: CheckOptions, voice: RunVoice): Promise<{ en
   return { end, said: reader.finish() };
 }
 
-async function runOnOursReading(options: CheckOptions, runOnOurs: RunOnOurs): Promise<{ outcome: RunOutcome; said: Said }> {
+async function runOnOursReading(options: CheckOptions, runOnOurs: RunOnOurs): Promise<{ outcome: RunOutcome; said: FoundNumbers }> {
   const reader = new NumberReader(options.lines);
   let ended: Promise<void> = Promise.resolve();
   const outcome = await runOnOurs((child) => {
     child.stdout!.on('data', (chunk: Buffer) => reader.push(chunk));
     child.stdout!.pipe(process.stdout, { end: false });
-    // Nobody reads on: the command is told as it would be without us.
+    // The reader of our output is gone. Closing the pipe tells the command, as without us.
     process.stdout.once('error', () => {
       child.stdout!.unpipe(process.stdout);
       child.stdout!.destroy();
@@ -169,7 +169,7 @@ async function runOnOursReading(options: CheckOptions, runOnOurs: RunOnOurs): Pr
   return { outcome, said: reader.finish() };
 }
 
-/** All output is here; or it comes from a process that outlived the command, and is not waited for. */
+/** Waits for all output, but not for output of a process that outlived the command. */
 async function drained(child: ChildProcess): Promise<void> {
   const exited = new Promise<void>((done) => child.once('exit', () => setTimeout(done, DRAIN_MS).unref()));
   const streams = [child.stdout, child.stderr].filter((stream) => stream !== null);

@@ -1,4 +1,4 @@
-// The command itself: started in our process group with our input and output, and told every signal that is meant for it.
+// Runs the command in our process group with our input and output, and forwards the signals that are meant for it.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
@@ -6,6 +6,7 @@ import { basename } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inheritedStdio } from './inherited.ts';
 import { RunError, RunExit } from './run-error.ts';
+import { onSignals } from './signals.ts';
 
 /** How a command ended. */
 export interface ChildEnd {
@@ -13,15 +14,15 @@ export interface ChildEnd {
   readonly signal: NodeJS.Signals | null;
 }
 
-/** Torchrun and others hand these on to their workers. */
-const FORWARDED = ['SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const;
-/** A second Ctrl-C within this time is meant more seriously. */
+/** torchrun and other launchers forward these signals to their workers. */
+const FORWARDED: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'];
+/** Another Ctrl-C within this time sends a stronger signal. */
 const IMPATIENT_MS = 2000;
 
 export interface ChildOptions {
   readonly command: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
-  /** Input, output, errors; by default the command has ours. */
+  /** Input, output, errors. Default: ours. */
   readonly stdio?: readonly ('inherit' | 'pipe' | 'ignore')[];
   onStart?(child: ChildProcess): void;
   onTrouble(sentence: string): void;
@@ -33,17 +34,17 @@ export function isRunningJob(): boolean {
   return running > 0;
 }
 
-/** Until what it gives is called: a job is still being seen to, though no command may be running. */
+/** Marks a job as running, even between commands, until the returned function is called. */
 export function holdJob(): () => void {
   running++;
   return () => void running--;
 }
 
-/** Runs the command to its end; throws RunError if it cannot be started. */
+/** Runs the command to its end. Throws RunError if it cannot be started. */
 export async function runChild(options: ChildOptions): Promise<ChildEnd> {
   const [program, ...parameters] = options.command as [string, ...string[]];
   const hasTerminal = hasControllingTerminal();
-  const isDeafToHangUp = startedByNohup(options.environment);
+  const ignoresHangUp = startedByNohup(options.environment);
   let child: ChildProcess | undefined;
   let lastInterrupt = Number.NEGATIVE_INFINITY;
   let impatience = 0;
@@ -52,7 +53,7 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
     const now = performance.now();
     impatience = now - lastInterrupt <= IMPATIENT_MS ? impatience + 1 : 0;
     lastInterrupt = now;
-    // A terminal has told the command already, together with us. Without one, somebody told us alone.
+    // At a terminal, the command has received the signal too. Without one, only we have.
     if (impatience === 0) {
       if (!hasTerminal || !isInForeground()) forward('SIGINT');
     } else {
@@ -62,15 +63,14 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
     }
   };
   // Before the start: a signal in between must not end us alone.
-  process.on('SIGINT', interrupt);
-  const handle = (signal: NodeJS.Signals) => {
-    if (signal !== 'SIGHUP' || !isDeafToHangUp) forward(signal);
-  };
-  for (const signal of FORWARDED) process.on(signal, handle);
+  const stopInterrupts = onSignals(['SIGINT'], interrupt);
+  const stopForwarding = onSignals(FORWARDED, (signal) => {
+    if (signal !== 'SIGHUP' || !ignoresHangUp) forward(signal);
+  });
   const release = holdJob();
   try {
     return await new Promise<ChildEnd>((resolve, reject) => {
-      const line = isDeafToHangUp ? [options.environment['_']!, program, ...parameters] : [program, ...parameters];
+      const line = ignoresHangUp ? [options.environment['_']!, program, ...parameters] : [program, ...parameters];
       let started: ChildProcess;
       try {
         started = spawn(line[0]!, line.slice(1), {
@@ -78,7 +78,7 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
           stdio: inheritedStdio(options.stdio ?? ['inherit', 'inherit', 'inherit']),
         });
       } catch (error) {
-        // Some errors come at once.
+        // spawn throws some errors directly.
         reject(startError(program, error as NodeJS.ErrnoException));
         return;
       }
@@ -86,53 +86,53 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
       started.on('error', (error) => {
         if (started.pid === undefined) reject(startError(program, error));
       });
-      // With pipes, 'close' also waits for their ends, which a daemon may hold open for ever.
+      // 'close' would also wait for the ends of pipes, which a daemon may hold open for ever.
       started.on('exit', (code, signal) => resolve({ code, signal }));
       if (started.pid !== undefined) options.onStart?.(started);
     });
   } finally {
     release();
-    process.off('SIGINT', interrupt);
-    for (const signal of FORWARDED) process.off(signal, handle);
+    stopInterrupts();
+    stopForwarding();
   }
 }
 
 /**
- * Node forgets which signals it was told to ignore, and so would the command. Shells say by what a program was started, which is
- * enough to know `nohup`.
+ * Node resets ignored signals, so the command would no longer ignore SIGHUP under `nohup`. Shells put the program they
+ * start into `_`, which is how we detect it.
  */
 function startedByNohup(environment: NodeJS.ProcessEnv): boolean {
   return basename(environment['_'] ?? '') === 'nohup';
 }
 
-/** Ends this process as the command ended: with its code, or by its signal. */
+/** Ends this process as the command did: with its exit code, or by its signal. */
 export async function endAs({ code, signal }: ChildEnd): Promise<void> {
   if (signal === null) {
     process.exitCode = code ?? 0;
     return;
   }
   const code128 = 128 + (constants.signals[signal] ?? 0);
-  // These do not end a program that is Node.
+  // Node ignores these signals, so they would not end us.
   if (signal === 'SIGPIPE' || signal === 'SIGXFSZ') {
     process.exitCode = code128;
     return;
   }
-  // Our own core would say nothing about the command.
+  // A core dump of ours would say nothing about the command.
   try {
     writeFileSync('/proc/self/coredump_filter', '0');
   } catch {}
   process.removeAllListeners(signal);
   process.kill(process.pid, signal);
-  // Signals take a moment; until then nothing else ends us.
+  // A signal takes a moment to arrive.
   await sleep(2000);
   process.exitCode = code128;
 }
 
 function startError(program: string, error: NodeJS.ErrnoException): RunError {
-  if (program === '') return new RunError('the command is empty: there is no such program', RunExit.NotFound);
+  if (program === '') return new RunError('the command is empty; give a program to run after --', RunExit.NotFound);
   switch (error.code) {
     case 'ENOENT':
-      return new RunError(`${program}: there is no such program`, RunExit.NotFound);
+      return new RunError(`${program}: no such program; check its name and PATH`, RunExit.NotFound);
     case 'EACCES':
     case 'EPERM':
     case 'ENOEXEC':
@@ -142,7 +142,7 @@ function startError(program: string, error: NodeJS.ErrnoException): RunError {
     case 'ENAMETOOLONG':
     case 'ETXTBSY':
       return new RunError(
-        `${program}: it cannot be run (${error.code === 'EACCES' ? 'is it executable?' : error.code})`,
+        `${program}: cannot be executed (${error.code === 'EACCES' ? 'is it executable?' : error.code})`,
         RunExit.NotExecutable,
       );
     default:
@@ -150,11 +150,12 @@ function startError(program: string, error: NodeJS.ErrnoException): RunError {
   }
 }
 
-/** Whether what is typed at the terminal is meant for us and the command. */
+/** Whether our process group is in the foreground of its terminal and so receives Ctrl-C from it. */
 function isInForeground(): boolean {
   try {
     const stat = readFileSync('/proc/self/stat', 'latin1');
-    // After the name, which may hold anything: state, parent, process group, session, terminal, its foreground group.
+    // The fields after the name, which may contain anything: state, parent, process group, session, terminal,
+    // foreground group.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     return fields[2] === fields[5];
   } catch {

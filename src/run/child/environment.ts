@@ -1,4 +1,4 @@
-// What a run sets for its processes. What the user has set is extended, never replaced.
+// The environment of the processes of a run. Variables that the user has set are extended, never replaced.
 import { existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,13 +10,13 @@ import { RunError } from './run-error.ts';
 
 export interface EnvironmentOptions {
   readonly allocator: RunAllocator;
-  /** Bytes a process may hold on each GPU. */
+  /** Most bytes that a process may hold on each GPU. */
   readonly limit: number | undefined;
   readonly folder: string;
   readonly lend: boolean;
-  /** Bytes to swap down to, or as low as costs hardly any time. */
+  /** Bytes to swap down to. `auto`: as low as costs hardly any time. */
   readonly swap: number | 'auto' | undefined;
-  /** Bytes of host memory that swapping may take. */
+  /** Most bytes of host memory to use for swapping. */
   readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
   readonly ringRows: number;
@@ -49,34 +49,34 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
   return changed;
 }
 
-/** As if no run of ours were around it. */
+/** The environment without any run of ours, for the runs on PyTorch's allocator that a check compares with. */
 export function withoutWeir(given: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const environment = { ...given };
   for (const name of Object.values(ChildVariable)) delete environment[name];
   return environment;
 }
 
-/** What the processes get. Nothing of an outer run is left over. */
+/** The environment of the processes. Nothing of an outer run is left over. */
 export function environmentWith(given: NodeJS.ProcessEnv, changed: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
   return { ...withoutWeir(given), ...changed };
 }
 
-/** The allocator's settings by PyTorch's names, as far as the environment of the processes says. */
+/** Allocator settings of the processes, by PyTorch's names, as far as the environment has them. */
 export function settingsOf(environment: NodeJS.ProcessEnv): ReadonlyMap<string, SettingValue> {
   const conf = CONF_VARIABLES.map((name) => environment[name]).find((value) => value);
   return conf ? new Map([['PYTORCH_CUDA_ALLOC_CONF', conf]]) : new Map();
 }
 
-/** Why Weir could not get into any process; undefined if it can. */
+/** The reason why Weir cannot be loaded into any process; undefined if it can. */
 export function obstacleIn(environment: NodeJS.ProcessEnv): string | undefined {
   if (environment['TORCH_DEVICE_BACKEND_AUTOLOAD'] === '0')
-    return 'TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set, and that keeps Weir out: PyTorch would not load it; unset it and run again';
+    return 'TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set, so PyTorch would not load Weir; unset it and run again';
   return undefined;
 }
 
-/** A part of the package that processes load: beside this code once it is built. */
+/** Path of a part of the package that processes load. In a built package it is beside this code. */
 function partOf(given: NodeJS.ProcessEnv, name: 'python' | 'native', variable: string): string {
   const path = given[variable] || join(fileURLToPath(new URL('../..', import.meta.url)), name);
-  if (!existsSync(path)) throw new RunError(`this installation of weir is incomplete: ${path} is not there; install it again`);
+  if (!existsSync(path)) throw new RunError(`this installation of weir is incomplete: ${path} is missing; install weir again`);
   return path;
 }

@@ -1,13 +1,13 @@
-// Files that whoever started us has left open for the command: job servers, process managers of clusters, `9<file`.
-// Node marks all of them to be closed in children, and has opened some of its own by the time we look.
+// File descriptors that our parent left open for the command: job servers, process managers of clusters, `9<file`.
+// Node closes them all in children, so they are passed on. Descriptors that Node opened itself are left out.
 import { constants, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
 type Stdio = 'inherit' | 'pipe' | 'ignore';
 
-/** As it was when we began: what we open ourselves comes later. */
+/** Read at startup, before we open files ourselves. */
 const AT_START: readonly number[] = openedByOthers();
 
-/** What the command gets beside input, output and errors: by number, as Node's `stdio` wants it. */
+/** The `stdio` of the command: input, output, errors, then the inherited descriptors by number. */
 export function inheritedStdio(first: readonly Stdio[]): (Stdio | number)[] {
   const all: (Stdio | number)[] = [...first];
   for (const descriptor of AT_START) {
@@ -26,14 +26,14 @@ function openedByOthers(): number[] {
   }
   const lock = lockOf(byLink);
   const others = [...byLink].filter(([link, ends]) => {
-    // Node opens /dev/null and the terminal, too, and nothing tells them from others'.
+    // Node opens /dev/null and the terminal too. These cannot be told from inherited ones.
     if (link.startsWith('anon_inode:') || link === '/dev/null' || /^\/dev\/(tty|pts\/)/.test(link) || link === lock) return false;
     return !link.startsWith('pipe:') || ends.length !== 2 || !ends.every(isNonBlocking);
   });
   return others.flatMap(([, ends]) => ends).sort((a, b) => a - b);
 }
 
-/** Of the pipes that Node holds both ends of, one is waited for: a lock, made right after the first event queue. */
+/** Node holds both ends of several pipes. One of them blocks: a lock, made right after the first event queue. */
 function lockOf(byLink: ReadonlyMap<string, readonly number[]>): string | undefined {
   const queue = Math.min(...(byLink.get('anon_inode:[eventpoll]') ?? []));
   const candidates = [...byLink].filter(
@@ -46,7 +46,7 @@ function descriptors(): number[] {
   try {
     return readdirSync('/proc/self/fd').map(Number);
   } catch {
-    // No Linux.
+    // Not Linux.
     return [];
   }
 }

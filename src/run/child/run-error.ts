@@ -1,9 +1,9 @@
-// What keeps a command from being started: one sentence and the exit code that `env`, `timeout` and `docker run` use for it.
+// The error of a command that cannot be started: one sentence, and the exit code of `env`, `timeout` and `docker run`.
 
 export const RunExit = {
-  /** Weir could not do its part. */
+  /** Weir itself failed. */
   Own: 125,
-  /** The command is there and cannot be run. */
+  /** The command exists but cannot be executed. */
   NotExecutable: 126,
   NotFound: 127,
 } as const;

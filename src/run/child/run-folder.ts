@@ -1,10 +1,10 @@
-// The private folder of a run, in which its processes put their rings: in memory where there is room for them.
+// The private folder of a run, which holds the rings of its processes. It is in shared memory if there is room.
 import { accessSync, constants, mkdtempSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { EVENT_BYTES } from '../../trace/weir/format.ts';
 
-/** Room for some ten rings. Containers often have a /dev/shm of 64 MiB, which one fills. */
+/** Rings that must fit. Containers often have a /dev/shm of 64 MiB, which one ring fills. */
 const RINGS = 16;
 
 export function createRunFolder(ringRows: number, environment: NodeJS.ProcessEnv = process.env): string {
@@ -23,11 +23,11 @@ export function removeFolder(path: string): void {
   try {
     rmSync(path, { recursive: true, force: true });
   } catch {
-    // A process that outlived the run may be making a file in it; the folder is small.
+    // A process that outlived the run may be creating a file there. The folder is small.
   }
 }
 
-/** Below 0 if nothing can be written there. */
+/** Free bytes; below 0 if the folder cannot be written. */
 function freeBytes(path: string): number {
   try {
     accessSync(path, constants.W_OK | constants.X_OK);

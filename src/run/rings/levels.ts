@@ -1,4 +1,4 @@
-// Which process uses which GPU, and what it holds there now: what the metrics, the page and the summary are made of.
+// Memory that each process holds on each GPU now, for the metrics, the page and the summary.
 import type { ProcessRecording } from './process-recording.ts';
 import type { Gauges } from './ring-layout.ts';
 
@@ -12,12 +12,12 @@ export function levelsOf(processes: readonly ProcessRecording[]): Level[] {
   return processes.flatMap((process) => [...process.gauges].map(([gpu, gauges]) => ({ process, gpu, gauges })));
 }
 
-/** What a process is called: by its rank, or by its number where it has none. */
-export function processName({ owner }: ProcessRecording): string {
+/** Name of a process: its rank, or its pid if it has none. */
+export function processName({ owner }: Pick<ProcessRecording, 'owner'>): string {
   return owner.rank >= 0 ? `rank ${owner.rank}` : `process ${owner.pid}`;
 }
 
-/** The same with the GPU, where the process uses several. */
+/** Name of a level: the process, and the GPU if the process uses several. */
 export function levelName({ process, gpu }: Level): string {
   return process.gauges.size > 1 ? `${processName(process)}, GPU ${gpu}` : processName(process);
 }

@@ -1,5 +1,5 @@
-// The recording of one process: from its ring into a .weir file, with all that its rows refer to declared first.
-
+// Records one process: reads its ring and writes a .weir file.
+// Everything that rows refer to (GPUs, streams, pools, strings) is declared in the file first.
 import { RING_DEVICES } from '../../abi/ring.ts';
 import { InputError } from '../../base/errors.ts';
 import { settingsFromJson } from '../../trace/settings-json.ts';
@@ -11,19 +11,19 @@ import type { Gauges } from './ring-layout.ts';
 import { RowChecker, type RowCounts } from './row-check.ts';
 import type { TraceFile } from './trace-file.ts';
 
-/** Takes of rows in a row, so that one busy process does not keep us from the others. */
+/** Reads of rows in one go, so that one busy process does not hold up the others. */
 const TAKES_AT_ONCE = 16;
 
 export interface RecordingOptions {
-  /** Written into the file: which tool, which host. */
+  /** Written into the file: tool, host, command. */
   readonly meta: Readonly<Record<string, unknown>>;
-  /** Settings of the allocator, by PyTorch's names, as far as the environment says. */
+  /** Allocator settings by PyTorch's names, as far as the environment has them. */
   readonly settings: ReadonlyMap<string, SettingValue>;
-  /** Events that go into the file at most. */
+  /** Most events to write into the file. */
   readonly mostEvents: number;
-  /** Events that a what-if looks at. */
+  /** Number of events that a what-if replays. */
   readonly whatIfEvents: number;
-  /** Sees the rows that passed, before they are written. */
+  /** Called with the valid rows before they are written. */
   readonly onRows?: ((recording: ProcessRecording, rows: Buffer) => void) | undefined;
 }
 
@@ -31,13 +31,13 @@ export class ProcessRecording {
   readonly owner: RingOwner;
   readonly file: TraceFile;
   events = 0;
-  /** Events that the file holds, and its length when `whatIfEvents` were in it. */
+  /** Number of events in the file, and its length when it held `whatIfEvents`. */
   writtenEvents = 0;
   whatIfBytes = 0;
   dropped = 0;
   gaps = 0;
   isFinished = false;
-  /** What was wrong with the ring, if anything. */
+  /** The defect of the ring, if any. */
   damage: string | undefined;
   gauges: ReadonlyMap<number, Gauges> = new Map();
   readonly counts: RowCounts = { damaged: 0, settings: [] };
@@ -74,7 +74,7 @@ export class ProcessRecording {
     return this.ring.inode;
   }
 
-  /** Rows that are there to be read, when it was last looked. */
+  /** Rows that were waiting at the last refresh. */
   get waiting(): number {
     return this.ring.waiting;
   }
@@ -83,7 +83,7 @@ export class ProcessRecording {
     return this.ring.isClosed;
   }
 
-  /** Takes what there is, or a good part of it; whether more waits. */
+  /** Reads the waiting rows, or a good part of them. Returns whether more are waiting. */
   drain(): boolean {
     if (this.isFinished) return false;
     try {
@@ -102,20 +102,17 @@ export class ProcessRecording {
     }
   }
 
-  /** The process is over, or nothing more can be had from it. */
+  /** Closes the recording: the process has ended, or its ring is damaged. */
   finish(): void {
     if (this.isFinished) return;
     this.isFinished = true;
     if (this.damage !== undefined)
-      this.warn(
-        'damaged-ring',
-        `the memory in which process ${this.owner.pid} recorded was damaged (${this.damage}): nothing after that is here`,
-      );
+      this.warn('damaged-ring', `the ring of process ${this.owner.pid} was damaged (${this.damage}); later events are missing`);
     if (this.dropped > 0) {
-      const message = `${this.dropped.toLocaleString('en-US')} events are missing, lost in ${this.gaps} places: they came faster than they could be written`;
+      const message = `${this.dropped.toLocaleString('en-US')} events are missing in ${this.gaps} places, because they came faster than they could be written`;
       this.warn('dropped-events', message);
     }
-    if (this.counts.damaged > 0) this.warn('damaged-events', `${this.counts.damaged} events that cannot be were left out`);
+    if (this.counts.damaged > 0) this.warn('damaged-events', `${this.counts.damaged} invalid events were ignored`);
     if (this.isCut) {
       const message = `recording stopped after ${this.writtenEvents.toLocaleString('en-US')} of ${this.events.toLocaleString('en-US')} events`;
       this.warn('cut', message);
@@ -126,22 +123,22 @@ export class ProcessRecording {
     this.ring.close();
   }
 
-  /** Handles of the streams of a GPU, by their numbers in rows. */
+  /** Stream handles of a GPU, by their numbers in rows. */
   streamsOf(device: number): readonly bigint[] {
     return this.streams[device] ?? [];
   }
 
-  /** The number, in rows, of the pool that requests go to by default. */
+  /** Number of the default pool in rows. */
   defaultPool(device: number): number {
     return this.defaultPools[device] ?? -1;
   }
 
-  /** What the detail of a row that passed stands for. */
+  /** The text that the detail of a valid row refers to. */
   textOf(detail: number): string {
     return this.writer.symbols.strings[detail] ?? '';
   }
 
-  /** Tells the process that the plan of that number lies in its file; false if it can no longer be told. */
+  /** Tells the process that plan file `generation` is ready. Returns false if it can no longer be told. */
   announcePlan(generation: number): boolean {
     if (this.isFinished) return false;
     try {
@@ -152,7 +149,7 @@ export class ProcessRecording {
     }
   }
 
-  /** Whether the file holds less than what happened. */
+  /** Whether events are missing from the file. */
   get isCut(): boolean {
     return this.writtenEvents < this.events - this.counts.damaged;
   }
@@ -198,12 +195,15 @@ export class ProcessRecording {
     this.noteWhatIf();
   }
 
-  /** Records refer only to those before them, so the beginning of a file is a file. */
+  /**
+   * Notes the length of the file for the what-if. A record refers only to earlier ones, so the beginning of a file is a
+   * valid file.
+   */
   private noteWhatIf(): void {
     if (this.whatIfBytes === 0 || this.writtenEvents <= this.options.whatIfEvents) this.whatIfBytes = this.file.bytes;
   }
 
-  /** A process may say its settings itself, as JSON; anything else is the string that PyTorch was given. */
+  /** A process may report its settings as JSON. Any other text is PyTorch's configuration string. */
   private takeSettings(text: string): void {
     let said: ReadonlyMap<string, SettingValue>;
     try {
@@ -218,7 +218,7 @@ export class ProcessRecording {
   private tellGaps(): void {
     if (this.dropped === 0 || this.hasToldGap) return;
     this.hasToldGap = true;
-    this.warn('gap', `events were lost, the first ones about event ${this.events}: they came faster than they could be written`);
+    this.warn('gap', `events are missing from about event ${this.events} on, because they came faster than they could be written`);
   }
 
   private warn(code: string, message: string): void {
@@ -226,7 +226,7 @@ export class ProcessRecording {
   }
 }
 
-/** A limit is kept as PyTorch keeps it, as a share of the GPU that rounds down to the very bytes. */
+/** Stores the limit as PyTorch does: a share of the GPU that rounds down to exactly these bytes. */
 export function limitsOf(gauges: Gauges | undefined): RecordedLimits {
   if (!gauges || gauges.total <= 0 || !Number.isSafeInteger(gauges.total)) return {};
   const { total, limit } = gauges;

@@ -1,17 +1,17 @@
-// Everything that the processes of a run record: finds their rings in the run folder, empties them, and keeps what they said.
+// Records all processes of a run: finds their rings in the run folder, empties them into files, and reads refusals.
 import { type FSWatcher, readdirSync, readFileSync, statSync, unlinkSync, watch } from 'node:fs';
 import { join } from 'node:path';
 import { ProcessRecording, type RecordingOptions } from './process-recording.ts';
 import { Ring, RingDamage, type RingOwner } from './ring.ts';
 import type { TraceFile } from './trace-file.ts';
 
-/** Full rings drop events: 100 ms is 2.6 million events a second with the usual ring. */
+/** Full rings drop events. At 100 ms, the usual ring holds 2.6 million events a second. */
 const LOOK_EVERY_MS = 75;
-/** How long rings are looked at after the command has ended: its last processes may still be writing. */
+/** Pause between looks after the command has ended, while its last processes may still write. */
 const SETTLE_MS = 60;
 const MOST_SETTLING = 20;
 
-/** A process that would not run on Weir. */
+/** A process that refused to run on Weir. */
 export interface Refusal {
   readonly reason: string;
   readonly message: string;
@@ -19,25 +19,25 @@ export interface Refusal {
 
 export interface RecorderOptions {
   readonly folder: string;
-  /** The file for a process; undefined keeps nothing. */
+  /** The file for a process. Its path is undefined if nothing is kept. */
   fileFor(owner: RingOwner): TraceFile;
   recordingFor(owner: RingOwner): RecordingOptions;
-  /** Something the user should know now. */
+  /** Called with a sentence that the user should see now. */
   onTrouble(sentence: string): void;
-  /** Levels may have changed. */
+  /** Called when levels may have changed. */
   onLevels?(): void;
 }
 
 export class Recorder {
   readonly processes: ProcessRecording[] = [];
   readonly refusals: Refusal[] = [];
-  /** Processes that have loaded Weir and used no GPU so far: helpers and launchers, of which no file is kept. */
+  /** Processes that loaded Weir but used no GPU yet: helpers and launchers. No file is kept for them. */
   readonly idle: Set<number> = new Set();
   /** Time spent emptying rings and writing files. */
   busyMs = 0;
   private readonly options: RecorderOptions;
   private readonly current = new Map<string, ProcessRecording>();
-  /** Files that are no rings, and refusals that were read. */
+  /** Files that are not rings, and refusals already read. */
   private readonly done = new Set<string>();
   private hasToldTrouble = false;
   private isBroken = false;
@@ -52,29 +52,29 @@ export class Recorder {
   start(): void {
     this.timer = setInterval(() => this.lookOrStop(), LOOK_EVERY_MS);
     try {
-      // New files only: what is written into them is looked for in time.
+      // The watcher reports new files only. Writes into them are found by the timer.
       this.watcher = watch(this.options.folder, (event) => {
         if (event !== 'rename' || this.isAboutToLook) return;
-        // A thousand processes that start together are one look.
+        // If a thousand processes start together, that is one look.
         this.isAboutToLook = true;
         setImmediate(() => {
           this.isAboutToLook = false;
           if (this.watcher) this.lookOrStop();
         });
       });
-      // Without it rings are found a moment later.
+      // Without a watcher, rings are found at the next look.
       this.watcher.on('error', () => this.watcher?.close());
     } catch {}
   }
 
-  /** One round: new rings, new rows, refusals. Never throws for what a process did. */
+  /** Looks once for new rings, new rows and refusals. Nothing that a process did makes it throw. */
   look(): void {
     const started = performance.now();
     let names: string[];
     try {
       names = readdirSync(this.options.folder);
     } catch {
-      // Somebody removed the folder; the processes go on with the rings they have mapped.
+      // The folder was removed. Processes go on with the rings they have mapped.
       names = [];
     }
     for (const name of names) {
@@ -86,7 +86,7 @@ export class Recorder {
     this.busyMs += performance.now() - started;
   }
 
-  /** The command has ended: takes what is left and closes all files. */
+  /** The command has ended: reads the rest and closes all files. */
   async finish(): Promise<void> {
     this.watcher?.close();
     this.watcher = undefined;
@@ -104,7 +104,7 @@ export class Recorder {
     this.current.clear();
   }
 
-  /** A defect of ours ends the recording; the command must not notice. */
+  /** A defect of ours ends the recording. The command must not notice. */
   private lookOrStop(): void {
     if (this.isBroken) return;
     try {
@@ -130,7 +130,7 @@ export class Recorder {
         this.idle.add(ring.owner.pid);
         return;
       }
-      // A program that replaced itself by another (exec) keeps its number and begins a new ring.
+      // A process that replaced itself (exec) keeps its pid and begins a new ring.
       while (known?.drain());
       known?.finish();
       const file = this.options.fileFor(ring.owner);
@@ -141,7 +141,7 @@ export class Recorder {
       this.tellFile(recording);
     } catch (error) {
       if (error instanceof RingDamage) this.refuseRing(name, path, error.message);
-      // Else it was gone before it could be opened.
+      // Otherwise the ring was removed before it could be opened.
     }
   }
 
@@ -149,22 +149,20 @@ export class Recorder {
     const key = `${name} ${statSync(path, { throwIfNoEntry: false })?.ino}`;
     if (this.done.has(key)) return;
     this.done.add(key);
-    this.options.onTrouble(`the recording of process ${name.replace('.ring', '')} cannot be read: ${why}`);
+    this.options.onTrouble(`process ${name.replace('.ring', '')} is not recorded: ${why}`);
   }
 
   private empty(name: string, recording: ProcessRecording): void {
     const wasOpen = recording.file.isOpen;
-    // The second look finds what came between the count of rows and the word that there will be no more.
+    // The second drain reads rows that were written between the count and the closing of the ring.
     if (!recording.drain() && recording.isClosed && !recording.drain()) recording.finish();
     if (wasOpen) this.tellFile(recording);
     if (!recording.isFinished) return;
     this.current.delete(name);
     if (recording.damage !== undefined)
-      this.options.onTrouble(
-        `recording of process ${recording.owner.pid} stopped, the job goes on: its ring is damaged: ${recording.damage}`,
-      );
+      this.options.onTrouble(`recording of process ${recording.owner.pid} stopped, the job goes on: ${recording.damage}`);
     this.done.add(`${name} ${recording.inode}`);
-    // Frees shared memory: a job may start many short processes.
+    // Frees shared memory now: a job may start many short processes.
     try {
       unlinkSync(join(this.options.folder, name));
     } catch {}
@@ -187,12 +185,12 @@ export class Recorder {
         message: typeof message === 'string' ? message : 'a process refused to run on Weir and did not say why',
       });
     } catch {
-      // Not yet written to its end, or never will be: the last look tells.
+      // The file is not complete yet. The last look reads it again.
     }
   }
 }
 
-/** Whether nothing has happened in a process yet; then its ring is closed again and looked at later. */
+/** Whether a process has done nothing yet. Then its ring is closed, and opened again at a later look. */
 function isIdle(ring: Ring): boolean {
   try {
     ring.refresh();

@@ -1,5 +1,5 @@
-// One ring, read from outside while its process writes it. Nothing in it is believed before it is checked: the file belongs
-// to a program that may crash in mid-write, and a number too large must not take the supervisor with it.
+// A ring of shared memory, read from outside while its process writes it.
+// Its process may crash in the middle of a write, so every number is checked: the supervisor must survive any content.
 import { closeSync, constants, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { Format } from '../../abi/formats.ts';
 import {
@@ -17,19 +17,19 @@ import {
 import { EVENT_BYTES } from '../../trace/weir/format.ts';
 import { type Gauges, readGauges, textAt, u64 } from './ring-layout.ts';
 
-/** Rows taken at once: 3.5 MiB. */
+/** Most rows read at once: 3.5 MiB. */
 const ROWS_AT_ONCE = 1 << 16;
 const MOST_ROWS = 1 << 26;
 
-/** Something in the ring cannot be; the sentence says what. */
+/** The content of a ring is invalid. The message says what. */
 export class RingDamage extends Error {
   override name = 'RingDamage';
 }
 
-/** Who writes the ring. */
+/** The process that writes the ring. */
 export interface RingOwner {
   readonly pid: number;
-  /** -1 where the process has none. */
+  /** -1 if the process has none. */
   readonly rank: number;
   readonly localRank: number;
   readonly worldSize: number;
@@ -40,7 +40,7 @@ export interface RingOwner {
 
 export class Ring {
   readonly owner: RingOwner;
-  /** Identifies the file: a process that replaces itself (exec) makes a new one by the same name. */
+  /** Identifies the file: a process that replaces itself (exec) makes a new one with the same name. */
   readonly inode: number;
   dropped = 0;
   gaps = 0;
@@ -59,12 +59,12 @@ export class Ring {
   private readonly streamCounts = new Int32Array(RING_DEVICES);
   private readonly poolCounts = new Int32Array(RING_DEVICES);
 
-  /** Undefined while the process has not finished making it; throws RingDamage if it is no ring. */
+  /** Returns undefined while the process is still creating the ring. Throws RingDamage if the file is not a ring. */
   static open(path: string): Ring | undefined {
     const file = openSync(path, constants.O_RDWR | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     try {
       const stat = fstatSync(file);
-      if (!stat.isFile()) throw new RingDamage('it is no plain file');
+      if (!stat.isFile()) throw new RingDamage('its ring is not a regular file');
       const first = Buffer.alloc(RingOffset.tail);
       if (readSync(file, first, 0, first.length, 0) < first.length || first.readBigUInt64LE(0) === 0n) {
         closeSync(file);
@@ -82,18 +82,20 @@ export class Ring {
     this.inode = inode;
     this.view = new DataView(this.header.buffer, this.header.byteOffset, this.header.length);
     const view = new DataView(first.buffer, first.byteOffset, first.length);
-    if (textAt(view, RingOffset.magic, RING_MAGIC_BYTES) !== Format.ring.magic) throw new RingDamage('it does not begin as a ring does');
+    if (textAt(view, RingOffset.magic, RING_MAGIC_BYTES) !== Format.ring.magic)
+      throw new RingDamage('its ring does not begin with the magic number');
     const version = view.getUint32(RingOffset.version, true);
-    if (version !== Format.ring.version) throw new RingDamage(`it is of version ${version}, and this weir reads ${Format.ring.version}`);
+    if (version !== Format.ring.version)
+      throw new RingDamage(`its ring has version ${version}, but this weir reads ${Format.ring.version}: use one version of weir`);
     this.stringsAt = view.getUint32(RingOffset.strings_at, true);
     this.rowsAt = view.getUint32(RingOffset.rows_at, true);
     this.capacity = view.getUint32(RingOffset.capacity, true);
     const isPowerOfTwo = this.capacity > 0 && (this.capacity & (this.capacity - 1)) === 0;
-    if (!isPowerOfTwo || this.capacity > MOST_ROWS) throw new RingDamage(`it claims room for ${this.capacity} rows`);
+    if (!isPowerOfTwo || this.capacity > MOST_ROWS) throw new RingDamage(`its ring declares room for ${this.capacity} rows`);
     if (this.stringsAt < RING_HEADER_BYTES || this.stringsAt + RING_STRING_BYTES > size)
-      throw new RingDamage('its strings lie outside of it');
+      throw new RingDamage('the strings of its ring lie outside of the file');
     if (this.rowsAt < RING_HEADER_BYTES || this.rowsAt + this.capacity * EVENT_BYTES > size)
-      throw new RingDamage('its rows lie outside of it');
+      throw new RingDamage('the rows of its ring lie outside of the file');
     const startedUs = view.getFloat64(RingOffset.started_us, true);
     this.owner = {
       pid: view.getUint32(RingOffset.pid, true),
@@ -107,8 +109,8 @@ export class Ring {
   }
 
   /**
-   * Looks at the header anew. First how many rows there are, then the rest: what rows refer to is named before they are
-   * counted, so that it is there when they are read.
+   * Reads the header again: the number of rows first, then the rest. The writer declares what rows refer to before it
+   * counts them, so it is there for all counted rows.
    */
   refresh(): void {
     const counters = Buffer.alloc(RingOffset.gauges - RingOffset.tail);
@@ -117,7 +119,7 @@ export class Ring {
     const view = new DataView(counters.buffer, counters.byteOffset, counters.length);
     const tail = u64(view, 0);
     if (!Number.isSafeInteger(tail) || tail < this.tail || tail - this.head > this.capacity)
-      throw new RingDamage(`it claims ${tail} rows after ${this.tail}, of which ${this.head} were taken`);
+      throw new RingDamage(`its ring declares ${tail} rows after ${this.tail}, of which ${this.head} were read`);
     this.tail = tail;
     this.dropped = Math.min(u64(view, RingOffset.dropped - RingOffset.tail), Number.MAX_SAFE_INTEGER);
     this.gaps = Math.min(u64(view, RingOffset.gaps - RingOffset.tail), Number.MAX_SAFE_INTEGER);
@@ -125,12 +127,12 @@ export class Ring {
     this.gauges = readGauges(this.view);
   }
 
-  /** Rows that wait to be taken. */
+  /** Rows that can be read. */
   get waiting(): number {
     return this.tail - this.head;
   }
 
-  /** The next rows, in a buffer that is good until the next call; the process may reuse their room from here on. */
+  /** Reads the next rows. The buffer is valid until the next call. The process may overwrite the rows from now on. */
   take(): Buffer {
     const from = this.head % this.capacity;
     const count = Math.min(this.waiting, this.capacity - from, ROWS_AT_ONCE);
@@ -145,7 +147,7 @@ export class Ring {
     return rows;
   }
 
-  /** Streams of a GPU named since this was last asked; as their 64 bits lie in the file. */
+  /** Handles of streams of a GPU that were added since the last call, as 64-bit values. */
   newStreams(device: number): bigint[] {
     const count = this.countAt(RingOffset.stream_count, device, RING_STREAMS, 'streams');
     const found: bigint[] = [];
@@ -166,16 +168,16 @@ export class Ring {
     return found;
   }
 
-  /** Strings added since this was last asked, in the order of their numbers. */
+  /** Strings added since the last call, in the order of their numbers. */
   newStrings(): string[] {
     const used = u64(this.view, RingOffset.string_bytes);
-    if (used < this.stringBytes || used > RING_STRING_BYTES) throw new RingDamage(`it claims ${used} bytes of strings`);
+    if (used < this.stringBytes || used > RING_STRING_BYTES) throw new RingDamage(`its ring declares ${used} bytes of strings`);
     const area = Buffer.alloc(used - this.stringBytes);
     if (area.length > 0) this.readAt(area, this.stringsAt + this.stringBytes);
     const found: string[] = [];
     for (let at = 0; at < area.length; ) {
       const length = at + 4 <= area.length ? area.readUInt32LE(at) : Number.POSITIVE_INFINITY;
-      if (at + 4 + length > area.length) throw new RingDamage('one of its strings does not end');
+      if (at + 4 + length > area.length) throw new RingDamage('a string of its ring has no end');
       found.push(area.toString('utf8', at + 4, at + 4 + length));
       at += 4 + length;
     }
@@ -183,7 +185,7 @@ export class Ring {
     return found;
   }
 
-  /** The plan of that number lies in its file. */
+  /** Tells the process that plan file `generation` is ready. */
   announcePlan(generation: number): void {
     const word = Buffer.alloc(4);
     word.writeUInt32LE(generation);
@@ -197,11 +199,11 @@ export class Ring {
   private countAt(offset: number, device: number, most: number, what: string): number {
     const count = this.view.getUint32(offset + device * 4, true);
     const before = (what === 'streams' ? this.streamCounts : this.poolCounts)[device]!;
-    if (count > most || count < before) throw new RingDamage(`it claims ${count} ${what} of GPU ${device}`);
+    if (count > most || count < before) throw new RingDamage(`its ring declares ${count} ${what} of GPU ${device}`);
     return count;
   }
 
   private readAt(into: Buffer, at: number): void {
-    if (readSync(this.file, into, 0, into.length, at) < into.length) throw new RingDamage('it was cut off while it was read');
+    if (readSync(this.file, into, 0, into.length, at) < into.length) throw new RingDamage('its ring was truncated while it was read');
   }
 }

@@ -1,39 +1,38 @@
-// Rows of a ring made fit for a file: numbers that stand for nothing are corrected or their rows dropped, since one row that
-// cannot be would make the whole file unreadable.
-
+// Makes the rows of a ring fit for a file: corrects invalid numbers or drops their rows.
+// A single invalid row would make the whole file unreadable.
 import { RING_DEVICES } from '../../abi/ring.ts';
 import { EventKind } from '../../trace/trace.ts';
 import { EVENT_BYTES, EventField, EventOffset } from '../../trace/weir/format.ts';
 import { u64 } from './ring-layout.ts';
 
 const MOST_KIND = Math.max(...Object.values(EventKind));
-/** CUDA's addresses lie below 2^48. */
+/** CUDA's addresses are below 2^48. */
 const ADDRESS_HIGH_LIMIT = 2 ** 16;
-/** Sizes lie below 2^53. */
+/** Sizes must be below 2^53. */
 const SIZE_HIGH_LIMIT = 2 ** 21;
 
 const ABOUT_BLOCKS: ReadonlySet<number> = new Set([EventKind.Alloc, EventKind.FreeRequested, EventKind.FreeCompleted, EventKind.Oom]);
 
 export interface Declared {
-  /** How many streams and pools each GPU has; the arrays are read only. */
+  /** Number of streams and pools of each GPU. The arrays are only read. */
   readonly streams: ArrayLike<number>;
   readonly pools: ArrayLike<number>;
-  /** Number in the file of each string of the ring; entry 0 is 0. */
+  /** Number in the file of each string of the ring. Entry 0 is 0. */
   readonly strings: readonly number[];
 }
 
-/** What passed through, beside the rows. */
+/** What was found beside valid rows. */
 export interface RowCounts {
-  /** Rows that could not be used. */
+  /** Invalid rows. */
   damaged: number;
-  /** Numbers, in the file, of strings that settings events carry, with the GPU each is about. */
+  /** Settings events: the GPU, and the number of the string in the file. */
   readonly settings: { device: number; text: number }[];
 }
 
 export class RowChecker {
   private readonly latest = new Float64Array(RING_DEVICES);
 
-  /** Moves the good rows to the front, corrected, and gives back how many bytes they take. */
+  /** Corrects rows and moves the valid ones to the front. Returns their length in bytes. */
   check(rows: Buffer, declared: Declared, counts: RowCounts): number {
     const view = new DataView(rows.buffer, rows.byteOffset, rows.length);
     let kept = 0;
@@ -51,13 +50,13 @@ export class RowChecker {
     const kind = view.getUint8(row + EventOffset.kind);
     const device = view.getUint16(row + EventOffset.device, true);
     if (kind === 0 || kind > MOST_KIND || device >= RING_DEVICES) return 'damaged';
-    // What is said of a GPU before its first stream has a name finds no place in a file; its settings are kept all the same.
+    // Before the first stream of a GPU is declared, a file cannot hold its rows. Only settings are kept.
     if (declared.streams[device] === 0 && !ABOUT_BLOCKS.has(kind)) {
       if (kind === EventKind.Settings) correctDetail(view, row, kind, device, declared, counts);
       return 'early';
     }
     let stream = view.getInt32(row + EventOffset.stream, true);
-    // A recorder that has run out of names says -1.
+    // A recorder that has no numbers left for streams writes -1.
     if (stream === -1) {
       stream = 0;
       view.setInt32(row + EventOffset.stream, 0, true);
@@ -67,7 +66,7 @@ export class RowChecker {
     if (pool < -1 || pool >= declared.pools[device]!) return 'damaged';
     if (!hasPossibleSize(view, row, kind)) return 'damaged';
     this.setTime(view, row, device);
-    // Recorders leave stacks out today.
+    // Recorders do not write stacks yet.
     view.setInt32(row + EventOffset.stack, -1, true);
     const metadata = declared.strings[view.getUint32(row + EventOffset.metadata, true)] ?? 0;
     view.setUint32(row + EventOffset.metadata, metadata, true);
@@ -81,7 +80,7 @@ export class RowChecker {
     return 'good';
   }
 
-  /** Rows of one GPU are in order; what a damaged ring holds need not be, and a file has them in order. */
+  /** A file needs rows in order of time for each GPU. In a damaged ring they may not be. */
   private setTime(view: DataView, row: number, device: number): void {
     const time = view.getFloat64(row + EventOffset.time_us, true);
     const latest = this.latest[device]!;
@@ -99,7 +98,7 @@ function hasPossibleSize(view: DataView, row: number, kind: number): boolean {
   return view.getUint32(row + EventOffset.address + 4, true) < ADDRESS_HIGH_LIMIT;
 }
 
-/** Whether the detail stands for something; strings get their number in the file. */
+/** Whether the detail is valid. Numbers of strings are replaced by those in the file. */
 function correctDetail(view: DataView, row: number, kind: number, device: number, declared: Declared, counts: RowCounts): boolean {
   const at = row + EventOffset.detail;
   switch (kind) {

@@ -1,12 +1,12 @@
-// The file a recording goes to, record by record. A disk that is full ends the recording and nothing else.
+// The file of a recording, written record by record. If the disk is full, only the recording ends.
 import { closeSync, ftruncateSync, openSync, writeSync } from 'node:fs';
 
 export class TraceFile {
-  /** Undefined: nothing is kept. */
+  /** Undefined if nothing is kept. */
   readonly path: string | undefined;
-  /** Whole records in the file so far. */
+  /** Length of the whole records written so far. */
   bytes = 0;
-  /** Why it could not go on. */
+  /** Why writing stopped. */
   problem: string | undefined;
   private file: number | undefined;
 
@@ -41,7 +41,7 @@ export class TraceFile {
     const file = this.file;
     this.file = undefined;
     try {
-      // A record that was cut off is taken away: what is left is whole.
+      // Removes a record that was written in part.
       if (this.problem !== undefined) ftruncateSync(file, this.bytes);
     } catch {}
     closeSync(file);
@@ -51,8 +51,8 @@ export class TraceFile {
 function reasonOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   if (code === 'ENOSPC') return 'the disk is full';
-  if (code === 'EDQUOT') return 'the quota of the disk is used up';
-  if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS') return 'writing there is not allowed';
+  if (code === 'EDQUOT') return 'the disk quota is used up';
+  if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS') return 'you may not write there';
   if (code === 'ENOENT') return 'its folder does not exist';
   return message ?? String(error);
 }

@@ -1,19 +1,19 @@
-// What the recording of a process is called: never the same for two processes, and never over a file that is there.
+// File names of recordings: different for every process, and never that of an existing file.
 import { existsSync, lstatSync, renameSync, symlinkSync, unlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { basename, dirname, extname, join } from 'node:path';
 import { UsageError } from '../../base/errors.ts';
 
-/** What a name is made of. */
+/** What a name is made from. */
 export interface NamedProcess {
   readonly pid: number;
-  /** -1 where the process has none. */
+  /** -1 if the process has none. */
   readonly rank: number;
 }
 
 const PLACEHOLDER = /%(?:([phr%])|q\{([^}]*)\})/g;
 
-/** `NAME.<host>.r<RANK>.<pid>.ext`, or `NAME.<pid>.ext` without a rank; a pattern with placeholders is taken as it stands. */
+/** `NAME.<host>.r<RANK>.<pid>.ext`, or `NAME.<pid>.ext` without a rank. A pattern with placeholders is used as it is. */
 export function traceName(pattern: string, process: NamedProcess, environment: NodeJS.ProcessEnv): string {
   const placeholders = [...pattern.matchAll(PLACEHOLDER)].filter(([text]) => text !== '%%');
   if (placeholders.length > 0) return expand(pattern, process, environment);
@@ -23,7 +23,7 @@ export function traceName(pattern: string, process: NamedProcess, environment: N
   return `${stem}.${who}${extension}`;
 }
 
-/** A name like it that is not taken; with `overwrite`, the name itself unless this run has used it. */
+/** The name, or a similar one that is free. With `overwrite`, existing files count as free unless this run wrote them. */
 export function freeName(name: string, process: NamedProcess, overwrite: boolean, used: ReadonlySet<string>): string {
   const isFree = (candidate: string) => !used.has(candidate) && (overwrite || !existsSync(candidate));
   if (isFree(name)) return name;
@@ -38,16 +38,16 @@ export function freeName(name: string, process: NamedProcess, overwrite: boolean
 export function checkPattern(pattern: string): void {
   if (/%q(?!\{[^}]*\})/.test(pattern)) throw new UsageError(`'${pattern}': %q needs the name of a variable, like %q{SLURM_JOB_ID}`);
   const unknown = /%(?![phrq])(.?)/.exec(pattern.replaceAll('%%', ''));
-  if (unknown) throw new UsageError(`'${pattern}': %${unknown[1]} means nothing; there are %p, %h, %r and %q{VARIABLE}`);
+  if (unknown) throw new UsageError(`'${pattern}': %${unknown[1]} is not a placeholder; use %p, %h, %r or %q{VARIABLE}`);
 }
 
-/** What a command is called in the name of its recording: its script without the ending, else the program. */
+/** The name of a command in file names: its script without the extension, else the program. */
 export function commandName(command: readonly string[]): string {
   const script = command.find((word) => /\.py$/.test(word)) ?? command[0] ?? 'run';
   return basename(script).replace(/\.py$/, '') || 'run';
 }
 
-/** `latest.weir` beside the recording, leading to it; not worth a word if it cannot be made. */
+/** Links `latest.weir`, beside the recording, to it. Failures are ignored. */
 export function linkLatest(trace: string): void {
   const link = join(dirname(trace), 'latest.weir');
   try {
@@ -76,7 +76,7 @@ function expand(pattern: string, { pid, rank }: NamedProcess, environment: NodeJ
       case '%':
         return '%';
       default:
-        // A value may hold anything; it must stay one part of a name.
+        // A value may contain anything, but must stay one part of a path.
         return (environment[variable ?? ''] ?? '').replaceAll(/[/\0]/g, '_');
     }
   });

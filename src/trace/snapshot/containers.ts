@@ -1,15 +1,15 @@
-// Dicts and lists that are no row of anything, in one arena of typed arrays.
-// A hostile file can consist of nothing else, so each costs a few dozen bytes and not an object.
+// Dicts and lists that are not rows, in one arena of typed arrays.
+// A hostile file can consist of nothing else, so each takes a few dozen bytes instead of an object.
 import { InputError } from '../../base/errors.ts';
 import { Tag } from './values.ts';
 
-/** An event run is `first row * RUN_BASE + length`, which stays below 2^53 for 2^31 rows. */
-const RUN_BASE = 2 ** 21;
+/** A range of events is stored as `first row * RANGE_BASE + length`, which stays below 2^53 for 2^31 rows. */
+const RANGE_BASE = 2 ** 21;
 
-/** A snapshot has a few per segment; this many would already take half a gigabyte. */
+/** A snapshot has a few per segment. This many would take half a gigabyte. */
 const MAX_CONTAINERS = 2 ** 23;
 
-/** Not yet turned into a call stack: see `freeze`. */
+/** The list has not been used as a call stack yet: see `freeze`. */
 export const NOT_FROZEN = -2;
 
 export class Containers {
@@ -19,13 +19,14 @@ export class Containers {
   /** Three numbers per chunk: first item, number of items, next chunk or -1. */
   private chunks = new Int32Array(3 * 256);
   private chunkCount = 0;
-  /** Four numbers per container: first chunk, last chunk, number of items, the stack it was frozen into. */
+  /** Four numbers per container: first chunk, last chunk, number of items, call stack it was frozen as. */
   private headers = new Int32Array(4 * 256);
   private count = 0;
 
   create(): number {
     const container = this.count++;
-    if (container >= MAX_CONTAINERS) throw new InputError('the file has more dicts and lists than any memory snapshot');
+    if (container >= MAX_CONTAINERS)
+      throw new InputError('the file has more dicts and lists than any memory snapshot: it is damaged or something else');
     if (this.headers.length < this.count * 4) this.headers = doubled(this.headers);
     this.headers.set([-1, -1, 0, NOT_FROZEN], container * 4);
     return container;
@@ -35,7 +36,7 @@ export class Containers {
     return this.headers[container * 4 + 2]!;
   }
 
-  /** Adds one item. Consecutive event rows become one run, skipped events nothing. */
+  /** Adds one item. Consecutive event rows are stored as one range, skipped events not at all. */
   append(container: number, tag: number, value: number): void {
     const { headers } = this;
     if (tag === Tag.SkippedEvent) return;
@@ -43,19 +44,23 @@ export class Containers {
     if (tag === Tag.Event) {
       if (tail >= 0) {
         const last = this.chunks[tail * 3]! + this.chunks[tail * 3 + 1]! - 1;
-        const run = this.itemValues[last]!;
-        if (this.itemTags[last] === Tag.EventRun && runStart(run) + runLength(run) === value && runLength(run) < RUN_BASE - 1) {
-          this.itemValues[last] = run + 1;
+        const range = this.itemValues[last]!;
+        if (
+          this.itemTags[last] === Tag.EventRange &&
+          rangeStart(range) + rangeLength(range) === value &&
+          rangeLength(range) < RANGE_BASE - 1
+        ) {
+          this.itemValues[last] = range + 1;
           return;
         }
       }
-      this.addItem(container, tail, Tag.EventRun, value * RUN_BASE + 1);
+      this.addItem(container, tail, Tag.EventRange, value * RANGE_BASE + 1);
       return;
     }
     this.addItem(container, tail, tag, value);
   }
 
-  /** Calls `visit` for each item in order until it gives back false. */
+  /** Calls `visit` for each item in order until it returns false. */
   forEach(container: number, visit: (tag: number, value: number) => boolean | undefined): void {
     for (let chunk = this.headers[container * 4]!; chunk >= 0; chunk = this.chunks[chunk * 3 + 2]!) {
       const from = this.chunks[chunk * 3]!;
@@ -66,7 +71,7 @@ export class Containers {
     }
   }
 
-  /** Calls `visit` with the string id of each key (-1 if the key is no string) and the value beside it. */
+  /** Calls `visit` for each entry with the string id of its key (-1 if the key is not a string) and its value. */
   forEachEntry(container: number, visit: (key: number, tag: number, value: number) => void): void {
     let key = -1;
     let isKey = true;
@@ -78,7 +83,7 @@ export class Containers {
     });
   }
 
-  /** A list of frames may grow until it is used as a call stack; from then on it stays as it is. */
+  /** Fixes a list of frames that is used as a call stack. It must not grow afterwards. */
   freeze(container: number, stack: number): void {
     this.headers[container * 4 + 3] = stack;
   }
@@ -115,12 +120,12 @@ export class Containers {
   }
 }
 
-export function runStart(run: number): number {
-  return Math.floor(run / RUN_BASE);
+export function rangeStart(range: number): number {
+  return Math.floor(range / RANGE_BASE);
 }
 
-export function runLength(run: number): number {
-  return run % RUN_BASE;
+export function rangeLength(range: number): number {
+  return range % RANGE_BASE;
 }
 
 function doubled(numbers: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer> {

@@ -1,12 +1,11 @@
-// Decodes a snapshot written as JSON, byte by byte, into the same rows as the pickle decoder.
-// JSON.parse would need one string of the whole file and an object per event, and would round large addresses.
+// Decodes a snapshot in JSON, byte by byte, into the same rows as the pickle decoder.
+// JSON.parse would need the file as one string and an object per event, and would round large addresses.
 import { InputError } from '../../base/errors.ts';
 import { truncatedError } from './pickle.ts';
 import type { Rows } from './rows.ts';
-import { Tag } from './values.ts';
+import { PROGRESS_STEP, Tag } from './values.ts';
 
-const PROGRESS_STEP = 2 ** 21;
-/** Items of a list that are held before they are handed over. */
+/** List items held before they are handed to the rows. */
 const BATCH = 1000;
 
 const SPACE = 0x20;
@@ -26,7 +25,7 @@ const LITERALS: readonly (readonly [string, number, number])[] = [
   ['true', Tag.Bool, 1],
   ['false', Tag.Bool, 0],
   ['null', Tag.None, 0],
-  // Not JSON, but Python writes them.
+  // Not valid JSON, but Python writes them.
   ['NaN', Tag.Number, Number.NaN],
   ['Infinity', Tag.Number, Number.POSITIVE_INFINITY],
   ['-Infinity', Tag.Number, Number.NEGATIVE_INFINITY],
@@ -42,7 +41,7 @@ class JsonDecoder {
   private readonly rows: Rows;
   private at = 0;
   private depth = 0;
-  /** The slots of the containers that are open, so that nesting takes no recursion. */
+  /** Stack slots of the open containers, which replaces recursion. */
   private open = new Int32Array(64);
   private openCount = 0;
 
@@ -61,7 +60,7 @@ class JsonDecoder {
         onProgress?.(this.at / bytes.length);
         report = this.at + PROGRESS_STEP;
       }
-      // Here a value begins, in a dict with its key before it.
+      // A value begins here. In a dict its key has been read.
       if (next === OPEN_LIST || next === OPEN_DICT) {
         this.at++;
         this.begin(next === OPEN_LIST ? Tag.List : Tag.Dict);
@@ -78,12 +77,12 @@ class JsonDecoder {
       if (this.inDict()) next = this.key(next);
     }
     while (this.at < bytes.length) {
-      if (bytes[this.at++]! > SPACE) throw this.damaged('there is more after the end');
+      if (bytes[this.at++]! > SPACE) throw this.damaged('there is data after the end');
     }
     onProgress?.(1);
   }
 
-  /** What follows a value: gives back whether another one begins in the same or an outer container. */
+  /** Reads what follows a value. Returns whether another value begins, here or in an outer container. */
   private afterValue(): boolean {
     while (this.openCount > 0) {
       const next = this.token();
@@ -121,7 +120,7 @@ class JsonDecoder {
     this.depth = slot + 1;
   }
 
-  /** A list may have been filled in part, but a dict is still a plain one until it closes. */
+  /** A list may be filled in part already. A dict stays a plain one until it closes. */
   private inDict(): boolean {
     return this.openCount > 0 && this.rows.stack.tags[this.open[this.openCount - 1]!] === Tag.Dict;
   }
@@ -151,7 +150,7 @@ class JsonDecoder {
       }
       if (matched > 0 && this.at + matched === this.bytes.length) throw truncatedError('JSON', this.bytes.length);
     }
-    throw this.damaged('there is no value where one is expected');
+    throw this.damaged('a value is missing');
   }
 
   private text(): void {
@@ -221,7 +220,7 @@ class JsonDecoder {
     stack.values[this.depth++] = value;
   }
 
-  /** The next byte that is not white space, without taking it. */
+  /** The next byte that is not white space. Does not consume it. */
   private token(): number {
     const { bytes } = this;
     while (this.at < bytes.length && bytes[this.at]! <= SPACE) this.at++;

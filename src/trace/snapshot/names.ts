@@ -1,8 +1,8 @@
-// The words of PyTorch's snapshot format: keys, actions and states, each with a fixed string id.
-// The keys come first, since a set of keys is a 32-bit mask.
+// The strings of PyTorch's snapshot format, each with a fixed id: keys, actions and states.
+// Keys come first, because a set of keys is a 32-bit mask.
 import { EventKind } from '../trace.ts';
 
-/** String ids of the keys that rows are made of; each is also the key's bit in a mask. */
+/** String ids of the keys of rows. The id is also the key's bit in a mask. */
 export const Key = {
   action: 0,
   addr: 1,
@@ -33,7 +33,8 @@ export const Key = {
 
 export const KEY_NAMES: readonly string[] = Object.keys(Key);
 
-const ACTIONS: readonly (readonly [string, EventKind])[] = [
+/** Actions of trace entries, with the kinds of events they stand for. */
+export const ACTIONS: readonly (readonly [string, EventKind])[] = [
   ['alloc', EventKind.Alloc],
   ['free_requested', EventKind.FreeRequested],
   ['free_completed', EventKind.FreeCompleted],
@@ -67,11 +68,11 @@ const WORDS = [
 /** Every known string, at its id. */
 export const KNOWN_NAMES: readonly string[] = [...KEY_NAMES, ...ACTIONS.map(([action]) => action), ...WORDS];
 
-/** The kind of event an action stands for by string id, 0 for other strings. */
+/** Event kind by string id of the action; 0 for other strings. */
 export const KIND_OF_ACTION: Uint8Array = new Uint8Array(KNOWN_NAMES.length);
 for (const [action, kind] of ACTIONS) KIND_OF_ACTION[KNOWN_NAMES.indexOf(action)] = kind;
 
-/** String ids of words that are values, or keys outside of rows. */
+/** String ids of values, and of keys outside rows. */
 export const Word: { readonly [word in (typeof WORDS)[number]]: number } = Object.fromEntries(
   WORDS.map((word) => [word, KNOWN_NAMES.indexOf(word)]),
 ) as { [word in (typeof WORDS)[number]]: number };

@@ -1,6 +1,6 @@
-// Pickle opcodes that Weir refuses, by name. The ones it decodes stand in the decoder itself.
+// Pickle opcodes that Weir refuses, by name. The decoder itself lists those it decodes.
 
-/** What imports, calls or builds objects, or cannot occur in plain data. */
+/** Opcodes that import, call or build objects, or that plain data does not contain. */
 const REFUSED: ReadonlyMap<number, string> = new Map([
   [0x63, 'GLOBAL'],
   [0x93, 'STACK_GLOBAL'],
@@ -25,14 +25,14 @@ const REFUSED: ReadonlyMap<number, string> = new Map([
 /** Opcodes of protocols 0 and 1, which write numbers and strings as lines of text. */
 const TEXT_OPCODES = 'IFLSUTVgp';
 
-/** Why an opcode is refused, as the rest of a sentence that begins with "the pickle"; `wanted` is what it asks for. */
+/** Why an opcode is refused, to follow "the pickle". `wanted` names what the opcode would import. */
 export function refusalOf(opcode: number, at: number, wanted: string): string {
   const name = REFUSED.get(opcode);
   if (name) {
-    return `holds the opcode ${name}${wanted} at byte ${at}, which would run code: Weir executes nothing from a file, and this does not look like a memory snapshot`;
+    return `holds the opcode ${name}${wanted} at byte ${at}, which would run code: Weir executes nothing from a file, and this is probably not a memory snapshot`;
   }
   if (TEXT_OPCODES.includes(String.fromCharCode(opcode))) {
-    return `has an opcode of protocol 0 or 1 at byte ${at}; memory snapshots are written with protocols 2 to 5, so this does not look like one`;
+    return `has an opcode of protocol 0 or 1 at byte ${at}, but memory snapshots use protocols 2 to 5: this is probably not one`;
   }
-  return `is damaged at byte ${at}: 0x${opcode.toString(16).padStart(2, '0')} is no opcode`;
+  return `is damaged at byte ${at}: 0x${opcode.toString(16).padStart(2, '0')} is not an opcode`;
 }

@@ -1,13 +1,11 @@
-// Decodes the pickle opcodes a snapshot consists of, straight into rows. It is a decoder and nothing more:
-// opcodes that import, call or build objects are refused, so an untrusted file cannot run anything.
+// Decodes the pickle opcodes that snapshots use straight into rows.
+// Opcodes that import, call or build objects are refused, so an untrusted file cannot run code.
 import { InputError } from '../../base/errors.ts';
 import { refusalOf } from './opcodes.ts';
 import type { Rows } from './rows.ts';
-import { Memo, Tag } from './values.ts';
+import { Memo, PROGRESS_STEP, Tag } from './values.ts';
 
-/** How many bytes are decoded between two reports of progress. */
-const PROGRESS_STEP = 2 ** 21;
-/** No integer of a snapshot has more than 9 bytes; beyond this one it is an attack or noise. */
+/** Integers of a snapshot have at most 9 bytes. Longer ones than this come from an attack or damage. */
 const MAX_INTEGER_BYTES = 1024;
 
 /** Decodes the pickle and leaves its one value in slot 0 of the stack. */
@@ -22,14 +20,14 @@ class PickleDecoder {
   private readonly memo: Memo;
   private marks = new Int32Array(64);
   private markCount = 0;
-  /** Of the integer read last. */
+  /** Tag of the integer read last. */
   private integerTag: number = Tag.Number;
 
   constructor(bytes: Uint8Array, rows: Rows) {
     this.bytes = bytes;
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.rows = rows;
-    // Pages that are not written cost nothing, whereas growing would copy.
+    // Pages that are never written cost nothing, but growing would copy.
     this.memo = new Memo(Math.min(2 ** 26, 256 + (bytes.length >>> 3)));
   }
 
@@ -232,14 +230,16 @@ class PickleDecoder {
           break;
         }
         case 0x95: // FRAME
-          // Frames only help those who read from a pipe; but a frame that passes the end tells early that the end is missing.
+          // Frames matter only to readers of pipes. But a frame beyond the end shows early that the file is truncated.
           this.length(at, 8);
           at += 8;
           break;
         case 0x80: // PROTO
           if (at >= end) throw this.truncated();
           if (bytes[at]! > 5)
-            throw new InputError(`the pickle has protocol ${bytes[at]}; Weir reads protocols 2 to 5, and Python has no other`);
+            throw new InputError(
+              `the pickle has protocol ${bytes[at]}, but Weir reads protocols 2 to 5: the file is damaged or not a memory snapshot`,
+            );
           at++;
           break;
         case 0x74: // TUPLE
@@ -279,7 +279,7 @@ class PickleDecoder {
     }
   }
 
-  /** The signed little-endian integer at `at`, as the value beside `integerTag`. */
+  /** Decodes the signed little-endian integer at `at` and sets `integerTag`. */
   private integer(at: number, length: number): number {
     const { bytes } = this;
     this.integerTag = Tag.Number;
@@ -304,7 +304,7 @@ class PickleDecoder {
     return this.rows.bigints.push(exact) - 1;
   }
 
-  /** A length of `size` bytes at `at`, and so many bytes are known to follow it. */
+  /** Decodes a length of `size` bytes at `at`, and checks that the input holds that many bytes behind it. */
   private length(at: number, size: number): number {
     const end = this.bytes.length;
     if (at + size > end) throw this.truncated();
@@ -316,7 +316,7 @@ class PickleDecoder {
     return length;
   }
 
-  /** The number of values that belong to an unfinished container and must not be taken by what comes after it. */
+  /** Number of values that belong to unfinished containers. Opcodes must not take values below it. */
   private floor(): number {
     return this.markCount > 0 ? this.marks[this.markCount - 1]! : 0;
   }
@@ -334,7 +334,7 @@ class PickleDecoder {
     this.marks = grown;
   }
 
-  /** A dict of the values from `from` up, in the slot `from`: they move up by one to make room for it. */
+  /** Makes a dict of the values from slot `from` up, in slot `from`. They move up by one slot to make room. */
   private makeDict(from: number, depth: number, start: number): void {
     const { stack } = this.rows;
     stack.tags.copyWithin(from + 1, from, depth);
@@ -362,7 +362,7 @@ class PickleDecoder {
     return new InputError(`the pickle ${refusalOf(opcode, start, this.wanted(opcode, start, depth))}`);
   }
 
-  /** What a GLOBAL asks for, to name it in the message; nothing when it is noise and not a name. */
+  /** The name that a GLOBAL would import, for the message; empty if it is not a readable name. */
   private wanted(opcode: number, start: number, depth: number): string {
     const { stack, strings } = this.rows;
     let names: string[] = [];
@@ -376,5 +376,5 @@ class PickleDecoder {
 }
 
 export function truncatedError(format: string, length: number): InputError {
-  return new InputError(`the ${format} ends early, at byte ${length}: the file is truncated, so copy it again or take the snapshot again`);
+  return new InputError(`the ${format} ends early, at byte ${length}: the file is truncated; copy it again or take the snapshot again`);
 }

@@ -1,21 +1,21 @@
-// Pairs of integers, each stored once, and the memory pools some of them name.
+// Pairs of integers, each stored once, and the memory pools that some of them name.
 import type { PoolId } from '../trace.ts';
 
-/** Pairs whose halves are below this make a key without building a string. */
+/** If both numbers are below this, the key of a pair is a number instead of a string. */
 const COMPACT = 2 ** 26;
 
-/** No program has this many pools; further pairs are no pool ids and stay plain lists. */
+/** No program has this many pools. Further pairs cannot be pool ids and stay plain lists. */
 const MAX_PAIRS = 2 ** 16;
 
 export class PoolTable {
-  /** Pools in the order they were met; the default pool is always the first. */
+  /** Pools in the order of first use. The default pool is always the first. */
   readonly pools: PoolId[] = [[0, 0]];
   private readonly pairs: PoolId[] = [];
   private readonly indices = new Map<number | string, number>();
-  /** The pool of each pair, plus one; 0 while it is none. */
+  /** Pool index by pair, plus one; 0 for a pair that is not used as a pool. */
   private readonly poolOf: number[] = [];
 
-  /** The index of a pair, or -1 when there are too many to be pool ids. */
+  /** The index of a pair; -1 if there are too many to be pool ids. */
   internPair(first: number, second: number): number {
     const key = isCompact(first) && isCompact(second) ? first * COMPACT + second : `${first},${second}`;
     let pair = this.indices.get(key);
@@ -32,7 +32,7 @@ export class PoolTable {
     return this.pairs[index]!;
   }
 
-  /** The pool a pair names, or -1 if it cannot be a pool's id. */
+  /** The pool that a pair names; -1 if it cannot be a pool id. */
   poolOfPair(index: number): number {
     if (this.poolOf[index] === 0) {
       const id = this.pairs[index]!;

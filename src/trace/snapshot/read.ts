@@ -1,10 +1,10 @@
-// Reads PyTorch's memory snapshots: decodes the file into rows, finds the parts of the snapshot among them,
-// and hands each GPU's share over to be assembled into a trace.
+// Reads PyTorch's memory snapshots: decodes the file into rows, finds the parts of the snapshot in them,
+// and assembles a trace for each GPU.
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
 import { EventStore } from '../event-store.ts';
 import type { EventColumns, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
-import { runLength, runStart } from './containers.ts';
+import { rangeLength, rangeStart } from './containers.ts';
 import { decodeJson } from './json.ts';
 import { Word } from './names.ts';
 import { decodePickle } from './pickle.ts';
@@ -13,12 +13,12 @@ import { SegmentBuilder } from './segments.ts';
 import { describeTag, Tag } from './values.ts';
 
 export interface SnapshotOptions {
-  /** Called now and then with the part of the input that has been read, 0 to 1. */
+  /** Called now and then with the fraction of the input read so far, 0 to 1. */
   readonly onProgress?: ((fraction: number) => void) | undefined;
 }
 
 const MAX_EXPECTED_EVENTS = 2 ** 23;
-/** Settings are one dict within another; what is nested deeper is not a setting. */
+/** Settings are nested once. Deeper values are not settings. */
 const MAX_SETTING_DEPTH = 8;
 
 export function readSnapshotPickle(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
@@ -37,13 +37,13 @@ export function readSnapshotJson(bytes: Uint8Array, options: SnapshotOptions = {
   });
 }
 
-/** Arrays and maps have limits that a file of many gigabytes can reach; that is no defect, unlike endless recursion. */
+/** A file of many gigabytes can exceed the limits of arrays and maps. That RangeError is no defect, unlike endless recursion. */
 function withinMemory(read: () => Recording): Recording {
   try {
     return read();
   } catch (error) {
     if (!(error instanceof RangeError) || error.message.includes('call stack')) throw error;
-    throw new InputError(`the file needs more memory than there is (${error.message})`);
+    throw new InputError(`the file needs more memory than this machine allows (${error.message}); open it on a larger machine`);
   }
 }
 
@@ -56,7 +56,7 @@ interface Value {
   readonly value: number;
 }
 
-/** Rows of the event store, `from` to `to`. */
+/** Rows `from` to `to` of the event store. */
 interface Range {
   readonly from: number;
   readonly to: number;
@@ -100,7 +100,7 @@ class SnapshotReader {
     );
   }
 
-  /** Finds the parts by name; a bare list of segments, as old files are, counts as the part of that name. */
+  /** Finds the parts by name. A bare list of segments, as in old files, counts as the part `segments`. */
   private readTop(): void {
     const { rows, top } = this;
     const tag = rows.stack.tags[0]!;
@@ -159,13 +159,13 @@ class SnapshotReader {
     containers.forEach(traces.value, (tag, value) => {
       if (tag === Tag.GenericList) {
         const ranges: Range[] = [];
-        containers.forEach(value, (itemTag, run) => {
-          if (itemTag !== Tag.EventRun)
+        containers.forEach(value, (itemTag, range) => {
+          if (itemTag !== Tag.EventRange)
             throw new InputError(`the trace of GPU ${device} holds ${describeTag(itemTag)} where an entry with an 'action' is expected`);
-          total += runLength(run);
-          // Without this, a small file that names one entry a million times would take gigabytes.
+          total += rangeLength(range);
+          // Otherwise a small file that lists one entry a million times would take gigabytes.
           if (total > events.count) throw new InputError('the trace lists the same entry more than once: the file is damaged');
-          ranges.push({ from: runStart(run), to: runStart(run) + runLength(run) });
+          ranges.push({ from: rangeStart(range), to: rangeStart(range) + rangeLength(range) });
           return true;
         });
         if (ranges.length > 0) found.set(device, ranges);
@@ -221,7 +221,7 @@ class SnapshotReader {
     return this.settingsOf(settings.value, new Map(), 0);
   }
 
-  /** `done` holds dicts that were met before, so that shared or cyclic ones take no more time than others. */
+  /** `done` holds the dicts seen before, so that shared or cyclic ones are read once. */
   private settingsOf(
     container: number,
     done: Map<number, ReadonlyMap<string, SettingValue>>,
@@ -273,21 +273,21 @@ class SnapshotReader {
       const names = [...unknownActions.keys()].slice(0, 4).map((name) => `'${name.slice(0, 40)}'`);
       warnings.push({
         code: 'unknown-actions',
-        message: `${total} trace entries were left out, since their actions are unknown: ${names.join(', ')}`,
+        message: `${total} trace entries were ignored because weir does not know their actions: ${names.join(', ')}`,
       });
     }
     if (events.size === 0) {
       warnings.push({
         code: 'no-history',
         message:
-          'the snapshot has no history, so answers cover only the moment it was taken; call torch.cuda.memory._record_memory_history() before the work to record one',
+          'the snapshot has no history, so answers cover only the moment it was taken; to record one, call torch.cuda.memory._record_memory_history() before the work',
       });
     }
     return warnings;
   }
 }
 
-/** A copy of the rows in `ranges`, for a device whose entries lie apart in the file. */
+/** A copy of the rows in `ranges`, for a GPU whose entries are not contiguous in the file. */
 function gathered(from: EventColumns, ranges: readonly Range[]): EventColumns {
   const store = new EventStore(ranges.reduce((sum, range) => sum + range.to - range.from, 0));
   for (const range of ranges) {

@@ -1,5 +1,5 @@
 // Recognises the dicts of a snapshot by their keys and turns each into a row as soon as it is complete.
-// Decoders call it with ranges of their value stack; what is no row stays in the containers.
+// Decoders call it with ranges of their value stack. Dicts that are not rows go to the containers.
 import { InputError } from '../../base/errors.ts';
 import { EventStore } from '../event-store.ts';
 import { NO_STACK, Symbols } from '../symbols.ts';
@@ -11,7 +11,7 @@ import { StackBuilder } from './stacks.ts';
 import { StringTable } from './strings.ts';
 import { describeTag, Tag, ValueStack } from './values.ts';
 
-/** Blocks and segments become objects; a file with more of them than any GPU has is refused before memory runs out. */
+/** Blocks and segments become objects. A file with more than any GPU has is refused before memory runs out. */
 const MAX_OBJECTS = 2 ** 22;
 const INT32_MAX = 2 ** 31 - 1;
 const KEY_COUNT = KEY_NAMES.length;
@@ -24,7 +24,7 @@ const BLOCK_KEYS = bit(Key.state) | bit(Key.size);
 const HISTORY_KEYS = bit(Key.addr) | bit(Key.real_size);
 const ANNOTATION_KEYS = bit(Key.stage) | bit(Key.name);
 
-/** A segment as found; its blocks are still a value. */
+/** A segment as found. Its blocks are still an undecoded value. */
 export interface RawSegment {
   readonly device: number;
   readonly address: number;
@@ -38,7 +38,7 @@ export interface RawSegment {
   readonly blocksValue: number;
 }
 
-/** The address of a block whose dict has none: it follows from those before it. */
+/** Address of a block whose dict has none. It follows from the blocks before it. */
 export const NO_ADDRESS = -1;
 
 export class Rows {
@@ -48,19 +48,19 @@ export class Rows {
   readonly containers: Containers = new Containers();
   readonly events: EventStore;
   readonly segments: RawSegment[] = [];
-  /** Also holds the entries of `history` in old files, as blocks of which only request and stack count. */
+  /** Also holds the `history` entries of old files, as blocks that have only a request and a stack. */
   readonly blocks: Block[] = [];
   readonly annotations: Annotation[] = [];
   readonly bigints: bigint[] = [];
   readonly streams: number[] = [];
   readonly pools: PoolTable = new PoolTable();
-  /** Actions we do not know, with the number of entries that have them. */
+  /** Number of entries by unknown action. */
   readonly unknownActions: Map<string, number> = new Map();
 
   private readonly fieldTags = new Uint8Array(KEY_COUNT);
   private readonly fieldValues = new Float64Array(KEY_COUNT);
   private present = 0;
-  /** Where the decoder stands, for messages. */
+  /** Byte offset of the decoder, for messages. */
   private offset = 0;
   private readonly streamIndex = new Map<number, number>();
   private lastStream = -1;
@@ -72,7 +72,7 @@ export class Rows {
     this.strings = new StringTable(bytes, KNOWN_NAMES, this.symbols);
   }
 
-  /** Puts keys and values from the stack slots `from` to `to` into the dict in `slot`. */
+  /** Puts the keys and values in stack slots `from` to `to` into the dict in `slot`. */
   setItems(slot: number, from: number, to: number, offset: number): void {
     const { tags, values } = this.stack;
     if (from === to) return;
@@ -96,7 +96,7 @@ export class Rows {
     else this.put(slot, Tag.GenericDict, this.collect(from, to));
   }
 
-  /** Adds the stack slots `from` to `to` to the list in `slot`. */
+  /** Appends stack slots `from` to `to` to the list in `slot`. */
   append(slot: number, from: number, to: number, offset: number): void {
     const { tags, values } = this.stack;
     if (from === to) return;
@@ -124,7 +124,7 @@ export class Rows {
     );
   }
 
-  /** Makes a list or tuple of the stack slots `from` to `to`, in `slot`, which may be one of them. */
+  /** Makes a list or tuple of stack slots `from` to `to`, in `slot`, which may be one of them. */
   makeList(slot: number, from: number, to: number): void {
     const { tags, values } = this.stack;
     const first = from < to ? tags[from]! : Tag.Absent;
@@ -157,7 +157,7 @@ export class Rows {
     for (let slot = from; slot < to; slot++) this.containers.append(container, tags[slot]!, values[slot]!);
   }
 
-  /** A list that was taken for something special, as the plain list it turns out to be. */
+  /** Turns a list that was stored in a special form back into a plain list. */
   private spill(tag: number, value: number): number {
     const container = this.containers.create();
     if (tag === Tag.Pair) {
@@ -289,7 +289,7 @@ export class Rows {
     const value = this.fieldValues[key]!;
     const tag = this.has(key) ? this.fieldTags[key] : Tag.Absent;
     if (tag === Tag.Number && Number.isSafeInteger(value)) {
-      // The C++ writer puts unsigned pointers into signed integers.
+      // PyTorch's C++ writer stores unsigned pointers as signed integers.
       return this.symbols.addresses.encode(value >= 0 ? value : BigInt.asUintN(64, BigInt(value)));
     }
     if (tag !== Tag.BigInt) throw this.wrong(key, 'an address');
@@ -366,7 +366,7 @@ export class Rows {
     throw this.wrong(Key.frames, 'a list of stack frames');
   }
 
-  /** The stack of a list that arrived in several batches. */
+  /** The call stack of a list that arrived in several batches. */
   private stackOfList(container: number): number {
     const frozen = this.containers.frozenStack(container);
     if (frozen !== NOT_FROZEN) return frozen;
@@ -383,7 +383,10 @@ export class Rows {
   }
 
   private checkObjectCount(count: number): void {
-    if (count >= MAX_OBJECTS) throw new InputError(`the file has more than ${MAX_OBJECTS} blocks or segments, more than any GPU has`);
+    if (count >= MAX_OBJECTS)
+      throw new InputError(
+        `the file has more than ${MAX_OBJECTS} blocks or segments, more than any GPU has: it is damaged or something else`,
+      );
   }
 
   private wrong(key: number, expected: string): InputError {

@@ -1,5 +1,5 @@
-// Segments with their blocks, as the rest of Weir sees them: blocks in address order that tile the segment.
-// Old files leave out block addresses, and files made from profiles leave holes; both are completed here.
+// Builds segments whose blocks are in address order and cover the segment.
+// Old files lack block addresses, and files made from profiles have holes: both are completed here.
 import { InputError } from '../../base/errors.ts';
 import { NO_STACK } from '../symbols.ts';
 import type { Block, Segment } from '../trace.ts';
@@ -8,7 +8,7 @@ import { describeTag, Tag } from './values.ts';
 
 export class SegmentBuilder {
   private readonly rows: Rows;
-  /** A block belongs to one segment; a hostile file could list it in all of them. */
+  /** Blocks used so far. A block belongs to one segment, but a hostile file could list it in all of them. */
   private readonly used = new Set<number>();
 
   constructor(rows: Rows) {

@@ -1,5 +1,5 @@
-// Builds call stacks from lists of frames. Snapshots list the innermost frame first and repeat the outer part
-// of a stack a million times, so each list is compared with the one before it and only the rest is looked up.
+// Builds call stacks from lists of frames, innermost first. Snapshots repeat the outer frames a million times,
+// so each list is compared with the one before, and only the frames that differ are looked up.
 import { NO_STACK, type StackTable } from '../symbols.ts';
 
 export class StackBuilder {

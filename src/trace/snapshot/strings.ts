@@ -1,9 +1,9 @@
-// Text in the input, stored once per distinct byte sequence and decoded only when somebody asks for it.
-// Every trace entry repeats a few strings in full, so recognising them must cost no more than hashing them.
+// Strings of the input, stored once per distinct byte sequence and decoded only on demand.
+// Every trace entry repeats a few strings in full, so recognising one must cost no more than hashing it.
 import { InputError } from '../../base/errors.ts';
 import type { Symbols } from '../symbols.ts';
 
-/** Colliding entries that are looked at before a string is stored a second time, so that no input makes this slow. */
+/** Most hash collisions examined before a string is stored a second time. It bounds the cost of any input. */
 const MAX_PROBES = 32;
 
 export class StringTable {
@@ -16,15 +16,15 @@ export class StringTable {
   private offsets = new Float64Array(1024);
   private lengths = new Uint32Array(1024);
   private hashes = new Int32Array(1024);
-  /** Index in `symbols.strings`, plus one; 0 while it has none. */
+  /** Index into `symbols.strings`, plus one; 0 if it has none yet. */
   private symbolOf = new Int32Array(1024);
   private slots = new Int32Array(4096).fill(-1);
   private count = 0;
-  /** Text of strings whose bytes in the input are not their text (JSON escapes), and what each stands for. */
+  /** Decoded text of JSON strings with escapes, by id. */
   private readonly unescaped = new Map<number, string>();
   private readonly aliases = new Map<number, number>();
 
-  /** `known` names get the ids 0, 1, ... so that a caller can switch on them. */
+  /** `known` names get the ids 0, 1, ... so that callers can switch on them. */
   constructor(bytes: Uint8Array, known: readonly string[], symbols: Symbols) {
     this.bytes = bytes;
     this.symbols = symbols;
@@ -37,7 +37,7 @@ export class StringTable {
     }
   }
 
-  /** The id of the `length` bytes at `offset`, which the caller has checked to be inside the input. */
+  /** The id of the `length` bytes at `offset`. The caller has checked that they lie inside the input. */
   intern(offset: number, length: number): number {
     const { bytes } = this;
     const hash = hashOf(bytes, offset, length);
@@ -52,9 +52,9 @@ export class StringTable {
     return this.add(offset, length, hash);
   }
 
-  /** As `intern`, for the inside of a JSON string with backslashes. */
+  /** As `intern`, for the inside of a JSON string with escapes. */
   internEscaped(offset: number, length: number): number {
-    // The quote is taken in, so that the raw bytes never equal those of a string without escapes.
+    // The key includes the quote, so it never equals the bytes of a string without escapes.
     const raw = this.intern(offset - 1, length + 1);
     const alias = this.aliases.get(raw);
     if (alias !== undefined) return alias;
@@ -62,7 +62,7 @@ export class StringTable {
     try {
       text = JSON.parse(`"${this.decoder.decode(this.bytes.subarray(offset, offset + length))}"`) as string;
     } catch {
-      throw new InputError(`the JSON is damaged: the text at byte ${offset} has an escape that is not one`);
+      throw new InputError(`the JSON is damaged: the text at byte ${offset} has an invalid escape`);
     }
     const id = this.knownByText.get(text) ?? raw;
     this.aliases.set(raw, id);
@@ -78,7 +78,7 @@ export class StringTable {
     return this.decoder.decode(from.subarray(offset, offset + this.lengths[id]!));
   }
 
-  /** The string's index in `symbols.strings`. */
+  /** The string's index into `symbols.strings`. */
   symbol(id: number): number {
     const stored = this.symbolOf[id]!;
     if (stored > 0) return stored - 1;

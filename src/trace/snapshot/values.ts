@@ -1,21 +1,24 @@
-// The values a snapshot decoder is holding: a kind and a number each, in parallel arrays instead of objects.
-// A file of a million events passes through here, and objects would cost several times the file's size.
+// The values that a snapshot decoder holds: a tag and a number each, in parallel arrays.
+// Objects for a file of a million events would take several times the file's size.
 import { InputError } from '../../base/errors.ts';
 
-/** What the number beside it means. */
+/** Bytes decoded between two progress reports. */
+export const PROGRESS_STEP: number = 2 ** 21;
+
+/** The meaning of the number beside a tag. */
 export const Tag = {
-  /** No value: a memo slot that was never written. */
+  /** No value: a memo entry that was never written. */
   Absent: 0,
   None: 1,
   Bool: 2,
   Number: 3,
-  /** Index into `Rows.bigints`, for integers that a number cannot hold exactly. */
+  /** Index into `Rows.bigints`, for integers that a double cannot hold exactly. */
   BigInt: 4,
   /** Index into the `StringTable`. */
   String: 5,
-  /** Byte strings, which snapshots do not have: the content is not kept. */
+  /** Byte strings. Snapshots have none, so the content is dropped. */
   Opaque: 6,
-  /** A dict that has not been filled yet, so nobody knows what it will be. */
+  /** A dict that has not been filled yet, so its kind is unknown. */
   Dict: 7,
   /** A list that is still empty. */
   List: 8,
@@ -25,21 +28,21 @@ export const Tag = {
   Frame: 10,
   /** Row of the `EventStore`. */
   Event: 11,
-  /** An event with an action we do not know. */
+  /** An event with an unknown action. */
   SkippedEvent: 12,
   /** Indices into the arrays of `Rows`. */
   Segment: 13,
   Block: 14,
   Annotation: 15,
-  /** Two integers, as pool ids are written: an index into the `PoolTable`. */
+  /** Index into the `PoolTable`. Pool ids are written as two integers. */
   Pair: 16,
-  /** A list of strings, of which the content is not kept. */
+  /** A list of strings. The content is dropped. */
   Texts: 17,
   /** Index into `Containers`. */
   GenericDict: 18,
   GenericList: 19,
-  /** Consecutive event rows, inside containers only: see `Containers.append`. */
-  EventRun: 20,
+  /** Consecutive event rows; inside containers only (see `Containers.append`). */
+  EventRange: 20,
 } as const;
 
 const NAMES: readonly string[] = [
@@ -66,24 +69,25 @@ const NAMES: readonly string[] = [
   'trace entries',
 ];
 
-/** A kind of value in words, for messages. */
+/** The kind of a value in words, for messages. */
 export function describeTag(tag: number): string {
   return NAMES[tag] ?? 'something unknown';
 }
 
-/** Items of one list that are held at a time; Python hands lists over in batches of 1000, PyTorch's C++ writer whole. */
+/** Most list items held at a time. Python writes lists in batches of 1000, PyTorch's C++ writer in one piece. */
 const MAX_DEPTH = 2 ** 25;
 
 export class ValueStack {
   tags: Uint8Array = new Uint8Array(4096);
   values: Float64Array = new Float64Array(4096);
-  /** Where the memo keeps this value, or -1: filling a container must change the memo as well. */
+  /** Memo index of this value, or -1. Filling a container must update the memo too. */
   memos: Int32Array = new Int32Array(4096);
 
-  /** Doubles the room; whoever holds the arrays must fetch them again. */
+  /** Doubles the capacity. Callers must fetch the arrays again. */
   grow(): void {
     const capacity = this.tags.length * 2;
-    if (capacity > MAX_DEPTH) throw new InputError('the file nests deeper or has longer lists than any memory snapshot');
+    if (capacity > MAX_DEPTH)
+      throw new InputError('the file nests deeper or has longer lists than any memory snapshot: it is damaged or something else');
     const { tags, values, memos } = this;
     this.tags = new Uint8Array(capacity);
     this.tags.set(tags);
@@ -95,20 +99,20 @@ export class ValueStack {
 }
 
 const INT32_LIMIT = 2 ** 31;
-/** Entries far beyond what the input can account for; honest picklers have none. */
+/** Most entries with indices beyond what the input can account for. Real picklers write none. */
 const MAX_DISTANT = 1024;
-/** The tag of a memo entry whose number does not fit 32 bits and lies in `boxed`. */
+/** Tag of a memo entry whose number does not fit 32 bits and is kept in `boxed`. */
 const BOXED = 255;
 
-/** What a pickle keeps for later reference. Nearly every entry is an index, so 32 bits per entry are enough. */
+/** The pickle memo: values kept for later reference. Nearly all are indices, so an entry takes 32 bits. */
 export class Memo {
   count = 0;
   private tags: Uint8Array;
   private values: Int32Array;
   private readonly boxed: number[] = [];
-  /** Entries at indices no honest pickler would have reached: they must not make the arrays grow. */
+  /** Entries with indices that no real pickler writes. They must not make the arrays grow. */
   private readonly distant = new Map<number, readonly [number, number]>();
-  /** Of the entry fetched last. */
+  /** Tag of the entry fetched last. */
   tag = 0;
   value = 0;
 
@@ -123,7 +127,7 @@ export class Memo {
       if (index > reach) {
         if (!this.distant.has(index)) this.count++;
         if (this.distant.size >= MAX_DISTANT)
-          throw new InputError('the pickle stores values at numbers that no pickler gives them: it is damaged');
+          throw new InputError('the pickle stores values at memo indices that no pickler uses: the file is damaged');
         this.distant.set(index, [tag, value]);
         return;
       }
@@ -139,7 +143,7 @@ export class Memo {
     }
   }
 
-  /** Leaves the entry in `tag` and `value`; `tag` is Absent when there is none. */
+  /** Loads the entry into `tag` and `value`. `tag` is Absent if there is none. */
   fetch(index: number): void {
     if (index < this.tags.length) {
       this.tag = this.tags[index]!;

@@ -1,4 +1,4 @@
-// Events as rows of a file: from columns to rows, and back.
+// Events as rows of a `.weir` file: from columns to rows, and back.
 import { InputError } from '../../base/errors.ts';
 import { type EventColumns, EventKind } from '../trace.ts';
 import { EVENT_BYTES, EventField, EventOffset } from './format.ts';
@@ -7,7 +7,7 @@ import type { DeviceTables, FileTables } from './tables.ts';
 
 const KNOWN_KINDS: ReadonlySet<number> = new Set(Object.values(EventKind));
 
-/** Writes events `from` to `to` as rows, the first at `at`. */
+/** Writes events `from` to `to` as rows, starting at `at`. */
 export function encodeEvents(
   view: DataView,
   at: number,
@@ -38,13 +38,13 @@ export function encodeEvents(
   }
 }
 
-/** Readers refuse anything else, so it must not get into a file. */
+/** Readers refuse a file with an invalid time, so it must not be written. */
 export function checkedTime(microseconds: number): number {
   if (!Number.isFinite(microseconds)) throw new InputError(`${microseconds} is not a time`);
   return microseconds;
 }
 
-/** Appends the rows at `at` to their devices' events, and gives back how many were of unknown kinds and left out. */
+/** Appends the rows at `at` to the events of their GPUs. Returns the number of rows of unknown kinds, which are ignored. */
 export function decodeEvents(view: DataView, at: number, rows: number, tables: FileTables): number {
   let unknown = 0;
   let device: DeviceTables | undefined;
@@ -74,7 +74,7 @@ export function decodeEvents(view: DataView, at: number, rows: number, tables: F
   return unknown;
 }
 
-/** How many rows each device has, so that columns are made once and no larger than the bytes that are there. */
+/** Counts the rows of each GPU, so that columns are allocated once and no larger than needed. */
 export function countRows(view: DataView, at: number, rows: number, counts: Int32Array): void {
   for (let index = 0, row = at + EventOffset.device; index < rows; index++, row += EVENT_BYTES) {
     const device = view.getUint16(row, true);

@@ -1,12 +1,12 @@
-// The layout of a `.weir` file, version 1; docs/trace-format.md says the same for people who write one from C.
+// The layout of a `.weir` file, version 1; docs/trace-format.md describes it for writers in C.
 //
 //   file    header, then records; all numbers little-endian; every record begins at a multiple of 8
 //   header  0 magic (8 bytes)   8 u16 major   10 u16 minor   12 u32 CRC-32 of the 12 bytes before
 //   record  0 u32 CRC-32 of the rest of the record, padding included   4 u32 length of the payload
 //           8 u16 type   10 u16 zero   12 u32 number of the record, from 0   16 payload, zeros up to a multiple of 8
 //
-// The CRC covers type and length too, or a flipped bit could turn events into a record of unknown type, which is skipped.
-// A record only refers to what earlier records hold, so that a file is whole up to wherever it was cut off.
+// The CRC covers type and length too. Otherwise a flipped bit could turn events into an unknown type, which is skipped.
+// A record refers only to earlier records, so a truncated file can be read up to its last whole record.
 import { Format } from '../../abi/formats.ts';
 import type { Annotation, BlockState } from '../trace.ts';
 
@@ -16,9 +16,9 @@ export const MINOR_VERSION: number = Format.recording.minor;
 export const FILE_HEADER_BYTES = 16;
 export const RECORD_HEADER_BYTES = 16;
 
-/** Never renumber, only add: readers skip the types they do not know. */
+/** Never renumber, only add: readers skip unknown types. */
 export const RecordType = {
-  /** JSON: which tool wrote the file. Nothing depends on it. */
+  /** JSON: the tool that wrote the file. Readers ignore it. */
   Meta: 1,
   /** Declares a GPU. Scope, then JSON: `RecordedLimits`. */
   Device: 2,
@@ -36,28 +36,28 @@ export const RecordType = {
   Settings: 8,
   /** Scope, then JSON: `[[name, stage, device, microseconds], ...]`. */
   Annotations: 9,
-  /** Scope, then JSON: `[[code, message], ...]`, what was known to be wrong with the recording before it was written here. */
+  /** Scope, then JSON: `[[code, message], ...]`, warnings about the recording from before it was written here. */
   Warnings: 10,
   /** Scope, whose `first` is the number of segments, `SEGMENT_BYTES` each, then all their blocks, `BLOCK_BYTES` each. */
   State: 11,
   /** `EVENT_BYTES` each, nothing before them. */
   Events: 12,
-  /** `END_BYTES`: the writer was done. */
+  /** `END_BYTES`. Its presence means that the recording is complete. */
   End: 13,
 } as const;
 export type RecordType = (typeof RecordType)[keyof typeof RecordType];
 
 /**
- * The scope begins most payloads: 0 u32 first index (the number of entries that earlier records of this table hold)
- * 4 u16 device   6 u16 flags.
+ * Most payloads begin with the scope: 0 u32 first index (number of entries in earlier records of this table) 4 u16
+ * device   6 u16 flags.
  */
 export const SCOPE_BYTES = 8;
-/** In a scope: holds for every device. */
+/** As the device of a scope: all devices. */
 export const EVERY_DEVICE = 0xffff;
-/** c10::DeviceIndex is an int8_t; the rest is room. The limit keeps a hostile file from making traces by the million. */
+/** c10::DeviceIndex is an int8_t; the rest is reserve. The limit keeps a hostile file from creating millions of traces. */
 export const MAX_DEVICES = 1024;
 
-/** Flags in the scope of a state. A state counts only when its first and its last part are there. */
+/** Flags in the scope of a state. A state is used only if its first and its last part are in the file. */
 export const StateFlag = { End: 1, FirstPart: 2, LastPart: 4 } as const;
 
 /** 0 u32 name   4 u32 filename (both strings)   8 i32 line. */

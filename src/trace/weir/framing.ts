@@ -1,25 +1,25 @@
-// Records as bytes: closing one with its length, number and CRC, and walking over those of a file
+// Records as bytes: sealing a record with length, number and CRC, and walking over the records of a file
 // up to the last one that is whole.
 import { crc32 } from '../../base/crc32.ts';
 import { InputError } from '../../base/errors.ts';
 import { EVENT_BYTES, FILE_HEADER_BYTES, MAJOR_VERSION, MINOR_VERSION, RECORD_HEADER_BYTES, RecordType, WEIR_MAGIC } from './format.ts';
 
 export interface RecordHead {
-  /** Where the record begins in the file. */
+  /** Offset of the record in the file. */
   readonly offset: number;
   readonly type: number;
   readonly payload: number;
   readonly length: number;
-  /** Where the next record begins. */
+  /** Offset of the next record. */
   readonly next: number;
 }
 
-/** How far a file can be trusted. */
+/** The part of a file that is intact. */
 export interface WholePart {
   /** Records before this offset are whole. */
   readonly end: number;
   readonly events: number;
-  /** What stopped the walk: the End record, the end of the bytes, a torn record or a bad one. */
+  /** Why the walk stopped: at the End record, at the end of the file, at a torn record or at a corrupt one. */
   readonly stop: 'end' | 'unfinished' | 'truncated' | 'corrupt';
 }
 
@@ -33,7 +33,7 @@ export function fileHeader(): Uint8Array {
   return header;
 }
 
-/** An empty record with room for `length` bytes of payload, to be filled in and sealed. */
+/** An empty record with `length` bytes of payload, to be filled in and sealed. */
 export function openRecord(length: number): Uint8Array {
   return new Uint8Array(RECORD_HEADER_BYTES + padded(length));
 }
@@ -49,17 +49,17 @@ export function sealRecord(record: Uint8Array, type: RecordType, length: number,
 export function checkFileHeader(bytes: Uint8Array): void {
   if (bytes.length < WEIR_MAGIC.length || WEIR_MAGIC.some((byte, at) => bytes[at] !== byte))
     throw new InputError('this is not a .weir file');
-  if (bytes.length < FILE_HEADER_BYTES) throw new InputError('the .weir file breaks off within its header: nothing was recorded');
+  if (bytes.length < FILE_HEADER_BYTES) throw new InputError('the .weir file ends within its header: nothing was recorded');
   const view = viewOf(bytes);
   const major = view.getUint16(8, true);
   const damaged = view.getUint32(12, true) !== crc32(bytes, 0, 12);
   if (major > MAJOR_VERSION && !damaged) {
-    throw new InputError(`the file is in version ${major} of the .weir format and this weir reads up to ${MAJOR_VERSION}: update weir`);
+    throw new InputError(`the file has version ${major} of the .weir format, and this weir reads up to ${MAJOR_VERSION}: update weir`);
   }
-  if (damaged || major === 0) throw new InputError('the header of the .weir file is damaged');
+  if (damaged || major === 0) throw new InputError('the header of the .weir file is damaged: copy the file again');
 }
 
-/** Checks every record, and stops before the first one that is torn or bad. */
+/** Checks every record and stops before the first one that is torn or corrupt. */
 export function findWholePart(bytes: Uint8Array, onProgress: (offset: number) => void): WholePart {
   const view = viewOf(bytes);
   let events = 0;
@@ -72,7 +72,7 @@ export function findWholePart(bytes: Uint8Array, onProgress: (offset: number) =>
     const sound =
       view.getUint32(offset + 12, true) === number >>> 0 && view.getUint32(offset, true) === crc32(bytes, offset + 4, head.next);
     if (!sound) {
-      // File systems leave zeros where a crashed machine had not yet written.
+      // After a crash, file systems leave zeros where data was not yet written.
       const torn = head.next === bytes.length || isZero(bytes, offset);
       return { end: offset, events, stop: torn ? 'truncated' : 'corrupt' };
     }
@@ -83,7 +83,7 @@ export function findWholePart(bytes: Uint8Array, onProgress: (offset: number) =>
   }
 }
 
-/** The records before `end`, which `findWholePart` found. */
+/** The records before `end`, as found by `findWholePart`. */
 export function* recordsOf(view: DataView, end: number): Generator<RecordHead> {
   for (let offset = FILE_HEADER_BYTES; offset < end; ) {
     const head = recordAt(view, offset);
@@ -96,7 +96,7 @@ export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-export function padded(length: number): number {
+function padded(length: number): number {
   return Math.ceil(length / 8) * 8;
 }
 

@@ -1,25 +1,26 @@
-// 64-bit numbers between file and memory without a bigint for each: sizes are exact below 2^53,
-// addresses are exact throughout (see `Addresses`).
+// 64-bit numbers between file and memory, without a bigint for each.
+// Sizes are exact below 2^53, addresses always (see `Addresses`).
 import { InputError } from '../../base/errors.ts';
 import type { Addresses } from '../addresses.ts';
 
 const LOW = 2 ** 32;
-/** A window of `Addresses`, counted in units of 2^32. */
+/** Size of a window of `Addresses`, in units of 2^32. */
 const WINDOW_HIGHS = 2 ** 16;
 
 export function setU64(view: DataView, at: number, value: number): void {
-  if (!(value >= 0 && value < 2 ** 64 && Math.floor(value) === value)) throw new InputError(`${value} cannot be stored as a 64-bit number`);
+  if (!(value >= 0 && value < 2 ** 64 && Math.floor(value) === value))
+    throw new InputError(`${value} does not fit an unsigned 64-bit number`);
   const high = Math.floor(value / LOW);
   view.setUint32(at, value - high * LOW, true);
   view.setUint32(at + 4, high, true);
 }
 
-/** Rounded where it exceeds 2^53. */
+/** Rounded above 2^53. */
 export function getU64(view: DataView, at: number): number {
   return view.getUint32(at + 4, true) * LOW + view.getUint32(at, true);
 }
 
-/** Between the addresses of a recording and those of a file, which are plain. */
+/** Converts between the encoded addresses of a recording and the plain ones of a file. */
 export class AddressCodec {
   private readonly addresses: Addresses;
   private readonly topOfWindow: number[] = [];

@@ -1,5 +1,5 @@
-// Reads `.weir` files: everything up to where the file is whole, however it ended.
-// First every record is checked, then what they hold is taken over; no number in the file is trusted before its bytes are seen.
+// Reads `.weir` files up to where they are intact, however they end. First it checks all records, then it decodes them.
+// No number in the file is trusted before the bytes it speaks of are seen.
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
 import { EventStore } from '../event-store.ts';
@@ -26,10 +26,10 @@ import { getU64 } from './numbers.ts';
 import { decodeState } from './state.ts';
 import { type DeviceTables, FileTables } from './tables.ts';
 
-/** Checking the CRCs takes about as long as taking over the events. */
+/** Checking the CRCs takes about as long as decoding the events. */
 const CHECKING_SHARE = 0.5;
 
-// Paths may hold any bytes: what is not UTF-8 becomes U+FFFD, and a leading U+FEFF stays.
+// Paths may hold any bytes: invalid UTF-8 becomes U+FFFD, and a leading U+FEFF stays.
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
 export interface ReadWeirOptions {
@@ -52,7 +52,7 @@ export function readWeir(bytes: Uint8Array, options: ReadWeirOptions = {}): Reco
 
 class WeirFile {
   readonly tables: FileTables = new FileTables();
-  /** Events that the end record speaks of, if there is one. */
+  /** Number of events according to the End record, if there is one. */
   claimedEvents: number | undefined;
   private readonly bytes: Uint8Array;
   private readonly view: DataView;
@@ -72,7 +72,7 @@ class WeirFile {
 
   get warnings(): Warning[] {
     if (this.unknownEvents === 0) return [];
-    const message = `${this.unknownEvents} events are of kinds that this weir does not know and were left out; a newer weir reads them`;
+    const message = `${this.unknownEvents} events were ignored because this weir does not know their kind; a newer weir reads them`;
     return [{ code: 'unknown-events', message }];
   }
 
@@ -101,7 +101,7 @@ class WeirFile {
       annotations: device.annotations.length > 0 ? [...this.commonAnnotations, ...device.annotations] : this.commonAnnotations,
       warnings: [],
     });
-    // What is found again in the events replaces what was found when the file was written; the rest is carried over.
+    // Warnings found in the events replace those written in the file. The others are kept.
     const foundAgain = new Set(trace.warnings.map(({ code }) => code));
     const carried = [...this.commonWarnings, ...device.warnings].filter(({ code }) => !foundAgain.has(code));
     return { ...trace, warnings: [...carried, ...fileWarnings, ...trace.warnings] };
@@ -148,7 +148,7 @@ class WeirFile {
         this.readState(head);
         break;
       case RecordType.Events:
-        if (head.length % EVENT_BYTES !== 0) tables.refuse(`holds ${head.length} bytes, which is no whole number of events`);
+        if (head.length % EVENT_BYTES !== 0) tables.refuse(`holds ${head.length} bytes, which is not a whole number of events`);
         this.unknownEvents += decodeEvents(view, head.payload, head.length / EVENT_BYTES, tables);
         break;
       case RecordType.End:
@@ -159,8 +159,8 @@ class WeirFile {
 
   private readDevice(head: RecordHead): void {
     const { device } = this.scopeOf(head);
-    if (device >= MAX_DEVICES) this.tables.refuse(`declares GPU ${device}, and the last there can be is ${MAX_DEVICES - 1}`);
-    if (this.tables.devices.has(device)) this.tables.refuse(`declares GPU ${device} for the second time`);
+    if (device >= MAX_DEVICES) this.tables.refuse(`declares GPU ${device}, above the last possible one, ${MAX_DEVICES - 1}`);
+    if (this.tables.devices.has(device)) this.tables.refuse(`declares GPU ${device} a second time`);
     const { deviceBytes, memoryFraction } = (this.jsonOf(head) ?? {}) as Record<string, unknown>;
     this.tables.devices.set(device, {
       device,
@@ -206,7 +206,7 @@ class WeirFile {
     const { view, tables } = this;
     this.eachRow(head, STACK_BYTES, tables.stacks.length, (at) => {
       const parent = view.getInt32(at, true);
-      // Only a parent that is already there resolves, so stacks cannot form a circle.
+      // A parent must have been read before, so stacks cannot form a cycle.
       const resolved = parent === NO_STACK ? NO_STACK : tables.stackAt(parent);
       tables.stacks.push(tables.symbols.stacks.push(resolved, tables.frameAt(view.getUint32(at + 4, true))));
     });
@@ -234,14 +234,14 @@ class WeirFile {
     }
   }
 
-  /** A state of which a part is missing is no state: it waits here until its last part has come. */
+  /** Gathers the parts of a state. The state is used once its last part is read. */
   private readState(head: RecordHead): void {
     const { first: count, flags } = this.scopeOf(head);
     const device = this.deviceOf(head);
     const isEnd = (flags & StateFlag.End) !== 0;
     const key = `${device.device} ${isEnd}`;
     const before = flags & StateFlag.FirstPart ? [] : this.unfinishedStates.get(key);
-    if (!before) this.tables.refuse('continues a state that no record before it began');
+    if (!before) this.tables.refuse('continues a state that no earlier record began');
     const from = head.payload + SCOPE_BYTES;
     for (const segment of decodeState(this.view, from, head.payload + head.length, count, device, this.tables)) before.push(segment);
     if (!(flags & StateFlag.LastPart)) {
@@ -269,14 +269,14 @@ class WeirFile {
 
   private checkFirst(head: RecordHead, count: number): void {
     const { first } = this.scopeOf(head);
-    if (first !== count) this.tables.refuse(`goes on at entry ${first} of a table that has ${count}`);
+    if (first !== count) this.tables.refuse(`continues a table at entry ${first}, but the table has ${count} entries`);
   }
 
   private eachRow(head: RecordHead, rowBytes: number, count: number, decode: (at: number) => void): void {
     this.checkFirst(head, count);
     const end = head.payload + head.length;
     const from = head.payload + SCOPE_BYTES;
-    if ((end - from) % rowBytes !== 0) this.tables.refuse('holds no whole number of entries');
+    if ((end - from) % rowBytes !== 0) this.tables.refuse('does not hold a whole number of entries');
     for (let at = from; at < end; at += rowBytes) decode(at);
   }
 
@@ -297,27 +297,27 @@ class WeirFile {
   }
 }
 
-/** What the way a file ends says about the recording. */
+/** Warnings that follow from how the file ends. */
 function endingOf({ stop, end, events }: WholePart, fileBytes: number, claimedEvents: number | undefined): Warning[] {
   const read = `the ${events} events before that were read`;
   switch (stop) {
     case 'truncated':
-      return [{ code: 'truncated', message: `the file breaks off within a record, at byte ${end} of ${fileBytes}: ${read}` }];
+      return [{ code: 'truncated', message: `the file ends within a record, at byte ${end} of ${fileBytes}: ${read}` }];
     case 'corrupt':
-      return [{ code: 'corrupt', message: `the file is damaged at byte ${end} of ${fileBytes}: ${read}, the rest was left out` }];
+      return [{ code: 'corrupt', message: `the file is damaged at byte ${end} of ${fileBytes}: ${read}, the rest was ignored` }];
     case 'unfinished':
       return [
         {
           code: 'unfinished',
-          message: `the recording was cut off, as when the job is killed: everything up to then is here, ${events} events in ${fileBytes} bytes`,
+          message: `the recording has no end, as when the job is killed: all ${events} events up to then were read (${fileBytes} bytes)`,
         },
       ];
     case 'end':
       if (claimedEvents !== events) {
-        return [{ code: 'corrupt', message: `the file says that it holds ${claimedEvents} events, and holds ${events}` }];
+        return [{ code: 'corrupt', message: `the file declares ${claimedEvents} events but holds ${events}` }];
       }
       if (end < fileBytes) {
-        return [{ code: 'trailing', message: `${fileBytes - end} bytes after the end of the recording were left out` }];
+        return [{ code: 'trailing', message: `${fileBytes - end} bytes after the end of the recording were ignored` }];
       }
       return [];
   }
@@ -327,7 +327,7 @@ function isQuantity(value: unknown): value is number {
   return typeof value === 'number' && value >= 0;
 }
 
-/** Calls back in steps of a hundredth: files of many small records would otherwise spend their time there. */
+/** Limits progress callbacks to a hundred. Files of many small records would spend their time there otherwise. */
 function inSteps(onProgress: ((fraction: number) => void) | undefined, total: number): (done: number) => void {
   let next = 0;
   return (done) => {

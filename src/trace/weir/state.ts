@@ -1,4 +1,4 @@
-// Segments and their blocks as rows of a file, in parts of bounded size, and back.
+// Segments and their blocks as rows of a `.weir` file, in parts of bounded size, and back.
 import type { Block, Segment } from '../trace.ts';
 import { BLOCK_BYTES, BLOCK_STATES, SCOPE_BYTES, SEGMENT_BYTES, SegmentFlag } from './format.ts';
 import { type AddressCodec, setU64 } from './numbers.ts';
@@ -8,7 +8,7 @@ export function stateBytes(segments: readonly Segment[]): number {
   return segments.reduce((bytes, segment) => bytes + SEGMENT_BYTES + segment.blocks.length * BLOCK_BYTES, SCOPE_BYTES);
 }
 
-/** Cuts a list of segments so that each part takes about `limit` bytes; there is always at least one part. */
+/** Splits a list of segments into parts of about `limit` bytes. There is always at least one part. */
 export function statePartsOf(segments: readonly Segment[], limit: number): Segment[][] {
   const parts: Segment[][] = [[]];
   let bytes = 0;
@@ -49,14 +49,14 @@ export function encodeState(view: DataView, at: number, segments: readonly Segme
   }
 }
 
-/** Reads `count` segments and their blocks from the bytes `at` to `end`, all of which they must take. */
+/** Reads `count` segments and their blocks, which must fill the bytes `at` to `end` exactly. */
 export function decodeState(view: DataView, at: number, end: number, count: number, device: DeviceTables, tables: FileTables): Segment[] {
   let block = at + count * SEGMENT_BYTES;
-  if (block > end) tables.refuse(`claims ${count} segments and is too short for them`);
+  if (block > end) tables.refuse(`declares ${count} segments but is too short for them`);
   const segments: Segment[] = [];
   for (let index = 0, row = at; index < count; index++, row += SEGMENT_BYTES) {
     const blockCount = view.getUint32(row + 32, true);
-    if (block + blockCount * BLOCK_BYTES > end) tables.refuse(`claims a segment of ${blockCount} blocks and is too short for them`);
+    if (block + blockCount * BLOCK_BYTES > end) tables.refuse(`declares a segment of ${blockCount} blocks but is too short for them`);
     const flags = view.getUint32(row + 28, true);
     const blocks: Block[] = [];
     for (let left = blockCount; left > 0; left--, block += BLOCK_BYTES) blocks.push(decodeBlock(view, block, tables));
@@ -64,7 +64,7 @@ export function decodeState(view: DataView, at: number, end: number, count: numb
       address: tables.addresses.get(view, row),
       size: tables.bytesAt(view, row + 8),
       stream: tables.streamAt(device, view.getInt32(row + 16, true)),
-      // A segment is always in some pool: the default one unless the writer knew better.
+      // A segment is always in a pool. If the writer did not know it: the default pool.
       pool: Math.max(0, tables.poolAt(device, view.getInt32(row + 20, true))),
       small: (flags & SegmentFlag.Small) !== 0,
       expandable: (flags & SegmentFlag.Expandable) !== 0,
@@ -72,7 +72,7 @@ export function decodeState(view: DataView, at: number, end: number, count: numb
       blocks,
     });
   }
-  if (block !== end) tables.refuse(`has ${end - block} bytes left over after its blocks`);
+  if (block !== end) tables.refuse(`has ${end - block} bytes left after its blocks`);
   return segments;
 }
 
@@ -82,7 +82,7 @@ function decodeBlock(view: DataView, at: number, tables: FileTables): Block {
     address: tables.addresses.get(view, at),
     size: tables.bytesAt(view, at + 8),
     requested: tables.bytesAt(view, at + 16),
-    state: BLOCK_STATES[state] ?? tables.refuse(`holds a block in state ${state}, which is unknown`),
+    state: BLOCK_STATES[state] ?? tables.refuse(`holds a block in the unknown state ${state}`),
     stack: tables.stackAt(view.getInt32(at + 24, true)),
   };
 }

@@ -1,12 +1,12 @@
-// The numbering of a file being read: what each index in it stands for in memory, and whether it stands for anything.
-// The two differ only where a writer gave one string, frame or stack two numbers; in memory each is stored once.
+// The tables of a file being read: what each index in the file refers to in memory, and whether it is valid.
+// File and memory indices differ only if the writer stored a string, frame or stack twice; memory holds it once.
 import { InputError } from '../../base/errors.ts';
 import type { EventStore } from '../event-store.ts';
 import { NO_STACK, Symbols } from '../symbols.ts';
 import type { Annotation, PoolId, RecordedLimits, Segment, SettingValue, Warning } from '../trace.ts';
 import { AddressCodec, getU64 } from './numbers.ts';
 
-/** What a file says of one GPU. */
+/** What the file holds for one GPU. */
 export interface DeviceTables {
   readonly device: number;
   readonly events: EventStore;
@@ -18,7 +18,7 @@ export interface DeviceTables {
   readonly warnings: Warning[];
   startSegments: readonly Segment[] | undefined;
   endSegments: readonly Segment[] | undefined;
-  /** How many events had been read when `endSegments` was: it is the end only if none followed. */
+  /** Events read before `endSegments`. If more follow, the state is not the end. */
   eventsBeforeEnd: number;
 }
 
@@ -29,24 +29,24 @@ export class FileTables {
   readonly strings: number[] = [0];
   readonly frames: number[] = [];
   readonly stacks: number[] = [];
-  /** The offset of the record being read, for complaints. */
+  /** Offset of the record being read, for messages. */
   record = 0;
 
   deviceAt(index: number): DeviceTables {
-    return this.devices.get(index) ?? this.refuse(`speaks of GPU ${index}, which no record before it declares`);
+    return this.devices.get(index) ?? this.refuse(`refers to GPU ${index}, which no earlier record declares`);
   }
 
   stringAt(index: number): number {
-    return this.strings[index] ?? this.refuse(`refers to string ${index}, and there are ${this.strings.length}`);
+    return this.strings[index] ?? this.refuse(`refers to string ${index}, but there are ${this.strings.length}`);
   }
 
   frameAt(index: number): number {
-    return this.frames[index] ?? this.refuse(`refers to frame ${index}, and there are ${this.frames.length}`);
+    return this.frames[index] ?? this.refuse(`refers to frame ${index}, but there are ${this.frames.length}`);
   }
 
   stackAt(index: number): number {
     if (index === NO_STACK) return NO_STACK;
-    return this.stacks[index] ?? this.refuse(`refers to stack ${index}, and there are ${this.stacks.length}`);
+    return this.stacks[index] ?? this.refuse(`refers to stack ${index}, but there are ${this.stacks.length}`);
   }
 
   streamAt(device: DeviceTables, index: number): number {
@@ -54,7 +54,7 @@ export class FileTables {
     return this.refuse(`refers to stream ${index} of GPU ${device.device}, which has ${device.streams.length}`);
   }
 
-  /** -1 stands for a pool that the writer did not know. */
+  /** -1 means that the writer did not know the pool. */
   poolAt(device: DeviceTables, index: number): number {
     if (index >= -1 && index < device.pools.length) return index;
     return this.refuse(`refers to pool ${index} of GPU ${device.device}, which has ${device.pools.length}`);

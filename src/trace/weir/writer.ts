@@ -1,5 +1,5 @@
-// Writes `.weir` files: record by record as things happen, or a whole recording at once.
-// Nothing is held back but the event rows of one record, so memory stays bounded however long the recording.
+// Writes `.weir` files: record by record while a job runs, or a whole recording at once.
+// It buffers only the events of one record, so memory stays bounded however long the recording is.
 import { roundUp } from '../../base/bytes.ts';
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
@@ -37,7 +37,7 @@ import { fileHeader, openRecord, sealRecord, viewOf } from './framing.ts';
 import { AddressCodec, setU64 } from './numbers.ts';
 import { encodeState, stateBytes, statePartsOf } from './state.ts';
 
-/** Records are cut here: a crash loses no more than this, and a reader needs no more at once. */
+/** Largest record. A crash loses no more than this, and a reader needs no more at once. */
 const RECORD_LIMIT = 1 << 20;
 const ROWS_PER_RECORD: number = Math.floor(RECORD_LIMIT / EVENT_BYTES);
 const ENTRIES_PER_JSON_RECORD = 4096;
@@ -50,7 +50,7 @@ interface Tables {
 }
 
 export class WeirWriter {
-  /** Strings, frames and stacks that events refer to; what is new here is written before the events that follow. */
+  /** Strings, frames and stacks that events refer to. New ones are written before the events that follow. */
   readonly symbols: Symbols;
   private readonly sink: (chunk: Uint8Array) => void;
   private readonly addresses: AddressCodec;
@@ -61,7 +61,7 @@ export class WeirWriter {
   private records = 0;
   private eventCount = 0;
 
-  /** Each chunk is a whole record and the sink's to keep. `meta` says what made the recording; nothing depends on it. */
+  /** Each chunk is one whole record, and the sink may keep it. `meta` names the tool that made the recording. */
   constructor(sink: (chunk: Uint8Array) => void, meta: Readonly<Record<string, unknown>>, symbols: Symbols = new Symbols()) {
     this.sink = sink;
     this.symbols = symbols;
@@ -70,16 +70,16 @@ export class WeirWriter {
     this.writeBytes(RecordType.Meta, encoder.encode(JSON.stringify(meta)));
   }
 
-  /** Declares a GPU; must come before all else about it. */
+  /** Declares a GPU. Must come before anything else about it. */
   device(device: number, limits: RecordedLimits): void {
     if (!(Number.isInteger(device) && device >= 0 && device < MAX_DEVICES))
-      throw new InputError(`GPU ${device} cannot be stored: the last there can be is ${MAX_DEVICES - 1}`);
+      throw new InputError(`GPU ${device} cannot be stored: the last possible one is ${MAX_DEVICES - 1}`);
     if (this.devices.has(device)) throw new Error(`GPU ${device} is declared twice`);
     this.devices.set(device, { streams: 0, pools: 0 });
     this.writeJson(RecordType.Device, device, JSON.stringify(limits));
   }
 
-  /** Adds streams to those of a GPU; events name them by position. */
+  /** Adds streams to a GPU. Events refer to them by position. */
   streams(device: number, handles: readonly number[]): void {
     const tables = this.tablesOf(device);
     this.writeRows(RecordType.Streams, device, tables.streams, handles.length, STREAM_BYTES, (view, at, index) =>
@@ -97,7 +97,7 @@ export class WeirWriter {
     tables.pools += ids.length;
   }
 
-  /** `EVERY_DEVICE` stands for all GPUs, here and below. */
+  /** Here and below, `EVERY_DEVICE` means all GPUs. */
   settings(device: number, settings: ReadonlyMap<string, SettingValue>): void {
     this.writeJson(RecordType.Settings, device, settingsToJson(settings));
   }
@@ -114,7 +114,7 @@ export class WeirWriter {
     this.writeJsonEntries(RecordType.Warnings, device, entries);
   }
 
-  /** The segments before the first event, or after those written so far. */
+  /** Writes the segments before the first event, or those after the events written so far. */
   state(device: number, moment: 'start' | 'end', segments: readonly Segment[]): void {
     this.writeSymbols();
     const parts = statePartsOf(segments, RECORD_LIMIT);
@@ -147,8 +147,8 @@ export class WeirWriter {
   }
 
   /**
-   * Events as a recorder left them, `EVENT_BYTES` each, which refer to what is declared here: whoever hands them over has
-   * checked them, since a reader refuses a file with a row that cannot be.
+   * Events as a recorder left them, `EVENT_BYTES` each, referring to what is declared here.
+   * The caller must have checked them: a reader refuses a file with one invalid row.
    */
   rows(rows: Uint8Array): void {
     this.writeSymbols();
@@ -159,9 +159,9 @@ export class WeirWriter {
     }
   }
 
-  /** Says that the recording is complete; nothing may follow. */
+  /** Marks the recording as complete. Nothing may follow. */
   end(): void {
-    // A recording that uses no symbol still has them: converting must not lose any.
+    // Writes symbols that no event uses too: converting must not lose any.
     this.writeSymbols();
     const record = openRecord(END_BYTES);
     const view = viewOf(record);
@@ -211,7 +211,7 @@ export class WeirWriter {
     }
   }
 
-  /** A table's new rows, of which `first` rows were written before. */
+  /** Writes the new rows of a table. `first` rows were written before. */
   private writeRows(
     type: RecordType,
     device: number,
@@ -266,8 +266,8 @@ export class WeirWriter {
 }
 
 /**
- * Writes a whole recording. What a reader works out again from the events is not written: a file holds what was recorded,
- * so that a better weir may draw better conclusions from it.
+ * Writes a whole recording, but only what was recorded. Readers work out the rest from the events, so a better weir can
+ * draw better conclusions.
  */
 export function writeWeir(recording: Recording, sink: (chunk: Uint8Array) => void, meta: Readonly<Record<string, unknown>> = {}): void {
   const { traces } = recording;
@@ -303,14 +303,14 @@ export function writeWeir(recording: Recording, sink: (chunk: Uint8Array) => voi
   writer.end();
 }
 
-/** Begins a payload; see `SCOPE_BYTES`. */
+/** Writes the scope that begins a payload; see `SCOPE_BYTES`. */
 function writeScope(view: DataView, first: number, device: number, flags: number): void {
   view.setUint32(RECORD_HEADER_BYTES, first, true);
   view.setUint16(RECORD_HEADER_BYTES + 4, device, true);
   view.setUint16(RECORD_HEADER_BYTES + 6, flags, true);
 }
 
-/** What a snapshot says of all its GPUs together would be written once for each of them otherwise. */
+/** Writes values that all GPUs of a snapshot share once, instead of once per GPU. */
 function eachOnceIfShared<Value>(
   traces: readonly Trace[],
   shared: (trace: Trace) => Value,
@@ -321,7 +321,7 @@ function eachOnceIfShared<Value>(
   else for (const trace of traces) write(trace.device, shared(trace));
 }
 
-/** Whether a reader would find the same start by itself; if it would not, the start was recorded and is written too. */
+/** Whether a reader would rebuild the same start. If not, the start was recorded and must be written. */
 function startIsFoundAgain(trace: Trace, again: Trace): boolean {
   return (
     trace.endSegments !== undefined &&
@@ -336,7 +336,7 @@ function startIsFoundAgain(trace: Trace, again: Trace): boolean {
   );
 }
 
-/** A trace keeps the blocks that were live at the start as allocations; a file keeps them as blocks. */
+/** In a trace, blocks live at the start are allocations. In a file they are blocks of the start segments. */
 function startWithLiveBlocks({ startSegments, allocations }: Trace): Segment[] {
   const blocks: Block[][] = startSegments.map(() => []);
   for (let index = 0; index < allocations.liveAtStart; index++) {

@@ -1,15 +1,15 @@
-// SmartPool's plan (arXiv 1903.06631) as its authors' code makes it, for comparison: blocks by size, best fit, and every block
-// that lives across the end of a step gets its room twice. Our own planner needs no doubling: its time is a circle.
+// SmartPool's planner (arXiv 1903.06631) as in its authors' code, for comparison: largest block first, best fit.
+// A block that lives across the end of a step gets two places. Our planner treats time as a circle instead.
 
-import type { Step } from '../steps/step.ts';
-import type { Layout } from './buffers.ts';
+import type { Layout } from '../offsets/buffers.ts';
+import type { Step } from './step.ts';
 
 export interface SmartPoolPlan {
-  /** Bytes of the pool: two regions for blocks that cross the end of the step, one for the others. */
+  /** Size of the pool in bytes: two regions for blocks that cross the end of the step, one for the others. */
   readonly pool: number;
   readonly crossing: number;
   readonly normal: number;
-  /** The pool and the whole-run blocks. */
+  /** The pool and the blocks that live through the whole run, in bytes. */
   readonly total: number;
 }
 
@@ -33,7 +33,7 @@ export function planSmartPool(step: Step): SmartPoolPlan {
   return { pool, crossing: crossingBytes, normal: normalBytes, total: pool + step.wholeRunBytes };
 }
 
-/** Weighted colouring of the interval graph: the largest block first, each into the smallest hole that holds it. */
+/** Weighted colouring of the interval graph: largest block first, each into the smallest hole that fits. */
 function colour(vertices: readonly Vertex[]): Layout {
   const offsets = new Float64Array(vertices.length).fill(-1);
   const order = vertices
