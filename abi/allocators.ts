@@ -8,21 +8,21 @@ export interface AllocatorName extends Entry {
 
 export const ALLOCATORS: readonly AllocatorName[] = [
   { name: 'pytorch', doc: "PyTorch's caching allocator; settings as in PYTORCH_CUDA_ALLOC_CONF" },
-  { name: 'expandable', doc: 'the same with expandable_segments:True' },
-  { name: 'cnmem', doc: 'CnMem: best fit, never gives memory back; setting: initial:SIZE, the pool it starts with (default 0)' },
+  { name: 'expandable', doc: "PyTorch's caching allocator with expandable_segments:True" },
+  { name: 'cnmem', doc: 'CnMem: best fit, never releases memory; setting: initial:SIZE, the pool it starts with (default 0)' },
   {
     name: 'gmlake',
 
     preset: 'gmlake',
-    doc: "GMLake's policy on our engine: stitches handles of 2 MiB; setting: minStitch:SIZE, least request to stitch for (default 128 MiB)",
+    doc: "GMLake's policy on our engine: stitches 2 MiB handles; setting: minStitch:SIZE, smallest request to stitch for (128 MiB)",
   },
   {
     name: 'weir',
 
     preset: 'weir',
-    doc: 'our engine: stitches free memory, creates only the missing bytes, lends between streams; settings: ceiling:SIZE, memory it may hold before it stitches; lend:0, keep streams apart',
+    doc: 'our engine: stitches free memory, creates only what is missing, lends between streams; settings: ceiling:SIZE, memory it may hold freely; lend:0, no lending between streams',
   },
-  { name: 'planned', doc: 'our engine with a plan of the step that the run repeats (weir plan); replay only' },
+  { name: 'planned', doc: 'our engine with a plan for the step that the run repeats (weir plan); for replay only' },
 ];
 
 /** Those that `weir run` can put into a process, in the order in which help lists them. */

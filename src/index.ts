@@ -1,10 +1,12 @@
 // The library's public face: everything another program may import from `weir`.
+
+export { ALLOCATOR_NAMES } from './abi/allocators.ts';
 export type { Allocator, AllocatorContext, CensusGroup } from './allocator/allocator.ts';
 export { OUT_OF_MEMORY } from './allocator/allocator.ts';
 export type { PyTorchSettings } from './allocator/pytorch/settings.ts';
 export { DEFAULT_SETTINGS, formatConf, parseConf, settingsFromRecording } from './allocator/pytorch/settings.ts';
 export type { AllocatorChoice } from './allocator/registry.ts';
-export { ALLOCATOR_NAMES, chooseAllocators } from './allocator/registry.ts';
+export { chooseAllocators } from './allocator/registry.ts';
 export type { Backend, DriverCall } from './backend/backend.ts';
 export { NO_MEMORY } from './backend/backend.ts';
 export type { DriverCosts } from './backend/costs.ts';

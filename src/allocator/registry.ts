@@ -1,4 +1,5 @@
 // All allocators by name. A choice is written `name` or `name[settings]`; commas separate several.
+import { ALLOCATOR_DOCS, ALLOCATOR_NAMES, type AllocatorName } from '../abi/allocators.ts';
 import { formatBytes, parseBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Allocator, AllocatorContext } from './allocator.ts';
@@ -20,59 +21,27 @@ export interface AllocatorChoice {
   create(context: AllocatorContext): Allocator;
 }
 
-interface AllocatorKind {
-  readonly name: string;
-  readonly summary: string;
-  choose(settings: string): AllocatorChoice;
-}
-
-const KINDS: readonly AllocatorKind[] = [
-  {
-    name: 'pytorch',
-    summary: "PyTorch's caching allocator; settings as in PYTORCH_CUDA_ALLOC_CONF",
-    choose: (settings) => pytorchChoice('pytorch', parseConf(settings)),
-  },
-  {
-    name: 'expandable',
-    summary: "PyTorch's caching allocator with expandable_segments:True",
-    choose: (settings) => pytorchChoice('expandable', parseConf(settings, { ...DEFAULT_SETTINGS, expandableSegments: true })),
-  },
-  {
-    name: 'cnmem',
-    summary: 'CnMem: best fit, never releases memory; setting: initial:SIZE, the pool it starts with (default 0)',
-    choose: cnmemChoice,
-  },
-  {
-    name: 'gmlake',
-    summary: "GMLake's policy on our engine: stitches 2 MiB handles; setting: minStitch:SIZE, smallest request to stitch for (128 MiB)",
-    choose: (settings) => engineChoice('gmlake', settings, createGmlake),
-  },
-  {
-    name: 'weir',
-    summary:
-      'our engine: stitches free memory, creates only what is missing, lends between streams; settings: ceiling:SIZE, memory it may hold freely; lend:0, no lending between streams',
-    choose: (settings) => engineChoice('weir', settings, createWeir),
-  },
-  {
+/** What makes a choice of the settings behind a name. Names and their meaning: abi/allocators.ts. */
+const KINDS: Readonly<Record<AllocatorName, (settings: string) => AllocatorChoice>> = {
+  pytorch: (settings) => pytorchChoice('pytorch', parseConf(settings)),
+  expandable: (settings) => pytorchChoice('expandable', parseConf(settings, { ...DEFAULT_SETTINGS, expandableSegments: true })),
+  cnmem: cnmemChoice,
+  gmlake: (settings) => engineChoice('gmlake', settings, createGmlake),
+  weir: (settings) => engineChoice('weir', settings, createWeir),
+  planned: () => ({
     name: 'planned',
-    summary: 'our engine with a plan for the step that the run repeats (weir plan); for replay only',
-    choose: () => ({
-      name: 'planned',
-      kind: 'planned',
-      settings: '',
-      create: () => {
-        throw new UsageError('planned works only in weir replay, which can read the whole run before it plans');
-      },
-    }),
-  },
-];
-
-export const ALLOCATOR_NAMES: readonly string[] = KINDS.map((kind) => kind.name);
+    kind: 'planned',
+    settings: '',
+    create: () => {
+      throw new UsageError('planned works only in weir replay, which can read the whole run before it plans');
+    },
+  }),
+};
 
 /** One line per allocator, for help texts. */
 export function describeAllocators(): string {
   const width = Math.max(...ALLOCATOR_NAMES.map((name) => name.length));
-  return KINDS.map((kind) => `  ${kind.name.padEnd(width)}  ${kind.summary}`).join('\n');
+  return ALLOCATOR_NAMES.map((name) => `  ${name.padEnd(width)}  ${ALLOCATOR_DOCS[name]}`).join('\n');
 }
 
 /** PyTorch's allocator with these settings. */
@@ -98,13 +67,13 @@ export function chooseAllocators(text: string): AllocatorChoice[] {
 
 function chooseAllocator(text: string): AllocatorChoice {
   const match = /^([a-z0-9_-]+)(?:\[(.*)\])?$/s.exec(text);
-  const kind = KINDS.find((candidate) => candidate.name === match?.[1]);
+  const kind = ALLOCATOR_NAMES.find((name) => name === match?.[1]);
   if (!match || !kind) {
     throw new UsageError(
       `there is no allocator '${text}'; choose from ${ALLOCATOR_NAMES.join(', ')}, with settings written as in pytorch[max_split_size_mb:128]`,
     );
   }
-  return kind.choose(match[2] ?? '');
+  return KINDS[kind](match[2] ?? '');
 }
 
 /** Settings that users may change. queueCompleted is not one: replay does not empty that queue. */

@@ -1,9 +1,11 @@
 // What a recording says before any allocator is modelled: memory requested, live and reserved.
+import { ENGINE_ALLOCATORS, type EngineAllocatorName } from '../abi/allocators.ts';
+import { BLOCK_UNIT } from '../abi/settings.ts';
 import { roundUp } from '../base/bytes.ts';
 import { EventKind, type Trace } from './trace.ts';
 
 /** Live memory is counted in multiples of this: no allocator uses smaller blocks. */
-export const LIVE_UNIT = 512;
+export const LIVE_UNIT: number = BLOCK_UNIT;
 
 export interface TraceSummary {
   readonly events: number;
@@ -22,15 +24,15 @@ export interface TraceSummary {
   /** Peak of memory held from the driver, as recorded; undefined if the recording has no segments. */
   readonly recordedPeakReserved: number | undefined;
   /** Weir's engine if the settings name it. Else `expandable` or `pytorch`, from the segments or the settings. */
-  readonly recordedAllocator: 'pytorch' | 'expandable' | RecordedEngine;
+  readonly recordedAllocator: 'pytorch' | 'expandable' | EngineAllocatorName;
 }
 
-export type RecordedEngine = 'weir' | 'gmlake';
+export type RecordedEngine = EngineAllocatorName;
 
 /** The preset of Weir's engine that the run used; undefined if it ran on PyTorch's allocator. */
-export function recordedEngine({ settings }: Pick<Trace, 'settings'>): RecordedEngine | undefined {
+export function recordedEngine({ settings }: Pick<Trace, 'settings'>): EngineAllocatorName | undefined {
   const name = settings.get('allocator');
-  return name === 'weir' || name === 'gmlake' ? name : undefined;
+  return ENGINE_ALLOCATORS.find((engine) => engine === name);
 }
 
 export function summarizeTrace(trace: Trace): TraceSummary {
