@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "weir_engine.h"
+#include "engine/weir_engine.h"
 
 namespace {
 

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
+#include "testing/weir_testing.h"
 
 enum { ROUNDS = 400, PAIRS = 1000 };
 

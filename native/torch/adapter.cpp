@@ -9,6 +9,7 @@
 
 #include <new>
 
+#include "faults.h"
 #include "shortage.h"
 
 namespace weir {
@@ -66,7 +67,7 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   uint64_t free = 0;
   backend->memory(backend->driver.context, &free, &slot.total);
   for (const int peer : slot.peers) weir_cuda_allow_peer(backend, peer);
-  if (settings_.faults) backend = weir_faulty_backend(backend, settings_.faults, settings_.faults_seed + slot.device);
+  if (settings_.faults) backend = with_faults(backend, settings_.faults, settings_.faults_seed + slot.device);
   weir_recorder* const recorder = recording_->open();
   weir_device_options options{};
   options.device = slot.device;

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "figures.h"
-#include "forward.h"
+#include "forwarding.h"
 #include "history.h"
 #include "ipc.h"
 #include "pools.h"
 #include "recording.h"
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 

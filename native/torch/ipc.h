@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <mutex>
 
-#include "forward.h"
+#include "forwarding.h"
 #include "recording.h"
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 

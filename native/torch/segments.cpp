@@ -4,12 +4,11 @@
 
 #include <algorithm>
 
+#include "engine/abi_numbers.h"
+
 namespace weir {
 
 namespace {
-
-// As in engine/nodes.ts, which promises not to renumber them.
-enum State { kFree = 1, kLive = 2, kPending = 3, kUnbacked = 4, kPiece = 5, kLoan = 6, kStuck = 7, kParked = 8, kPlanned = 9 };
 
 std::vector<weir_range> ranges_of(weir_device* device) {
   std::vector<weir_range> ranges;
@@ -29,7 +28,7 @@ std::vector<weir_range> ranges_of(weir_device* device) {
       std::remove_if(
           ranges.begin(),
           ranges.end(),
-          [](const weir_range& r) { return r.state == kUnbacked || r.state == kLoan || r.state == kPlanned; }),
+          [](const weir_range& r) { return r.state == WEIR_RANGE_UNBACKED || r.state == WEIR_RANGE_CARVED || r.state == WEIR_RANGE_PLANNED; }),
       ranges.end());
   std::sort(ranges.begin(), ranges.end(), [](const weir_range& a, const weir_range& b) { return a.address < b.address; });
   return ranges;
@@ -62,8 +61,8 @@ std::vector<SegmentInfo> segments_of(
     c10::CachingDeviceAllocator::BlockInfo block;
     block.size = static_cast<size_t>(range.size);
     block.requested_size = static_cast<size_t>(range.requested);
-    block.allocated = range.state == kLive;
-    block.active = block.allocated || range.state == kPending || range.state == kParked;
+    block.allocated = range.state == WEIR_RANGE_LIVE;
+    block.active = block.allocated || range.state == WEIR_RANGE_PENDING || range.state == WEIR_RANGE_PARKED;
     if (block.allocated && range.given != 0) block.context_when_allocated = context(static_cast<uint64_t>(range.given));
     segment.total_size += block.size;
     if (block.allocated) segment.allocated_size += block.size;

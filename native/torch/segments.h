@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 

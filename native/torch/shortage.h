@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 

@@ -3,7 +3,7 @@
 #include "adapter_observation.cpp"
 #include "adapter_state.cpp"
 #include "history.cpp"
-#include "install.cpp"
+#include "installation.cpp"
 #include "ipc.cpp"
 #include "passthrough.cpp"
 #include "recording.cpp"

@@ -2,7 +2,9 @@
 
 The name of what is made has in it all that it was made from, so nothing in the cache is ever out of date."""
 
+import glob
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +17,8 @@ from .refusal import Refusal
 
 _SAY_AFTER_SECONDS = 1.5
 _MOST_SECONDS = 600
+_LIBRARY = "libweir.so"
+_SOURCES = (".c", ".cpp", ".h", ".hpp", ".json")
 
 
 def library(torch, environment, spoiled=None):
@@ -25,16 +29,16 @@ def library(torch, environment, spoiled=None):
     sources = find_sources(environment)
     name = f"torch-{torch.__version__}"
     parts = [__version__, str(torch.__version__), str(abi), *_identity(plus), *_identity(plain)]
-    target = os.path.join(cache_folder(environment), name, key(sources, parts), "libweir.so")
+    target = os.path.join(cache_folder(environment), name, key(sources, parts), _LIBRARY)
     if spoiled is None and os.path.exists(target):
         return target
     headers = machine.cuda_headers(torch_folder, environment)
     include = os.path.join(torch_folder, "include")
     commands = compile_commands(
         sources,
-        plus=[plus, "-std=c++17", f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-isystem", include, "-isystem", headers, "-idirafter", sources.stubs],
-        plain=[plain, "-std=gnu11"],
-        link=[plus, "-L" + os.path.join(torch_folder, "lib"), "-lc10", "-lc10_cuda", *loaded_standard_library()],
+        compilers={"cpp": plus, "c": plain},
+        extra={"cpp": [f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-isystem", include, "-isystem", headers], "c": []},
+        links=["-L" + os.path.join(torch_folder, "lib"), *sources.links, *loaded_standard_library()],
     )
     return build(target, commands, f"torch {torch.__version__}", environment, spoiled)
 
@@ -60,33 +64,57 @@ def loaded_standard_library():
 
 
 class Sources:
-    """The files to compile, the folders of their headers, and everything that decides what comes out."""
+    """native/build.json for one library, with paths: `files` are pairs of a source and the flags for it alone."""
 
-    def __init__(self, plus, plain, includes, stubs):
-        self.plus, self.plain, self.includes, self.stubs = plus, plain, includes, stubs
+    def __init__(self, native, generated):
+        self.native, self.generated = native, generated
+        with open(os.path.join(native, "build.json"), encoding="utf-8") as file:
+            rules = json.load(file)
+        library = rules["libraries"][_LIBRARY]
+        self.standards = rules["standards"]
+        self.shared_flags, self.flags = rules["flags"], [*rules["builds"]["user"], *(f"-I{self._path(name)}" for name in rules["includes"])]
+        self.links, self.last = library["links"], rules["link"]
+        self.files = []
+        for part in (rules["parts"][name] for name in library["parts"]):
+            flags = [*part.get("flags", []), *(word for name in part.get("lastIncludes", []) for word in ("-idirafter", self._path(name)))]
+            found = [file for pattern in part["sources"] for file in self._matching(pattern)]
+            if not found and not part.get("optional"):
+                raise OSError(f"nothing in {native} is {part['sources'][0]}")
+            self.files += [(file, flags) for file in found]
+
+    def _path(self, name):
+        folder = self.generated if name.startswith("@") else self.native
+        return os.path.join(folder, name.lstrip("@/"))
+
+    def _matching(self, pattern):
+        folder, name = os.path.split(self._path(pattern))
+        return sorted(glob.glob(os.path.join(glob.escape(folder), name)))
+
+    def everything(self):
+        """All that decides what the compiler makes, by name and path."""
+        for folder in dict.fromkeys([self.native, self.generated]):
+            for where, folders, names in os.walk(folder):
+                # build/native also holds what was compiled there.
+                folders[:] = sorted(folders) if folder == self.native else []
+                for name in sorted(names):
+                    if name.endswith(_SOURCES):
+                        path = os.path.join(where, name)
+                        yield os.path.relpath(path, folder), path
 
 
 def find_sources(environment):
     """Beside this package, as installed (native/ has the generated engine too) or as in the repository (build/native has it)."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     native = environment.get("WEIR_NATIVE") or os.path.join(os.path.dirname(here), "native")
-    generated = next(
-        (
-            folder
-            for folder in (native, os.path.join(os.path.dirname(os.path.abspath(native)), "build", "native"))
-            if os.path.exists(os.path.join(folder, "engine.c"))
-        ),
-        None,
-    )
-    adapter = os.path.join(native, "torch", "weir_torch.cpp")
-    if generated is None or not os.path.exists(adapter):
-        raise Refusal("no-sources", f"Weir's own sources are not in {native}; install it anew, or set WEIR_NATIVE")
-    plain = [os.path.join(native, name) for name in sorted(os.listdir(native)) if name.endswith(".c")]
-    engine = os.path.join(generated, "engine.c")
-    if engine not in plain:
-        plain.append(engine)
-    includes = list(dict.fromkeys([native, os.path.join(native, "torch"), generated]))
-    return Sources([adapter], plain, includes, os.path.join(native, "torch", "stubs"))
+    # The compiler runs in another folder.
+    native = os.path.abspath(native)
+    for generated in (native, os.path.join(os.path.dirname(native), "build", "native")):
+        if os.path.exists(os.path.join(generated, "engine.c")):
+            try:
+                return Sources(native, generated)
+            except OSError:
+                break
+    raise Refusal("no-sources", f"Weir's own sources are not in {native}; install it anew, or set WEIR_NATIVE")
 
 
 def key(sources, parts):
@@ -94,11 +122,9 @@ def key(sources, parts):
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() + b"\0")
-    for folder in sources.includes:
-        for name in sorted(os.listdir(folder)):
-            if name.endswith((".c", ".cpp", ".h")):
-                with open(os.path.join(folder, name), "rb") as file:
-                    digest.update(name.encode() + b"\0" + hashlib.sha256(file.read()).digest())
+    for name, path in sources.everything():
+        with open(path, "rb") as file:
+            digest.update(name.encode() + b"\0" + hashlib.sha256(file.read()).digest())
     return digest.hexdigest()[:20]
 
 
@@ -130,16 +156,16 @@ def cache_folder(environment):
     raise Refusal("no-cache", f"there is no folder to keep the compiled adapter in ({chosen} cannot be written); set WEIR_CACHE_DIR")
 
 
-def compile_commands(sources, *, plus, plain, link):
+def compile_commands(sources, *, compilers, extra, links):
     """[[commands that may run at once], [the one after them]]; each writes into the current folder."""
-    common = ["-O2", "-fPIC", "-fvisibility=hidden", "-pthread", "-w", *(f"-I{folder}" for folder in sources.includes), "-c"]
     compiles, objects = [], []
-    for compiler, files in ((plus, sources.plus), (plain, sources.plain)):
-        for file in files:
-            name = os.path.splitext(os.path.basename(file))[0] + ".o"
-            objects.append(name)
-            compiles.append([*compiler, *common, file, "-o", name])
-    return [compiles, [[link[0], "-shared", "-pthread", "-o", "libweir.so", *objects, *link[1:], "-ldl"]]]
+    for number, (file, flags) in enumerate(sources.files):
+        language = "cpp" if file.endswith(".cpp") else "c"
+        # Folders may hold files of one name.
+        objects.append(f"{number}.o")
+        words = [sources.standards[language], *sources.shared_flags, *sources.flags, *flags, *extra[language]]
+        compiles.append([compilers[language], *words, "-c", file, "-o", objects[-1]])
+    return [compiles, [[compilers["cpp"], "-shared", *sources.shared_flags, "-o", _LIBRARY, *objects, *links, *sources.last]]]
 
 
 def build(target, commands, what, environment, spoiled=None):
@@ -161,7 +187,7 @@ def build(target, commands, what, environment, spoiled=None):
         try:
             with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
                 _run_all(commands, work, os.path.join(folder, "build.log"))
-                made = os.path.join(work, "libweir.so")
+                made = os.path.join(work, _LIBRARY)
                 with open(made, "rb+") as file:
                     # A name in the cache is a promise that all of it is there.
                     os.fsync(file.fileno())

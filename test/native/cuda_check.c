@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)

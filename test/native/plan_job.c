@@ -16,7 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
+#include "testing/weir_testing.h"
 
 #define MIB (1ull << 20)
 #define WINDOW (16ull << 10)

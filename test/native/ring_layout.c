@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "ring.h"
+#include "runtime/ring.h"
 
 #define FIELD(type, name) printf("\"%s\":%zu,", #name, offsetof(type, name))
 #define SIZE(type) printf("\"sizeof\":%zu", sizeof(type))

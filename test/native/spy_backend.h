@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 enum spy_lie { NO_LIE, LIE_SYNCHRONIZE, LIE_QUERY, LIE_WAIT };
 

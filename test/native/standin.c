@@ -15,7 +15,8 @@
 
 #include "conformance.h"
 #include "spy_backend.h"
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
+#include "testing/weir_testing.h"
 
 #define MIB (1ull << 20)
 #define MOST_THREADS 8

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "weir_engine.h"
+#include "engine/weir_engine.h"
 
 typedef struct ledger {
   FILE *log; /* every call as a line; NULL for none */

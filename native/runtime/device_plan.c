@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "engine/abi_numbers.h"
 
 #define PLAN_MAGIC "WEIRPLAN"
 #define PLAN_VERSION 1u
@@ -20,9 +21,6 @@
 #define PLACE_UNIT 512u
 /* Plans that are looked for at once; those before them are passed over. */
 #define MOST_BEHIND 16u
-
-/* Numbers of statistics, as in engine/report.ts. */
-enum { STATISTIC_HITS = 32, STATISTIC_MISSES = 33, STATISTIC_OCCUPIED = 34, STATISTIC_ACTIVE = 35 };
 
 /* As src/plan/files/process-plan.ts writes it; little-endian, as is every machine with such a GPU. */
 typedef struct plan_header {
@@ -158,9 +156,10 @@ void device_count_planned(weir_device *device) {
   device->plan_countdown = PLANNED_EVERY;
   if (!device->has_plans || weir_engine_is_broken(device->engine)) return;
   weir_engine *engine = device->engine;
-  device->gauges->planned_hits = weir_engine_statistic(engine, STATISTIC_HITS);
-  device->gauges->planned_misses = weir_engine_statistic(engine, STATISTIC_MISSES) + weir_engine_statistic(engine, STATISTIC_OCCUPIED);
-  uint32_t active = (uint32_t)weir_engine_statistic(engine, STATISTIC_ACTIVE);
+  device->gauges->planned_hits = weir_engine_statistic(engine, WEIR_STATISTIC_PLANNED_HITS);
+  device->gauges->planned_misses =
+      weir_engine_statistic(engine, WEIR_STATISTIC_PLANNED_MISSES) + weir_engine_statistic(engine, WEIR_STATISTIC_PLANNED_OCCUPIED);
+  uint32_t active = (uint32_t)weir_engine_statistic(engine, WEIR_STATISTIC_ACTIVE_PLAN);
   if (active == device->active_plan) return;
   if (active != 0) mark_plan(device, "weir plan %u in use", active);
   else mark_plan(device, "weir plan %u left", device->active_plan);

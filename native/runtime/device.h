@@ -4,7 +4,7 @@
 #ifndef WEIR_DEVICE_H
 #define WEIR_DEVICE_H
 
-#include "address_map.h"
+#include "backend/address_map.h"
 #include "device_lock.h"
 #include "recorder.h"
 

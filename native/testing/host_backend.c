@@ -9,15 +9,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "books.h"
-#include "file_server.h"
+#include "backend/books.h"
+#include "backend/file_server.h"
 #include "host_queues.h"
-#include "weir_runtime.h"
+#include "weir_testing.h"
 
 /* As on a GPU, so that the engine behaves the same. */
 #define UNIT (2ull << 20)
 
-typedef struct host_device {
+typedef struct host_backend {
   weir_backend backend;
   pthread_mutex_t mutex; /* tests give work and let it run while the engine calls */
   uint64_t total;
@@ -28,7 +28,7 @@ typedef struct host_device {
   weir_map names;      /* stream number + 1 -> handle */
   weir_map imports;    /* address -> bytes: memory of other processes */
   host_queues queues;
-} host_device;
+} host_backend;
 
 static _Thread_local const char *words = "no call has failed";
 
@@ -44,7 +44,7 @@ static int32_t refused(const char *why) {
   pthread_mutex_unlock(&(self)->mutex);    \
   return result
 
-static int64_t create_locked(host_device *self, uint64_t bytes) {
+static int64_t create_locked(host_backend *self, uint64_t bytes) {
   if (bytes == 0 || bytes % UNIT != 0) return refused("create: not a multiple of the granularity");
   if (self->books.used + bytes > self->total) {
     words = "create: out of memory";
@@ -58,11 +58,11 @@ static int64_t create_locked(host_device *self, uint64_t bytes) {
 }
 
 static int64_t create(void *context, uint64_t bytes) {
-  host_device *self = context;
+  host_backend *self = context;
   LOCKED(self, int64_t, create_locked(self, bytes));
 }
 
-static int32_t release_locked(host_device *self, uint64_t handle) {
+static int32_t release_locked(host_backend *self, uint64_t handle) {
   weir_held *held = weir_books_handle(&self->books, handle);
   if (!held || held->mappings > 0) return refused("release: not held, or still mapped");
   if (fallocate(self->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)held->value, (off_t)held->bytes) != 0) {
@@ -73,7 +73,7 @@ static int32_t release_locked(host_device *self, uint64_t handle) {
 }
 
 static int32_t release(void *context, uint64_t handle) {
-  host_device *self = context;
+  host_backend *self = context;
   LOCKED(self, int32_t, release_locked(self, handle));
 }
 
@@ -81,7 +81,7 @@ static int empty(uint64_t address, uint64_t bytes, int flags) {
   return mmap((void *)address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0) != MAP_FAILED;
 }
 
-static int64_t reserve_locked(host_device *self, uint64_t bytes) {
+static int64_t reserve_locked(host_backend *self, uint64_t bytes) {
   if (bytes == 0 || bytes % UNIT != 0 || !weir_books_ensure_reservation(&self->books)) return refused("reserve: no such size");
   void *found = mmap(NULL, bytes + UNIT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED) return refused("reserve: no addresses");
@@ -94,11 +94,11 @@ static int64_t reserve_locked(host_device *self, uint64_t bytes) {
 }
 
 static int64_t reserve(void *context, uint64_t bytes) {
-  host_device *self = context;
+  host_backend *self = context;
   LOCKED(self, int64_t, reserve_locked(self, bytes));
 }
 
-static int32_t unreserve_locked(host_device *self, uint64_t address, uint64_t bytes) {
+static int32_t unreserve_locked(host_backend *self, uint64_t address, uint64_t bytes) {
   if (!weir_books_is_reserved(&self->books, address, bytes)) return refused("unreserve: not what was reserved");
   if (munmap((void *)address, bytes) != 0) return refused("unreserve: the kernel keeps the addresses");
   weir_books_unreserve(&self->books, address);
@@ -106,11 +106,11 @@ static int32_t unreserve_locked(host_device *self, uint64_t address, uint64_t by
 }
 
 static int32_t unreserve(void *context, uint64_t address, uint64_t bytes) {
-  host_device *self = context;
+  host_backend *self = context;
   LOCKED(self, int32_t, unreserve_locked(self, address, bytes));
 }
 
-static int32_t map_locked(host_device *self, uint64_t address, uint64_t handle) {
+static int32_t map_locked(host_backend *self, uint64_t address, uint64_t handle) {
   if (!weir_books_may_map(&self->books, address, handle)) return refused("map: not held, or the address is taken");
   const weir_held *held = weir_books_handle(&self->books, handle);
   void *mapped = mmap((void *)address, held->bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, self->file, (off_t)held->value);
@@ -120,11 +120,11 @@ static int32_t map_locked(host_device *self, uint64_t address, uint64_t handle) 
 }
 
 static int32_t map(void *context, uint64_t address, uint64_t handle) {
-  host_device *self = context;
+  host_backend *self = context;
   LOCKED(self, int32_t, map_locked(self, address, handle));
 }
 
-static int32_t set_access_locked(host_device *self, uint64_t address, uint64_t bytes) {
+static int32_t set_access_locked(host_backend *self, uint64_t address, uint64_t bytes) {
   if (!weir_books_tile(&self->books, address, bytes)) return refused("set_access: not whole mappings");
   if (!weir_map_ensure(&self->accessible, bytes / UNIT)) return refused("set_access: no memory for its books");
   if (mprotect((void *)address, bytes, PROT_READ | PROT_WRITE) != 0) return refused("set_access: the kernel refuses");
@@ -135,11 +135,11 @@ static int32_t set_access_locked(host_device *self, uint64_t address, uint64_t b
 }
 
 static int32_t set_access(void *context, uint64_t address, uint64_t bytes) {
-  host_device *self = context;
+  host_backend *self = context;
   LOCKED(self, int32_t, set_access_locked(self, address, bytes));
 }
 
-static int32_t unmap_locked(host_device *self, uint64_t address, uint64_t bytes) {
+static int32_t unmap_locked(host_backend *self, uint64_t address, uint64_t bytes) {
   if (!weir_books_tile(&self->books, address, bytes)) return refused("unmap: not whole mappings");
   /* The addresses stay reserved: an empty mapping takes the place of the memory. */
   if (!empty(address, bytes, MAP_FIXED)) return refused("unmap: the kernel refuses");
@@ -149,12 +149,12 @@ static int32_t unmap_locked(host_device *self, uint64_t address, uint64_t bytes)
 }
 
 static int32_t unmap(void *context, uint64_t address, uint64_t bytes) {
-  host_device *self = context;
+  host_backend *self = context;
   LOCKED(self, int32_t, unmap_locked(self, address, bytes));
 }
 
 static int32_t name_stream(void *context, uint32_t number, uint64_t handle) {
-  host_device *self = context;
+  host_backend *self = context;
   pthread_mutex_lock(&self->mutex);
   int named = weir_map_ensure(&self->names, 1);
   weir_entry *entry = named ? weir_map_find(&self->names, number + 1ull) : NULL;
@@ -165,7 +165,7 @@ static int32_t name_stream(void *context, uint32_t number, uint64_t handle) {
 }
 
 static int32_t event_record(void *context, uint32_t stream, uint32_t slot) {
-  host_device *self = context;
+  host_backend *self = context;
   pthread_mutex_lock(&self->mutex);
   const weir_entry *name = weir_map_find(&self->names, stream + 1ull);
   int32_t result = name ? weir_queue_record(&self->queues, name->value, slot) : refused("record: a stream without a name");
@@ -174,12 +174,12 @@ static int32_t event_record(void *context, uint32_t stream, uint32_t slot) {
 }
 
 static int32_t event_query(void *context, uint32_t slot) {
-  host_device *self = context;
+  host_backend *self = context;
   LOCKED(self, int32_t, weir_queue_query(&self->queues, slot));
 }
 
 static int32_t stream_wait(void *context, uint32_t stream, uint32_t slot) {
-  host_device *self = context;
+  host_backend *self = context;
   pthread_mutex_lock(&self->mutex);
   const weir_entry *name = weir_map_find(&self->names, stream + 1ull);
   int32_t result = name ? weir_queue_wait(&self->queues, name->value, slot) : refused("wait: a stream without a name");
@@ -188,7 +188,7 @@ static int32_t stream_wait(void *context, uint32_t stream, uint32_t slot) {
 }
 
 static int32_t synchronize(void *context) {
-  host_device *self = context;
+  host_backend *self = context;
   pthread_mutex_lock(&self->mutex);
   weir_queues_finish(&self->queues);
   pthread_mutex_unlock(&self->mutex);
@@ -196,7 +196,7 @@ static int32_t synchronize(void *context) {
 }
 
 static int32_t memory(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
-  host_device *self = context;
+  host_backend *self = context;
   pthread_mutex_lock(&self->mutex);
   *free_bytes = self->total - self->books.used;
   *total_bytes = self->total;
@@ -205,7 +205,7 @@ static int32_t memory(void *context, uint64_t *free_bytes, uint64_t *total_bytes
 }
 
 static int32_t share(void *context, uint64_t address, uint64_t bytes, weir_piece *pieces, uint32_t room, uint64_t *start) {
-  host_device *self = context;
+  host_backend *self = context;
   int32_t count = 0;
   pthread_mutex_lock(&self->mutex);
   const weir_entry *entry = weir_books_around(&self->books, address, UNIT);
@@ -226,7 +226,7 @@ static int32_t share(void *context, uint64_t address, uint64_t bytes, weir_piece
   return count;
 }
 
-static int64_t import_locked(host_device *self, const weir_piece *pieces, uint32_t count) {
+static int64_t import_locked(host_backend *self, const weir_piece *pieces, uint32_t count) {
   uint64_t bytes = 0;
   for (uint32_t index = 0; index < count; index++) bytes += pieces[index].bytes;
   if (!weir_map_ensure(&self->imports, 1)) return refused("import: no memory for its books");
@@ -247,11 +247,11 @@ static int64_t import_locked(host_device *self, const weir_piece *pieces, uint32
 }
 
 static int64_t import(void *context, const weir_piece *pieces, uint32_t count) {
-  host_device *self = context;
+  host_backend *self = context;
   LOCKED(self, int64_t, import_locked(self, pieces, count));
 }
 
-static int32_t drop_import_locked(host_device *self, uint64_t address) {
+static int32_t drop_import_locked(host_backend *self, uint64_t address) {
   const weir_entry *entry = weir_map_find(&self->imports, address);
   if (!entry) return refused("drop_import: nothing was imported there");
   weir_queues_finish(&self->queues);
@@ -261,12 +261,12 @@ static int32_t drop_import_locked(host_device *self, uint64_t address) {
 }
 
 static int32_t drop_import(void *context, uint64_t address) {
-  host_device *self = context;
+  host_backend *self = context;
   LOCKED(self, int32_t, drop_import_locked(self, address));
 }
 
 static void forked(void *context) {
-  host_device *self = context;
+  host_backend *self = context;
   files_withdraw(self->file);
   self->file = -1;
 }
@@ -276,8 +276,8 @@ static const char *last_error(void *context) {
   return words;
 }
 
-static void close_device(void *context) {
-  host_device *self = context;
+static void close_backend(void *context) {
+  host_backend *self = context;
   for (size_t index = 0; index < self->books.reservations.room; index++) {
     const weir_entry *entry = &self->books.reservations.entries[index];
     if (entry->address) munmap((void *)entry->address, entry->value);
@@ -300,7 +300,7 @@ static void close_device(void *context) {
 static uint64_t word_at(uint64_t pattern, uint64_t index) { return pattern ^ (index * 0x9e3779b97f4a7c15u); }
 
 static uint64_t touch(void *context, const host_piece *piece) {
-  host_device *self = context;
+  host_backend *self = context;
   for (uint64_t at = piece->address / UNIT * UNIT; at < piece->address + piece->bytes; at += UNIT) {
     /* A GPU would stop the program here, or write over somebody else. */
     if (!weir_map_find(&self->accessible, at)) return piece->bytes;
@@ -317,7 +317,7 @@ static uint64_t touch(void *context, const host_piece *piece) {
 }
 
 static int enqueue(weir_backend *backend, uint64_t stream, host_piece piece) {
-  host_device *self = backend->driver.context;
+  host_backend *self = backend->driver.context;
   pthread_mutex_lock(&self->mutex);
   host_queue *queue = weir_queue_of(&self->queues, stream);
   int added = queue && weir_queue_add(queue, piece);
@@ -334,19 +334,19 @@ int weir_host_enqueue_check(weir_backend *backend, uint64_t stream, uint64_t add
 }
 
 void weir_host_run(weir_backend *backend, uint32_t pieces, uint64_t seed) {
-  host_device *self = backend->driver.context;
+  host_backend *self = backend->driver.context;
   pthread_mutex_lock(&self->mutex);
   weir_queues_run(&self->queues, pieces, seed);
   pthread_mutex_unlock(&self->mutex);
 }
 
 uint64_t weir_host_corrupted(weir_backend *backend) {
-  host_device *self = backend->driver.context;
+  host_backend *self = backend->driver.context;
   LOCKED(self, uint64_t, self->queues.corrupted);
 }
 
 weir_backend *weir_host_backend(uint64_t total_bytes, char *why, size_t room) {
-  host_device *self = calloc(1, sizeof *self);
+  host_backend *self = calloc(1, sizeof *self);
   int file = memfd_create("weir", MFD_CLOEXEC);
   if (!self || file < 0 || pthread_mutex_init(&self->mutex, NULL) != 0) {
     snprintf(why, room, "the kernel gives no memfd, or there is no memory");
@@ -360,7 +360,7 @@ weir_backend *weir_host_backend(uint64_t total_bytes, char *why, size_t room) {
   self->queues.context = self;
   self->backend = (weir_backend){
       {self, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait},
-      UNIT, name_stream, synchronize, memory, last_error, close_device,
+      UNIT, name_stream, synchronize, memory, last_error, close_backend,
       share, import, drop_import, forked,
   };
   return &self->backend;

@@ -53,7 +53,7 @@ int weir_engine_complete(weir_engine *engine, uint32_t block);
 
 /* Levels after a call; numbers as in engine/report.ts. */
 typedef struct weir_levels {
-  uint64_t reserved, allocated, stitches, retries, borrows, waits;
+  uint64_t allocated, stitches, borrows, waits;
   uint32_t parked;    /* blocks let go of that other streams have not passed yet */
   uint32_t completed; /* addresses that weir_engine_drain_completed would give */
 } weir_levels;

@@ -11,6 +11,7 @@
 #include <exception>
 
 #include "adapter.h"
+#include "faults.h"
 #include "options.h"
 #include "passthrough.h"
 
@@ -44,6 +45,10 @@ int install(const weir_torch_options& options, char* why, size_t room) {
   }
   if (getenv("PYTORCH_NO_CUDA_MEMORY_CACHING")) {
     return refuse(WEIR_TORCH_UNCACHED, "PYTORCH_NO_CUDA_MEMORY_CACHING is set, which turns every allocator off", why, room);
+  }
+  if (options.faults && !kHasFaults) {
+    return refuse(
+        WEIR_TORCH_OPTIONS, "WEIR_FAULTS needs native/testing, which is not installed; set WEIR_NATIVE to the folder native of Weir's sources", why, room);
   }
   const std::string name = text(options.allocator);
   recording = new Recording(text(options.directory), name, text(options.torch_version), options.ring_rows);

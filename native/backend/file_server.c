@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "file_server.h"
-#include "weir_runtime.h"
+#include "weir_backend.h"
 
 /* The same on every architecture; older headers lack them. */
 #ifndef SYS_pidfd_open

@@ -3,10 +3,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "cuda_device.h"
+#include "cuda_backend.h"
 #include "file_server.h"
 
-static int32_t export_handle(cuda_device *self, weir_held *held) {
+static int32_t export_handle(cuda_backend *self, weir_held *held) {
   if (held->shared) return 0;
   int file = -1, result;
   IN_CONTEXT(self, result, cuMemExportToShareableHandle(&file, held->value, CU_HANDLE_FILE, 0));
@@ -25,14 +25,14 @@ void cuda_unshare(weir_held *held) {
 }
 
 void cuda_forked(void *context) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   for (size_t index = 0; index < self->books.handle_count; index++) {
     if (self->books.handles[index].bytes) cuda_unshare(&self->books.handles[index]);
   }
 }
 
 int32_t cuda_share(void *context, uint64_t address, uint64_t bytes, weir_piece *pieces, uint32_t room, uint64_t *start) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   if (self->properties.handle_types == CU_HANDLE_NONE) return cuda_refused("the driver gives no memory here that could be shared");
   int32_t count = 0;
   pthread_mutex_lock(&self->mutex);
@@ -57,7 +57,7 @@ int32_t cuda_share(void *context, uint64_t address, uint64_t bytes, weir_piece *
 }
 
 /* Maps pieces from an address on; gives the bytes that were, which is all of them unless one failed. */
-static uint64_t map_pieces(cuda_device *self, uint64_t address, const weir_piece *pieces, uint32_t count) {
+static uint64_t map_pieces(cuda_backend *self, uint64_t address, const weir_piece *pieces, uint32_t count) {
   uint64_t done = 0;
   for (uint32_t index = 0; index < count; index++) {
     cu_handle handle;
@@ -75,7 +75,7 @@ static uint64_t map_pieces(cuda_device *self, uint64_t address, const weir_piece
 }
 
 int64_t cuda_import(void *context, const weir_piece *pieces, uint32_t count) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   uint64_t bytes = 0, unit = self->backend.granularity;
   for (uint32_t index = 0; index < count; index++) {
     uint64_t more = pieces[index].bytes;
@@ -107,7 +107,7 @@ int64_t cuda_import(void *context, const weir_piece *pieces, uint32_t count) {
 }
 
 int32_t cuda_drop_import(void *context, uint64_t address) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   uint64_t bytes = 0;
   pthread_mutex_lock(&self->mutex);
   const weir_entry *entry = weir_map_find(&self->imports, address);

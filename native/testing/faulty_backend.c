@@ -2,7 +2,7 @@
  * Which calls fail depends on the seed and on their number alone. */
 #include <stdlib.h>
 
-#include "weir_runtime.h"
+#include "weir_testing.h"
 
 typedef struct faulty_backend {
   weir_backend backend;

@@ -1,17 +1,17 @@
 /* A CUDA device from the inside: what its two files share. cuda_backend.c is the engine's driver, cuda_ipc.c gives memory to other
  * processes and takes theirs. */
-#ifndef WEIR_CUDA_DEVICE_H
-#define WEIR_CUDA_DEVICE_H
+#ifndef WEIR_CUDA_BACKEND_H
+#define WEIR_CUDA_BACKEND_H
 
 #include <pthread.h>
 
 #include "books.h"
 #include "cuda_driver.h"
-#include "weir_runtime.h"
+#include "weir_backend.h"
 
 #define MOST_PEERS 63
 
-typedef struct cuda_device {
+typedef struct cuda_backend {
   weir_backend backend;
   const cuda_driver *cuda;
   cu_context context;
@@ -27,7 +27,7 @@ typedef struct cuda_device {
   uint32_t event_room;
   uint64_t shared; /* handles that were shared so far */
   weir_map imports; /* address -> bytes: memory of other processes */
-} cuda_device;
+} cuda_backend;
 
 /* 0, or -1 with the driver's words kept. */
 int32_t cuda_judged(const cuda_driver *cuda, int result, const char *what);

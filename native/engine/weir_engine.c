@@ -5,8 +5,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "abi_numbers.h"
+#include "caller.h"
 #include "engine.h"
-#include "engine_caller.h"
 #include "wasm_runtime.h"
 
 struct w2c_env {
@@ -137,20 +138,16 @@ int weir_engine_complete(weir_engine *engine, uint32_t block) {
   return result;
 }
 
-enum { FITS = 12 };
-
 static void read_levels(weir_engine *engine) {
   engine->levels = (weir_levels){
-      .reserved = w2c_engine_statistic(&engine->wasm, 0),
-      .allocated = w2c_engine_statistic(&engine->wasm, 2),
-      .stitches = w2c_engine_statistic(&engine->wasm, 15),
-      .retries = w2c_engine_statistic(&engine->wasm, 19),
-      .borrows = w2c_engine_statistic(&engine->wasm, 22),
-      .waits = w2c_engine_statistic(&engine->wasm, 24),
-      .parked = (uint32_t)w2c_engine_statistic(&engine->wasm, 27),
+      .allocated = w2c_engine_statistic(&engine->wasm, WEIR_STATISTIC_ALLOCATED),
+      .stitches = w2c_engine_statistic(&engine->wasm, WEIR_STATISTIC_STITCHES),
+      .borrows = w2c_engine_statistic(&engine->wasm, WEIR_STATISTIC_BORROWS),
+      .waits = w2c_engine_statistic(&engine->wasm, WEIR_STATISTIC_WAITS),
+      .parked = (uint32_t)w2c_engine_statistic(&engine->wasm, WEIR_STATISTIC_PARKED),
       .completed = w2c_engine_completed(&engine->wasm),
   };
-  engine->fits = w2c_engine_statistic(&engine->wasm, FITS);
+  engine->fits = w2c_engine_statistic(&engine->wasm, WEIR_STATISTIC_FITS);
   engine->current = 1;
 }
 
@@ -172,7 +169,8 @@ static int allocate(weir_engine *engine, uint64_t bytes, uint32_t stream, uint32
     out->stream = stream;
   }
   /* A plain fit changes nothing else, unless there were parked blocks to look after. */
-  int plain = engine->current && block != 0 && engine->levels.parked == 0 && w2c_engine_statistic(&engine->wasm, FITS) == engine->fits + 1;
+  int plain = engine->current && block != 0 && engine->levels.parked == 0 &&
+              w2c_engine_statistic(&engine->wasm, WEIR_STATISTIC_FITS) == engine->fits + 1;
   if (plain) {
     engine->levels.allocated += out->size;
     engine->fits++;
@@ -196,7 +194,7 @@ static int deallocate(weir_engine *engine, uint64_t address, weir_block *out) {
   int freed = describe(engine, block, out) ? (int)w2c_engine_deallocate(&engine->wasm, block) : 0;
   if (!engine->current) read_levels(engine);
   else if (freed) engine->levels.allocated -= out->size;
-  if (freed == 2) engine->levels.parked = (uint32_t)w2c_engine_statistic(&engine->wasm, 27);
+  if (freed == 2) engine->levels.parked = (uint32_t)w2c_engine_statistic(&engine->wasm, WEIR_STATISTIC_PARKED);
   out->levels = engine->levels;
   return freed;
 }
@@ -221,9 +219,6 @@ int weir_engine_find(weir_engine *engine, uint64_t address, weir_block *out) {
   return result;
 }
 
-/* As in engine/nodes.ts. */
-enum { STATE_FREE = 1, STATE_LIVE = 2 };
-
 static int find_containing(weir_engine *engine, uint64_t address, weir_block *out) {
   uint32_t count = w2c_engine_snapshot(&engine->wasm);
   const weir_range *ranges = (const void *)(engine->wasm.w2c_memory.data + w2c_engine_snapshotAddress(&engine->wasm));
@@ -231,7 +226,7 @@ static int find_containing(weir_engine *engine, uint64_t address, weir_block *ou
   for (uint32_t index = 0; index < count; index++) {
     uint64_t given = (uint64_t)ranges[index].given;
     /* Live blocks do not overlap: only the one that begins last before the address can hold it. */
-    if (ranges[index].state == STATE_LIVE && given <= address && given > nearest) nearest = given;
+    if (ranges[index].state == WEIR_RANGE_LIVE && given <= address && given > nearest) nearest = given;
   }
   return nearest != 0 && find(engine, nearest, out) && address - out->address < out->size;
 }
@@ -248,7 +243,7 @@ static uint64_t largest_free(weir_engine *engine) {
   const weir_range *ranges = (const void *)(engine->wasm.w2c_memory.data + w2c_engine_snapshotAddress(&engine->wasm));
   double largest = 0;
   for (uint32_t index = 0; index < count; index++) {
-    if (ranges[index].state == STATE_FREE && ranges[index].small == 0 && ranges[index].size > largest) largest = ranges[index].size;
+    if (ranges[index].state == WEIR_RANGE_FREE && ranges[index].small == 0 && ranges[index].size > largest) largest = ranges[index].size;
   }
   return (uint64_t)largest;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_device.h"
+#include "cuda_backend.h"
 
 static _Thread_local char words[128] = "no call has failed";
 
@@ -23,7 +23,7 @@ int32_t cuda_refused(const char *why) {
 }
 
 static int64_t create(void *context, uint64_t bytes) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   if (!weir_books_ensure_handle(&self->books)) return cuda_refused("cuMemCreate: no host memory for its books");
   cu_handle handle;
   int result;
@@ -40,7 +40,7 @@ static int64_t create(void *context, uint64_t bytes) {
 }
 
 static int32_t release(void *context, uint64_t handle) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   weir_held *held = weir_books_handle(&self->books, handle);
   if (!held || held->mappings > 0) return cuda_refused("cuMemRelease: the handle is not held, or still mapped");
   int result;
@@ -52,7 +52,7 @@ static int32_t release(void *context, uint64_t handle) {
 }
 
 static int64_t reserve(void *context, uint64_t bytes) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   if (!weir_books_ensure_reservation(&self->books)) return cuda_refused("cuMemAddressReserve: no host memory for its books");
   cu_pointer address;
   int result;
@@ -63,7 +63,7 @@ static int64_t reserve(void *context, uint64_t bytes) {
 }
 
 static int32_t unreserve(void *context, uint64_t address, uint64_t bytes) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   if (!weir_books_is_reserved(&self->books, address, bytes)) return cuda_refused("cuMemAddressFree: not what was reserved");
   int result;
   IN_CONTEXT(self, result, cuMemAddressFree(address, bytes));
@@ -73,7 +73,7 @@ static int32_t unreserve(void *context, uint64_t address, uint64_t bytes) {
 }
 
 static int32_t map(void *context, uint64_t address, uint64_t handle) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   pthread_mutex_lock(&self->mutex);
   int32_t done = -1;
   if (!weir_books_may_map(&self->books, address, handle)) {
@@ -90,7 +90,7 @@ static int32_t map(void *context, uint64_t address, uint64_t handle) {
 }
 
 static int32_t set_access(void *context, uint64_t address, uint64_t bytes) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   pthread_mutex_lock(&self->mutex);
   int32_t done = -1;
   if (!weir_books_tile(&self->books, address, bytes)) {
@@ -105,7 +105,7 @@ static int32_t set_access(void *context, uint64_t address, uint64_t bytes) {
 }
 
 static int32_t unmap(void *context, uint64_t address, uint64_t bytes) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   pthread_mutex_lock(&self->mutex);
   int32_t done = -1;
   if (!weir_books_tile(&self->books, address, bytes)) {
@@ -137,7 +137,7 @@ static int make_room(void **array, uint32_t *room, size_t entry, uint32_t index)
 }
 
 static int32_t name_stream(void *context, uint32_t number, uint64_t handle) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   if (!make_room((void **)&self->streams, &self->stream_room, sizeof *self->streams, number)) {
     return cuda_refused("no host memory for another stream");
   }
@@ -146,7 +146,7 @@ static int32_t name_stream(void *context, uint32_t number, uint64_t handle) {
 }
 
 static int32_t event_record(void *context, uint32_t stream, uint32_t slot) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   if (stream >= self->stream_room) return cuda_refused("cuEventRecord: a stream without a name");
   if (!make_room((void **)&self->events, &self->event_room, sizeof *self->events, slot)) return cuda_refused("no host memory for an event");
   int result = CUDA_SUCCESS;
@@ -161,7 +161,7 @@ static int32_t event_record(void *context, uint32_t stream, uint32_t slot) {
 }
 
 static int32_t event_query(void *context, uint32_t slot) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   if (slot >= self->event_room || !self->events[slot]) return cuda_refused("cuEventQuery: an event that was never recorded");
   int result;
   IN_CONTEXT(self, result, cuEventQuery(self->events[slot]));
@@ -170,7 +170,7 @@ static int32_t event_query(void *context, uint32_t slot) {
 }
 
 static int32_t stream_wait(void *context, uint32_t stream, uint32_t slot) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   if (stream >= self->stream_room || slot >= self->event_room || !self->events[slot]) {
     return cuda_refused("cuStreamWaitEvent: an event that was never recorded");
   }
@@ -180,14 +180,14 @@ static int32_t stream_wait(void *context, uint32_t stream, uint32_t slot) {
 }
 
 int32_t cuda_synchronize(void *context) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   int result;
   IN_CONTEXT(self, result, cuCtxSynchronize());
   return cuda_judged(self->cuda, result, "cuCtxSynchronize");
 }
 
 static int32_t memory(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
-  cuda_device *self = context;
+  cuda_backend *self = context;
   size_t available = 0, total = 0;
   int result;
   IN_CONTEXT(self, result, cuMemGetInfo_v2(&available, &total));
@@ -204,7 +204,7 @@ static const char *last_error(void *context) {
 
 int weir_cuda_allow_peer(weir_backend *backend, int peer) {
   if (backend->driver.create != create) return 0;
-  cuda_device *self = backend->driver.context;
+  cuda_backend *self = backend->driver.context;
   cu_access access = {{CU_LOCATION_DEVICE, peer}, CU_READ_WRITE};
   int32_t done = 0;
   pthread_mutex_lock(&self->mutex);
@@ -236,8 +236,8 @@ out:
   return done == 0;
 }
 
-static void close_device(void *context) {
-  cuda_device *self = context;
+static void close_backend(void *context) {
+  cuda_backend *self = context;
   cuda_synchronize(self);
   int result;
   for (size_t index = 0; index < self->books.mappings.room; index++) {
@@ -279,7 +279,7 @@ weir_backend *weir_cuda_backend(int device, char *why, size_t room) {
     snprintf(why, room, "there is no CUDA driver here that we can use (%s is missing)", missing);
     return NULL;
   }
-  cuda_device *self = calloc(1, sizeof *self);
+  cuda_backend *self = calloc(1, sizeof *self);
   if (!self || pthread_mutex_init(&self->mutex, NULL) != 0) {
     snprintf(why, room, "there is no memory for the books of GPU %d", device);
     free(self);
@@ -312,7 +312,7 @@ weir_backend *weir_cuda_backend(int device, char *why, size_t room) {
   }
   self->backend = (weir_backend){
       {self, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait},
-      granularity, name_stream, cuda_synchronize, memory, last_error, close_device,
+      granularity, name_stream, cuda_synchronize, memory, last_error, close_backend,
       cuda_share, cuda_import, cuda_drop_import, cuda_forked,
   };
   return &self->backend;

@@ -6,33 +6,12 @@
 #include <string.h>
 
 #include "device.h"
-#include "engine_caller.h"
+#include "engine/abi_numbers.h"
+#include "engine/caller.h"
 
 /* Where memory is made of small handles: the largest for what is loaded, and about how many for the rest. */
 #define FINE_HANDLE (16u << 20)
 #define FINE_HANDLES 512
-
-/* Numbers of settings, as in engine/settings.ts. */
-enum {
-  SETTING_LARGE_UNIT = 1,
-  SETTING_HANDLE_UNIT = 2,
-  SETTING_FIXED_HANDLE = 3,
-  SETTING_MIN_STITCH = 4,
-  SETTING_VIEW_LIMIT = 5,
-  SETTING_VIEW_ROOM = 6,
-  SETTING_LONG_REGIONS = 7,
-  SETTING_REGION_BYTES = 8,
-  SETTING_GMLAKE = 9,
-  SETTING_BORROW = 16,
-  SETTING_ACCESS_EACH = 17,
-  SETTING_LOAD_HANDLE = 22,
-  SETTING_HANDLE_COUNT = 23,
-  SETTING_LEND = 24,
-  SETTING_QUEUE_COMPLETED = 35
-};
-/* Of the engine's explanation, as in engine/report.ts, and of its driver calls, as in engine/failure.ts. */
-enum { SAID_FREE = 3, SAID_LARGEST = 4, SAID_ASSEMBLABLE = 5, SAID_CALL = 6, SAID_ELSEWHERE = 7 };
-enum { CALL_OWN_MEMORY = 5 };
 
 /* A stream's number that engines use while any stream is captured: which one it is makes no difference to them. */
 #define CAPTURE_STREAM 0
@@ -43,25 +22,18 @@ static int configure(weir_device *device, const weir_device_options *options) {
   weir_engine *engine = device->engine;
   uint64_t unit = device->backend->granularity;
   uint64_t region = (device->gauges->total / 8 * 9 + unit - 1) / unit * unit;
-  int right = weir_engine_configure(engine, SETTING_HANDLE_UNIT, unit);
-  if (device->gauges->total != 0) right &= weir_engine_configure(engine, SETTING_REGION_BYTES, region);
-  right &= weir_engine_configure(engine, SETTING_LEND, options->lend != 0 && !options->gmlake);
-  right &= weir_engine_configure(engine, SETTING_QUEUE_COMPLETED, device->recorder != NULL || options->changed != NULL);
+  int right = weir_engine_configure(engine, WEIR_SETTING_HANDLE_UNIT, unit);
+  if (device->gauges->total != 0) right &= weir_engine_configure(engine, WEIR_SETTING_REGION_BYTES, region);
+  right &= weir_engine_configure(engine, WEIR_SETTING_LEND, options->lend != 0 && !options->gmlake);
+  right &= weir_engine_configure(engine, WEIR_SETTING_QUEUE_COMPLETED, device->recorder != NULL || options->changed != NULL);
   if (options->fine && !options->gmlake) {
-    right &= weir_engine_configure(engine, SETTING_LOAD_HANDLE, larger(FINE_HANDLE, unit));
-    right &= weir_engine_configure(engine, SETTING_HANDLE_COUNT, FINE_HANDLES);
+    right &= weir_engine_configure(engine, WEIR_SETTING_LOAD_HANDLE, larger(FINE_HANDLE, unit));
+    right &= weir_engine_configure(engine, WEIR_SETTING_HANDLE_COUNT, FINE_HANDLES);
   }
   if (!options->gmlake) return right;
-  /* As GMLAKE_SETTINGS in src/allocator/engine/settings.ts. */
-  right &= weir_engine_configure(engine, SETTING_LARGE_UNIT, 2u << 20);
-  right &= weir_engine_configure(engine, SETTING_FIXED_HANDLE, unit);
-  right &= weir_engine_configure(engine, SETTING_MIN_STITCH, 128u << 20);
-  right &= weir_engine_configure(engine, SETTING_VIEW_LIMIT, 4096);
-  right &= weir_engine_configure(engine, SETTING_VIEW_ROOM, 1);
-  right &= weir_engine_configure(engine, SETTING_LONG_REGIONS, 0);
-  right &= weir_engine_configure(engine, SETTING_GMLAKE, 1);
-  right &= weir_engine_configure(engine, SETTING_BORROW, 0);
-  right &= weir_engine_configure(engine, SETTING_ACCESS_EACH, 1);
+#define SET(setting, value) right &= weir_engine_configure(engine, setting, value);
+  WEIR_PRESET_GMLAKE(SET, unit)
+#undef SET
   return right;
 }
 
@@ -145,10 +117,10 @@ static void note_shortage(weir_device *device, uint64_t bytes, weir_shortage *sh
       .allocated = device->gauges->allocated,
       .reserved = device->gauges->reserved,
       .outside = device->gauges->outside,
-      .free_here = weir_engine_explanation(device->engine, SAID_FREE),
-      .largest_piece = weir_engine_explanation(device->engine, SAID_LARGEST),
-      .assemblable = weir_engine_explanation(device->engine, SAID_ASSEMBLABLE),
-      .free_elsewhere = weir_engine_explanation(device->engine, SAID_ELSEWHERE),
+      .free_here = weir_engine_explanation(device->engine, WEIR_EXPLANATION_FREE),
+      .largest_piece = weir_engine_explanation(device->engine, WEIR_EXPLANATION_LARGEST),
+      .assemblable = weir_engine_explanation(device->engine, WEIR_EXPLANATION_ASSEMBLABLE),
+      .free_elsewhere = weir_engine_explanation(device->engine, WEIR_EXPLANATION_ELSEWHERE),
       .limit = device->limit,
   };
 }
@@ -199,7 +171,7 @@ static void explain(weir_device *device, weir_shortage *shortage) {
   if (backend->memory(backend->driver.context, &shortage->device_free, &shortage->device_total) < 0) shortage->device_total = gauges->total;
   if (weir_engine_is_broken(device->engine)) {
     snprintf(device->driver_error, sizeof device->driver_error, "the allocator has stopped after a defect of its own");
-  } else if (weir_engine_explanation(device->engine, SAID_CALL) == CALL_OWN_MEMORY) {
+  } else if (weir_engine_explanation(device->engine, WEIR_EXPLANATION_CALL) == WEIR_CALL_OWN_MEMORY) {
     snprintf(device->driver_error, sizeof device->driver_error, "the allocator's own memory is used up");
   }
   memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
@@ -349,15 +321,6 @@ weir_gauges weir_device_gauges(weir_device *device) {
   weir_gauges gauges = *device->gauges;
   device_unlock(&device->lock);
   return gauges;
-}
-
-void weir_device_reset_peaks(weir_device *device) {
-  device_lock(&device->lock);
-  weir_gauges *gauges = device->gauges;
-  gauges->peak_live = gauges->live;
-  gauges->peak_allocated = gauges->allocated;
-  gauges->peak_reserved = gauges->reserved;
-  device_unlock(&device->lock);
 }
 
 void weir_device_locked(weir_device *device, void (*function)(void *context), void *context) {
