@@ -1,5 +1,5 @@
-/* A table by address: linear probing, at most half full, so that a search ends soon.
- * Room is made ahead of a driver call, never after it: bookkeeping that cannot fail needs no undoing. */
+/* A hash map by address: linear probing, at most half full, so that a search ends soon.
+ * Callers make room before a driver call, so that bookkeeping after the call cannot fail. */
 #include "address_map.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ void weir_map_remove(weir_map *map, uint64_t address) {
   size_t mask = map->room - 1;
   size_t hole = (size_t)(entry - map->entries);
   for (size_t index = (hole + 1) & mask; map->entries[index].address != 0; index = (index + 1) & mask) {
-    /* An entry may move back to the hole unless its home lies behind the hole. */
+    /* An entry may move back into the hole unless its home lies behind the hole. */
     if (((index - home_of(map, map->entries[index].address)) & mask) < ((index - hole) & mask)) continue;
     map->entries[hole] = map->entries[index];
     hole = index;

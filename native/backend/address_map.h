@@ -1,5 +1,5 @@
-/* A table by address (never 0): what lies there, as two numbers. Open addressing; removal moves later entries back.
- * Not for several threads at once. */
+/* A hash map from an address (never 0) to two numbers. Open addressing; removal moves later entries back.
+ * Not safe for several threads at once. */
 #ifndef WEIR_ADDRESS_MAP_H
 #define WEIR_ADDRESS_MAP_H
 
@@ -18,11 +18,11 @@ typedef struct weir_map {
   size_t count;
 } weir_map;
 
-/* Makes sure that so many entries can be put without failing; 0 if there is no memory. */
+/* Makes room for `more` entries; 0 if there is no memory. */
 int weir_map_ensure(weir_map *map, size_t more);
-/* After weir_map_ensure; the address is not there yet. */
+/* Needs weir_map_ensure before. The address must not be in the map yet. */
 void weir_map_put(weir_map *map, uint64_t address, uint64_t value, uint64_t other);
-/* Valid until the next change; NULL if there is none. */
+/* The entry, valid until the next change; NULL if there is none. */
 weir_entry *weir_map_find(const weir_map *map, uint64_t address);
 void weir_map_remove(weir_map *map, uint64_t address);
 void weir_map_free(weir_map *map);

@@ -1,5 +1,5 @@
 /* The books of a backend. Nothing here calls a driver.
- * Numbers of handles are used again, so that tables by handle stay as small as what is held. */
+ * Numbers of handles are used again, so that arrays by handle stay small. */
 #include "books.h"
 
 #include <stdlib.h>

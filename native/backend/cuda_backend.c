@@ -1,5 +1,5 @@
-/* A CUDA device as the engine's driver: plain allocations through virtual memory management, events of the program's streams.
- * Every call runs in the primary context, with capture checks relaxed: a capture elsewhere must not make memory calls fail. */
+/* A CUDA device as the engine's driver: CUDA's virtual memory management, and events of the program's streams.
+ * Every call runs in the primary context. Capture checks are relaxed, so that a capture elsewhere makes no memory call fail. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static int64_t create(void *context, uint64_t bytes) {
   int result;
   IN_CONTEXT(self, result, cuMemCreate(&handle, bytes, &self->properties, 0));
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && self->properties.handle_types != CU_HANDLE_NONE) {
-    /* Some sandboxes let memory be had, but not shared. If that is it, nobody shares from now on. */
+    /* Some sandboxes refuse memory that can be shared. If plain memory works, all memory is plain from now on. */
     cu_memory_properties plain = self->properties;
     plain.handle_types = CU_HANDLE_NONE;
     IN_CONTEXT(self, result, cuMemCreate(&handle, bytes, &plain, 0));
@@ -120,7 +120,7 @@ static int32_t unmap(void *context, uint64_t address, uint64_t bytes) {
   return done;
 }
 
-/* Room for entry `index` in an array by number, new entries zero; 0 if there is no memory. */
+/* Makes room for entry `index` of an array, with new entries zero; 0 if there is no memory. */
 static int make_room(void **array, uint32_t *room, size_t entry, uint32_t index) {
   if (index < *room) return 1;
   uint32_t grown = *room ? *room : 64;
@@ -229,7 +229,7 @@ int weir_cuda_allow_peer(weir_backend *backend, int peer) {
     IN_CONTEXT(self, result, cuMemSetAccess(entry->address, entry->value, &access, 1));
     done = cuda_judged(self->cuda, result, "cuMemSetAccess for a peer");
   }
-  /* If one was refused, those before it stay accessible, which does no harm. */
+  /* If one mapping was refused, those before it stay accessible to the peer, which does no harm. */
   if (done == 0) self->access[self->access_count++] = access;
 out:
   pthread_mutex_unlock(&self->mutex);

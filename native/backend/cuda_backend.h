@@ -1,5 +1,5 @@
-/* A CUDA device from the inside: what its two files share. cuda_backend.c is the engine's driver, cuda_ipc.c gives memory to other
- * processes and takes theirs. */
+/* Shared by the two files of the CUDA backend: cuda_backend.c is the engine's driver, cuda_ipc.c shares memory with other
+ * processes. */
 #ifndef WEIR_CUDA_BACKEND_H
 #define WEIR_CUDA_BACKEND_H
 
@@ -17,24 +17,24 @@ typedef struct cuda_backend {
   cu_context context;
   int device;
   cu_memory_properties properties;
-  pthread_mutex_t mutex; /* books and access: a peer is allowed at any time */
+  pthread_mutex_t mutex; /* for books and access: a peer may be allowed at any time */
   cu_access access[1 + MOST_PEERS];
   size_t access_count;
   weir_books books;
   cu_stream *streams; /* by number */
   uint32_t stream_room;
-  cu_event *events; /* by slot, made when first recorded */
+  cu_event *events; /* by slot; created when first recorded */
   uint32_t event_room;
-  uint64_t shared; /* handles that were shared so far */
+  uint64_t shared; /* number of handles shared so far */
   weir_map imports; /* address -> bytes: memory of other processes */
 } cuda_backend;
 
-/* 0, or -1 with the driver's words kept. */
+/* 0, or -1; the message is kept for last_error. */
 int32_t cuda_judged(const cuda_driver *cuda, int result, const char *what);
 int32_t cuda_refused(const char *why);
 int32_t cuda_synchronize(void *context);
 
-/* Runs `call` in the device's context; gives its result, or that of making the context current. */
+/* Runs `call` in the device's context. `result` is its result, or that of making the context current. */
 #define IN_CONTEXT(self, result, call)                                          \
   do {                                                                          \
     int mode = CU_CAPTURE_RELAXED;                                              \
@@ -53,7 +53,7 @@ int32_t cuda_share(void *context, uint64_t address, uint64_t bytes, weir_piece *
 int64_t cuda_import(void *context, const weir_piece *pieces, uint32_t count);
 int32_t cuda_drop_import(void *context, uint64_t address);
 void cuda_forked(void *context);
-/* Before a handle is released. */
+/* Closes the file of a shared handle, before the handle is released. */
 void cuda_unshare(weir_held *held);
 
 #endif

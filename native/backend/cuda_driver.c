@@ -1,5 +1,5 @@
-/* Loads libcuda.so.1, once for the process, and never lets go of it: PyTorch has loaded the same library.
- * A driver too old for one of the functions is as good as none. */
+/* Loads libcuda.so.1 once and never unloads it: PyTorch uses the same library.
+ * A driver that lacks one of the functions counts as none. */
 #include "cuda_driver.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ static void load(void) {
     lacking = "libcuda.so.1";
     return;
   }
-  /* C has no cast from an object's address to a function's; POSIX says that the bits are the same. */
+  /* C has no cast from an object pointer to a function pointer. POSIX guarantees that the bits are the same. */
   void *found;
 #define CUDA_LOAD(name, parameters)                               \
   found = dlsym(library, #name);                                  \

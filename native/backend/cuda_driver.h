@@ -1,5 +1,5 @@
-/* The functions of libcuda.so.1 that we use, loaded at run time; declared here so that no toolkit is needed to build.
- * Names carry the version that the header of the toolkit would choose. */
+/* The functions of libcuda.so.1 that we use, loaded at run time. They are declared here, so building needs no toolkit.
+ * Names carry the version suffix that the toolkit's header would choose. */
 #ifndef WEIR_CUDA_DRIVER_H
 #define WEIR_CUDA_DRIVER_H
 
@@ -67,7 +67,7 @@ typedef struct cuda_driver {
 #undef CUDA_FIELD
 } cuda_driver;
 
-/* The driver, loaded once; NULL if there is none, or it lacks a function, and then `missing` names what. */
+/* The driver, loaded once. NULL if the library or a function is missing; `missing` names it. */
 const cuda_driver *cuda_driver_load(const char **missing);
 
 #endif

@@ -1,5 +1,5 @@
-/* Memory of a CUDA device in several processes at once. A handle is exported as a file when it is first shared, and the file is
- * closed when the handle is released; a process that has imported it keeps the memory as long as it is mapped there. */
+/* Memory of a CUDA device in several processes at once. A handle is exported as a file when it is first shared. The file is
+ * closed when the handle is released. A process that has imported it keeps the memory as long as it is mapped there. */
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ static int32_t export_handle(cuda_backend *self, weir_held *held) {
   int file = -1, result;
   IN_CONTEXT(self, result, cuMemExportToShareableHandle(&file, held->value, CU_HANDLE_FILE, 0));
   if (cuda_judged(self->cuda, result, "cuMemExportToShareableHandle") < 0) return -1;
-  /* A program started by this one would otherwise keep the memory for as long as it runs. */
+  /* Otherwise a child program would keep the memory for as long as it runs. */
   fcntl(file, F_SETFD, FD_CLOEXEC);
   held->shared = ++self->shared;
   held->file = file;
@@ -56,7 +56,7 @@ int32_t cuda_share(void *context, uint64_t address, uint64_t bytes, weir_piece *
   return count;
 }
 
-/* Maps pieces from an address on; gives the bytes that were, which is all of them unless one failed. */
+/* Maps pieces side by side from an address on. Gives the bytes mapped: fewer than all if a piece failed. */
 static uint64_t map_pieces(cuda_backend *self, uint64_t address, const weir_piece *pieces, uint32_t count) {
   uint64_t done = 0;
   for (uint32_t index = 0; index < count; index++) {
@@ -89,7 +89,8 @@ int64_t cuda_import(void *context, const weir_piece *pieces, uint32_t count) {
   uint64_t mapped = map_pieces(self, address, pieces, count);
   int32_t done = -1;
   if (mapped == bytes) {
-    /* Peers may be allowed at any time: each memory is in the table, or sees them all, or both. */
+    /* A peer may be allowed at any time. Inside the lock, either weir_cuda_allow_peer finds this import in the map, or
+     * `access` has the peer already. */
     pthread_mutex_lock(&self->mutex);
     if (weir_map_ensure(&self->imports, 1)) {
       IN_CONTEXT(self, result, cuMemSetAccess(address, bytes, self->access, self->access_count));
@@ -115,7 +116,7 @@ int32_t cuda_drop_import(void *context, uint64_t address) {
   weir_map_remove(&self->imports, address);
   pthread_mutex_unlock(&self->mutex);
   if (bytes == 0) return cuda_refused("nothing was imported to this address");
-  /* Work that uses it may be under way. Where even waiting fails, CUDA has ended or the GPU has, and so has the work. */
+  /* Work that uses the memory may be under way. If waiting fails, CUDA or the GPU has ended, and the work with it. */
   cuda_synchronize(self);
   int result;
   IN_CONTEXT(self, result, cuMemUnmap(address, bytes));

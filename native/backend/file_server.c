@@ -1,6 +1,5 @@
-/* Files of this process for others of the same user, where the kernel does not let them take a file by itself: that needs the right to
- * trace, which most containers and some distributions withhold. A thread answers at a socket without a place in any folder, with
- * files that were offered and no others. */
+/* Hands files of this process to other processes of the same user. They first try pidfd_getfd, but that needs the right to trace,
+ * which most containers and some distributions withhold. So a thread answers at an abstract socket, with offered files only. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -18,7 +17,7 @@
 #include "file_server.h"
 #include "weir_backend.h"
 
-/* The same on every architecture; older headers lack them. */
+/* Older headers lack them. The numbers are the same on every architecture. */
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -86,7 +85,7 @@ static void answer(int peer) {
   struct msghdr said = {.msg_iov = &word, .msg_iovlen = 1, .msg_control = &message, .msg_controllen = sizeof message.bytes};
   message.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof wanted), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
   memcpy(CMSG_DATA(&message.header), &wanted, sizeof wanted);
-  /* Inside the lock the file cannot be closed, and its number not be another's. */
+  /* Inside the lock the file stays open, so its number cannot mean another file. */
   pthread_mutex_lock(&mutex);
   if (wanted >= 0 && (size_t)wanted < offered_room && offered[wanted]) sendmsg(peer, &said, MSG_NOSIGNAL);
   pthread_mutex_unlock(&mutex);
@@ -115,7 +114,7 @@ void weir_serve_files(uint64_t mark) {
     socklen_t length = name_of(&address, getpid(), mark);
     pthread_t thread;
     sigset_t all, before;
-    /* Signals are the program's own threads' business. */
+    /* Signals are for the program's own threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (bind(made, (struct sockaddr *)&address, length) == 0 && listen(made, 128) == 0 &&

@@ -1,10 +1,10 @@
-/* Files that other processes may have: what backends call. Not exported. */
+/* Files that other processes may fetch: what backends call. Not exported. */
 #ifndef WEIR_FILE_SERVER_H
 #define WEIR_FILE_SERVER_H
 
-/* 0 if there is no memory for the note; then others can only take it by themselves. */
+/* Lets other processes fetch the file. 0 if there is no memory; then they can only take it by pidfd_getfd. */
 int files_offer(int file);
-/* Closes it too, so that its number is nobody else's before it is withdrawn. */
+/* Withdraws the file and closes it, both inside one lock: so its number cannot mean another file in between. */
 void files_withdraw(int file);
 
 #endif

@@ -1,9 +1,9 @@
-/* What the C that wasm2c generates needs from its surroundings, and nothing more: no signal handlers, no guard pages, no
- * process-wide state. Written for the one module it serves (no tables, one memory).
+/* The surroundings that wasm2c's generated C needs. It has no signal handlers, no guard pages and no process-wide state.
+ * It is written for one module: the engine, with one memory and no tables.
  *
- * Loads and stores are not checked, because they cannot leave the engine's own memory: addresses are 32 bits, and all that
- * 32 bits and an offset can name is mapped for it (wasm_runtime.c). Define WEIR_BOUNDS_CHECK to have each one compared with
- * what is in use, as tests do: then a stray one is a trap, and not memory of the engine that means nothing. */
+ * Loads and stores are not checked, because they cannot leave the engine's own memory: addresses have 32 bits, and
+ * wasm_runtime.c maps all that 32 bits and an offset can name. With WEIR_BOUNDS_CHECK, as in tests, each access is compared
+ * with the memory in use, and a stray one traps. */
 #ifndef WEIR_WASM_RT_H
 #define WEIR_WASM_RT_H
 
@@ -28,7 +28,7 @@
 #define WABT_BIG_ENDIAN 0
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the engine has only been made for little-endian machines"
+#error "the engine needs a little-endian machine"
 #endif
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -60,7 +60,7 @@ typedef struct {
   uint64_t size;
 } wasm_rt_memory_t;
 
-/* Tables and references: the generated prelude names these types, the engine uses none of them. */
+/* Tables and references. The generated prelude names these types; the engine uses none of them. */
 typedef void (*wasm_rt_function_ptr_t)(void);
 typedef const char *wasm_rt_func_type_t;
 typedef struct {

@@ -1,5 +1,5 @@
 /* The runtime of the generated engine: linear memory and traps.
- * Memory is one mapping, without a reservation, of all that 32 bits can name: its base never moves, nothing leaves it. */
+ * Linear memory is one mapping of all that 32 bits can name, without reserving pages. So its base never moves. */
 #define _GNU_SOURCE
 #include "wasm_runtime.h"
 
@@ -9,7 +9,7 @@
 
 #include "wasm-rt.h"
 
-/* What an address of 32 bits and the offset of a field can name, and no field is that far into its record. */
+/* All that an address of 32 bits plus the offset of a field can name. Fields lie far below 1 MiB into their record. */
 #define WINDOW (((uint64_t)1 << 32) + ((uint64_t)1 << 20))
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -30,8 +30,8 @@ void wasm_rt_allocate_memory(wasm_rt_memory_t *memory, uint64_t pages, uint64_t 
   void *data = mmap(NULL, WINDOW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) wasm_rt_trap(WASM_RT_TRAP_OOB);
 #ifdef MADV_HUGEPAGE
-  /* Hundreds of thousands of blocks are spread over more pages than a processor keeps translations for. An engine with few
-   * of them stays below the first huge page. */
+  /* Hundreds of thousands of blocks need more small pages than the processor's TLB holds. An engine with few blocks stays
+   * below the first huge page. */
   madvise((uint8_t *)data + HUGE_PAGE, max_pages * page_size - HUGE_PAGE, MADV_HUGEPAGE);
 #endif
   memory->data = data;

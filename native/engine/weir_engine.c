@@ -1,5 +1,5 @@
 /* The generated engine as a C library: one mutex per engine, driver calls through a table, traps caught.
- * A trap is a defect; the engine is then left as it is and every later call fails instead of making things worse. */
+ * A trap is a defect of the engine. From then on it stays as it is, and every later call fails. */
 #include "weir_engine.h"
 
 #include <pthread.h>
@@ -16,10 +16,10 @@ struct w2c_env {
 
 struct weir_engine {
   pthread_mutex_t mutex;
-  int serialized; /* the caller has a lock of its own */
+  int serialized; /* the caller holds a lock of its own around every call */
   int broken;
-  /* Levels as last read, and requests then served by a plain fit, which changes few of them: reading all costs as much as a
-   * request. Not current after calls that say nothing of levels. */
+  /* Reading all levels costs as much as a request. So the last ones are kept, and a request served by a plain fit only
+   * updates `allocated`. `fits` is the count of plain fits at that time; `current` is 0 after calls that read no levels. */
   weir_levels levels;
   uint64_t fits;
   int current;
@@ -39,7 +39,7 @@ u32 w2c_env_setAccess(struct w2c_env *env, u64 address, u64 bytes) {
 }
 u32 w2c_env_unmap(struct w2c_env *env, u64 address, u64 bytes) { return (u32)env->driver.unmap(env->driver.context, address, bytes); }
 
-/* A driver without events says that nothing is ever over. */
+/* Without events in the driver, no release ever counts as over. */
 u32 w2c_env_eventRecord(struct w2c_env *env, u32 stream, u32 slot) {
   return (u32)(env->driver.event_record ? env->driver.event_record(env->driver.context, stream, slot) : -1);
 }
@@ -60,10 +60,10 @@ static void unlock(weir_engine *engine) {
 
 void engine_leave_locking_to_caller(weir_engine *engine) { engine->serialized = 1; }
 
-/* GUARDED for calls that change levels without saying so. */
+/* GUARDED, for calls that change levels without reading them. */
 #define CHANGING(engine, call) GUARDED(engine, (engine)->current = 0; call)
 
-/* Runs `call` inside the mutex with `result` as it was if the engine is broken, or breaks here. */
+/* Runs `call` inside the mutex, unless the engine is broken. A trap breaks the engine and leaves results as they were. */
 #define GUARDED(engine, call)                                   \
   do {                                                          \
     lock(engine);                                               \
@@ -168,7 +168,7 @@ static int allocate(weir_engine *engine, uint64_t bytes, uint32_t stream, uint32
     out->requested = bytes;
     out->stream = stream;
   }
-  /* A plain fit changes nothing else, unless there were parked blocks to look after. */
+  /* A plain fit changes only `allocated`, unless parked blocks had to be looked after. */
   int plain = engine->current && block != 0 && engine->levels.parked == 0 &&
               w2c_engine_statistic(&engine->wasm, WEIR_STATISTIC_FITS) == engine->fits + 1;
   if (plain) {
@@ -190,7 +190,7 @@ int weir_engine_allocate(weir_engine *engine, uint64_t bytes, uint32_t stream, u
 
 static int deallocate(weir_engine *engine, uint64_t address, weir_block *out) {
   uint32_t block = w2c_engine_blockAt(&engine->wasm, address);
-  /* Before it is freed: afterwards the block may be part of another. */
+  /* Described before it is freed: afterwards the block may be merged into another. */
   int freed = describe(engine, block, out) ? (int)w2c_engine_deallocate(&engine->wasm, block) : 0;
   if (!engine->current) read_levels(engine);
   else if (freed) engine->levels.allocated -= out->size;
@@ -225,7 +225,7 @@ static int find_containing(weir_engine *engine, uint64_t address, weir_block *ou
   uint64_t nearest = 0;
   for (uint32_t index = 0; index < count; index++) {
     uint64_t given = (uint64_t)ranges[index].given;
-    /* Live blocks do not overlap: only the one that begins last before the address can hold it. */
+    /* Live blocks do not overlap, so only the last one that begins at or before the address can hold it. */
     if (ranges[index].state == WEIR_RANGE_LIVE && given <= address && given > nearest) nearest = given;
   }
   return nearest != 0 && find(engine, nearest, out) && address - out->address < out->size;

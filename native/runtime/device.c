@@ -1,5 +1,5 @@
-/* A GPU (or what stands for one) as the program sees it: requests and frees, levels, limits, captures, and what to do when
- * memory is short. One mutex per device, around every call of its engine. */
+/* A GPU of this process: requests and frees, gauges, limits, captures, and what is tried when memory is short.
+ * One lock per device surrounds every call of its engine. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 #include "engine/abi_numbers.h"
 #include "engine/caller.h"
 
-/* Where memory is made of small handles: the largest for what is loaded, and about how many for the rest. */
+/* With options.fine: the largest handle while a model is loaded, and about how many handles an arena has later. */
 #define FINE_HANDLE (16u << 20)
 #define FINE_HANDLES 512
 
-/* A stream's number that engines use while any stream is captured: which one it is makes no difference to them. */
+/* The engine is told of captures under this stream number. It makes no difference to it which stream is captured. */
 #define CAPTURE_STREAM 0
 
 static uint64_t larger(uint64_t one, uint64_t other) { return one > other ? one : other; }
@@ -57,7 +57,7 @@ weir_device *weir_device_new(weir_backend *backend, const weir_device_options *o
   device->freeing = -1;
   device->recorder = options->device >= 0 && options->device < WEIR_RING_DEVICES ? options->recorder : NULL;
   device->gauges = device->recorder ? weir_recorder_gauges(device->recorder, options->device) : &device->own_gauges;
-  /* Perhaps left by another device of this number before. */
+  /* An earlier device of this number may have left its gauges. */
   *device->gauges = (weir_gauges){0};
   uint64_t available;
   if (backend->memory(backend->driver.context, &available, &device->gauges->total) < 0) device->gauges->total = 0;
@@ -69,7 +69,7 @@ weir_device *weir_device_new(weir_backend *backend, const weir_device_options *o
   }
   engine_leave_locking_to_caller(device->engine);
   if (device->recorder) device->pool = weir_recorder_pool(device->recorder, options->device, 0, 0);
-  /* The default stream comes first in a recording. If it cannot be named now, it will be when it is used. */
+  /* The default stream comes first in a recording. If this fails, the stream is numbered at its first use. */
   device_number_of(device, 0);
   device->gauges->in_use = 1;
   weir_device_set_limit(device, options->limit);
@@ -89,7 +89,7 @@ void weir_device_delete(weir_device *device) {
   backend->close(backend->driver.context);
 }
 
-/* Levels that only the engine knows, and rows for what else has changed. */
+/* Copies the engine's levels to the gauges and writes rows for what else has changed. */
 static void follow(weir_device *device, const weir_levels *levels) {
   weir_gauges *gauges = device->gauges;
   gauges->allocated = levels->allocated;
@@ -131,13 +131,13 @@ static int serve(weir_device *device, uint64_t bytes, uint32_t stream, weir_bloc
   return weir_engine_allocate(device->engine, bytes, stream, 0, block);
 }
 
-/* After the engine has failed: ever harder means. Lets go of the lock while it asks the program. */
+/* Tries ever harder means after the engine has failed. Releases the lock while it asks the program. */
 static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir_block *block, weir_shortage *shortage) {
   int given = 0;
   weir_engine *engine = device->engine;
-  /* The first failure is what the program ran into; later ones follow on what was given back because of it. */
+  /* The shortage describes the first failure. Later attempts give memory back, which changes the figures. */
   note_shortage(device, bytes, shortage);
-  /* A call refused for another reason than memory may work the next time, and the engine has undone what it had begun. */
+  /* A driver call that failed for another reason than memory may succeed the next time. The engine has undone its work. */
   for (int chances = 3; !given && chances > 0 && device->driver_error[0]; chances--) {
     device->driver_error[0] = 0;
     given = serve(device, bytes, stream, block);
@@ -148,7 +148,7 @@ static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir
     given = serve(device, bytes, stream, block);
   }
   for (int attempt = 0; !given && device->options.reclaim; attempt++) {
-    /* Other threads' requests come in between, with failures of their own. */
+    /* Without the lock, requests of other threads overwrite driver_error. */
     memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
     device_unlock(&device->lock);
     int reclaimed = device->options.reclaim(device->options.reclaim_context, bytes, attempt);
@@ -199,7 +199,7 @@ int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, w
       snprintf(device->driver_error, sizeof device->driver_error, "the stream cannot be used");
     }
   }
-  /* An engine that has stopped says nothing of its levels: what is known stays. */
+  /* A broken engine has no levels: the gauges stay. */
   if (done || (number >= 0 && !weir_engine_is_broken(device->engine))) follow(device, &block.levels);
   if (done) {
     gauges->live += device_rounded(bytes);

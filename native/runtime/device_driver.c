@@ -1,5 +1,5 @@
-/* Between engine and backend: the limit, the wait before memory is unmapped, time and failures counted, and which addresses
- * are ours, in a bitmap that is read without a lock. */
+/* Between engine and backend: the limit, the wait before unmapping, counts of calls and failures, sharing, and a bitmap of
+ * the addresses we have reserved, which is read without a lock. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "device.h"
 
-/* Addresses that processors and GPUs share lie below this. */
+/* Addresses that processors and GPUs share have at most 48 bits. */
 #define ADDRESS_BITS 48
 
 static uint64_t now_ns(void) {
@@ -18,7 +18,7 @@ static uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Counts a call that began at `start`; gives its result. */
+/* Counts a call that began at `start`; returns its result. */
 static int64_t counted(weir_device *device, uint64_t start, int64_t result) {
   device->gauges->driver_ns += now_ns() - start;
   device->gauges->driver_calls++;
@@ -26,7 +26,7 @@ static int64_t counted(weir_device *device, uint64_t start, int64_t result) {
   return result;
 }
 
-/* The same for calls that a request depends on: their words are kept for it. Memory that is used up is no failure to tell of. */
+/* The same for calls that a request depends on: keeps the error message, unless the failure is that memory is used up. */
 static int64_t needed(weir_device *device, uint64_t start, int64_t result) {
   counted(device, start, result);
   if (result < 0 && result != WEIR_NO_MEMORY) {
@@ -54,8 +54,9 @@ static int keep_handle(weir_device *device, uint64_t handle, uint64_t bytes) {
   return 1;
 }
 
-/* A request that all free memory and all that the GPU has left cannot serve would first take the whole GPU, handle by handle,
- * and then give it back: seconds, in which other processes fail. Asking costs less than creating one handle. */
+/* A hopeless request is larger than all free memory, ours and the GPU's. The engine would take the whole GPU handle by handle
+ * and then give it back, for seconds, in which other processes fail. So large requests ask first: that costs less than one
+ * handle. */
 #define LARGE_REQUEST (256ull << 20)
 
 static int is_hopeless(weir_device *device) {
@@ -102,7 +103,7 @@ static int32_t release(void *context, uint64_t handle) {
   return result;
 }
 
-/* Sets or clears the bits of a range; readers see each word whole. */
+/* Sets or clears the bits of a range. Words change atomically. */
 static void mark(weir_device *device, uint64_t address, uint64_t bytes, int on) {
   uint64_t unit = address >> device->unit_shift, end = (address + bytes + (1ull << device->unit_shift) - 1) >> device->unit_shift;
   while (unit < end) {
@@ -164,15 +165,15 @@ static int32_t unmap(void *context, uint64_t address, uint64_t bytes) {
   weir_device *device = context;
   const weir_driver *driver = &device->backend->driver;
   if (device->captures > 0) return -1;
-  /* What is unmapped is free, and its last use was enqueued before it was freed. So a wait later than the latest free
-   * covers all of it, and a burst of unmaps waits once. */
+  /* Unmapping waits once for the GPU, after the last free. Unmapped memory is free, and its last use was enqueued before it
+   * was freed, so that one wait covers all of it. */
   if (device->freed && device_wait(device) < 0) return -1;
   uint64_t start = now_ns();
   return (int32_t)counted(device, start, driver->unmap(driver->context, address, bytes));
 }
 
-/* Events are not memory calls: their failures count, their time does not. The engine leaves them alone during a capture,
- * which one stray call would spoil; so it is refused here once more. */
+/* Events are not memory calls: their failures are counted, their time is not. One call would spoil a capture. The engine makes
+ * none then; these functions refuse once more. */
 static int32_t event_record(void *context, uint32_t stream, uint32_t slot) {
   weir_device *device = context;
   if (device->captures > 0 || device_may_be_gone(device, stream)) return -1;
@@ -204,7 +205,7 @@ weir_driver device_driver(weir_device *device) {
 int device_owned_open(weir_device *device) {
   while ((2ull << device->unit_shift) <= device->backend->granularity) device->unit_shift++;
   device->owned_bytes = (1ull << (ADDRESS_BITS - device->unit_shift)) / 8;
-  /* 16 MiB of addresses for units of 2 MiB; pages come only where addresses were reserved. */
+  /* 16 MiB for units of 2 MiB. Only parts that cover reserved addresses get pages. */
   void *bits = mmap(NULL, device->owned_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (bits == MAP_FAILED) return 0;
   device->owned = bits;

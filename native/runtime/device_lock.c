@@ -1,4 +1,4 @@
-/* The lock of a device, where more than one thread wants it: see device_lock.h. */
+/* The lock of a device, for the case that more than one thread wants it: see device_lock.h. */
 #define _GNU_SOURCE
 #include "device_lock.h"
 
@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Pauses before a thread sleeps, and the most between two looks: those who wait must not slow down the one who works. */
+/* Pauses before a thread sleeps, and the most between two looks. Looking too often would slow down the thread that works. */
 enum { PAUSES = 1024, PAUSES_AT_ONCE = 32 };
 
 static void rest(void) {
@@ -24,7 +24,7 @@ void device_lock_slowly(device_mutex *lock) {
     if (__atomic_load_n(&lock->state, __ATOMIC_RELAXED) == 0 && device_try_lock(lock)) return;
     if (at_once < PAUSES_AT_ONCE) at_once *= 2;
   }
-  /* Others may sleep too, so whoever gets it here wakes one when done, and soon nobody is left to wake. */
+  /* Other threads may sleep too. So the state stays 2, and this thread wakes one of them when it unlocks. */
   while (__atomic_exchange_n(&lock->state, 2, __ATOMIC_ACQUIRE) != 0) {
     syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
   }

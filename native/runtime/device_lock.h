@@ -1,13 +1,13 @@
-/* The lock of a device. Held for a tenth of a microsecond at a time by whichever thread allocates, and now and then for the
- * milliseconds of a driver call: so a thread that waits looks again for some ten microseconds before it sleeps. To sleep and be
- * woken takes that long by itself, much longer inside a virtual machine, and the one who wakes pays for it too. */
+/* The lock of a device. A request holds it for a tenth of a microsecond, a driver call for milliseconds. So a waiting thread
+ * spins for some ten microseconds before it sleeps. Sleeping and waking take that long by themselves, much longer inside a
+ * virtual machine, and the waking thread pays too. */
 #ifndef WEIR_DEVICE_LOCK_H
 #define WEIR_DEVICE_LOCK_H
 
 #include <stdint.h>
 
 typedef struct device_mutex {
-  uint32_t state; /* 0: free, 1: held, 2: held, and somebody may sleep */
+  uint32_t state; /* 0: free, 1: held, 2: held, and threads may sleep */
 } device_mutex;
 
 static inline int device_try_lock(device_mutex *lock) {
@@ -15,7 +15,7 @@ static inline int device_try_lock(device_mutex *lock) {
   return __atomic_compare_exchange_n(&lock->state, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-/* Where somebody else holds it, and where somebody may sleep. */
+/* device_lock_slowly: another thread holds the lock. device_wake: a thread may sleep. */
 void device_lock_slowly(device_mutex *lock);
 void device_wake(device_mutex *lock);
 

@@ -1,6 +1,6 @@
-/* Plans that the supervisor has made: announced by a number in the ring, read from a file, checked and given to the engine.
- * The file is read without the lock. Nothing in it is believed: what cannot be is counted and otherwise ignored, and a plan that is
- * merely wrong does no harm, since the engine gives out a place only if it is free. */
+/* Plans of the supervisor: announced by a number in the ring, read from a file, checked and given to the engine. The file is
+ * read without the lock. An invalid file is counted and ignored. A valid but wrong plan does no harm, because the engine uses an
+ * offset only if it is free. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -19,10 +19,10 @@
 #define MOST_TURNS 16u
 #define MOST_FOOTPRINT (1ull << 40)
 #define PLACE_UNIT 512u
-/* Plans that are looked for at once; those before them are passed over. */
+/* At most this many announced plans are read; older ones are skipped. */
 #define MOST_BEHIND 16u
 
-/* As src/plan/files/process-plan.ts writes it; little-endian, as is every machine with such a GPU. */
+/* The file as src/plan/files/process-plan.ts writes it. Little-endian, like every machine with such a GPU. */
 typedef struct plan_header {
   char magic[8];
   uint32_t version, device;
@@ -69,7 +69,7 @@ static int are_places_sane(const plan_file *plan) {
   return 1;
 }
 
-/* 1; 0 if it is for another GPU; below 0 if it cannot be used. */
+/* 1 if it was read; 0 if it is for another GPU; below 0 if it is invalid. */
 static int read_open_plan(int file, int32_t device, plan_file *plan) {
   struct stat status;
   if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < (off_t)sizeof plan->header) return -1;
@@ -101,10 +101,10 @@ static void mark_plan(weir_device *device, const char *format, uint32_t number) 
   if (name != 0) device_row(device, (weir_event){.kind = WEIR_MARK, .fields = 1, .detail = (int32_t)name}, 0);
 }
 
-/* Inside the lock. 1 if the engine took it. */
+/* Called inside the lock. 1 if the engine took the plan. */
 static int install(weir_device *device, const plan_file *plan) {
   const plan_header *header = &plan->header;
-  /* Only a stream that the program has used: a handle that somebody made up must never reach the driver. */
+  /* Only a stream that the program has used: an invented handle must never reach the driver. */
   const weir_entry *stream = weir_map_find(&device->stream_numbers, header->stream + 1);
   weir_plan_request *requests = stream ? malloc(header->count * sizeof *requests) : NULL;
   if (!requests) return 0;
@@ -121,7 +121,7 @@ static int install(weir_device *device, const plan_file *plan) {
   return 1;
 }
 
-/* Takes the plan of one number; 0 if that has to wait. */
+/* Takes one plan; 0 if that must wait for the end of a capture. */
 static int take_plan(weir_device *device, uint32_t generation) {
   plan_file plan;
   int found = read_plan(device, generation, &plan);
@@ -135,14 +135,14 @@ static int take_plan(weir_device *device, uint32_t generation) {
 
 void device_take_plans(weir_device *device) {
   device_lock(&device->lock);
-  /* Another thread is at it, or the first request after the capture will be. */
+  /* Another thread takes them, or the first request after the capture will. */
   int busy = device->captures > 0 || device->takes_plans;
   if (!busy) device->takes_plans = 1;
   device_unlock(&device->lock);
   if (busy) return;
   uint32_t seen = __atomic_load_n(&device->plan_seen, __ATOMIC_RELAXED);
   uint32_t newest = weir_recorder_plan_generation(device->recorder);
-  /* A number that went back, as in a child of fork whose ring is not its parent's, announces nothing. */
+  /* A lower number announces nothing. It occurs in the child of a fork, whose ring is new. */
   if (newest < seen) seen = newest;
   if (newest - seen > MOST_BEHIND) seen = newest - MOST_BEHIND;
   while (seen != newest && take_plan(device, seen + 1)) seen++;

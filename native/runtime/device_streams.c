@@ -1,5 +1,5 @@
-/* Streams of the program by small numbers, and the rows of the recording, which name streams by numbers of their own.
- * Rows are written inside the device's lock: in the recording, as in truth, memory comes free before it is given out again. */
+/* Streams by small numbers, and the rows of the recording, which number streams in their own way.
+ * Rows are written inside the device's lock. So a block's free comes before its memory is given out again. */
 #include <stdlib.h>
 
 #include "device.h"
@@ -16,7 +16,7 @@ static int64_t name_stream(weir_device *device, uint64_t handle) {
   }
   if (device->backend->name_stream(device->backend->driver.context, number, handle) < 0) return -1;
   int32_t recorded = device->recorder ? weir_recorder_stream(device->recorder, device->options.device, handle) : 0;
-  /* A recording has room for so many streams; what is beyond it appears on the default one. */
+  /* A recording has room for a limited number of streams. Further ones appear as the default stream. */
   device->streams[number] = (device_stream){handle, recorded < 0 ? 0 : recorded, 0};
   weir_map_put(&device->stream_numbers, handle + 1, number, 0);
   device->stream_count++;
@@ -54,7 +54,7 @@ int weir_device_is_foreign(weir_device *device, uint64_t stream) {
 
 int device_may_be_gone(const weir_device *device, uint32_t stream) {
   if (device->foreign_count == 0 || stream >= device->stream_count || !device->streams[stream].foreign) return 0;
-  /* A stream that a block was recorded on is there when the block is freed: PyTorch relies on that, too. */
+  /* A stream that was recorded on a block still exists when the block is freed. PyTorch relies on that, too. */
   return device->freeing < 0 || device->freeing == stream;
 }
 
@@ -85,7 +85,7 @@ static void say(weir_device *device, enum weir_change change, const weir_block *
 }
 
 void device_let_go(weir_device *device, const weir_block *block, int parked) {
-  /* Without memory for the note it is said to be complete: too early, but said. */
+  /* Without host memory to remember it, the block is reported as complete: too early, but reported. */
   parked = parked && weir_map_ensure(&device->parked, 1) && weir_map_ensure(&device->parked_sizes, 1);
   if (device->recorder) {
     weir_event rows[2];

@@ -1,5 +1,5 @@
-/* The ring of this process: a file mapped and written by us, read by the supervisor. Layout and rules: ring.h.
- * The file's pages are taken when it is opened: a full disk is an error then, and never a signal at some later store. */
+/* The ring of this process: a mapped file that we write and the supervisor reads. Layout and rules: ring.h.
+ * All pages of the file are allocated when it is opened. So a full disk is an error then, not a signal at a later store. */
 #define _GNU_SOURCE
 #include "recorder.h"
 
@@ -23,23 +23,23 @@
 
 typedef struct interned {
   uint64_t hash;
-  uint32_t at; /* in the string area, of its length */
+  uint32_t at; /* position of its length in the string area */
   uint32_t number; /* 0: empty */
 } interned;
 
 struct weir_recorder {
   pthread_mutex_t mutex;
-  atomic_int forgotten; /* in a child of fork: nothing is written any more */
+  atomic_int forgotten; /* in the child of a fork: nothing is written any more */
   weir_ring_header *ring;
   size_t bytes;
   char *strings;
   weir_event *rows;
   uint64_t mask;
   uint64_t tail;
-  uint64_t known_head; /* the reader's, when last looked at: its cache line is left alone while there is room */
+  uint64_t known_head; /* the reader's head when last read; read again only when the ring seems full, to spare its cache line */
   int dropping;
-  int finished; /* the reader was told that there are no more rows */
-  double origin_us; /* a monotonic time of 0, since 1970 */
+  int finished; /* the reader has been told that there are no more rows */
+  double origin_us; /* when the monotonic clock was 0, in microseconds since 1970 */
   interned *table;
   uint32_t table_room, string_count;
   char directory[PATH_MAX];
@@ -47,7 +47,7 @@ struct weir_recorder {
 
 static _Thread_local int32_t thread_number;
 
-/* Values that the reader looks at while we write them, and the other way round. */
+/* For words that one process writes while the other reads them. */
 static void publish(uint64_t *place, uint64_t value) { __atomic_store_n(place, value, __ATOMIC_RELEASE); }
 static uint64_t observe(const uint64_t *place) { return __atomic_load_n(place, __ATOMIC_ACQUIRE); }
 
@@ -83,13 +83,13 @@ static void describe(weir_recorder *recorder, const char *allocator, const char 
   ring->world_size = from_environment("WORLD_SIZE");
   ring->state = WEIR_RING_ACTIVE;
   ring->started_us = (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-  /* The time of day may be set back while we record; rows must stay in order. */
+  /* The time of day may be set back while we record, but rows must stay in order. */
   recorder->origin_us = ring->started_us - monotonic_us();
   snprintf(ring->allocator, sizeof ring->allocator, "%s", allocator ? allocator : "");
   snprintf(ring->torch_version, sizeof ring->torch_version, "%s", torch_version ? torch_version : "");
 }
 
-/* Makes the file under a name that no reader looks for, whole, and gives it its own name at last. */
+/* Makes the file under a hidden name and renames it when it is complete. */
 static int make_file(weir_recorder *recorder, const char *allocator, const char *torch_version, uint32_t capacity) {
   char hidden[PATH_MAX + 32], path[PATH_MAX + 32];
   snprintf(hidden, sizeof hidden, "%s/.%ld.new", recorder->directory, (long)getpid());
@@ -115,7 +115,7 @@ static int make_file(weir_recorder *recorder, const char *allocator, const char 
   recorder->rows = (void *)((char *)mapped + rows_at);
   recorder->mask = capacity - 1;
   describe(recorder, allocator, torch_version);
-  /* A ring of that name is of an earlier program with our number, or of ours before exec: its reader keeps the old file. */
+  /* An existing ring of that name is of an earlier process with our pid, or of ours before exec. Its reader keeps the old file. */
   if (rename(hidden, path) == 0) return 1;
   unlink(hidden);
   munmap(mapped, bytes);
@@ -140,7 +140,8 @@ weir_recorder *weir_recorder_open(const char *directory, const char *allocator, 
 
 void weir_recorder_forget(weir_recorder *recorder) {
   if (!recorder) return;
-  /* Whoever held the lock does not exist here, and others keep pointers to gauges: so no lock, and memory of our own in place. */
+  /* The thread that held the lock may not exist in this process, so the lock is not taken. Devices keep pointers to gauges, so
+   * private memory replaces the ring at its address. */
   atomic_store(&recorder->forgotten, 1);
   weir_gauges gauges[WEIR_RING_DEVICES];
   memcpy(gauges, recorder->ring->gauges, sizeof gauges);
@@ -150,7 +151,7 @@ void weir_recorder_forget(weir_recorder *recorder) {
 
 void weir_recorder_finish(weir_recorder *recorder) {
   if (!recorder || atomic_load(&recorder->forgotten)) return;
-  /* Inside the lock: a row that is being written is whole before the reader hears that there are no more. */
+  /* Inside the lock, so that a row that is being written is complete before the reader is told of the end. */
   pthread_mutex_lock(&recorder->mutex);
   recorder->finished = 1;
   __atomic_store_n(&recorder->ring->state, WEIR_RING_CLOSED, __ATOMIC_RELEASE);
@@ -238,7 +239,7 @@ static uint64_t hash_of(const char *text, size_t length) {
   return hash ^ (hash >> 29);
 }
 
-/* The entry of a string, or the empty one where it belongs. */
+/* The entry of a string, or the empty entry where it belongs. */
 static interned *entry_of(weir_recorder *recorder, const char *text, uint32_t length, uint64_t hash) {
   for (uint32_t index = (uint32_t)hash & (recorder->table_room - 1);; index = (index + 1) & (recorder->table_room - 1)) {
     interned *entry = &recorder->table[index];
@@ -277,7 +278,7 @@ static uint32_t intern(weir_recorder *recorder, const char *text) {
   uint64_t hash = hash_of(text, length);
   interned *entry = entry_of(recorder, text, stored, hash);
   if (entry->number != 0) return entry->number;
-  /* A program that names everything anew must not leave us without words of our own. */
+  /* A program with ever new names must not use up the room for our own marks. */
   uint64_t room = strncmp(text, OWN_NAMES, sizeof OWN_NAMES - 1) == 0 ? WEIR_RING_STRING_BYTES : WEIR_RING_STRING_BYTES - OWN_ROOM;
   if (used + sizeof stored + stored > room) return 0;
   memcpy(recorder->strings + used, &stored, sizeof stored);

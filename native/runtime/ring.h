@@ -1,8 +1,8 @@
-/* The recording while it is being made: a file that a training process maps and writes, and that its supervisor reads.
+/* The ring: the recording of a running process, as a file that the process maps and writes and its supervisor reads.
  *
- * One file per process, DIR/<pid>.ring, little-endian. The process never waits for its reader: what does not fit is dropped
- * and counted. It outlives the process, so a process that is killed loses nothing that it had written. src/run/rings/ring-layout.ts
- * has the same layout; test/run compares the two. */
+ * One file per process, DIR/<pid>.ring, little-endian. The process never waits for its reader: rows that do not fit are dropped
+ * and counted. The file outlives the process, so a killed process loses no row. src/run/rings/ring-layout.ts has the same
+ * layout; test/run compares the two. */
 #ifndef WEIR_RING_H
 #define WEIR_RING_H
 
@@ -17,36 +17,36 @@
 
 enum weir_ring_state { WEIR_RING_ACTIVE = 1, WEIR_RING_CLOSED = 2 };
 
-/* Levels of one GPU, each kept up to date by the process; bytes unless said otherwise. A reader may see one a moment before another. */
+/* Gauges of one GPU, kept up to date by the process. In bytes unless said otherwise. They do not all change at the same moment. */
 typedef struct weir_gauges {
   uint64_t in_use;           /* 1 once the process has used this GPU */
   uint64_t total;            /* memory of the GPU */
-  uint64_t limit;            /* what the process may hold; 0: no limit */
+  uint64_t limit;            /* the most the process may reserve; 0: no limit */
   uint64_t live;             /* requests, rounded up to 512 */
   uint64_t peak_live;
   uint64_t allocated;        /* blocks given out */
   uint64_t peak_allocated;
-  uint64_t reserved;         /* held from the device, private pools included */
+  uint64_t reserved;         /* taken from the device, private pools included */
   uint64_t peak_reserved;
-  uint64_t outside;          /* of those, held by PyTorch's own allocator for private pools */
+  uint64_t outside;          /* the part of reserved that PyTorch's own allocator holds for private pools */
   uint64_t allocations;      /* count */
   uint64_t frees;            /* count */
   uint64_t ooms;             /* count */
   uint64_t retries;          /* count */
   uint64_t driver_calls;     /* count */
   uint64_t driver_ns;        /* time inside the driver's memory calls */
-  uint64_t waits;            /* waits of streams for memory lent to them, count */
-  uint64_t borrows;          /* requests served with memory of another stream, count */
+  uint64_t waits;            /* count: waits of streams for memory lent to them */
+  uint64_t borrows;          /* count: requests served with memory of another stream */
   uint64_t stitches;         /* count */
-  uint64_t largest_free;     /* kept up to date only at failures */
-  uint64_t planned_hits;     /* requests served from a plan, count */
-  uint64_t planned_misses;   /* requests that a plan in use did not serve, count */
+  uint64_t largest_free;     /* updated only at failures */
+  uint64_t planned_hits;     /* count: requests served at their planned offset */
+  uint64_t planned_misses;   /* count: requests that a plan in use did not serve */
   uint64_t swapped_out;      /* bytes copied to the host */
   uint64_t swapped_in;
   uint64_t swap_stalls;      /* count */
   uint64_t swap_stall_ns;
-  uint64_t driver_failures;  /* calls the driver refused, count */
-  uint64_t plans;            /* installed, count */
+  uint64_t driver_failures;  /* count: driver calls that failed */
+  uint64_t plans;            /* count: plans installed */
   uint64_t plans_refused;    /* count */
   uint64_t reserved_for_later[3];
 } weir_gauges; /* 256 bytes */
@@ -55,7 +55,7 @@ typedef struct weir_ring_header {
   char magic[8];
   uint32_t version;
   uint32_t bytes;            /* of the file */
-  uint32_t strings_at;       /* u32 length and bytes each, one after the other; number 1 is the first */
+  uint32_t strings_at;       /* strings one after the other, each a u32 length and its bytes; the first is number 1 */
   uint32_t rows_at;
   uint32_t capacity;         /* rows, a power of two */
   uint32_t pid;
@@ -67,20 +67,20 @@ typedef struct weir_ring_header {
   char allocator[16];        /* weir, gmlake, pytorch, expandable */
   char torch_version[32];
   uint8_t zero_1[128 - 104];
-  /* Written by the process: rows ever written (the reader's limit), then rows it had to drop, and how often it began to. */
+  /* Written by the process. tail: rows ever written. dropped: rows dropped. gaps: how often dropping began. */
   uint64_t tail;
   uint64_t dropped;
   uint64_t gaps;
-  uint64_t string_bytes;     /* used of the string area; strings before this are whole */
+  uint64_t string_bytes;     /* bytes used of the string area; strings before this are complete */
   uint8_t zero_2[32];
-  /* Written by the reader: rows it has taken. */
+  /* Written by the reader: rows it has read. */
   uint64_t head;
   uint8_t zero_3[56];
-  /* Written by the reader, looked at by the process: counts up when a file named by the process' number and this one is ready. */
+  /* Written by the reader: N after the file <pid>.N.plan is ready. */
   uint32_t plan_generation;
   uint8_t zero_4[60];
   weir_gauges gauges[WEIR_RING_DEVICES];
-  /* Per GPU: number of streams and pools named so far, then the names, in the order of their numbers. */
+  /* Per GPU: how many streams and pools are named, then their names in the order of their numbers. */
   uint32_t stream_count[WEIR_RING_DEVICES];
   uint32_t pool_count[WEIR_RING_DEVICES];
   uint64_t streams[WEIR_RING_DEVICES][WEIR_RING_STREAMS];
@@ -125,7 +125,7 @@ enum weir_event_kind {
   WEIR_READ = 15,
   WEIR_WRITE = 16,
   WEIR_MARK = 17,
-  /* Format 1.1: size is the bytes reserved from now on. Written where no segments are, that is by Weir's own engine. */
+  /* Since format 1.1: size is the bytes reserved from now on. Written by Weir's engine, which has no segments. */
   WEIR_RESERVED = 18
 };
 

@@ -1,5 +1,5 @@
-/* A backend that fails now and then, for tests: a call drawn to fail is not passed on, so it has changed nothing.
- * Which calls fail depends on the seed and on their number alone. */
+/* A backend that fails now and then. A call chosen to fail is not passed on, so it has changed nothing.
+ * Which calls fail depends only on the seed and on the number of calls before. */
 #include <stdlib.h>
 
 #include "weir_testing.h"
@@ -20,7 +20,7 @@ static int fails(faulty_backend *self) {
   return injected;
 }
 
-/* Passes a call on to the inner driver's function of the same name. */
+/* Passes a call on to the same function of the inner driver. */
 #define PASS(self, name, ...) (fails(self) ? -1 : (self)->inner->driver.name((self)->inner->driver.context, __VA_ARGS__))
 
 static int64_t create(void *context, uint64_t bytes) {

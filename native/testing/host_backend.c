@@ -1,5 +1,5 @@
-/* Real memory on any Linux machine, without a GPU: one memfd holds all pages, and a handle is a range of it that can be
- * mapped at several addresses at once, as a GPU's driver maps physical memory. For tests, and strict: misuse is refused. */
+/* Real memory on any Linux machine, without a GPU. One memfd holds all pages. A handle is a range of it, which can be mapped
+ * at several addresses at once, as a GPU's driver maps physical memory. Misuse is refused. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,12 +19,12 @@
 
 typedef struct host_backend {
   weir_backend backend;
-  pthread_mutex_t mutex; /* tests give work and let it run while the engine calls */
+  pthread_mutex_t mutex; /* tests enqueue and run work while the engine calls */
   uint64_t total;
   int file;
   uint64_t file_bytes;
   weir_books books;
-  weir_map accessible; /* every unit that may be touched */
+  weir_map accessible; /* every unit with access set */
   weir_map names;      /* stream number + 1 -> handle */
   weir_map imports;    /* address -> bytes: memory of other processes */
   host_queues queues;
@@ -37,7 +37,7 @@ static int32_t refused(const char *why) {
   return -1;
 }
 
-/* The whole body of a call inside the lock. */
+/* Runs the body of a call inside the lock and returns its result. */
 #define LOCKED(self, type, body)           \
   pthread_mutex_lock(&(self)->mutex);      \
   type result = body;                      \
@@ -50,7 +50,7 @@ static int64_t create_locked(host_backend *self, uint64_t bytes) {
     words = "create: out of memory";
     return WEIR_NO_MEMORY;
   }
-  /* Offsets are never used twice, so a stale mapping can never show another handle's data. The file is sparse. */
+  /* Offsets are never used twice, so a stale mapping never shows the data of another handle. The file is sparse. */
   uint64_t offset = self->file_bytes;
   if (!weir_books_ensure_handle(&self->books) || ftruncate(self->file, (off_t)(offset + bytes)) != 0) return refused("create: no pages");
   self->file_bytes = offset + bytes;
@@ -141,7 +141,7 @@ static int32_t set_access(void *context, uint64_t address, uint64_t bytes) {
 
 static int32_t unmap_locked(host_backend *self, uint64_t address, uint64_t bytes) {
   if (!weir_books_tile(&self->books, address, bytes)) return refused("unmap: not whole mappings");
-  /* The addresses stay reserved: an empty mapping takes the place of the memory. */
+  /* An empty mapping replaces the memory, so that the addresses stay reserved. */
   if (!empty(address, bytes, MAP_FIXED)) return refused("unmap: the kernel refuses");
   weir_books_unmap(&self->books, address, bytes);
   for (uint64_t at = address; at < address + bytes; at += UNIT) weir_map_remove(&self->accessible, at);
@@ -217,7 +217,7 @@ static int32_t share(void *context, uint64_t address, uint64_t bytes, weir_piece
       break;
     }
     const weir_held *held = &self->books.handles[entry->value];
-    /* Offsets are never used twice, so they tell handles apart for good. */
+    /* Offsets are never used twice, so they identify handles forever. */
     if ((uint32_t)count < room) pieces[count] = (weir_piece){held->value / UNIT + 1, held->value, held->bytes, self->file, 0};
     count++;
   }
@@ -296,13 +296,13 @@ static void close_backend(void *context) {
   free(self);
 }
 
-/* Words differ by place, so that data of one block shifted is not taken for right. */
+/* Words differ by position, so that shifted data is found to be wrong. */
 static uint64_t word_at(uint64_t pattern, uint64_t index) { return pattern ^ (index * 0x9e3779b97f4a7c15u); }
 
 static uint64_t touch(void *context, const host_piece *piece) {
   host_backend *self = context;
   for (uint64_t at = piece->address / UNIT * UNIT; at < piece->address + piece->bytes; at += UNIT) {
-    /* A GPU would stop the program here, or write over somebody else. */
+    /* A GPU would stop the program here, or overwrite other memory. */
     if (!weir_map_find(&self->accessible, at)) return piece->bytes;
   }
   char *bytes = (char *)piece->address;

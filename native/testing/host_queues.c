@@ -1,5 +1,5 @@
 /* Streams as queues, run in any order that events allow.
- * A wait names the recording it waits for, so that a slot recorded again does not move it, as on CUDA. */
+ * A wait names the recording that it waits for. So a slot that is recorded again does not change the wait, as on CUDA. */
 #include "host_queues.h"
 
 #include <stdlib.h>
@@ -60,7 +60,7 @@ int32_t weir_queue_wait(host_queues *all, uint64_t handle, uint32_t slot) {
   return queue && weir_queue_add(queue, piece) ? 0 : -1;
 }
 
-/* Does the next piece of a stream; 0 if it has none, or must wait. */
+/* Does the next piece of a stream; 0 if there is none, or the stream must wait. */
 static int step(host_queues *all, host_queue *queue) {
   if (queue->first == queue->count) return 0;
   const host_piece *piece = &queue->pieces[queue->first];
@@ -84,14 +84,14 @@ void weir_queues_run(host_queues *all, uint32_t pieces, uint64_t seed) {
   for (uint32_t round = 0; round < pieces; round++) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     for (size_t index = 0; index < all->count; index++) {
-      /* In each round about half of the streams go on, from one drawn: so one may run far ahead of another. */
+      /* In each round about half of the streams advance, so one may run far ahead of another. */
       if ((seed >> (33 + index % 16)) & 1) step(all, &all->queues[(index + (seed >> 49)) % all->count]);
     }
   }
 }
 
 void weir_queues_finish(host_queues *all) {
-  /* Waits name recordings enqueued before them, so some stream can always go on until all are empty. */
+  /* Waits name recordings that were enqueued earlier. So some stream can always advance until all are empty. */
   for (int moved = 1; moved;) {
     moved = 0;
     for (size_t index = 0; index < all->count; index++) while (step(all, &all->queues[index])) moved = 1;

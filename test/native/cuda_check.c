@@ -1,6 +1,6 @@
 /* The runtime on a real GPU: threads with streams of their own fill memory, other streams read it late, blocks are freed
  * meanwhile, a graph is captured in between, memory runs out. By hand, where there is a GPU:
- *   cc -std=c11 -O2 -Inative test/native/cuda_check.c -o cuda_check -Lbuild/native -lweir_runtime -Wl,-rpath,$PWD/build/native
+ *   node scripts/compile-native.mjs test/native/cuda_check.c build/native/test/cuda_check
  * `cuda_check forget` leaves record_stream out, and wrong words must be found. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
