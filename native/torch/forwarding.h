@@ -1,5 +1,5 @@
-// PyTorch's own allocator behind a class of ours: every virtual method of torch 2.11's CUDAAllocator, handed on.
-// What Weir does otherwise is in the two classes derived from this one; what neither overrides stays PyTorch's.
+// Passes every virtual method of torch 2.11's CUDAAllocator on to PyTorch's own allocator.
+// The two classes derived from this one override what Weir does differently.
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -31,7 +31,7 @@ class Forwarding : public torch_alloc::CUDAAllocator {
  public:
   explicit Forwarding(torch_alloc::CUDAAllocator* native) : native_(native), native_deleter_(native->raw_deleter()) {}
 
-  // The child of a fork has its parent's memory but none of its threads, and no CUDA.
+  // Called in the child of a fork, which has its parent's memory but none of its threads, and no CUDA.
   virtual void forked() = 0;
   virtual bool gauges(int device, weir_gauges* out) = 0;
   virtual uint32_t check(uint32_t level) = 0;
@@ -118,7 +118,7 @@ class Forwarding : public torch_alloc::CUDAAllocator {
       void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream, bool p2p) override {
     return native_->memcpyAsync(dst, dst_device, src, src_device, count, stream, p2p);
   }
-  // Re-reading PyTorch's settings asserts this name where they name a backend.
+  // When PyTorch reads its settings again and they name a backend, it asserts this name.
   std::string name() override { return native_->name(); }
 
  protected:

@@ -1,5 +1,5 @@
-// Puts an allocator of ours in the place of PyTorch's, and what must be told at fork and at exit.
-// The only entrance from Python; nothing is thrown out of it, and CUDA is not touched.
+// Installs our allocator in place of PyTorch's, with handlers for fork and exit.
+// The only entry from Python. Nothing is thrown out of it, and CUDA is not touched.
 #include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDAFunctions.h>
 
@@ -66,10 +66,10 @@ int install(const weir_torch_options& options, char* why, size_t room) {
   }
   pthread_atfork(nullptr, nullptr, &in_child);
   atexit(&at_end);
-  // Late activation: what PyTorch has told its allocator so far, ours must hear too.
+  // If PyTorch has initialized its allocator already, ours must be initialized too.
   if (native->initialized()) installed->init(c10::cuda::device_count());
   torch_alloc::allocator.store(installed);
-  // torch.accelerator.* asks this one.
+  // torch.accelerator.* uses this registration.
   c10::SetAllocator(c10::DeviceType::CUDA, installed, 0);
   return WEIR_TORCH_OK;
 }

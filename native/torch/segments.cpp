@@ -1,5 +1,5 @@
 // The engine's ranges as the segments and blocks of a PyTorch memory snapshot.
-// A block stitched from several pieces shows each piece where its memory lies: adding it up gives what is reserved.
+// A stitched block appears as its pieces, each where its memory lies, so that sizes add up to what is reserved.
 #include "segments.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 std::vector<weir_range> ranges_of(weir_device* device) {
   std::vector<weir_range> ranges;
-  // Other threads go on allocating: ask again until all of them fit.
+  // Other threads allocate meanwhile, so ask again until all ranges fit.
   for (uint32_t count = weir_device_snapshot(device, nullptr, 0); count > ranges.size();) {
     ranges.resize(count + count / 8 + 64);
     const uint32_t there = weir_device_snapshot(device, ranges.data(), static_cast<uint32_t>(ranges.size()));
@@ -22,8 +22,8 @@ std::vector<weir_range> ranges_of(weir_device* device) {
     }
     count = there;
   }
-  // Addresses without memory are no part of a segment; a loan appears again as the small blocks inside it, and what is lent to
-  // plans as the planned blocks, at their own addresses.
+  // Addresses without memory belong to no segment. A carved slab appears as the small blocks inside it, and memory of plans as
+  // the planned blocks, at their own addresses.
   ranges.erase(
       std::remove_if(
           ranges.begin(),

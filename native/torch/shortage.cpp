@@ -1,5 +1,5 @@
-// The message of an out-of-memory error: what was asked, what there is and where, and what would help.
-// Figures are those of the moment of failure, after everything had been tried.
+// The message of an out-of-memory error: the request, the memory there is and where, and what would help.
+// Figures of our memory are of the request's first failure. Figures of the GPU were read after everything had been tried.
 #include "shortage.h"
 
 #include <c10/core/Allocator.h>
@@ -15,15 +15,15 @@ using c10::CachingAllocator::format_size;
 
 uint64_t above(uint64_t larger, uint64_t smaller) { return larger > smaller ? larger - smaller : 0; }
 
-// What other programs and CUDA itself hold of the GPU.
+// Memory of the GPU that other programs and CUDA itself hold.
 uint64_t foreign(const weir_shortage& s) { return above(s.device_total, s.device_free + s.reserved); }
 
-// The largest request that would have been served: a free piece, or what could be assembled together with new memory.
+// The largest request that would have been served: by a free piece, by stitching, or with new memory.
 uint64_t would_fit(const weir_shortage& s) {
   uint64_t fresh = s.device_free;
   if (s.limit) fresh = std::min(fresh, above(s.limit, s.reserved));
   const uint64_t room = std::max(s.largest_piece, std::max(s.assemblable, fresh));
-  // Nothing that was refused may be said to fit.
+  // A request that was refused must not be said to fit.
   return room < s.requested ? room / 512 * 512 : 0;
 }
 

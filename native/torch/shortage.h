@@ -1,4 +1,4 @@
-// The message of an out-of-memory error: begins as PyTorch's does, since programs look for it, then explains.
+// The message of an out-of-memory error. It begins like PyTorch's, because programs look for that, and then explains.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Writes rings as a training process does (native/recorder.c), for tests without one; also rings that cannot be.
+// Writes rings as a training process does (native/runtime/recorder.c), for tests without one; also rings that cannot be.
 import { closeSync, ftruncateSync, openSync, readSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import {

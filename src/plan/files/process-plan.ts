@@ -1,4 +1,4 @@
-// The file by which a plan reaches a running process, DIR/<pid>.<generation>.plan; native/device_plan.c reads it.
+// The file by which a plan reaches a running process, DIR/<pid>.<generation>.plan; native/runtime/device_plan.c reads it.
 //
 //   0 "WEIRPLAN"   8 u32 version   12 u32 GPU   16 u64 stream handle   24 u32 requests   28 u32 turns   32 u64 footprint
 //   40 a u64 size per request, then per request `turns` u64 offsets; little-endian

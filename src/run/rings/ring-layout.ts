@@ -1,4 +1,4 @@
-// The ring that a training process writes and its supervisor reads, byte by byte: native/ring.h in TypeScript.
+// The ring that a training process writes and its supervisor reads, byte by byte: native/runtime/ring.h in TypeScript.
 // test/run/ring-layout.test.ts compares the two.
 
 export const RING_MAGIC = 'WEIRRING';
