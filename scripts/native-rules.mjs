@@ -1,7 +1,7 @@
 // native/build.json as compiler calls: for the build, the tests and the benchmarks. Call it from the repository's root.
 // python/weir/build.py reads the same file on the user's machine.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 
 const NATIVE = 'native';
@@ -140,6 +140,7 @@ export function linksOf(library) {
 /** Makes the libraries that need no PyTorch: libweir_engine.so and libweir_runtime.so. */
 export function buildLibraries() {
   const { libraries, flags, link } = rules();
+  rmSync(join(GENERATED, 'objects'), { recursive: true, force: true });
   const objects = new Map();
   for (const [name, { parts, exports }] of Object.entries(libraries)) {
     if (!exports) continue;

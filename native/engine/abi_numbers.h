@@ -1,5 +1,5 @@
-/* The engine's numbers: settings, statistics, explanations, states of ranges, and the preset gmlake.
- * engine/ has the same numbers in AssemblyScript, src/allocator/engine/settings.ts in TypeScript. */
+/* Numbers shared with other languages: the engine's settings, statistics, explanations and states, the preset gmlake, and the
+ * plan file. engine/ has them in AssemblyScript, src/ in TypeScript. */
 #ifndef WEIR_ABI_NUMBERS_H
 #define WEIR_ABI_NUMBERS_H
 
@@ -40,13 +40,17 @@ enum weir_statistic {
   WEIR_STATISTIC_ALLOCATED = 2,
   WEIR_STATISTIC_FITS = 12,
   WEIR_STATISTIC_STITCHES = 15,
+  WEIR_STATISTIC_OWN_MEMORY = 21,
   WEIR_STATISTIC_BORROWS = 22,
   WEIR_STATISTIC_WAITS = 24,
   WEIR_STATISTIC_PARKED = 27,
+  WEIR_STATISTICS_END = 28,
+  /* Statistics of plans have numbers of their own. */
   WEIR_STATISTIC_PLANNED_HITS = 32,
   WEIR_STATISTIC_PLANNED_MISSES = 33,
   WEIR_STATISTIC_PLANNED_OCCUPIED = 34,
-  WEIR_STATISTIC_ACTIVE_PLAN = 35
+  WEIR_STATISTIC_ACTIVE_PLAN = 35,
+  WEIR_PLAN_STATISTICS_END = 39
 };
 
 /* The explanation of the last failed request, by number in engine/report.ts. */
@@ -71,5 +75,14 @@ enum weir_range_state {
   WEIR_RANGE_PARKED = 8,
   WEIR_RANGE_PLANNED = 9
 };
+
+/* The plan file of a running process, as src/plan/files/process-plan.ts writes it. */
+#define WEIR_PLAN_MAGIC "WEIRPLAN"
+#define WEIR_PLAN_VERSION 1u
+#define WEIR_PLAN_MOST_REQUESTS (1u << 20)
+#define WEIR_PLAN_MOST_TURNS 16u
+#define WEIR_PLAN_MOST_FOOTPRINT (1ull << 40)
+/* Sizes and offsets are multiples of it. */
+#define WEIR_PLAN_UNIT 512u
 
 #endif

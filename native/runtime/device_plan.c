@@ -13,12 +13,6 @@
 #include "device.h"
 #include "engine/abi_numbers.h"
 
-#define PLAN_MAGIC "WEIRPLAN"
-#define PLAN_VERSION 1u
-#define MOST_REQUESTS (1u << 20)
-#define MOST_TURNS 16u
-#define MOST_FOOTPRINT (1ull << 40)
-#define PLACE_UNIT 512u
 /* At most this many announced plans are read; older ones are skipped. */
 #define MOST_BEHIND 16u
 
@@ -48,10 +42,10 @@ static int read_all(int file, void *into, size_t bytes) {
 }
 
 static int is_sane(const plan_header *header, off_t bytes) {
-  if (memcmp(header->magic, PLAN_MAGIC, sizeof header->magic) != 0 || header->version != PLAN_VERSION) return 0;
+  if (memcmp(header->magic, WEIR_PLAN_MAGIC, sizeof header->magic) != 0 || header->version != WEIR_PLAN_VERSION) return 0;
   if (header->device >= WEIR_RING_DEVICES || header->stream == UINT64_MAX) return 0;
-  if (header->count == 0 || header->count > MOST_REQUESTS || header->turns == 0 || header->turns > MOST_TURNS) return 0;
-  if (header->footprint == 0 || header->footprint > MOST_FOOTPRINT) return 0;
+  if (header->count == 0 || header->count > WEIR_PLAN_MOST_REQUESTS || header->turns == 0 || header->turns > WEIR_PLAN_MOST_TURNS) return 0;
+  if (header->footprint == 0 || header->footprint > WEIR_PLAN_MOST_FOOTPRINT) return 0;
   uint64_t words = (uint64_t)header->count * (1 + header->turns);
   return bytes >= 0 && (uint64_t)bytes == sizeof *header + words * sizeof(uint64_t);
 }
@@ -60,10 +54,10 @@ static int are_places_sane(const plan_file *plan) {
   const plan_header *header = &plan->header;
   for (uint32_t index = 0; index < header->count; index++) {
     uint64_t size = plan->sizes[index];
-    if (size == 0 || size % PLACE_UNIT != 0 || size > header->footprint) return 0;
+    if (size == 0 || size % WEIR_PLAN_UNIT != 0 || size > header->footprint) return 0;
     for (uint32_t turn = 0; turn < header->turns; turn++) {
       uint64_t offset = plan->offsets[(size_t)index * header->turns + turn];
-      if (offset % PLACE_UNIT != 0 || offset > header->footprint - size) return 0;
+      if (offset % WEIR_PLAN_UNIT != 0 || offset > header->footprint - size) return 0;
     }
   }
   return 1;

@@ -227,8 +227,7 @@ void* WeirAllocator::fail(
       static_cast<int64_t>(rounded), levels.allocated, levels.reserved, cuda_device(slot.device));
   history_.call_observers(
       slot.device, rounded, shortage.limit ? shortage.limit : shortage.device_total, shortage.device_free);
-  const uint64_t by_fraction = slot.fraction < 1 ? static_cast<uint64_t>(slot.fraction * static_cast<double>(slot.total)) : 0;
-  TORCH_CHECK_WITH(OutOfMemoryError, false, explain_shortage(slot.device, shortage, {settings_.limit, by_fraction}));
+  TORCH_CHECK_WITH(OutOfMemoryError, false, explain_shortage(slot.device, shortage, settings_.limit));
 }
 
 void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stream) {

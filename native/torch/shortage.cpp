@@ -27,13 +27,13 @@ uint64_t would_fit(const weir_shortage& s) {
   return room < s.requested ? room / 512 * 512 : 0;
 }
 
-std::string advice(const weir_shortage& s, const Limits& limits) {
+std::string advice(const weir_shortage& s, uint64_t run_limit) {
   if (s.driver_error[0] && s.device_free >= s.requested && (!s.limit || s.limit >= s.reserved + s.requested)) {
     return "Memory was not short: the driver refused a call. Trying again may help; if it happens again, look at the kernel's log (dmesg) for NVRM.";
   }
   const uint64_t missing = above(s.reserved + s.requested, s.limit);
   if (s.limit && s.device_free + s.largest_piece >= s.requested) {
-    const bool ours = s.limit == limits.run;
+    const bool ours = s.limit == run_limit;
     return "The limit is what stands in the way: raise " +
         std::string(ours ? "--limit (weir run)" : "the fraction given to torch.cuda.set_per_process_memory_fraction") + " by up to " +
         format_size(std::min(missing ? missing : s.requested, s.requested)) + ".";
@@ -53,13 +53,13 @@ std::string advice(const weir_shortage& s, const Limits& limits) {
 
 } // namespace
 
-std::string explain_shortage(int device, const weir_shortage& s, const Limits& limits) {
+std::string explain_shortage(int device, const weir_shortage& s, uint64_t run_limit) {
   std::ostringstream text;
   text << "CUDA out of memory. Tried to allocate " << format_size(s.requested) << ". GPU " << device << " has a total capacity of "
        << format_size(s.device_total) << " of which " << format_size(s.device_free) << " is free. ";
   if (s.limit) {
     text << "This process may hold " << format_size(s.limit) << " ("
-         << (s.limit == limits.run ? "weir run --limit" : "set_per_process_memory_fraction") << "). ";
+         << (s.limit == run_limit ? "weir run --limit" : "set_per_process_memory_fraction") << "). ";
   }
   text << "Weir has reserved " << format_size(s.reserved);
   if (s.outside) text << " (" << format_size(s.outside) << " of it in private pools, for CUDA graphs and MemPools)";
@@ -69,7 +69,7 @@ std::string explain_shortage(int device, const weir_shortage& s, const Limits& l
   if (s.driver_error[0]) text << "The driver said: " << s.driver_error << ". ";
   const uint64_t fits = would_fit(s);
   if (fits >= 512) text << "A request of up to " << format_size(fits) << " would have fit. ";
-  text << advice(s, limits);
+  text << advice(s, run_limit);
   return text.str();
 }
 

@@ -7,11 +7,7 @@
 
 namespace weir {
 
-struct Limits {
-  uint64_t run;      // from weir run --limit; 0: none
-  uint64_t fraction; // from torch.cuda.set_per_process_memory_fraction; 0: none
-};
-
-std::string explain_shortage(int device, const weir_shortage& shortage, const Limits& limits);
+// `run_limit` is that of weir run --limit; 0: none. Any other limit is set_per_process_memory_fraction's.
+std::string explain_shortage(int device, const weir_shortage& shortage, uint64_t run_limit);
 
 } // namespace weir

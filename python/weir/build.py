@@ -1,6 +1,6 @@
-"""Compiles the adapter against the PyTorch that is there, once per user: into a cache, safe for many processes at once.
+"""Compiles the adapter against the installed PyTorch, once per user, into a cache. Many processes may do it at once.
 
-The name of what is made has in it all that it was made from, so nothing in the cache is ever out of date."""
+The name of the library is a hash of all that it was made from, so nothing in the cache is ever out of date."""
 
 import glob
 import hashlib
@@ -22,7 +22,7 @@ _SOURCES = (".c", ".cpp", ".h", ".hpp", ".json")
 
 
 def library(torch, environment, spoiled=None):
-    """The path of the compiled adapter; one other than `spoiled`, the identity of one that cannot be loaded."""
+    """The path of the compiled adapter. `spoiled` is the identity of a file that cannot be loaded and must be made again."""
     torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
     abi = int(bool(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True)))
     plus, plain = machine.compilers(environment)
@@ -56,15 +56,15 @@ def _same_file(path, known):
 
 
 def loaded_standard_library():
-    """The C++ library that PyTorch runs on, by its file. Some compilers come with the static one alone: two of them in one
-    process do not know each other's locales, and the first number that is printed crashes."""
+    """The file of the C++ library that PyTorch has loaded. Some compilers only have the static one. With two C++ libraries in one
+    process, locales differ and the first number that is printed crashes."""
     with open("/proc/self/maps") as maps:
         found = {line.split(None, 5)[5].strip() for line in maps if "libstdc++.so" in line}
     return sorted(found)[:1]
 
 
 class Sources:
-    """native/build.json for one library, with paths: `files` are pairs of a source and the flags for it alone."""
+    """The adapter by the rules of native/build.json. `files` are pairs: a source and the flags for it alone."""
 
     def __init__(self, native, generated):
         self.native, self.generated = native, generated
@@ -91,10 +91,10 @@ class Sources:
         return sorted(glob.glob(os.path.join(glob.escape(folder), name)))
 
     def everything(self):
-        """All that decides what the compiler makes, by name and path."""
+        """Every file that can change the result: name and path."""
         for folder in dict.fromkeys([self.native, self.generated]):
             for where, folders, names in os.walk(folder):
-                # build/native also holds what was compiled there.
+                # build/native has compiled files in folders below it.
                 folders[:] = sorted(folders) if folder == self.native else []
                 for name in sorted(names):
                     if name.endswith(_SOURCES):
@@ -103,7 +103,7 @@ class Sources:
 
 
 def find_sources(environment):
-    """Beside this package, as installed (native/ has the generated engine too) or as in the repository (build/native has it)."""
+    """The sources beside this package. The generated engine lies in native/ if installed, in build/native in the repository."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     native = environment.get("WEIR_NATIVE") or os.path.join(os.path.dirname(here), "native")
     # The compiler runs in another folder.
@@ -118,7 +118,7 @@ def find_sources(environment):
 
 
 def key(sources, parts):
-    """Of all sources and headers by content, and of all else that decides what the compiler makes."""
+    """A hash of all sources and headers, and of `parts`: whatever else can change the result."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() + b"\0")
@@ -129,18 +129,18 @@ def key(sources, parts):
 
 
 def _identity(compiler):
-    # Asking a compiler for its version takes longer than all the rest of a start.
+    # Asking a compiler for its version would take longer than the rest of a start.
     there = os.stat(os.path.realpath(compiler))
     return [os.path.realpath(compiler), str(there.st_size), str(int(there.st_mtime))]
 
 
 def cache_folder(environment):
-    """Ours alone: what lies there is loaded into programs."""
+    """A folder that only this user can write, because programs load what lies there."""
     chosen = environment.get("WEIR_CACHE_DIR")
     instead = os.path.join(tempfile.gettempdir(), f"weir-{os.getuid()}")
     if not chosen:
         base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        # Without HOME, for a user that has no name, "~" stays what it is.
+        # For a user without HOME and without a name, "~" is not expanded.
         chosen = os.path.join(base, "weir") if os.path.isabs(base) else instead
     for folder in (chosen, instead):
         try:
@@ -157,11 +157,11 @@ def cache_folder(environment):
 
 
 def compile_commands(sources, *, compilers, extra, links):
-    """[[commands that may run at once], [the one after them]]; each writes into the current folder."""
+    """[[commands that may run at once], [the command after them]]; each writes into the current folder."""
     compiles, objects = [], []
     for number, (file, flags) in enumerate(sources.files):
         language = "cpp" if file.endswith(".cpp") else "c"
-        # Folders may hold files of one name.
+        # Numbered, because files of two folders may have the same name.
         objects.append(f"{number}.o")
         words = [sources.standards[language], *sources.shared_flags, *sources.flags, *flags, *extra[language]]
         compiles.append([compilers[language], *words, "-c", file, "-o", objects[-1]])
@@ -169,7 +169,7 @@ def compile_commands(sources, *, compilers, extra, links):
 
 
 def build(target, commands, what, environment, spoiled=None):
-    """Runs the commands unless another process has or is about to; gives the target. `spoiled`: identity of one that is no good."""
+    """Runs the commands, unless another process has; returns the target. `spoiled`: the identity of a file to make again."""
     folder = os.path.dirname(target)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -189,7 +189,7 @@ def build(target, commands, what, environment, spoiled=None):
                 _run_all(commands, work, os.path.join(folder, "build.log"))
                 made = os.path.join(work, _LIBRARY)
                 with open(made, "rb+") as file:
-                    # A name in the cache is a promise that all of it is there.
+                    # A file in the cache must be complete, even after a crash.
                     os.fsync(file.fileno())
                 os.replace(made, target)
         except OSError as error:
@@ -200,7 +200,7 @@ def build(target, commands, what, environment, spoiled=None):
 
 
 class _Lock:
-    """One process at a time, as far as the file system can: where it cannot, each makes its own and the last rename wins."""
+    """One process at a time, if the file system has locks. Otherwise each process compiles, and the last rename wins."""
 
     def __init__(self, path):
         self.path, self.file = path, None
@@ -237,7 +237,7 @@ def _run_all(commands, folder, log):
 
 
 def _run_group(group, folder, output, deadline):
-    """At most as many at once as there are processors; None, or what failed."""
+    """Runs at most as many commands at once as there are processors. Returns None, or what failed."""
     environment = {**os.environ, "LC_ALL": "C"}
     waiting, running, failed = list(group), [], None
     most = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
