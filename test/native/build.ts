@@ -17,7 +17,7 @@ function built(name: string, compileTo: (output: string) => void): string {
   mkdirSync(OUT, { recursive: true });
   const hash = createHash('sha256').update(compilerOf('c'));
   const own = readdirSync('test/native')
-    .filter((file) => /\.([ch]|ts)$/.test(file))
+    .filter((file) => /\.[ch]$|^build\.ts$/.test(file))
     .sort();
   const files = [...nativeFiles(), ...own.map((file) => `test/native/${file}`), 'scripts/native-rules.mjs'];
   for (const file of files) hash.update(file).update(readFileSync(file));
