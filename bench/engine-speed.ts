@@ -2,6 +2,7 @@
 // Writes bench/results/engine-<date>.json.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { compileProgram, compilerOf, hasCompiler, linkedWith } from '../scripts/native-rules.mjs';
 import { instantiateEngine } from '../src/allocator/engine/load.ts';
 import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { KIB, MIB } from '../src/base/bytes.ts';
@@ -102,14 +103,14 @@ function median(values: readonly number[]): number {
 
 /** The compiled yardstick, or why there is none. */
 function buildYardstick(): { path: string } | { reason: string } {
-  const compiler = process.env['CXX'] ?? 'c++';
-  if (spawnSync(compiler, ['--version']).status !== 0) return { reason: `no C++ compiler (${compiler})` };
-  mkdirSync(BUILD, { recursive: true });
+  if (!hasCompiler('cpp')) return { reason: `no C++ compiler (${compilerOf('cpp')})` };
   const path = `${BUILD}/yardstick`;
-  const flags = ['-std=c++17', '-O2', '-Wall', '-Wextra', '-Inative', '-pthread'];
-  const library = ['-Lbuild/native', '-lweir_engine', '-Wl,-rpath,$ORIGIN/..'];
-  const result = spawnSync(compiler, [...flags, 'bench/yardstick.cpp', '-o', path, ...library], { encoding: 'utf8' });
-  return result.status === 0 ? { path } : { reason: result.stderr };
+  try {
+    compileProgram(['bench/yardstick.cpp'], 'bench', path, linkedWith('libweir_engine.so', '..'));
+    return { path };
+  } catch (error) {
+    return { reason: (error as Error).message };
+  }
 }
 
 /** Writes the operations to a file for the yardstick and returns its path. */

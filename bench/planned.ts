@@ -2,6 +2,7 @@
 // and the time of a request that the plan serves. Writes bench/results/planned-<date>.json and .md.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { compileProgram, hasCompiler, linkedWith } from '../scripts/native-rules.mjs';
 import { createWeir } from '../src/allocator/engine/allocator.ts';
 import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { opsOfTrace } from '../src/plan/steps/memory-ops.ts';
@@ -85,11 +86,8 @@ function run(trace: Trace, plan: StepPlan, planned: boolean) {
 
 /** Nanoseconds per request and free in the C engine, on the planned step; null without a compiler. */
 function speedOf({ step, layout }: StepPlan): Speed | null {
-  const compiler = process.env['CXX'] ?? 'c++';
-  mkdirSync(BUILD, { recursive: true });
-  const flags = ['-std=c++17', '-O2', '-Wall', '-Wextra', '-Inative', '-pthread', 'bench/planned.cpp', '-o', `${BUILD}/planned`];
-  const library = ['-Lbuild/native', '-lweir_engine', '-Wl,-rpath,$ORIGIN/..'];
-  if (spawnSync(compiler, [...flags, ...library], { stdio: 'inherit' }).status !== 0) return null;
+  if (!hasCompiler('cpp')) return null;
+  compileProgram(['bench/planned.cpp'], 'bench', `${BUILD}/planned`, linkedWith('libweir_engine.so', '..'));
   const operations = step.blocks
     .flatMap(({ birth, death, size }, slot) => [
       { at: birth, slot, bytes: size },

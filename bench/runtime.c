@@ -1,12 +1,13 @@
-/* What the runtime costs above the engine, and what a row of the recording costs, over the host backend; best of many short
- * rounds, because other programs disturb. Run: cc -std=c11 -O2 -Inative bench/runtime.c -o build/native/bench/runtime \
- *   -Lbuild/native -lweir_runtime -Wl,-rpath,$PWD/build/native && build/native/bench/runtime /dev/shm */
+/* Measures what the runtime costs above the engine, and what a row of the recording costs, on the host backend. Takes the
+ * best of many short rounds, because other programs disturb. Run:
+ *   node scripts/compile-native.mjs bench/runtime.c build/native/bench/runtime && build/native/bench/runtime /dev/shm */
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdio.h>
 #include <time.h>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
+#include "testing/weir_testing.h"
 
 enum { ROUNDS = 400, PAIRS = 1000 };
 

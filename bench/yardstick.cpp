@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "weir_engine.h"
+#include "engine/weir_engine.h"
 
 namespace {
 

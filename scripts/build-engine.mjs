@@ -3,10 +3,12 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { buildLibraries, compilerOf, hasCompiler } from './native-rules.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+process.chdir(root);
 const engineDir = join(root, 'build/engine');
 const nativeDir = join(root, 'build/native');
 const wasmPath = join(engineDir, 'engine.wasm');
@@ -17,26 +19,10 @@ const stampPath = join(engineDir, 'stamp');
 /** The most linear memory the engine may take, in pages of 64 KiB: 2 GiB, some twenty million blocks. */
 const MAXIMUM_PAGES = '32768';
 
-/** What wasm2c's output cannot do without: it declares helpers and labels that a given module does not use. */
-const GENERATED_CODE_WARNINGS = [
-  '-Wno-unused-function',
-  '-Wno-unused-parameter',
-  '-Wno-unused-value',
-  '-Wno-unused-variable',
-  '-Wno-unused-label',
-];
-
-/** The engine as a library, and what makes a runtime of it: backends, recorder, devices. */
-const ENGINE_SOURCES = ['build/native/engine.c', 'native/weir_engine.c', 'native/wasm_runtime.c'];
-const RUNTIME_SOURCES = readdirSync(join(root, 'native'))
-  .filter((name) => name.endsWith('.c'))
-  .map((name) => `native/${name}`)
-  .filter((path) => !ENGINE_SOURCES.includes(path));
-
 mkdirSync(engineDir, { recursive: true });
 mkdirSync(nativeDir, { recursive: true });
 
-const stamp = stampOf(['engine', 'native', 'scripts/build-engine.mjs', 'package-lock.json']);
+const stamp = stampOf(['engine', 'native', 'scripts/build-engine.mjs', 'scripts/native-rules.mjs', 'package-lock.json']);
 const outputs = [wasmPath, debugPath, sourcePath];
 const current = outputs.every((path) => existsSync(path)) && existsSync(stampPath) && readFileSync(stampPath, 'utf8') === stamp;
 if (!current || process.argv.includes('--force')) {
@@ -65,27 +51,11 @@ function embed() {
 function buildNative() {
   const wasm2c = join(root, 'node_modules/wabt/bin/wasm2c');
   run(process.execPath, [wasm2c, wasmPath, '-n', 'engine', '-o', join(nativeDir, 'engine.c')]);
-  if (!existsSync(join(root, 'native/weir_engine.c'))) return;
-  const compiler = process.env.CC ?? 'cc';
-  if (spawnSync(compiler, ['--version'], { stdio: 'ignore' }).status !== 0) {
-    console.log(
-      `engine: no C compiler (${compiler}), so libweir_engine.so and libweir_runtime.so were not built; everything in TypeScript works without them`,
-    );
-    return;
+  if (hasCompiler('c')) buildLibraries();
+  else {
+    const words = 'so libweir_engine.so and libweir_runtime.so were not built; everything in TypeScript works without them';
+    console.log(`engine: no C compiler (${compilerOf('c')}), ${words}`);
   }
-  mkdirSync(join(nativeDir, 'objects'), { recursive: true });
-  const objectOf = (source, warnings) => {
-    const object = `build/native/objects/${basename(source, '.c')}.o`;
-    const flags = ['-std=c11', '-O2', '-fPIC', '-pthread', '-Wall', '-Wextra', '-Werror', ...warnings];
-    run(compiler, [...flags, '-Inative', '-Ibuild/native', '-c', source, '-o', object]);
-    return object;
-  };
-  const engine = ENGINE_SOURCES.map((source) => objectOf(source, GENERATED_CODE_WARNINGS));
-  const runtime = RUNTIME_SOURCES.map((source) => objectOf(source, []));
-  const link = (objects, exported, library) =>
-    run(compiler, ['-shared', '-pthread', ...objects, `-Wl,--version-script=native/${exported}`, '-o', `build/native/${library}`, '-ldl']);
-  link(engine, 'exports.map', 'libweir_engine.so');
-  link([...engine, ...runtime], 'runtime.map', 'libweir_runtime.so');
 }
 
 function run(command, args) {

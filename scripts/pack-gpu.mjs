@@ -2,7 +2,7 @@
 // Run there: OUT_FOLDER/node OUT_FOLDER/build/test/gpu/main.js, or OUT_FOLDER/node OUT_FOLDER/dist/cli/main.js replay
 // ...
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, cpSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from './setup.mjs';
 
@@ -23,6 +23,11 @@ for (const name of [
   'build/src',
   'build/test',
   'build/bench',
+  // With native/testing, for the tests that make driver calls fail: they set WEIR_NATIVE.
+  'native',
+  ...readdirSync('build/native')
+    .filter((name) => /\.[ch]$/.test(name))
+    .map((name) => `build/native/${name}`),
   'samples',
   'bench/gpu',
   'test/gpu/torch',

@@ -59,6 +59,9 @@ def activate(torch, allocator, environment):
     if "WEIR_ALLOCATOR" in os.environ:
         return  # `weir run` has put its allocator in place.
     os.environ.update(environment)
+    if "WEIR_FAULTS" in environment:
+        # The package has no native/testing, which makes the faults.
+        os.environ["WEIR_NATIVE"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "native")
     if allocator == "expandable" and "WEIR_RUN_DIR" not in environment:
         torch.cuda.memory._set_allocator_settings("expandable_segments:True")
     elif allocator not in ("native", "cudaMallocAsync", "expandable"):

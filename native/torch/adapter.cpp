@@ -1,4 +1,4 @@
-// Weir's engine as PyTorch's CUDA allocator: how requests and frees find their way.
+// Weir's engine as PyTorch's CUDA allocator: requests and frees.
 // No lock of ours is held while PyTorch's allocator, an observer, the profiler or Python is called.
 #include "adapter.h"
 
@@ -9,20 +9,21 @@
 
 #include <new>
 
+#include "faults.h"
 #include "shortage.h"
 
 namespace weir {
 
 namespace {
 
-// A deleter is a bare function: it finds its allocator here.
+// A deleter is a plain function, so it needs a global to find its allocator.
 WeirAllocator* the_allocator = nullptr;
 
-// The stack of the request or free that this thread is in the middle of, gathered before the lock of the device is taken.
+// The stack of the request or free that this thread is executing, gathered before the lock of the device is taken.
 thread_local Context* at_hand = nullptr;
 struct AtHand {
   explicit AtHand(Context* context) : before(at_hand) { at_hand = context; }
-  ~AtHand() { at_hand = before; } // a request may ask the program for memory, which then frees
+  ~AtHand() { at_hand = before; } // a request may ask the program for memory, which then frees blocks
   AtHand(const AtHand&) = delete;
   AtHand& operator=(const AtHand&) = delete;
   Context* const before;
@@ -48,10 +49,10 @@ void WeirAllocator::init(int device_count) {
   int before = initialized_.load();
   if (device_count <= before || !initialized_.compare_exchange_strong(before, device_count)) return;
   for (int device = before; device < std::min(device_count, kDevices); device++) {
-    // Set by PyTorch's allocator on itself. Not asked of it: that would make each GPU current in turn, and start it.
+    // PyTorch's allocator has set this fraction for itself. Asking the allocator would make each GPU current and so start it.
     slots_[device].fraction = slots_[device].native_fraction = torch_alloc::CUDAAllocatorConfig::per_process_memory_fraction();
   }
-  // PyTorch attaches to the devices there are: all of them, as init runs once.
+  // PyTorch attaches a tracker to the devices that exist now. That is all of them, since init runs once.
   if (before == 0) native_->attachAllocatorTraceTracker([this](const TraceEntry& entry) { recording_->put_of_pool(entry); });
 }
 
@@ -66,7 +67,7 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   uint64_t free = 0;
   backend->memory(backend->driver.context, &free, &slot.total);
   for (const int peer : slot.peers) weir_cuda_allow_peer(backend, peer);
-  if (settings_.faults) backend = weir_faulty_backend(backend, settings_.faults, settings_.faults_seed + slot.device);
+  if (settings_.faults) backend = with_faults(backend, settings_.faults, settings_.faults_seed + slot.device);
   weir_recorder* const recorder = recording_->open();
   weir_device_options options{};
   options.device = slot.device;
@@ -82,7 +83,7 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   made = weir_device_new(backend, &options);
   TORCH_CHECK(made, "weir: there is no host memory for the engine of GPU ", static_cast<int>(slot.device));
   pools_.locked([&](int open) {
-    // Before the engine is there for others: whoever has a block of it has to find it.
+    // Before the engine is visible: a thread that has a block of it must find the engine.
     for (int before = used_.load(); before <= slot.device && !used_.compare_exchange_weak(before, slot.device + 1);) {
     }
     for (slot.captures = 0; slot.captures < open; slot.captures++) weir_device_begin_capture(made);
@@ -116,7 +117,7 @@ void* WeirAllocator::raw_alloc(size_t n) {
 void* WeirAllocator::allocate_on_current(DeviceIndex device, size_t bytes) {
   const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
   const cudaStream_t stream = current.stream();
-  // The id of a stream of the program's own making is its handle; PyTorch's streams are never destroyed.
+  // For a stream that the program made, the id is the handle. PyTorch's own streams are never destroyed.
   const bool foreign = stream != nullptr && current.id() == static_cast<int64_t>(handle_of(stream));
   return allocate_on(device, bytes, stream, foreign);
 }
@@ -136,7 +137,7 @@ void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t 
     weir_device* engine = slot.engine.load(std::memory_order_acquire);
     if (C10_UNLIKELY(!engine)) {
       engine = make_engine(slot);
-      if (device < initialized_.load()) follow_native(slot); // private pools there are already count as reserved
+      if (device < initialized_.load()) follow_native(slot); // existing private pools count as reserved
     }
     if (C10_UNLIKELY(foreign)) weir_device_set_foreign(engine, handle_of(stream));
     ptr = allocate_ours(slot, engine, bytes, handle_of(stream));
@@ -161,7 +162,7 @@ void* WeirAllocator::allocate_ours(Slot& slot, weir_device* engine, size_t bytes
   return ptr;
 }
 
-// Inside the lock of the device: figures and history are of one order with what the engine does.
+// Called inside the lock of the device, so that figures and history have the order of the engine.
 void WeirAllocator::changed(void* context, weir_change change, const weir_allocation* block, uint64_t reserved) {
   Slot& slot = *static_cast<Slot*>(context);
   Figures& figures = slot.figures;
@@ -172,7 +173,7 @@ void WeirAllocator::changed(void* context, weir_change change, const weir_alloca
 }
 
 void WeirAllocator::note_change(Slot& slot, weir_change change, const weir_allocation& block) {
-  // Called from C: nothing may be thrown through it.
+  // Called from C, so nothing may be thrown.
   try {
     Context context;
     if (at_hand && change != WEIR_COMPLETED) context = std::move(*at_hand);
@@ -180,7 +181,7 @@ void WeirAllocator::note_change(Slot& slot, weir_change change, const weir_alloc
     else if (change == WEIR_COMPLETED) history_.completed(slot.device, block.address, block.requested, block.stream);
     else history_.freed(slot.device, block.address, block.requested, block.stream, std::move(context), change == WEIR_PARKED);
   } catch (...) {
-    // An event of the history is lost.
+    // The history loses one event.
   }
 }
 
@@ -196,11 +197,11 @@ void* WeirAllocator::fail(
       !weir_device_is_broken(engine),
       "weir: the engine has found a defect in itself and stopped; run again with --allocator expandable, and please report it");
   if (shortage.driver_error[0]) {
-    // After an illegal access or a failed assertion every call is refused: that is what the program has to hear of.
+    // After an illegal access or a failed device assertion every call fails. The program must see that error, not ours.
     size_t free = 0, total = 0;
     C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
   }
-  // MemPools made with use_on_oom=True are there for this moment, and PyTorch's allocator knows how to use them.
+  // MemPools made with use_on_oom=True serve this case; PyTorch's allocator knows how to use them.
   if (fallback_pools_.load(std::memory_order_relaxed)) {
     try {
       fit_native_limit(slot);
@@ -226,8 +227,7 @@ void* WeirAllocator::fail(
       static_cast<int64_t>(rounded), levels.allocated, levels.reserved, cuda_device(slot.device));
   history_.call_observers(
       slot.device, rounded, shortage.limit ? shortage.limit : shortage.device_total, shortage.device_free);
-  const uint64_t by_fraction = slot.fraction < 1 ? static_cast<uint64_t>(slot.fraction * static_cast<double>(slot.total)) : 0;
-  TORCH_CHECK_WITH(OutOfMemoryError, false, explain_shortage(slot.device, shortage, {settings_.limit, by_fraction}));
+  TORCH_CHECK_WITH(OutOfMemoryError, false, explain_shortage(slot.device, shortage, settings_.limit));
 }
 
 void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stream) {
@@ -236,7 +236,7 @@ void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stre
   try {
     ptr = native_->raw_alloc_with_stream(bytes, stream);
   } catch (const c10::OutOfMemoryError&) {
-    // PyTorch's allocator does not know that we hold free memory.
+    // We may hold free memory that PyTorch's allocator does not know of.
     give_back_ours(slot, stream);
     fit_native_limit(slot);
     try {
@@ -260,7 +260,7 @@ void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stre
 // ---- Freeing.
 
 void WeirAllocator::deleter(void* ptr) {
-  // From a destructor, on any thread, perhaps while the process ends: what cannot be freed any more is let be.
+  // Called by a destructor, on any thread, perhaps while the process ends. A failure to free is ignored.
   if (ptr) the_allocator->free_any(ptr);
 }
 
@@ -300,13 +300,13 @@ void WeirAllocator::free_native(void* ptr) {
 void WeirAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream stream) {
   if (!ptr.get()) return;
   if (ptr.get_deleter() != &WeirAllocator::deleter) {
-    // From before we came, or from another process: PyTorch's allocator knows which.
+    // Allocated before Weir was installed, or by another process. PyTorch's allocator knows which.
     native_->recordStream(ptr, stream);
     return;
   }
   Slot* const slot = owner_of(ptr.get());
   if (!slot) {
-    // PyTorch's allocator tells its blocks by their deleter, and ours is on this one.
+    // PyTorch's allocator recognises its blocks by their deleter, and this one has ours.
     DataPtr lent(ptr.get(), ptr.get(), native_deleter_, ptr.device());
     try {
       native_->recordStream(lent, stream);
@@ -325,7 +325,7 @@ void WeirAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream strea
   if (C10_UNLIKELY(!weir_device_record_stream(engine, address_of(ptr.get()), handle_of(stream.stream())))) note_elsewhere(ptr.get(), stream);
 }
 
-// Uses that the engine cannot keep in mind: of another GPU, or for want of memory.
+// Remembers a use that the engine cannot: a stream of another GPU, or no host memory in the engine.
 void WeirAllocator::note_elsewhere(const void* ptr, c10::cuda::CUDAStream stream) {
   std::lock_guard<std::mutex> guard(elsewhere_mutex_);
   auto& streams = elsewhere_[address_of(ptr)];
@@ -333,8 +333,8 @@ void WeirAllocator::note_elsewhere(const void* ptr, c10::cuda::CUDAStream stream
   elsewhere_count_ = elsewhere_.size();
 }
 
-// The engine's events belong to one GPU. So the block's own stream is made to wait for the other GPU's work: whoever gets
-// the memory next, in that stream's order or after an event of it, comes after that work too.
+// The engine's events belong to one GPU. So the block's own stream waits for the other GPU's work. The next user of the memory
+// comes after that stream, and so after that work.
 void WeirAllocator::await_other_gpus(Slot& slot, uint64_t address) {
   std::vector<c10::cuda::CUDAStream> streams;
   {
@@ -356,7 +356,7 @@ void WeirAllocator::await_other_gpus(Slot& slot, uint64_t address) {
         cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess && cudaEventRecord(event, stream.stream()) == cudaSuccess;
     ordered = ordered && c10::cuda::SetDevice(slot.device) == cudaSuccess &&
         cudaStreamWaitEvent(reinterpret_cast<cudaStream_t>(block.stream), event, 0) == cudaSuccess;
-    // Destroying an event that work still waits for is allowed; CUDA keeps it until then.
+    // An event may be destroyed while work still waits for it: CUDA keeps it until then.
     if (event) cudaEventDestroy(event);
     if (!ordered) {
       (void)cudaGetLastError();

@@ -1,5 +1,5 @@
 // Weir's engine as PyTorch's CUDA allocator: the default pool is ours, private pools stay with PyTorch's own.
-// Leaked on purpose: tensors are freed by threads and at moments nobody controls, after everything else is gone.
+// The allocator is leaked on purpose: tensors may be freed by any thread, even after static destructors have run.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "figures.h"
-#include "forward.h"
+#include "forwarding.h"
 #include "history.h"
 #include "ipc.h"
 #include "pools.h"
 #include "recording.h"
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 
@@ -29,7 +29,7 @@ struct Settings {
   uint64_t faults_seed;
 };
 
-// Who is asked for memory when there is none left: see weir_torch_on_shortage.
+// The function that is asked for memory when a request finds none: see weir_torch_on_shortage.
 inline std::atomic<int (*)(int device, uint64_t bytes)> relief{nullptr};
 
 class WeirAllocator final : public Forwarding {
@@ -91,19 +91,19 @@ class WeirAllocator final : public Forwarding {
  private:
   static constexpr int kDevices = 128;
 
-  // One GPU. Made at its first use; the engine in it is set once and stays. What every thread reads lies apart from what every
-  // block changes.
+  // One GPU. Its engine is made at the first use and stays. Fields that every thread reads lie on other cache lines than fields
+  // that every block changes.
   struct alignas(64) Slot {
     std::atomic<weir_device*> engine{nullptr};
-    weir_backend* backend = nullptr; // the CUDA one, beneath any that makes faults
+    weir_backend* backend = nullptr; // the CUDA backend, even if the engine uses it through a faulty one
     WeirAllocator* owner = nullptr;
     DeviceIndex device = 0;
-    alignas(64) Figures figures; // inside the lock of the engine; see with_figures
+    alignas(64) Figures figures; // used inside the lock of the engine; see with_figures
     alignas(64) std::mutex figuring;
     double fraction = 1.0;
     double native_fraction = 1.0;
     uint64_t total = 0;
-    int captures = 0; // begun on the engine; under the lock of the pools
+    int captures = 0; // captures begun on the engine; under the lock of the pools
     std::vector<int> peers;
   };
 
@@ -130,10 +130,10 @@ class WeirAllocator final : public Forwarding {
   void note_change(Slot& slot, weir_change change, const weir_allocation& block);
   void report(Slot& slot, void* ptr, int64_t size);
 
-  // The figures of a GPU for other than its engine, which changes them inside its own lock.
+  // Runs a function on the figures of a GPU, inside the lock of its engine, which changes them too.
   template <typename Function>
   void with_figures(Slot& slot, Function function) {
-    // Also while an engine is put in place: until then there is no other lock.
+    // Guards the figures until the engine exists, and while it is put in place.
     std::lock_guard<std::mutex> guard(slot.figuring);
     weir_device* const engine = slot.engine.load(std::memory_order_acquire);
     if (!engine) return function(slot.figures);
@@ -167,12 +167,12 @@ class WeirAllocator final : public Forwarding {
   History history_;
   Ipc ipc_;
 
-  // Streams of other GPUs that use a block of this one: rare, so kept here and not in the engine.
+  // Streams of other GPUs that use a block. They are rare, so they are kept here and not in the engine.
   std::mutex elsewhere_mutex_;
   std::atomic<size_t> elsewhere_count_{0};
   std::unordered_map<uint64_t, std::vector<c10::cuda::CUDAStream>> elsewhere_;
 
-  std::vector<weir_device*> abandoned_; // by the parent of a fork; only asked whether they own an address
+  std::vector<weir_device*> abandoned_; // engines of the parent process, after a fork; only used for weir_device_owns
   Slot slots_[kDevices];
 };
 

@@ -1,5 +1,5 @@
-// Weir's engine as PyTorch's CUDA allocator: snapshots, history and whoever watches.
-// PyTorch's allocator is told the same: the private pools are its own.
+// Weir's engine as PyTorch's CUDA allocator: snapshots, history and observers.
+// PyTorch's allocator gets the same calls, because it owns the private pools.
 #include "adapter.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ void WeirAllocator::setUserMetadata(const std::string& metadata) {
   History::set_metadata(metadata);
 }
 
-// Not attached to PyTorch's allocator: its failures may yet be made good with our memory.
+// Not attached to PyTorch's allocator: our memory may still serve a request that fails there.
 void WeirAllocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer) { history_.attach_observer(std::move(observer)); }
 
 void WeirAllocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {

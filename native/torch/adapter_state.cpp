@@ -1,5 +1,5 @@
 // Weir's engine as PyTorch's CUDA allocator: limits, statistics, private pools, sharing.
-// Most of it adds up two allocators, so that programs see one.
+// Most functions add up the two allocators, so that programs see one.
 #include "adapter.h"
 
 #include <c10/cuda/CUDAException.h>
@@ -16,7 +16,7 @@ uint64_t WeirAllocator::limit_of(const Slot& slot) const noexcept {
   uint64_t limit = settings_.limit;
   if (slot.fraction < 1 && slot.total) {
     const uint64_t allowed = static_cast<uint64_t>(slot.fraction * static_cast<double>(slot.total));
-    // 0 means no limit there; a fraction of nothing allows nothing.
+    // A limit of 0 would mean no limit, but a fraction of 0 allows nothing.
     limit = limit ? std::min(limit, std::max<uint64_t>(allowed, 1)) : std::max<uint64_t>(allowed, 1);
   }
   return limit;
@@ -26,7 +26,7 @@ void WeirAllocator::apply_limit(Slot& slot) {
   if (weir_device* const engine = slot.engine.load(std::memory_order_acquire)) weir_device_set_limit(engine, limit_of(slot));
 }
 
-// Private pools may take what our engine leaves of the limit.
+// Private pools may take the part of the limit that our engine does not hold.
 void WeirAllocator::fit_native_limit(Slot& slot) {
   if (C10_LIKELY(settings_.limit == 0 && slot.fraction >= 1 && slot.native_fraction >= 1)) return;
   weir_device* engine = slot.engine.load(std::memory_order_acquire);
@@ -58,13 +58,13 @@ void WeirAllocator::setMemoryFraction(double fraction, DeviceIndex device) {
 
 // ---- Statistics.
 
-// Private pools included: the engine is told of them.
+// Includes private pools: the engine is told of them.
 uint64_t WeirAllocator::reserved_now(const Slot& slot) const noexcept {
   weir_device* const engine = slot.engine.load(std::memory_order_acquire);
   return engine ? weir_device_gauges(engine).reserved : 0;
 }
 
-// PyTorch's figures are re-read after everything that changes them, so that joint peaks are right.
+// Reads PyTorch's figures again. Called after everything that changes them, so that peaks of the sum are right.
 void WeirAllocator::follow_native(Slot& slot) {
   const DeviceStats native = native_->getDeviceStats(slot.device);
   uint64_t reserved = static_cast<uint64_t>(native.reserved_bytes[0].current);
@@ -84,7 +84,7 @@ void WeirAllocator::follow_native_everywhere() {
 }
 
 DeviceStats WeirAllocator::getDeviceStats(DeviceIndex device) {
-  const DeviceStats native = native_->getDeviceStats(device); // refuses a wrong number, or CUDA not begun
+  const DeviceStats native = native_->getDeviceStats(device); // throws for a wrong device, or before CUDA has started
   Slot& slot = slots_[device];
   follow_native(slot);
   weir_device* const engine = slot.engine.load(std::memory_order_acquire);
@@ -96,7 +96,7 @@ DeviceStats WeirAllocator::getDeviceStats(DeviceIndex device) {
 
 void WeirAllocator::resetAccumulatedStats(DeviceIndex device) {
   Slot& slot = slots_[device];
-  getDeviceStats(device); // what has been so far is in, and checked
+  getDeviceStats(device); // takes in all figures so far, and checks the device
   native_->resetAccumulatedStats(device);
   const DeviceStats native = native_->getDeviceStats(device);
   with_figures(slot, [&](Figures& figures) {
@@ -110,7 +110,7 @@ void WeirAllocator::resetPeakStats(DeviceIndex device) {
   getDeviceStats(device);
   native_->resetPeakStats(device);
   const DeviceStats native = native_->getDeviceStats(device);
-  // The recording keeps its own peaks: a program that resets PyTorch's each step must not make it forget.
+  // The gauges of the recording keep their peaks, even if the program resets PyTorch's each step.
   with_figures(slot, [&](Figures& figures) {
     figures.follow(native);
     figures.reset_peaks();
@@ -133,7 +133,7 @@ uint32_t WeirAllocator::check(uint32_t level) {
 }
 
 void WeirAllocator::cacheInfo(DeviceIndex device, size_t* largest) {
-  native_->cacheInfo(device, largest); // begins with what the GPU has free
+  native_->cacheInfo(device, largest); // starts with the free memory of the GPU
   weir_device* const there = engine(device);
   if (!there) return;
   const size_t ours = weir_device_largest_free(there);
@@ -175,9 +175,9 @@ void WeirAllocator::emptyCache(MempoolId_t id) {
   follow_native_everywhere();
 }
 
-// For a private pool that found no memory. An open pool counts as a capture for the engine, which then gives nothing back;
-// here that is lifted for a moment, since the alternative is to fail. Waiting for the GPU ruins a capture: a request from
-// inside one has nothing to lose, but another thread's must be spared.
+// For a private pool that found no memory. An open pool counts as a capture for the engine, which then gives nothing back. Here
+// that is lifted for a moment, since the alternative is to fail. Waiting for the GPU ruins a capture. A request inside a capture
+// would fail anyway; a capture of another thread must not be ruined.
 void WeirAllocator::give_back_ours(Slot& slot, cudaStream_t stream) {
   weir_device* const there = slot.engine.load(std::memory_order_acquire);
   if (!there) return;
@@ -198,13 +198,13 @@ static constexpr int kMostReliefs = 8;
 
 int WeirAllocator::reclaim_for(void* slot, uint64_t bytes, int attempt) {
   Slot* const asked = static_cast<Slot*>(slot);
-  // Called from C: nothing may be thrown through it.
+  // Called from C, so nothing may be thrown.
   try {
     if (attempt == 0 && asked->owner->reclaim(*asked)) return 1;
   } catch (...) {
   }
   const auto relieve = relief.load();
-  // Ever more: what is free may lie in too many pieces.
+  // Each attempt asks for twice as much: free memory may lie in too many pieces.
   return relieve && attempt < kMostReliefs ? relieve(asked->device, bytes << attempt) : 0;
 }
 
@@ -213,7 +213,7 @@ int WeirAllocator::reclaim(Slot& slot) {
   for (const auto& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
     gave |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
   }
-  // While a pool is open PyTorch's allocator must not wait for its events, and asserts it.
+  // While a pool is open, PyTorch's allocator must not wait for its events, and asserts that.
   if (pools_.open() == 0 && initialized_.load() > 0) {
     const int64_t before = native_->getDeviceStats(slot.device).reserved_bytes[0].current;
     if (before > 0) {
@@ -229,7 +229,7 @@ int WeirAllocator::reclaim(Slot& slot) {
 
 void WeirAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t id, std::function<bool(cudaStream_t)> filter) {
   native_->beginAllocateToPool(device, id, filter);
-  // Every GPU's engine keeps its hands off events: a capture forbids them to all threads of the process.
+  // The engines of all GPUs stop using events: a capture forbids them to all threads of the process.
   ipc_.hold();
   pools_.add(device, id, std::move(filter), [this] {
     for (int other = 0; other < used_.load(); other++) {
@@ -326,14 +326,14 @@ void WeirAllocator::enablePeerAccess(DeviceIndex device, DeviceIndex to) {
         "weir: GPU ", static_cast<int>(device), " could not be given access to the memory of GPU ", static_cast<int>(to), " (",
         slot.backend->last_error(slot.backend->driver.context), "); run with --allocator expandable");
   }
-  // Only now: the next request must try again.
+  // Only after success, so that a failed call is tried again.
   slot.peers.push_back(device);
 }
 
 cudaError_t WeirAllocator::memcpyAsync(
     void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream, bool p2p) {
   if (src_device == dst_device || p2p) return cudaMemcpyAsync(dst, src, count, cudaMemcpyDeviceToDevice, stream);
-  // Memory that is mapped, as ours is, can be copied to a GPU without access to it only so.
+  // Mapped memory, like ours, can be copied to a GPU without access to it only in this way.
   if (owner_of(dst) || owner_of(src)) return cudaMemcpyPeerAsync(dst, dst_device, src, src_device, count, stream);
   return native_->memcpyAsync(dst, dst_device, src, src_device, count, stream, p2p);
 }

@@ -1,5 +1,5 @@
-// The statistics of one GPU as torch.cuda.memory_stats reports them: our blocks and PyTorch's private pools as one.
-// One structure holds the sums, so that a peak is the peak of the sum and not the sum of two peaks.
+// The statistics of one GPU for torch.cuda.memory_stats: the sums of our blocks and PyTorch's private pools.
+// The sums are kept, so that a peak is the peak of the sum and not the sum of two peaks.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -14,10 +14,10 @@ using c10::CachingAllocator::Stat;
 using c10::CachingAllocator::StatArray;
 using c10::CachingDeviceAllocator::DeviceStats;
 
-// Not safe by itself: used inside the lock of the device, which every block's way goes through anyway.
+// Not thread-safe: used inside the lock of the device, which every request takes anyway.
 class Figures {
  public:
-  // PyTorch's line between its two pools, drawn through the rounded request.
+  // PyTorch's limit between its small and its large pool.
   static bool is_small(uint64_t requested) noexcept { return requested <= (1u << 20); }
 
   struct Levels {
@@ -35,7 +35,7 @@ class Figures {
     if (static_cast<int64_t>(reserved) != stats_.reserved_bytes[kAll].current) set_reserved(reserved);
   }
 
-  // The program lets go of a block; it stays active, as in PyTorch, until no stream uses it any more.
+  // The program frees a block. As in PyTorch, the block stays active until no stream uses it any more.
   void let_go(uint64_t size, uint64_t requested) noexcept {
     for (const size_t type : {kAll, is_small(requested) ? kSmall : kLarge}) {
       stats_.allocation[type].decrease(1);
@@ -54,12 +54,12 @@ class Figures {
     return {static_cast<uint64_t>(stats_.allocated_bytes[kAll].current), static_cast<uint64_t>(stats_.reserved_bytes[kAll].current)};
   }
 
-  // What the GPU holds for this process in all, private pools included.
+  // All memory that this process has taken from the GPU, private pools included.
   void reserved(uint64_t bytes) noexcept {
     set_reserved(bytes);
   }
 
-  // Takes in what PyTorch's allocator, which has only the private pools, has done since it was last looked at.
+  // Adds what PyTorch's allocator, which serves only the private pools, has done since the last call.
   void follow(const DeviceStats& native) noexcept {
     for (const auto member : kFollowed) {
       for (size_t type = 0; type < kTypes; type++) add((stats_.*member)[type], (native.*member)[type], (seen_.*member)[type]);
@@ -69,13 +69,13 @@ class Figures {
     seen_ = native;
   }
 
-  // After a reset inside PyTorch's allocator, its accumulated figures begin at 0 again.
+  // For a reset inside PyTorch's allocator, after which its accumulated figures start at 0.
   void restart(const DeviceStats& native) noexcept {
     seen_ = native;
   }
 
   void failed() noexcept { stats_.num_ooms++; }
-  // PyTorch counted a failure that our cache then made good.
+  // PyTorch counted a failure, but our memory then served the request.
   void forgive() noexcept {
     stats_.num_ooms--;
     stats_.num_alloc_retries++;
@@ -103,7 +103,7 @@ class Figures {
     retries_before_ = retries_;
   }
 
-  // A child of a fork begins with nothing.
+  // The child of a fork starts with nothing.
   void forked() noexcept { new (this) Figures; }
 
  private:
@@ -114,7 +114,7 @@ class Figures {
       &DeviceStats::inactive_split_bytes, &DeviceStats::requested_bytes,
   };
 
-  // Segments of ours serve small and large requests alike; they count as large, and small ones are PyTorch's.
+  // Our memory serves small and large requests, and counts as large. Only PyTorch's segments count as small.
   void set_reserved(uint64_t bytes) noexcept {
     const int64_t small = seen_.reserved_bytes[kSmall].current;
     const int64_t all = static_cast<int64_t>(bytes);

@@ -1,5 +1,5 @@
-// What torch.cuda.memory._record_memory_history asks for, for our blocks: events in order, stacks, watchers.
-// The rules of what is kept and when are those of PyTorch's own allocator.
+// The history of our blocks for torch.cuda.memory._record_memory_history: events in order, stacks, observers.
+// What is kept, and when, follows PyTorch's own allocator.
 #include "history.h"
 
 #include <c10/util/ApproximateClock.h>
@@ -10,7 +10,7 @@ namespace weir {
 
 namespace {
 
-// Per thread, as in PyTorch: metadata and compilation belong to the thread that allocates.
+// Per thread, as in PyTorch: metadata and compile contexts belong to the thread that allocates.
 thread_local std::vector<std::string> compile_contexts;
 thread_local std::string user_metadata;
 

@@ -1,5 +1,5 @@
-// What torch.cuda.memory._record_memory_history asks for, for our blocks: events in order, stacks, watchers.
-// Nothing here costs anything while nobody has asked: `watched` is one load.
+// The history of our blocks for torch.cuda.memory._record_memory_history: events in order, stacks, observers.
+// While nobody has asked for it, it costs one load: `watched`.
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -29,15 +29,15 @@ class History {
       bool enabled, CreateContextFn gather, size_t max_entries, RecordContext when, bool clear, const std::vector<std::string>& skip);
   bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
 
-  // Whether somebody wants events, or a stack is kept that a free has to drop.
+  // Whether events are wanted, or a stack is kept that a free must drop.
   bool watched() const noexcept { return watched_.load(std::memory_order_relaxed); }
 
-  // The stack of here; before any lock is taken, since it may take Python's.
+  // The current stack. Called before any lock is taken, since it may take Python's lock.
   Context gather(RecordContext level) const;
 
-  // Inside the lock of the device, so in the order in which the engine gives and takes; no stack is gathered there.
+  // Called inside the lock of the device, so in the engine's order. No stack is gathered there.
   void allocated(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context);
-  // Where other streams still use it, it is completed later.
+  // A parked block is still used by other streams; it completes later.
   void freed(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context, bool parked);
   void completed(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream);
   void failed(c10::DeviceIndex device, uint64_t device_free, uint64_t rounded, uint64_t stream, Context context);
@@ -49,7 +49,7 @@ class History {
 
   void attach_tracker(AllocatorTraceTracker tracker);
   void attach_observer(OutOfMemoryObserver observer);
-  // Without any lock: observers may take Python's.
+  // Called without any lock: observers may take Python's.
   void call_observers(int64_t device, size_t asked, size_t total, size_t free);
 
   static void push_compile_context(const std::string& context);

@@ -1,5 +1,5 @@
-// Memory of ours in other processes, for CUDA IPC: what a sender puts into a handle, and what a receiver has mapped.
-// Mappings end in destructors, on any thread, perhaps while the process ends: nothing is thrown there.
+// Our memory in other processes, by CUDA IPC: the handles that a sender makes, and what a receiver has mapped.
+// Mappings end in destructors, on any thread, perhaps while the process ends. So nothing is thrown there.
 #include "ipc.h"
 
 #include <c10/util/Exception.h>
@@ -13,20 +13,20 @@ namespace weir {
 
 namespace {
 
-// PyTorch's handles begin with a small number, its version, or are exactly 64 bytes: ours do neither, so that a PyTorch without
-// Weir says of one that it comes from a future version.
+// PyTorch's handles begin with a small version number or are exactly 64 bytes long. Ours do neither, so a PyTorch without Weir
+// reports that the handle comes from a future version.
 constexpr char kMark[8] = {'W', 'E', 'I', 'R', 'I', 'P', 'C', '1'};
 
 struct Header {
   char mark[8];
-  uint64_t sender; // unlike that of any other process
+  uint64_t sender; // the mark of the sending process
   uint64_t bytes;  // of all pieces
   int32_t process;
   int32_t device;
   uint32_t count;
   uint32_t zero;
 };
-static_assert(sizeof(Header) == 40 && sizeof(weir_piece) == 32, "as the receiver takes them apart");
+static_assert(sizeof(Header) == 40 && sizeof(weir_piece) == 32, "the receiver relies on these sizes");
 static_assert((64 - sizeof(Header)) % sizeof(weir_piece) != 0, "never as long as a cudaIpcMemHandle_t");
 constexpr uint32_t kMostPieces = 1 << 20;
 
@@ -40,7 +40,7 @@ bool unpack(const std::string& handle, Header* header, std::vector<weir_piece>* 
   return true;
 }
 
-// Files of another process that are open here, until this goes.
+// Files of another process, opened here. The destructor closes them.
 struct Fetched {
   std::vector<weir_piece> pieces;
   size_t open = 0;
@@ -87,7 +87,7 @@ std::shared_ptr<void> Ipc::open(const std::string& handle, int device, weir_back
   TORCH_CHECK(unpack(handle, &header, &fetched.pieces), "weir: the handle of a tensor sent by CUDA IPC is damaged");
   TORCH_CHECK(backend->import, "weir: memory of other processes cannot be used here");
   const std::string key = std::to_string(device) + ' ' + handle;
-  // One thread at a time: two that receive parts of one block shall find one mapping.
+  // One thread at a time, so that two threads that receive parts of one block share one mapping.
   std::lock_guard<std::recursive_mutex> guard(mutex_);
   if (const auto found = mapped_.find(key); found != mapped_.end()) {
     if (std::shared_ptr<void> there = found->second.second.lock()) return there;
@@ -100,7 +100,7 @@ std::shared_ptr<void> Ipc::open(const std::string& handle, int device, weir_back
       address > 0, "weir: a tensor sent by CUDA IPC cannot be mapped: ", backend->last_error(backend->driver.context), ".");
   const Mapping mapping{backend, static_cast<uint64_t>(address)};
   std::shared_ptr<void> made(reinterpret_cast<void*>(address), [this, key, mapping, process = getpid()](void*) noexcept {
-    // The child of a fork has no CUDA to give it back to.
+    // The child of a fork has no CUDA to unmap it.
     if (process == getpid()) drop(key, mapping);
   });
   mapped_[key] = {mapping.second, made};
@@ -110,14 +110,14 @@ std::shared_ptr<void> Ipc::open(const std::string& handle, int device, weir_back
 void Ipc::drop(const std::string& key, Mapping mapping) noexcept {
   {
     std::lock_guard<std::recursive_mutex> guard(mutex_);
-    // Another thread may have mapped the same memory anew in between.
+    // Another thread may have mapped the same memory again in between.
     const auto found = mapped_.find(key);
     if (found != mapped_.end() && found->second.first == mapping.second) mapped_.erase(found);
     if (holds_ > 0) {
       try {
         late_.push_back(mapping);
       } catch (...) {
-        // Mapped for good, then.
+        // Without host memory for the list, it stays mapped.
       }
       return;
     }

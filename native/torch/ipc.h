@@ -1,5 +1,5 @@
-// Memory of ours in other processes, for CUDA IPC: what a sender puts into a handle, and what a receiver has mapped.
-// A handle names pieces of memory by files that are open in the sender; the receiver fetches and maps them.
+// Our memory in other processes, by CUDA IPC: the handles that a sender makes, and what a receiver has mapped.
+// A handle names pieces of memory by files that are open in the sender. The receiver fetches and maps them.
 #pragma once
 
 #include <memory>
@@ -9,20 +9,20 @@
 #include <utility>
 #include <vector>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 
 class Ipc {
  public:
-  // Whether a handle is one of ours; PyTorch's are left to PyTorch.
+  // Whether a handle is one of ours. PyTorch's own handles are passed on to PyTorch.
   static bool is_ours(const std::string& handle) noexcept;
   std::string pack(int device, const std::vector<weir_piece>& pieces);
 
-  // The memory behind a handle of another process, mapped once for as long as somebody here has it; throws what was wrong.
+  // Maps the memory behind a handle of another process. It is mapped once, for as long as it is used here. Throws on failure.
   std::shared_ptr<void> open(const std::string& handle, int device, weir_backend* backend);
 
-  // While graphs are captured nobody may wait for the GPU: what is let go of then is kept until the last one ends.
+  // During a graph capture nobody may wait for the GPU. So imports dropped meanwhile stay mapped until the last capture ends.
   void hold() noexcept;
   void release() noexcept;
   void forked() noexcept;
@@ -31,8 +31,8 @@ class Ipc {
   using Mapping = std::pair<weir_backend*, uint64_t>;
   void drop(const std::string& key, Mapping mapping) noexcept;
 
-  std::recursive_mutex mutex_; // where memory for the books runs out, a mapping ends inside it
-  uint64_t mark_ = 0;          // tells this process from others that had or will have its number
+  std::recursive_mutex mutex_; // recursive: if host memory runs out, a mapping is dropped while it is held
+  uint64_t mark_ = 0;          // random, to tell this process from others with the same pid
   std::unordered_map<std::string, std::pair<uint64_t, std::weak_ptr<void>>> mapped_;
   int holds_ = 0;
   std::vector<Mapping> late_;

@@ -1,4 +1,4 @@
-/* What the Python side says when it puts an allocator in place, and the C functions it calls: see python/weir/adapter.py.
+/* The options that the Python side passes when it installs an allocator, and the C functions it calls: python/weir/adapter.py.
  * The structure begins with its own size, so that a mismatch of the two sides is noticed. */
 #ifndef WEIR_TORCH_OPTIONS_H
 #define WEIR_TORCH_OPTIONS_H
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,14 +20,14 @@ typedef struct weir_torch_options {
   uint64_t limit;            /* bytes per GPU; 0: none */
   uint32_t ring_rows;
   int32_t lend;
-  uint32_t faults;           /* driver calls in a million that shall fail; tests only */
-  uint32_t fine;             /* small pieces of memory */
+  uint32_t faults;           /* driver calls in a million that fail on purpose; needs native/testing */
+  uint32_t fine;             /* small handles */
   uint64_t faults_seed;
 } weir_torch_options;
 
 enum {
   WEIR_TORCH_OK = 0,
-  WEIR_TORCH_OPTIONS = 1,    /* the two sides do not fit together */
+  WEIR_TORCH_OPTIONS = 1,    /* the options do not fit this build */
   WEIR_TORCH_BACKEND = 2,    /* PyTorch runs on another backend */
   WEIR_TORCH_UNCACHED = 3,   /* PYTORCH_NO_CUDA_MEMORY_CACHING */
   WEIR_TORCH_ALREADY = 4,
@@ -36,20 +36,20 @@ enum {
 
 #define WEIR_TORCH_EXPORT __attribute__((visibility("default")))
 
-/* 0, or why not: a code, and a sentence in `why`. Touches neither CUDA nor a file. */
+/* 0, or an error code with a sentence in `why`. Touches neither CUDA nor a file. */
 WEIR_TORCH_EXPORT int weir_torch_install(const weir_torch_options *options, char *why, size_t room);
-/* A mark in the recording, on every GPU in use. */
+/* Writes a mark into the recording, on every GPU in use. */
 WEIR_TORCH_EXPORT void weir_torch_mark(const char *name);
 /* 1, or 0 if the GPU is not in use. */
 WEIR_TORCH_EXPORT int weir_torch_gauges(int device, weir_gauges *gauges);
-/* What has been moved between a GPU and the host so far, for the recording's levels: bytes out and in, waits, nanoseconds of them. */
+/* Sets the gauges of swapping, counted from the start: bytes swapped out and in, stalls, nanoseconds of stalls. */
 WEIR_TORCH_EXPORT void weir_torch_swapped(int device, uint64_t out, uint64_t in, uint64_t stalls, uint64_t stall_ns);
-/* How many training steps have ended so far, and whether swapping does the same in every step from now on. For all GPUs in use. */
+/* Sets how many training steps have ended, and whether swapping is the same in every step from now on. For all GPUs in use. */
 WEIR_TORCH_EXPORT void weir_torch_steps(uint64_t steps, int swap_settled);
-/* Who is asked for memory of a GPU when a request has found none, for as many bytes: gives 1 if there is some now, and is asked again
- * for twice as many if that is not enough. NULL: nobody. Called in the thread of the request, without a lock. */
+/* Sets the function that is asked for memory when a request finds none; NULL: none. It returns 1 if it has freed some. If that is
+ * not enough, it is asked again for twice as many bytes. Called in the thread of the request, without a lock. */
 WEIR_TORCH_EXPORT void weir_torch_on_shortage(int (*relieve)(int device, uint64_t bytes));
-/* 0, or the number of the first broken invariant of any GPU's engine. */
+/* 0, or the number of the first broken invariant of an engine. */
 WEIR_TORCH_EXPORT uint32_t weir_torch_check(uint32_t level);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-// PyTorch's own allocator, only recorded and limited: what `weir run --allocator pytorch` and `expandable` put in place.
-// Events come from PyTorch's trace, in its order and under its lock; blocks keep PyTorch's deleter and never pass here.
+// PyTorch's own allocator, recorded and limited: `weir run --allocator pytorch` and `expandable` install it.
+// Events come from PyTorch's trace, in its order and under its lock. Blocks keep PyTorch's deleter, so frees do not pass here.
 #include "passthrough.h"
 
 #include <c10/cuda/CUDAException.h>
@@ -12,7 +12,7 @@ namespace weir {
 
 namespace {
 
-// How many requests may pass before the figures that only PyTorch knows are read again.
+// Requests between two readings of the figures that only PyTorch knows.
 constexpr uint32_t kRefreshEvery = 64;
 
 } // namespace
@@ -33,7 +33,7 @@ void RecordingAllocator::before(DeviceIndex device) {
   if (C10_UNLIKELY(since_refresh_[device].fetch_add(1, std::memory_order_relaxed) % kRefreshEvery == kRefreshEvery - 1)) refresh(device);
 }
 
-// On the GPU that is current, whose context there is or is about to be: never for GPUs the program leaves alone.
+// Called for the current GPU only, so GPUs that the program does not use get no context.
 void RecordingAllocator::first_use(DeviceIndex device) {
   if (begun_[device].exchange(true, std::memory_order_acq_rel)) return;
   recording_->open();
@@ -104,7 +104,7 @@ void RecordingAllocator::follow(const TraceEntry& entry) {
   publish(device);
 }
 
-// What swapping has told is not ours to overwrite.
+// The gauges of swapping are written elsewhere, so they are kept.
 void RecordingAllocator::publish(int device) {
   weir_gauges* const shown = recording_->gauges(device);
   if (!shown) return;
@@ -135,7 +135,7 @@ c10::CachingDeviceAllocator::DeviceStats RecordingAllocator::getDeviceStats(Devi
 }
 
 void RecordingAllocator::resetPeakStats(DeviceIndex device) {
-  refresh(device); // our peaks are of the whole run
+  refresh(device); // our peaks are those of the whole run
   native_->resetPeakStats(device);
 }
 
@@ -149,7 +149,7 @@ void RecordingAllocator::emptyCache(MempoolId_t id) {
 void RecordingAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream stream) {
   native_->recordStream(ptr, stream);
   if (!ptr.get() || ptr.get_deleter() != native_deleter_ || !recording_->get()) return;
-  // The block's own stream is not known here; a reader takes it from the allocation at the address.
+  // The block's own stream is not known here. Readers take it from the allocation at the address.
   recording_->put_record_stream(ptr.device().index(), reinterpret_cast<uint64_t>(ptr.get()), 0, reinterpret_cast<uint64_t>(stream.stream()));
 }
 
@@ -169,7 +169,7 @@ bool RecordingAllocator::gauges(int device, weir_gauges* out) {
 }
 
 void RecordingAllocator::forked() {
-  // Another thread of the parent may have held it.
+  // Another thread of the parent may have held the lock.
   new (&figuring_) std::mutex;
   for (int device = 0; device < WEIR_RING_DEVICES; device++) {
     begun_[device] = false;

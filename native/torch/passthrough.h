@@ -1,12 +1,12 @@
-// PyTorch's own allocator, only recorded and limited: what `weir run --allocator pytorch` and `expandable` put in place.
+// PyTorch's own allocator, recorded and limited: `weir run --allocator pytorch` and `expandable` install it.
 #pragma once
 
 #include <atomic>
 #include <mutex>
 
-#include "forward.h"
+#include "forwarding.h"
 #include "recording.h"
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 
@@ -42,7 +42,7 @@ class RecordingAllocator final : public Forwarding {
   std::atomic<bool> attached_{false};
   std::atomic<bool> begun_[WEIR_RING_DEVICES]{};
   std::atomic<uint32_t> since_refresh_[WEIR_RING_DEVICES]{};
-  // Taken inside PyTorch's lock, never the other way round.
+  // May be taken while PyTorch's lock is held, never the other way round.
   std::mutex figuring_;
   weir_gauges levels_[WEIR_RING_DEVICES]{};
 };

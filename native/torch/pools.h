@@ -1,5 +1,5 @@
-// The private pools that are open: CUDA graphs being captured, MemPool contexts. Their requests are PyTorch's.
-// A pool is open for the streams or threads its filter accepts, and usually none is: then asking costs one load.
+// The open private pools: CUDA graphs under capture, MemPool contexts. PyTorch serves their requests.
+// A pool is open for the streams or threads that its filter accepts. If no pool is open, asking costs one load.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -28,7 +28,7 @@ class Pools {
     return false;
   }
 
-  // `changed` runs under the lock, so that what it tells the devices is told in the order of opening and closing.
+  // `changed` runs under the lock, so that devices hear of pools in the order of opening and closing.
   template <typename Function>
   void add(c10::DeviceIndex device, c10::MempoolId_t id, Filter filter, Function changed) {
     std::lock_guard<std::mutex> guard(mutex_);

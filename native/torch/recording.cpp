@@ -1,5 +1,5 @@
-// The recording of this process: opened when a GPU is first used, left to the parent after a fork, closed at exit.
-// Callbacks come under PyTorch's lock: nothing here waits, throws or calls PyTorch.
+// The recording of this process: opened at the first use of a GPU, closed at exit. After a fork the child has none.
+// Callbacks come under PyTorch's lock, so nothing here waits, throws or calls PyTorch.
 #include "recording.h"
 
 #include <unistd.h>
@@ -68,7 +68,7 @@ weir_recorder* Recording::open() {
 }
 
 void Recording::close() noexcept {
-  // Engines write their levels there, and tensors are freed even after this.
+  // The recorder stays: engines still write gauges there, and tensors are freed even after this.
   if (weir_recorder* const recorder = recorder_.exchange(nullptr, std::memory_order_acq_rel)) weir_recorder_finish(recorder);
 }
 
@@ -93,7 +93,7 @@ void Recording::put(const TraceEntry& entry) {
   event.size = entry.size_;
   event.stream = weir_recorder_stream(recorder, device, reinterpret_cast<uint64_t>(entry.stream_));
   event.pool = weir_recorder_pool(recorder, device, entry.mempool_.first, entry.mempool_.second);
-  // A stream there is no room for is said to be the default one: every event needs one.
+  // Every event needs a stream. One that there is no room for appears as the default stream.
   if (event.stream < 0) event.stream = 0;
   if (!entry.user_metadata_.empty()) event.metadata = weir_recorder_string(recorder, entry.user_metadata_.c_str());
   weir_recorder_put(recorder, event);

@@ -1,5 +1,5 @@
-// The recording of this process: opened when a GPU is first used, left to the parent after a fork, closed at exit.
-// PyTorch's own events become rows of it here; those of our engine are written by the engine's runtime.
+// The recording of this process: opened at the first use of a GPU, closed at exit. After a fork the child has none.
+// This class writes rows for PyTorch's own events. The runtime writes those of our engine.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 
@@ -18,17 +18,17 @@ class Recording {
  public:
   Recording(std::string directory, std::string allocator, std::string torch_version, uint32_t rows);
 
-  // NULL where there is none: nobody asked for it, it could not be made, or the process is ending.
+  // NULL if there is none: nobody asked for it, it could not be made, or the process is ending.
   weir_recorder* get() const noexcept { return recorder_.load(std::memory_order_acquire); }
   weir_recorder* open();
   void close() noexcept;
   void forked() noexcept;
 
-  // Levels of a GPU in the recording, or NULL.
+  // The gauges of a GPU in the recording, or NULL.
   weir_gauges* gauges(int device) const;
   void put(const TraceEntry& entry);
-  // Of a private pool beside our engine: what is reserved for it is part of what the engine says is reserved, so its segments are
-  // no rows of their own, and a failure is one only when our memory could not make it good.
+  // For an event of a private pool beside our engine. The engine's rows already count its reserved memory, so its segments get no
+  // rows. Its failures get none either: put_failure writes one only if our memory could not help.
   void put_of_pool(const TraceEntry& entry);
   void put_failure(int device, uint64_t size, uint64_t device_free, uint64_t stream);
   void put_record_stream(int device, uint64_t address, uint64_t block_stream, uint64_t using_stream);

@@ -1,19 +1,18 @@
 // The engine's ranges as the segments and blocks of a PyTorch memory snapshot.
-// A block stitched from several pieces shows each piece where its memory lies: adding it up gives what is reserved.
+// A stitched block appears as its pieces, each where its memory lies, so that sizes add up to what is reserved.
 #include "segments.h"
 
 #include <algorithm>
+
+#include "engine/abi_numbers.h"
 
 namespace weir {
 
 namespace {
 
-// As in engine/nodes.ts, which promises not to renumber them.
-enum State { kFree = 1, kLive = 2, kPending = 3, kUnbacked = 4, kPiece = 5, kLoan = 6, kStuck = 7, kParked = 8, kPlanned = 9 };
-
 std::vector<weir_range> ranges_of(weir_device* device) {
   std::vector<weir_range> ranges;
-  // Other threads go on allocating: ask again until all of them fit.
+  // Other threads allocate meanwhile, so ask again until all ranges fit.
   for (uint32_t count = weir_device_snapshot(device, nullptr, 0); count > ranges.size();) {
     ranges.resize(count + count / 8 + 64);
     const uint32_t there = weir_device_snapshot(device, ranges.data(), static_cast<uint32_t>(ranges.size()));
@@ -23,13 +22,13 @@ std::vector<weir_range> ranges_of(weir_device* device) {
     }
     count = there;
   }
-  // Addresses without memory are no part of a segment; a loan appears again as the small blocks inside it, and what is lent to
-  // plans as the planned blocks, at their own addresses.
+  // Addresses without memory belong to no segment. A carved slab appears as the small blocks inside it, and memory of plans as
+  // the planned blocks, at their own addresses.
   ranges.erase(
       std::remove_if(
           ranges.begin(),
           ranges.end(),
-          [](const weir_range& r) { return r.state == kUnbacked || r.state == kLoan || r.state == kPlanned; }),
+          [](const weir_range& r) { return r.state == WEIR_RANGE_UNBACKED || r.state == WEIR_RANGE_CARVED || r.state == WEIR_RANGE_PLANNED; }),
       ranges.end());
   std::sort(ranges.begin(), ranges.end(), [](const weir_range& a, const weir_range& b) { return a.address < b.address; });
   return ranges;
@@ -62,8 +61,8 @@ std::vector<SegmentInfo> segments_of(
     c10::CachingDeviceAllocator::BlockInfo block;
     block.size = static_cast<size_t>(range.size);
     block.requested_size = static_cast<size_t>(range.requested);
-    block.allocated = range.state == kLive;
-    block.active = block.allocated || range.state == kPending || range.state == kParked;
+    block.allocated = range.state == WEIR_RANGE_LIVE;
+    block.active = block.allocated || range.state == WEIR_RANGE_PENDING || range.state == WEIR_RANGE_PARKED;
     if (block.allocated && range.given != 0) block.context_when_allocated = context(static_cast<uint64_t>(range.given));
     segment.total_size += block.size;
     if (block.allocated) segment.allocated_size += block.size;

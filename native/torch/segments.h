@@ -6,13 +6,13 @@
 #include <functional>
 #include <vector>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 
 using c10::CachingDeviceAllocator::SegmentInfo;
 
-// One segment per run of addresses with memory that belongs to one stream; `context` gives the stack kept for an address given out.
+// One segment per contiguous extent of memory of one stream. `context` gives the stack kept for a block's address.
 std::vector<SegmentInfo> segments_of(
     weir_device* device,
     c10::DeviceIndex index,

@@ -1,17 +1,13 @@
-// The message of an out-of-memory error: begins as PyTorch's does, since programs look for it, then explains.
+// The message of an out-of-memory error. It begins like PyTorch's, because programs look for that, and then explains.
 #pragma once
 
 #include <string>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 namespace weir {
 
-struct Limits {
-  uint64_t run;      // from weir run --limit; 0: none
-  uint64_t fraction; // from torch.cuda.set_per_process_memory_fraction; 0: none
-};
-
-std::string explain_shortage(int device, const weir_shortage& shortage, const Limits& limits);
+// `run_limit` is that of weir run --limit; 0: none. Any other limit is set_per_process_memory_fraction's.
+std::string explain_shortage(int device, const weir_shortage& shortage, uint64_t run_limit);
 
 } // namespace weir

@@ -1,9 +1,9 @@
-// All of the adapter in one unit: PyTorch's headers are most of the time it takes to compile, and are read once so.
+// The whole adapter as one compilation unit. PyTorch's headers take most of the compile time, and are read only once so.
 #include "adapter.cpp"
 #include "adapter_observation.cpp"
 #include "adapter_state.cpp"
 #include "history.cpp"
-#include "install.cpp"
+#include "installation.cpp"
 #include "ipc.cpp"
 #include "passthrough.cpp"
 #include "recording.cpp"

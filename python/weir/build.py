@@ -1,8 +1,10 @@
-"""Compiles the adapter against the PyTorch that is there, once per user: into a cache, safe for many processes at once.
+"""Compiles the adapter against the installed PyTorch, once per user, into a cache. Many processes may do it at once.
 
-The name of what is made has in it all that it was made from, so nothing in the cache is ever out of date."""
+The name of the library is a hash of all that it was made from, so nothing in the cache is ever out of date."""
 
+import glob
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -15,26 +17,28 @@ from .refusal import Refusal
 
 _SAY_AFTER_SECONDS = 1.5
 _MOST_SECONDS = 600
+_LIBRARY = "libweir.so"
+_SOURCES = (".c", ".cpp", ".h", ".hpp", ".json")
 
 
 def library(torch, environment, spoiled=None):
-    """The path of the compiled adapter; one other than `spoiled`, the identity of one that cannot be loaded."""
+    """The path of the compiled adapter. `spoiled` is the identity of a file that cannot be loaded and must be made again."""
     torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
     abi = int(bool(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True)))
     plus, plain = machine.compilers(environment)
     sources = find_sources(environment)
     name = f"torch-{torch.__version__}"
     parts = [__version__, str(torch.__version__), str(abi), *_identity(plus), *_identity(plain)]
-    target = os.path.join(cache_folder(environment), name, key(sources, parts), "libweir.so")
+    target = os.path.join(cache_folder(environment), name, key(sources, parts), _LIBRARY)
     if spoiled is None and os.path.exists(target):
         return target
     headers = machine.cuda_headers(torch_folder, environment)
     include = os.path.join(torch_folder, "include")
     commands = compile_commands(
         sources,
-        plus=[plus, "-std=c++17", f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-isystem", include, "-isystem", headers, "-idirafter", sources.stubs],
-        plain=[plain, "-std=gnu11"],
-        link=[plus, "-L" + os.path.join(torch_folder, "lib"), "-lc10", "-lc10_cuda", *loaded_standard_library()],
+        compilers={"cpp": plus, "c": plain},
+        extra={"cpp": [f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-isystem", include, "-isystem", headers], "c": []},
+        links=["-L" + os.path.join(torch_folder, "lib"), *sources.links, *loaded_standard_library()],
     )
     return build(target, commands, f"torch {torch.__version__}", environment, spoiled)
 
@@ -52,69 +56,91 @@ def _same_file(path, known):
 
 
 def loaded_standard_library():
-    """The C++ library that PyTorch runs on, by its file. Some compilers come with the static one alone: two of them in one
-    process do not know each other's locales, and the first number that is printed crashes."""
+    """The file of the C++ library that PyTorch has loaded. Some compilers only have the static one. With two C++ libraries in one
+    process, locales differ and the first number that is printed crashes."""
     with open("/proc/self/maps") as maps:
         found = {line.split(None, 5)[5].strip() for line in maps if "libstdc++.so" in line}
     return sorted(found)[:1]
 
 
 class Sources:
-    """The files to compile, the folders of their headers, and everything that decides what comes out."""
+    """The adapter by the rules of native/build.json. `files` are pairs: a source and the flags for it alone."""
 
-    def __init__(self, plus, plain, includes, stubs):
-        self.plus, self.plain, self.includes, self.stubs = plus, plain, includes, stubs
+    def __init__(self, native, generated):
+        self.native, self.generated = native, generated
+        with open(os.path.join(native, "build.json"), encoding="utf-8") as file:
+            rules = json.load(file)
+        library = rules["libraries"][_LIBRARY]
+        self.standards = rules["standards"]
+        self.shared_flags, self.flags = rules["flags"], [*rules["builds"]["user"], *(f"-I{self._path(name)}" for name in rules["includes"])]
+        self.links, self.last = library["links"], rules["link"]
+        self.files = []
+        for part in (rules["parts"][name] for name in library["parts"]):
+            flags = [*part.get("flags", []), *(word for name in part.get("lastIncludes", []) for word in ("-idirafter", self._path(name)))]
+            found = [file for pattern in part["sources"] for file in self._matching(pattern)]
+            if not found and not part.get("optional"):
+                raise OSError(f"nothing in {native} is {part['sources'][0]}")
+            self.files += [(file, flags) for file in found]
+
+    def _path(self, name):
+        folder = self.generated if name.startswith("@") else self.native
+        return os.path.join(folder, name.lstrip("@/"))
+
+    def _matching(self, pattern):
+        folder, name = os.path.split(self._path(pattern))
+        return sorted(glob.glob(os.path.join(glob.escape(folder), name)))
+
+    def everything(self):
+        """Every file that can change the result: name and path."""
+        for folder in dict.fromkeys([self.native, self.generated]):
+            for where, folders, names in os.walk(folder):
+                # build/native has compiled files in folders below it.
+                folders[:] = sorted(folders) if folder == self.native else []
+                for name in sorted(names):
+                    if name.endswith(_SOURCES):
+                        path = os.path.join(where, name)
+                        yield os.path.relpath(path, folder), path
 
 
 def find_sources(environment):
-    """Beside this package, as installed (native/ has the generated engine too) or as in the repository (build/native has it)."""
+    """The sources beside this package. The generated engine lies in native/ if installed, in build/native in the repository."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     native = environment.get("WEIR_NATIVE") or os.path.join(os.path.dirname(here), "native")
-    generated = next(
-        (
-            folder
-            for folder in (native, os.path.join(os.path.dirname(os.path.abspath(native)), "build", "native"))
-            if os.path.exists(os.path.join(folder, "engine.c"))
-        ),
-        None,
-    )
-    adapter = os.path.join(native, "torch", "weir_torch.cpp")
-    if generated is None or not os.path.exists(adapter):
-        raise Refusal("no-sources", f"Weir's own sources are not in {native}; install it anew, or set WEIR_NATIVE")
-    plain = [os.path.join(native, name) for name in sorted(os.listdir(native)) if name.endswith(".c")]
-    engine = os.path.join(generated, "engine.c")
-    if engine not in plain:
-        plain.append(engine)
-    includes = list(dict.fromkeys([native, os.path.join(native, "torch"), generated]))
-    return Sources([adapter], plain, includes, os.path.join(native, "torch", "stubs"))
+    # The compiler runs in another folder.
+    native = os.path.abspath(native)
+    for generated in (native, os.path.join(os.path.dirname(native), "build", "native")):
+        if os.path.exists(os.path.join(generated, "engine.c")):
+            try:
+                return Sources(native, generated)
+            except OSError:
+                break
+    raise Refusal("no-sources", f"Weir's own sources are not in {native}; install it anew, or set WEIR_NATIVE")
 
 
 def key(sources, parts):
-    """Of all sources and headers by content, and of all else that decides what the compiler makes."""
+    """A hash of all sources and headers, and of `parts`: whatever else can change the result."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() + b"\0")
-    for folder in sources.includes:
-        for name in sorted(os.listdir(folder)):
-            if name.endswith((".c", ".cpp", ".h")):
-                with open(os.path.join(folder, name), "rb") as file:
-                    digest.update(name.encode() + b"\0" + hashlib.sha256(file.read()).digest())
+    for name, path in sources.everything():
+        with open(path, "rb") as file:
+            digest.update(name.encode() + b"\0" + hashlib.sha256(file.read()).digest())
     return digest.hexdigest()[:20]
 
 
 def _identity(compiler):
-    # Asking a compiler for its version takes longer than all the rest of a start.
+    # Asking a compiler for its version would take longer than the rest of a start.
     there = os.stat(os.path.realpath(compiler))
     return [os.path.realpath(compiler), str(there.st_size), str(int(there.st_mtime))]
 
 
 def cache_folder(environment):
-    """Ours alone: what lies there is loaded into programs."""
+    """A folder that only this user can write, because programs load what lies there."""
     chosen = environment.get("WEIR_CACHE_DIR")
     instead = os.path.join(tempfile.gettempdir(), f"weir-{os.getuid()}")
     if not chosen:
         base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        # Without HOME, for a user that has no name, "~" stays what it is.
+        # For a user without HOME and without a name, "~" is not expanded.
         chosen = os.path.join(base, "weir") if os.path.isabs(base) else instead
     for folder in (chosen, instead):
         try:
@@ -130,20 +156,20 @@ def cache_folder(environment):
     raise Refusal("no-cache", f"there is no folder to keep the compiled adapter in ({chosen} cannot be written); set WEIR_CACHE_DIR")
 
 
-def compile_commands(sources, *, plus, plain, link):
-    """[[commands that may run at once], [the one after them]]; each writes into the current folder."""
-    common = ["-O2", "-fPIC", "-fvisibility=hidden", "-pthread", "-w", *(f"-I{folder}" for folder in sources.includes), "-c"]
+def compile_commands(sources, *, compilers, extra, links):
+    """[[commands that may run at once], [the command after them]]; each writes into the current folder."""
     compiles, objects = [], []
-    for compiler, files in ((plus, sources.plus), (plain, sources.plain)):
-        for file in files:
-            name = os.path.splitext(os.path.basename(file))[0] + ".o"
-            objects.append(name)
-            compiles.append([*compiler, *common, file, "-o", name])
-    return [compiles, [[link[0], "-shared", "-pthread", "-o", "libweir.so", *objects, *link[1:], "-ldl"]]]
+    for number, (file, flags) in enumerate(sources.files):
+        language = "cpp" if file.endswith(".cpp") else "c"
+        # Numbered, because files of two folders may have the same name.
+        objects.append(f"{number}.o")
+        words = [sources.standards[language], *sources.shared_flags, *sources.flags, *flags, *extra[language]]
+        compiles.append([compilers[language], *words, "-c", file, "-o", objects[-1]])
+    return [compiles, [[compilers["cpp"], "-shared", *sources.shared_flags, "-o", _LIBRARY, *objects, *links, *sources.last]]]
 
 
 def build(target, commands, what, environment, spoiled=None):
-    """Runs the commands unless another process has or is about to; gives the target. `spoiled`: identity of one that is no good."""
+    """Runs the commands, unless another process has; returns the target. `spoiled`: the identity of a file to make again."""
     folder = os.path.dirname(target)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -161,9 +187,9 @@ def build(target, commands, what, environment, spoiled=None):
         try:
             with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
                 _run_all(commands, work, os.path.join(folder, "build.log"))
-                made = os.path.join(work, "libweir.so")
+                made = os.path.join(work, _LIBRARY)
                 with open(made, "rb+") as file:
-                    # A name in the cache is a promise that all of it is there.
+                    # A file in the cache must be complete, even after a crash.
                     os.fsync(file.fileno())
                 os.replace(made, target)
         except OSError as error:
@@ -174,7 +200,7 @@ def build(target, commands, what, environment, spoiled=None):
 
 
 class _Lock:
-    """One process at a time, as far as the file system can: where it cannot, each makes its own and the last rename wins."""
+    """One process at a time, if the file system has locks. Otherwise each process compiles, and the last rename wins."""
 
     def __init__(self, path):
         self.path, self.file = path, None
@@ -211,7 +237,7 @@ def _run_all(commands, folder, log):
 
 
 def _run_group(group, folder, output, deadline):
-    """At most as many at once as there are processors; None, or what failed."""
+    """Runs at most as many commands at once as there are processors. Returns None, or what failed."""
     environment = {**os.environ, "LC_ALL": "C"}
     waiting, running, failed = list(group), [], None
     most = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

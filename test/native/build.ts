@@ -3,34 +3,24 @@ import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { threadId } from 'node:worker_threads';
+import { compileParts, compileProgram, compilerOf, nativeFiles, sanitizerFlags } from '../../scripts/native-rules.mjs';
 import { type Sanitizer, whyNoNative } from '../engine/native/build.ts';
 
 export { type Sanitizer, whyNoNative };
 
 const OUT = 'build/native/test';
-const COMPILER = process.env['CC'] ?? 'cc';
-const GENERATED = ['-Wno-unused-function', '-Wno-unused-parameter', '-Wno-unused-value', '-Wno-unused-variable', '-Wno-unused-label'];
-const ENGINE = ['build/native/engine.c', 'native/weir_engine.c', 'native/wasm_runtime.c'];
-const RUNTIME = readdirSync('native')
-  .filter((name) => name.endsWith('.c'))
-  .map((name) => `native/${name}`)
-  .filter((path) => !ENGINE.includes(path));
-
+const PARTS = ['engine', 'backend', 'runtime', 'testing'];
 const STANDIN = ['standin', 'conformance', 'spy_backend'].map((name) => `test/native/${name}.c`);
-
-function compile(parameters: readonly string[]): void {
-  const result = spawnSync(COMPILER, parameters, { encoding: 'utf8' });
-  if (result.status !== 0) throw new Error(result.stderr);
-}
 
 /** Programs are kept under the hash of all that goes into them: test files run at the same time, and sanitizers compile slowly. */
 function built(name: string, compileTo: (output: string) => void): string {
   mkdirSync(OUT, { recursive: true });
-  const hash = createHash('sha256').update(COMPILER);
-  for (const folder of ['native', 'test/native']) {
-    for (const file of readdirSync(folder).sort()) if (/\.[ch]$/.test(file)) hash.update(file).update(readFileSync(`${folder}/${file}`));
-  }
-  hash.update(readFileSync('build/native/engine.c')).update(readFileSync('test/native/build.ts'));
+  const hash = createHash('sha256').update(compilerOf('c'));
+  const own = readdirSync('test/native')
+    .filter((file) => /\.[ch]$|^build\.ts$/.test(file))
+    .sort();
+  const files = [...nativeFiles(), ...own.map((file) => `test/native/${file}`), 'scripts/native-rules.mjs'];
+  for (const file of files) hash.update(file).update(readFileSync(file));
   const output = `${OUT}/${name}-${hash.digest('hex').slice(0, 16)}`;
   if (existsSync(output)) return output;
   for (const old of readdirSync(OUT))
@@ -52,15 +42,13 @@ export function buildPlanJob(sanitizer: Sanitizer): string {
 }
 
 function buildProgram(name: string, sources: readonly string[], sanitizer: Sanitizer): string {
-  const sanitize = sanitizer === 'none' ? [] : [`-fsanitize=${sanitizer}`, '-fno-sanitize-recover=all'];
-  const flags = ['-std=c11', '-O1', '-g', '-pthread', '-Wall', '-Wextra', '-Werror', '-Inative', '-Ibuild/native', ...sanitize];
   return built(`${name}-${sanitizer.replace(',', '-')}`, (output) => {
-    const objects = ENGINE.map((_, index) => `${output}.${index}.o`);
+    const sanitize = sanitizerFlags(sanitizer);
+    const objects = `${output}.objects`;
     try {
-      for (const [index, source] of ENGINE.entries()) compile([...flags, ...GENERATED, '-c', source, '-o', objects[index]!]);
-      compile([...flags, '-Itest/native', ...sources, ...RUNTIME, ...objects, '-ldl', '-o', output]);
+      compileProgram(sources, 'test', output, [...compileParts(PARTS, 'test', objects, sanitize), ...sanitize, '-Itest/native']);
     } finally {
-      for (const object of objects) rmSync(object, { force: true });
+      rmSync(objects, { recursive: true, force: true });
     }
   });
 }
@@ -102,7 +90,6 @@ export interface RingLayout {
 }
 
 export function ringLayout(): RingLayout {
-  const flags = ['-std=c11', '-Wall', '-Wextra', '-Werror', '-Inative'];
-  const program = built('ring-layout', (output) => compile([...flags, 'test/native/ring_layout.c', '-o', output]));
+  const program = built('ring-layout', (output) => compileProgram(['test/native/ring_layout.c'], 'test', output));
   return JSON.parse(spawnSync(program, { encoding: 'utf8' }).stdout) as RingLayout;
 }

@@ -1,7 +1,7 @@
-/* The runtime on a real GPU: threads with streams of their own fill memory, other streams read it late, blocks are freed
- * meanwhile, a graph is captured in between, memory runs out. By hand, where there is a GPU:
- *   cc -std=c11 -O2 -Inative test/native/cuda_check.c -o cuda_check -Lbuild/native -lweir_runtime -Wl,-rpath,$PWD/build/native
- * `cuda_check forget` leaves record_stream out, and wrong words must be found. */
+/* The runtime on a real GPU. Threads with streams of their own fill memory, other streams read it late, blocks are freed
+ * meanwhile, a graph is captured, memory runs out. Run it by hand on a machine with a GPU:
+ *   node scripts/compile-native.mjs test/native/cuda_check.c build/native/test/cuda_check
+ * `cuda_check forget` omits record_stream, and then must find wrong words. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
@@ -68,7 +68,7 @@ static uint64_t draw(worker *self, uint64_t below) {
   return (self->state >> 33) % below;
 }
 
-/* The stream reads the block's first and last words when it gets there. */
+/* The stream reads the first and last words of the block when its queue gets there. */
 static void read_later(const block *b, handle stream) {
   uint64_t places[2] = {b->address, b->address + (b->bytes - 4) / 4 * 4};
   for (int index = 0; index < 2; index++) {
@@ -113,12 +113,12 @@ static void use_elsewhere(worker *self, const block *b) {
 static void capture(worker *self) {
   handle graph = NULL;
   weir_device_begin_capture(device);
-  /* Global: whatever is not allowed beside a capture, on any thread, would break it. */
+  /* In global mode, a forbidden call on any thread breaks the capture. */
   must(cuStreamBeginCapture_(capture_stream, 0) == 0, "capture begins");
   must(cuMemsetD32Async_(scratch, 2, 256, capture_stream) == 0, "captured work");
   weir_allocation given[8];
   int count = 0;
-  /* What other streams have cached cannot be given back now, so memory may be short. */
+  /* Memory that other streams have cached cannot be given back now, so memory may be short. */
   while (count < 8 && weir_device_allocate(device, MIB * (1 + draw(self, 64)), 0, &given[count], NULL)) count++;
   while (count > 0) must(weir_device_free(device, given[--count].address, NULL), "free in a capture");
   weir_device_empty_cache(device);

@@ -1,11 +1,12 @@
-/* A training job over the host backend: a step that repeats, with weights that stay, activations that pile up and are used up
- * backwards, something that lives into the next step, and now and then something else. Every block is filled by its stream and
- * checked by it before it is freed; memory given out twice is found as corrupted bytes.
+/* A training job on the host backend. Its step repeats: weights stay, activations pile up and are freed backwards, one block lives
+ * into the next step, and sometimes there are other requests. The stream of a block fills it, and checks it before it is freed.
+ * So memory that is given out twice is found as corrupted bytes.
  *
- * Options are words `name=number`; the ring goes to `ring=DIR` or $WEIR_RUN_DIR. With `plan=FILE` it plays the supervisor as well:
- * puts the file in place at step `at` and announces it; with `corrupt=1` every byte of it flipped, and every beginning of it.
- * With `settles=STEP` it counts its steps as the swapping hooks do, and says after that one that swapping has settled.
- * Prints one line of JSON; status 0 unless something that must not happen did. */
+ * Options are words `name=number`. The ring goes to `ring=DIR` or $WEIR_RUN_DIR. With `plan=FILE` the job also plays the supervisor:
+ * it puts the file in place at step `at` and announces it. With `corrupt=1` it does so with every byte flipped, and with every
+ * shorter length. With `settles=STEP` it counts its steps as the swapping hooks do,
+ * and says after that one that swapping has settled.
+ * Prints one line of JSON. Status 0 unless a rule was broken. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,13 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "weir_runtime.h"
+#include "engine/abi_numbers.h"
+#include "runtime/weir_runtime.h"
+#include "testing/weir_testing.h"
 
 #define MIB (1ull << 20)
 #define WINDOW (16ull << 10)
 #define MOST_LAYERS 64
-/* As in engine/nodes.ts. */
-enum { STATE_UNBACKED = 4, STATE_LOAN = 6, STATE_PLANNED = 9 };
 
 static struct {
   uint64_t steps, seed, layers, rate, total, deviate, at, corrupt, capture, noise, change, back, pause, last, vary, streams, settles;
@@ -88,7 +89,7 @@ static void let_go(block *b) {
   if (b->address == 0) return;
   look(b);
   each_window(b, b->stream, weir_host_enqueue_check);
-  /* Another stream uses it, after what its own has been given so far: seldom, and then it is parked. */
+  /* Sometimes another stream uses the block, after the work of its own stream so far. Then it is parked. */
   if (options.deviate && draw(50) == 0 && weir_device_record_stream(device, b->address, 0x9000)) {
     const weir_driver *driver = &host->driver;
     must(driver->event_record(driver->context, 100000, 9000) == 0 && driver->stream_wait(driver->context, 100001, 9000) == 0, "own event");
@@ -98,7 +99,7 @@ static void let_go(block *b) {
   b->address = 0;
 }
 
-/* The size of something of a layer, always the same for a shape. */
+/* The size of a block of a layer; the same for the same shape. */
 static uint64_t size_of(uint64_t shape, uint64_t layer, uint64_t what) {
   uint64_t mixed = (shape * 131 + layer * 31 + what * 7 + options.seed * 977 + 5) * 0x9e3779b97f4a7c15u;
   mixed ^= mixed >> 29;
@@ -107,7 +108,7 @@ static uint64_t size_of(uint64_t shape, uint64_t layer, uint64_t what) {
 
 static block kept[64];
 
-/* Something that no plan knows of. */
+/* Requests that no plan knows of. */
 static void surprise(void) {
   if (!options.deviate || draw(1000) >= options.deviate) return;
   block *slot = &kept[draw(64)];
@@ -150,13 +151,13 @@ static void check_snapshot(void) {
   double bytes = 0;
   for (uint32_t index = 0; index < count; index++) {
     double range = ranges[index].state;
-    if (range != STATE_UNBACKED && range != STATE_LOAN && range != STATE_PLANNED) bytes += ranges[index].size;
+    if (range != WEIR_RANGE_UNBACKED && range != WEIR_RANGE_CARVED && range != WEIR_RANGE_PLANNED) bytes += ranges[index].size;
   }
   weir_gauges gauges = weir_device_gauges(device);
   must(options.rate > 0 || bytes == (double)gauges.reserved, "the snapshot adds up to what is reserved");
 }
 
-/* What the supervisor does. */
+/* The part of the supervisor. */
 static void announce(const uint8_t *bytes, size_t length) {
   char path[4096], hidden[4200];
   snprintf(path, sizeof path, "%s/%ld.%" PRIu64 ".plan", ring, (long)getpid(), ++generation);
@@ -188,7 +189,7 @@ static void read_plan(void) {
   close(file);
 }
 
-/* Every byte flipped, every length; between them steps, which must not notice. */
+/* Announces the plan with every byte flipped, and with every shorter length. The steps in between must not be affected. */
 static void corrupt(void) {
   uint8_t *copy = malloc(plan_length);
   for (size_t at = 0; at < 2 * plan_length; at++) {

@@ -1,9 +1,9 @@
-/* Prints where everything in ring.h lies, as JSON: src/run/rings/ring-layout.ts must say the same.
- * Offsets under the names of the fields, sizes of the structs, and the constants. */
+/* Prints the layout of ring.h as JSON: offsets of fields, sizes of structs, constants.
+ * src/run/rings/ring-layout.ts must have the same. */
 #include <stddef.h>
 #include <stdio.h>
 
-#include "ring.h"
+#include "runtime/ring.h"
 
 #define FIELD(type, name) printf("\"%s\":%zu,", #name, offsetof(type, name))
 #define SIZE(type) printf("\"sizeof\":%zu", sizeof(type))

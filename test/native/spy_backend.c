@@ -1,4 +1,4 @@
-/* Counts calls and finds those that a capture forbids. */
+/* Counts calls, and those that are forbidden during a capture. */
 #include "spy_backend.h"
 
 #include <stdlib.h>

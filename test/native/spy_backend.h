@@ -1,19 +1,19 @@
-/* A backend that passes everything on and notes what must not happen: events touched, memory unmapped or the host waiting
- * while a graph is being captured. It can also lie, to show that the stand-in would notice. */
+/* A backend that passes calls on and notes those that are forbidden during a graph capture: events, unmapping, waiting.
+ * It can also lie, to show that the stand-in would notice. */
 #ifndef SPY_BACKEND_H
 #define SPY_BACKEND_H
 
 #include <stdatomic.h>
 
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
 
 enum spy_lie { NO_LIE, LIE_SYNCHRONIZE, LIE_QUERY, LIE_WAIT };
 
 typedef struct spy {
   weir_backend backend;
   weir_backend *inner; /* owned */
-  enum spy_lie lie; /* says that it has waited, that an event is over, that a stream will wait */
-  atomic_int captures;   /* begun and not yet about to end */
+  enum spy_lie lie; /* it claims to have waited, that an event is over, or that a stream will wait */
+  atomic_int captures;   /* captures that have begun and do not end yet */
   atomic_int violations;
   atomic_ullong waits, unmaps, records, queries, stream_waits;
 } spy;

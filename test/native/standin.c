@@ -1,9 +1,9 @@
-/* Plays PyTorch's part over the host backend: threads with streams of their own allocate, fill, check, lend to each other's
- * streams, free, empty the cache, run out of memory and go on. Every byte that a stream reads is checked when the stream
- * gets there, which is late: memory given out too early is found as corrupted bytes.
+/* Plays PyTorch's part on the host backend. Threads with streams of their own allocate, fill, check, use blocks on other streams,
+ * free, empty the cache, run out of memory and go on. A stream checks bytes when its queue gets there, which is late. So memory
+ * that is given out too early is found as corrupted bytes.
  *
- * Options are words `name=number`, see `options`; `ring=DIR` records. Prints one line of JSON; status 0 unless something
- * that must not happen did (corruption is only printed, because one test wants it). */
+ * Options are words `name=number`, see `options`; `ring=DIR` records. Prints one line of JSON. Status 0 unless a rule was broken.
+ * Corruption is only printed, because one test wants it. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <pthread.h>
@@ -15,13 +15,14 @@
 
 #include "conformance.h"
 #include "spy_backend.h"
-#include "weir_runtime.h"
+#include "runtime/weir_runtime.h"
+#include "testing/weir_testing.h"
 
 #define MIB (1ull << 20)
 #define MOST_THREADS 8
 #define HELD 48
 #define WINDOW (16ull << 10)
-/* Slots and stream numbers for the program's own events, out of the engine's way. */
+/* Event slots and stream numbers of the program itself, which the engine does not use. */
 #define OWN_SLOTS 8192u
 #define OWN_STREAMS 100000u
 
@@ -45,7 +46,7 @@ static void must(int right, const char *what) {
 
 typedef struct block {
   uint64_t address, bytes, pattern;
-  int unrecorded; /* used elsewhere, but the allocator could not be told */
+  int unrecorded; /* another stream uses it, but record_stream failed */
 } block;
 
 typedef struct worker {
@@ -62,7 +63,7 @@ static uint64_t draw(worker *self, uint64_t below) {
 
 static uint64_t stream_of(uint32_t index) { return index == 0 ? 0 : 0x7000 + 64ull * index; }
 
-/* All of a small block, the ends and the middle of a large one. */
+/* Windows of a block: all of a small one, the ends and the middle of a large one. */
 static void each_window(const block *b, uint64_t stream, int (*enqueue)(weir_backend *, uint64_t, uint64_t, uint64_t, uint64_t)) {
   if (b->bytes <= 3 * WINDOW) {
     must(enqueue(host, stream, b->address, b->bytes, b->pattern), "work can be enqueued");
@@ -75,7 +76,7 @@ static void each_window(const block *b, uint64_t stream, int (*enqueue)(weir_bac
   }
 }
 
-/* Another stream reads the block, after what its own stream has been given so far. */
+/* Another stream reads the block, after the work of its own stream so far. */
 static void use_elsewhere(worker *self, block *b) {
   uint32_t other = (self->index + 1 + (uint32_t)draw(self, options.threads)) % (uint32_t)(options.threads + 1);
   uint32_t slot = OWN_SLOTS + self->index;
@@ -184,13 +185,13 @@ static void *work(void *argument) {
 
 static int reclaim(void *context, uint64_t bytes, int attempt) {
   (void)context, (void)bytes, (void)attempt;
-  /* Called without a lock: this would stand still otherwise. */
+  /* Reclaim is called without a lock; otherwise this would deadlock. */
   weir_device_gauges(device);
   weir_device_set_outside(device, 0);
   return atomic_fetch_add(&reclaims, 1) % 2 == 0;
 }
 
-/* In the middle of everything: a child that must leave its parent's recording alone, whatever the other threads hold. */
+/* Forks while other threads work. The child must not touch its parent's recording, whatever locks the threads hold. */
 static void fork_child(void) {
   pid_t child = fork();
   if (child == 0) {
@@ -274,7 +275,7 @@ int main(int count, char **words) {
   watched->lie = NO_LIE;
   weir_device_set_limit(device, 0);
   weir_device_set_outside(device, 0);
-  /* With faults a call that gives memory back may fail: it is kept, and goes at a later try. */
+  /* With faults, a call that gives memory back may fail. The memory is kept and given back at a later try. */
   for (int tries = 0; tries < 2000 && weir_device_gauges(device).reserved > 0; tries++) weir_device_empty_cache(device);
   must(weir_device_check(device, 3) == 0 && !weir_device_is_broken(device), "the engine's invariants at the end");
   weir_gauges gauges = weir_device_gauges(device);

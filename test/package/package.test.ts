@@ -74,6 +74,12 @@ describe('the package', () => {
     expect(readdirSync(folder)).toContain('page.html');
   });
 
+  it('brings the native sources to compile, but not those for tests', () => {
+    const native = readdirSync(join(folder, 'node_modules/weir/dist/native'));
+    expect(native).toEqual(expect.arrayContaining(['backend', 'build.json', 'engine', 'engine.c', 'engine.h', 'runtime', 'torch']));
+    expect(native).not.toContain('testing');
+  });
+
   it('leaves sources, tests and benchmarks at home', () => {
     expect(readdirSync(join(folder, 'node_modules/weir')).sort()).toEqual([
       'CHANGELOG.md',

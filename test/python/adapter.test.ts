@@ -5,30 +5,32 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  run as compile,
+  compileParts,
+  compileProgram,
+  compilerOf,
+  GENERATED,
+  hasCompiler,
+  linksOf,
+  partFlags,
+} from '../../scripts/native-rules.mjs';
 import { EventKind } from '../../src/trace/trace.ts';
 import { ringLayout } from '../native/build.ts';
 import { Ring } from '../native/ring.ts';
 
 const TORCH = resolve(process.env['WEIR_TORCH_211'] ?? '.');
 const SOURCES = resolve('test/python/adapter');
-const NATIVE = resolve('native');
-const GENERATED = resolve('build/native');
-
 function whyNot(): string | undefined {
   if (!existsSync(join(TORCH, 'lib/libc10_cuda.so'))) return 'WEIR_TORCH_211 names no PyTorch 2.11';
   if (!existsSync(join(GENERATED, 'engine.c'))) return 'the engine was not built';
-  return spawnSync('g++', ['--version']).status === 0 ? undefined : 'no g++';
+  return hasCompiler('c') && hasCompiler('cpp') ? undefined : 'no C and C++ compiler';
 }
 
 const reason = whyNot();
 
 describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped: ${reason})` : ''}`, () => {
   let folder: string;
-
-  function compile(command: string, words: string[]): void {
-    const result = spawnSync(command, words, { cwd: folder, encoding: 'utf8' });
-    if (result.status !== 0) throw new Error(result.stderr);
-  }
 
   function run(word: string[], variables: Record<string, string> = {}) {
     return spawnSync(join(folder, 'adapter_test'), word, { env: { ...process.env, ...variables }, encoding: 'utf8' });
@@ -37,21 +39,21 @@ describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped:
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'weir-adapter-'));
     const cudart = join(folder, 'libcudart.so.13');
-    compile('gcc', [
-      ...['-shared', '-fPIC', '-w', join(SOURCES, 'fake_cudart.c'), '-o', cudart],
-      ...['-Wl,-soname,libcudart.so.13', `-Wl,--version-script=${join(SOURCES, 'fake_cudart.map')}`],
-    ]);
-    compile('gcc', ['-shared', '-fPIC', '-w', join(SOURCES, 'fake_cuda.c'), '-o', 'libcuda.so.1', '-Wl,-soname,libcuda.so.1']);
-    const plain = readdirSync(NATIVE).filter((name) => name.endsWith('.c'));
-    const files = [...plain.map((name) => join(NATIVE, name)), join(GENERATED, 'engine.c')];
-    compile('gcc', ['-std=gnu11', '-O1', '-w', '-pthread', `-I${NATIVE}`, `-I${GENERATED}`, '-c', ...files]);
-    const torch = ['-isystem', TORCH, '-isystem', join(TORCH, 'cuda'), '-idirafter', join(NATIVE, 'torch/stubs')];
-    const flags = ['-std=c++17', '-O1', '-Wall', '-Wextra', '-Wno-unused-parameter', ...torch, `-I${NATIVE}`, `-I${join(NATIVE, 'torch')}`];
-    compile('g++', [...flags, '-Dweir_cuda_backend=test_backend', '-c', join(NATIVE, 'torch/weir_torch.cpp')]);
-    compile('g++', [...flags, '-c', join(SOURCES, 'adapter_test.cpp')]);
-    const objects = readdirSync(folder).filter((name) => name.endsWith('.o'));
-    compile('g++', [
-      ...['-o', 'adapter_test', ...objects, '-pthread', `-L${join(TORCH, 'lib')}`, '-lc10', '-lc10_cuda', cudart, '-ldl'],
+    const shared = (name: string, library: string, ...more: string[]) =>
+      compile(compilerOf('c'), [
+        ...['-shared', '-fPIC', '-w', join(SOURCES, name), '-o', join(folder, library)],
+        ...[`-Wl,-soname,${library}`, ...more],
+      ]);
+    shared('fake_cudart.c', 'libcudart.so.13', `-Wl,--version-script=${join(SOURCES, 'fake_cudart.map')}`);
+    shared('fake_cuda.c', 'libcuda.so.1');
+    const headers = ['-isystem', TORCH, '-isystem', join(TORCH, 'cuda')];
+    const objects = [
+      ...compileParts(['engine', 'backend', 'runtime', 'testing'], 'test', folder),
+      ...compileParts(['torch'], 'test', folder, [...headers, '-Dweir_cuda_backend=test_backend']),
+    ];
+    compileProgram([join(SOURCES, 'adapter_test.cpp')], 'test', join(folder, 'adapter_test'), [
+      ...[...partFlags('torch'), ...headers, ...objects],
+      ...[`-L${join(TORCH, 'lib')}`, ...linksOf('libweir.so'), cudart],
       ...[`-Wl,-rpath,${join(TORCH, 'lib')}:${folder}`, '-Wl,--unresolved-symbols=ignore-in-shared-libs'],
     ]);
   });

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define UNIT (2ull << 20)
-/* What streams were given is over when so many further calls were made. */
+/* Work of a stream is over after so many further driver calls. */
 #define EVENT_CALLS 40
 #define OVER UINT64_MAX
 

@@ -1,11 +1,11 @@
-/* A driver that only keeps books, call for call like test/engine/strict-device.ts: the same handles, the same addresses,
- * the same failures. Misuse ends the program. */
+/* A driver that only keeps books. It behaves like test/engine/strict-backend.ts: same handles, addresses and failures.
+ * Misuse ends the program. */
 #ifndef LEDGER_DRIVER_H
 #define LEDGER_DRIVER_H
 
 #include <stdio.h>
 
-#include "weir_engine.h"
+#include "engine/weir_engine.h"
 
 typedef struct ledger {
   FILE *log; /* every call as a line; NULL for none */
@@ -24,7 +24,7 @@ typedef struct ledger {
 void ledger_init(ledger *books, FILE *log, uint64_t capacity);
 void ledger_destroy(ledger *books);
 weir_driver ledger_driver(ledger *books);
-/* What streams were given so far is over. */
+/* All work of streams so far is over. */
 void ledger_synchronize(ledger *books);
 
 #endif

@@ -6,29 +6,30 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "engine/abi_numbers.h"
 #include "ledger_driver.h"
 
-/* All but the engine's own memory, which the two forms may lay out differently. */
-#define STATISTICS 28
-#define OWN_MEMORY 21
-#define PARKED 27
-#define PLAN_STATISTICS 32
-#define PLAN_STATISTICS_END 39
+/* Prints statistics from `first` to before `end`, except the engine's own memory, which the two forms may lay out differently. */
+static void print_statistics(weir_engine *engine, uint32_t first, uint32_t end) {
+  for (uint32_t index = first; index < end; index++) {
+    if (index != WEIR_STATISTIC_OWN_MEMORY) printf("s %" PRIu64 "\n", weir_engine_statistic(engine, index));
+  }
+}
 
 typedef struct request {
   uint64_t address;
   uint32_t block;
 } request;
 
-/* Waits for the streams if blocks depend on it, as the allocator in TypeScript does; whether any did. */
+/* Waits for the streams if blocks are parked, as the allocator in TypeScript does; 1 if any were. */
 static int settle(weir_engine *engine, ledger *books) {
-  if (weir_engine_statistic(engine, PARKED) == 0) return 0;
+  if (weir_engine_statistic(engine, WEIR_STATISTIC_PARKED) == 0) return 0;
   ledger_synchronize(books);
   weir_engine_streams_idle(engine);
   return 1;
 }
 
-/* Reads the requests of a plan and installs it; -1 if they are not there. */
+/* Reads the requests of a plan and installs it; -1 if they are missing. */
 static int64_t read_plan(weir_engine *engine, uint32_t count, uint32_t turns, uint64_t footprint) {
   weir_plan_request *requests = calloc(count, sizeof *requests);
   uint64_t *offsets = calloc((size_t)count * turns, sizeof *offsets);
@@ -119,8 +120,8 @@ int main(void) {
         return 2;
     }
   }
-  for (uint32_t index = 0; index < STATISTICS; index++) if (index != OWN_MEMORY) printf("s %" PRIu64 "\n", weir_engine_statistic(engine, index));
-  for (uint32_t index = PLAN_STATISTICS; index < PLAN_STATISTICS_END; index++) printf("s %" PRIu64 "\n", weir_engine_statistic(engine, index));
+  print_statistics(engine, 0, WEIR_STATISTICS_END);
+  print_statistics(engine, WEIR_STATISTIC_PLANNED_HITS, WEIR_PLAN_STATISTICS_END);
   printf("left %" PRId64 " %" PRId64 " %" PRId64 "\n", books.handles, books.reservations, books.mappings);
   wrong |= weir_engine_is_broken(engine);
   weir_engine_delete(engine);

@@ -1,5 +1,5 @@
 /* Threads at work: `threads apart` gives each of two threads an engine of its own, `threads shared` lets four use one.
- * Every thread checks that no address it holds is given out twice; a race is the sanitizer's to find. */
+ * Every thread checks that no address it holds is given out twice. The sanitizer finds races. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>

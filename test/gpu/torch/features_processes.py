@@ -270,6 +270,8 @@ def other_processes():
             "  except torch.OutOfMemoryError: torch.cuda.empty_cache()\nimport weir\nassert weir.check(3) == 0\nprint('good')",
             WEIR_ALLOCATOR="weir",
             WEIR_FAULTS="20000:1",
+            # The package has no native/testing, which makes the faults.
+            WEIR_NATIVE=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "native"),
         ),
     }
     problems = []

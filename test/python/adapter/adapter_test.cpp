@@ -27,7 +27,8 @@
 #include <random>
 #include <thread>
 
-#include "options.h"
+#include "testing/weir_testing.h"
+#include "torch/options.h"
 
 namespace cca = c10::cuda::CUDACachingAllocator;
 using c10::CachingDeviceAllocator::TraceEntry;

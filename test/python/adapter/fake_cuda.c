@@ -1,4 +1,4 @@
-/* A libcuda.so.1 without a GPU: real memory behind the calls that native/cuda_backend.c and native/cuda_ipc.c make, so that they run
+/* A libcuda.so.1 without a GPU: real memory behind the calls that native/backend/cuda_backend.c and cuda_ipc.c make, so that they run
  * on any machine. Two GPUs of 1 GiB; work is over at once. FAKE_CUDA_PLAIN=1: memory cannot be shared, and a request for memory
  * that could be is refused, as in some sandboxes. */
 #define _GNU_SOURCE

@@ -1,0 +1,138 @@
+/* Weir inside a program that uses a GPU: an engine on a backend for each GPU, a memory limit, and a recording.
+ *
+ * No CUDA headers, no PyTorch: the PyTorch adapter and the tests' stand-in are both written against this file. Every function may
+ * be called from any thread. Nothing here throws, waits for the supervisor, or takes Python's lock. */
+#ifndef WEIR_RUNTIME_H
+#define WEIR_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/weir_backend.h"
+#include "engine/weir_engine.h"
+#include "ring.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Recorder: the ring of this process. */
+
+typedef struct weir_recorder weir_recorder;
+
+/* Opens DIR/<pid>.ring. NULL if it cannot (full disk, missing folder); the program then runs without a recording. */
+weir_recorder *weir_recorder_open(const char *directory, const char *allocator, const char *torch_version, uint32_t rows);
+/* After fork: the child must not write into its parent's ring. Frees nothing of the parent. */
+void weir_recorder_forget(weir_recorder *recorder);
+/* Ends the rows and tells the reader. Gauges may still be written. For the end of a process, when it is not known who still
+ * uses the recorder: the recorder stays. */
+void weir_recorder_finish(weir_recorder *recorder);
+void weir_recorder_close(weir_recorder *recorder);
+/* The number of a stream or pool of a device, assigned at first sight; -1 if there are too many. */
+int32_t weir_recorder_stream(weir_recorder *recorder, int device, uint64_t handle);
+int32_t weir_recorder_pool(weir_recorder *recorder, int device, uint64_t first, uint64_t second);
+/* The number of an interned string; 0 if there is no room. */
+uint32_t weir_recorder_string(weir_recorder *recorder, const char *text);
+/* Adds a row. Sets its thread, and its time if that is 0. A full ring drops the row and counts it. */
+void weir_recorder_put(weir_recorder *recorder, weir_event event);
+/* Gauges that the caller keeps up to date; device below WEIR_RING_DEVICES. */
+weir_gauges *weir_recorder_gauges(weir_recorder *recorder, int device);
+/* The number of the newest plan that the supervisor has announced. */
+uint32_t weir_recorder_plan_generation(const weir_recorder *recorder);
+const char *weir_recorder_directory(const weir_recorder *recorder);
+
+/* ---- Devices: allocation. */
+
+typedef struct weir_device weir_device;
+
+/* A block that was given out or freed. */
+typedef struct weir_allocation {
+  uint64_t address;
+  uint64_t size;      /* of the block */
+  uint64_t requested;
+  uint64_t stream;    /* handle */
+} weir_allocation;
+
+/* What happened to a block. PARKED: the program has freed it, but other streams still use it. COMPLETED: they no longer do. */
+enum weir_change { WEIR_GIVEN = 1, WEIR_FREED = 2, WEIR_PARKED = 3, WEIR_COMPLETED = 4 };
+
+typedef struct weir_device_options {
+  int32_t device;
+  int32_t gmlake;            /* preset gmlake instead of weir */
+  int32_t lend;              /* streams lend memory to each other */
+  int32_t fine;              /* small handles: more driver calls, but more free memory can be stitched */
+  uint64_t limit;            /* 0: none */
+  weir_recorder *recorder;   /* or NULL */
+  /* Asks the program for memory of the device that it can do without; 1 if it has given some back. The request is then tried
+   * again. If it still fails, reclaim is called with the next attempt; the first is 0. Called without any lock of ours. */
+  int (*reclaim)(void *context, uint64_t bytes, int attempt);
+  void *reclaim_context;
+  /* Called for every change, in order, with the bytes reserved; or NULL. It runs inside the lock of the device: it must be quick
+   * and must not call the device. */
+  void (*changed)(void *context, enum weir_change change, const weir_allocation *block, uint64_t reserved);
+  void *changed_context;
+} weir_device_options;
+
+/* Takes over the backend. NULL if there is no memory for the device; the backend then stays the caller's. */
+weir_device *weir_device_new(weir_backend *backend, const weir_device_options *options);
+/* Gives back all memory. Nothing of the device may be in use any more. */
+void weir_device_delete(weir_device *device);
+
+/* Why a request failed. */
+typedef struct weir_shortage {
+  uint64_t requested, live, allocated, reserved, outside;
+  uint64_t free_here, largest_piece, assemblable; /* in this stream's memory */
+  uint64_t free_elsewhere;                        /* on other streams */
+  uint64_t device_free, device_total, limit;
+  char driver_error[128];                         /* empty: no call failed, memory was used up */
+} weir_shortage;
+
+/* 1, or 0 and a shortage. Before it fails, it waits for parked blocks, gives back, stitches and asks the program. */
+int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, weir_allocation *given, weir_shortage *shortage);
+/* For a shortage that becomes an out-of-memory error: counts it and records it. */
+void weir_device_failed(weir_device *device, const weir_shortage *shortage, uint64_t stream);
+/* For an out-of-memory error of another allocator: only counts it. */
+void weir_device_count_failure(weir_device *device);
+/* 1, or 0 if nothing is live at the address. */
+int weir_device_free(weir_device *device, uint64_t address, weir_allocation *freed);
+/* The live block that begins at the address. */
+int weir_device_find(weir_device *device, uint64_t address, weir_allocation *found);
+/* The live block that holds the address. */
+int weir_device_find_containing(weir_device *device, uint64_t address, weir_allocation *found);
+/* Whether this device has reserved the address, live or not. Takes no lock. */
+int weir_device_owns(const weir_device *device, uint64_t address);
+/* Work of another stream uses the block. 0 if nothing is live there or host memory is short: the caller must then wait for that
+ * stream before it frees the block. */
+int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t stream);
+/* Marks a stream that the program made itself and may destroy while its blocks live on. What it has freed is lent only after a
+ * wait for the whole device. */
+void weir_device_set_foreign(weir_device *device, uint64_t stream);
+int weir_device_is_foreign(weir_device *device, uint64_t stream);
+void weir_device_empty_cache(weir_device *device);
+void weir_device_set_limit(weir_device *device, uint64_t bytes);
+/* Memory of this device that the program holds by other means. Limit and gauges count it. */
+void weir_device_set_outside(weir_device *device, uint64_t bytes);
+/* Graph captures are counted. During a capture no event is touched, nothing is unmapped and nobody waits. */
+void weir_device_begin_capture(weir_device *device);
+void weir_device_end_capture(weir_device *device);
+/* Bytes of the largest request that needs no new memory and no stitch. */
+uint64_t weir_device_largest_free(weir_device *device);
+/* Runs a function inside the lock of the device, like `changed`: for data that both use. */
+void weir_device_locked(weir_device *device, void (*function)(void *context), void *context);
+/* Lists the memory behind the live block that holds the address, for another process. Gives the number of pieces, of which `room`
+ * are written; the first begins at `start`. 0 if it cannot be shared, and `why` says why in one sentence. */
+uint32_t weir_device_share(weir_device *device, uint64_t address, weir_piece *pieces, uint32_t room, uint64_t *start, char *why,
+                           size_t why_room);
+/* Gauges of the device; the ring has the same. */
+weir_gauges weir_device_gauges(weir_device *device);
+/* Copies up to `capacity` ranges of addresses, ascending in each region; gives how many there are. Streams are handles here. */
+uint32_t weir_device_snapshot(weir_device *device, weir_range *ranges, uint32_t capacity);
+/* 0, or the number of the broken invariant. */
+uint32_t weir_device_check(weir_device *device, uint32_t level);
+int weir_device_is_broken(weir_device *device);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
