@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "engine/abi_numbers.h"
+#include "weir_abi.h"
 #include "engine/weir_engine.h"
 
 namespace {
@@ -80,7 +80,7 @@ int main(int count, char **arguments) {
         if (step == kWarm) {
           began = seconds();
           before = counter.calls;
-          hits = weir_engine_statistic(engine, WEIR_STATISTIC_PLANNED_HITS);
+          hits = weir_engine_statistic(engine, WEIR_PLAN_STATISTIC_HITS);
         }
         for (const Operation &operation : operations) {
           uint64_t &address = held[operation.slot];
@@ -94,7 +94,7 @@ int main(int count, char **arguments) {
       }
       times[planned].push_back((seconds() - began) * 2e9 / (static_cast<double>(operations.size()) * kMeasured));
       calls[planned] = counter.calls - before;
-      hits = weir_engine_statistic(engine, WEIR_STATISTIC_PLANNED_HITS) - hits;
+      hits = weir_engine_statistic(engine, WEIR_PLAN_STATISTIC_HITS) - hits;
       if (weir_engine_check(engine, 3) != 0) return 4;
       weir_engine_delete(engine);
     }

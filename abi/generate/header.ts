@@ -2,7 +2,7 @@
 import { ADAPTER_OPTIONS, ADAPTER_RESULTS } from '../adapter.ts';
 import { RUN_ALLOCATORS } from '../allocators.ts';
 import { DRIVER_CALLS, EXPLANATIONS, FREE_RESULTS, PLAN_ROW, PLAN_STATISTICS, RANGE_STATES, SNAPSHOT_ROW, STATISTICS } from '../engine.ts';
-import { CHILD_VARIABLES } from '../environment.ts';
+import { CHILD_VARIABLES, USER_VARIABLES } from '../environment.ts';
 import { EVENT, EVENT_FIELDS, EVENT_KINDS } from '../events.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGE_WORDS, GAUGES } from '../gauges.ts';
@@ -54,13 +54,13 @@ export function headerFile(): string {
 #define WEIR_REGION_EIGHTHS ${REGION_EIGHTHS}u
 
 /* Settings of the engine. */
-${enumeration('weir_setting', 'WEIR_SETTING_', indexed(SETTINGS))}
+${enumeration('weir_setting', 'WEIR_SETTING_', withEnd(indexed(SETTINGS)))}
 
 ${enumeration('weir_preset', 'WEIR_PRESET_', indexed(PRESETS))}
 
-${enumeration('weir_statistic', 'WEIR_STATISTIC_', STATISTICS)}
+${enumeration('weir_statistic', 'WEIR_STATISTIC_', withEnd(STATISTICS))}
 
-${enumeration('weir_plan_statistic', 'WEIR_PLAN_STATISTIC_', PLAN_STATISTICS)}
+${enumeration('weir_plan_statistic', 'WEIR_PLAN_STATISTIC_', withEnd(PLAN_STATISTICS))}
 
 ${enumeration('weir_explained', 'WEIR_EXPLAINED_', EXPLANATIONS)}
 
@@ -82,6 +82,9 @@ ${RUN_ALLOCATORS.map((name) => `#define WEIR_ALLOCATOR_${name.toUpperCase()} ${J
 
 /* Environment variables that a run sets for its processes. */
 ${CHILD_VARIABLES.map((entry) => `#define ${entry.variable} ${JSON.stringify(entry.variable)}`).join('\n')}
+
+/* Environment variables that users set. */
+${USER_VARIABLES.map((entry) => `#define WEIR_USER_${screaming(entry.name)} ${JSON.stringify(entry.variable)}`).join('\n')}
 
 /* File formats. */
 ${FORMATS.filter((format) => format.magic && /^[\x20-\x7e]+$/.test(format.magic))
@@ -122,6 +125,11 @@ ${enumeration('weir_torch_result', 'WEIR_TORCH_', ADAPTER_RESULTS)}
 
 #endif
 `;
+}
+
+/** With the number behind the last. */
+function withEnd(entries: readonly Numbered[]): Numbered[] {
+  return [...entries, { name: 'end', doc: 'Behind the last.', number: Math.max(...entries.map((entry) => entry.number)) + 1 }];
 }
 
 function enumeration(name: string, prefix: string, entries: readonly Numbered[]): string {

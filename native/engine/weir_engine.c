@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "abi_numbers.h"
+#include "weir_abi.h"
 #include "caller.h"
 #include "engine.h"
 #include "wasm_runtime.h"
@@ -93,7 +93,9 @@ weir_engine *weir_engine_new(const weir_driver *driver) {
   }
   engine->env.driver = *driver;
   instantiate(engine);
-  if (engine->broken) {
+  /* A generated engine of another build would take numbers for others. */
+  if (engine->broken || w2c_engine_abiDigest(&engine->wasm) != WEIR_ABI_DIGEST) {
+    if (!engine->broken) wasm2c_engine_free(&engine->wasm);
     pthread_mutex_destroy(&engine->mutex);
     free(engine);
     return NULL;
@@ -111,6 +113,18 @@ void weir_engine_delete(weir_engine *engine) {
 int weir_engine_configure(weir_engine *engine, uint32_t setting, uint64_t value) {
   volatile int result = 0;
   GUARDED(engine, result = (int)w2c_engine_configure(&engine->wasm, setting, value));
+  return result;
+}
+
+int weir_engine_apply_preset(weir_engine *engine, uint32_t preset) {
+  volatile int result = 0;
+  GUARDED(engine, result = (int)w2c_engine_preset(&engine->wasm, preset));
+  return result;
+}
+
+uint64_t weir_engine_setting(weir_engine *engine, uint32_t setting) {
+  volatile uint64_t result = 0;
+  GUARDED(engine, result = w2c_engine_setting(&engine->wasm, setting));
   return result;
 }
 
@@ -194,7 +208,7 @@ static int deallocate(weir_engine *engine, uint64_t address, weir_block *out) {
   int freed = describe(engine, block, out) ? (int)w2c_engine_deallocate(&engine->wasm, block) : 0;
   if (!engine->current) read_levels(engine);
   else if (freed) engine->levels.allocated -= out->size;
-  if (freed == 2) engine->levels.parked = (uint32_t)w2c_engine_statistic(&engine->wasm, WEIR_STATISTIC_PARKED);
+  if (freed == WEIR_FREE_RESULT_PARKED) engine->levels.parked = (uint32_t)w2c_engine_statistic(&engine->wasm, WEIR_STATISTIC_PARKED);
   out->levels = engine->levels;
   return freed;
 }
@@ -329,18 +343,16 @@ int weir_engine_is_broken(weir_engine *engine) {
   return broken;
 }
 
-#define PLAN_ROW_HEAD 16
-
 static uint32_t install_plan(weir_engine *engine, const weir_plan_request *requests, uint32_t count, uint32_t turns,
                              const uint64_t *offsets, uint64_t footprint) {
   uint32_t rows = w2c_engine_planBuffer(&engine->wasm, count, turns);
   if (rows == 0) return 0;
   uint8_t *row = engine->wasm.w2c_memory.data + rows;
   for (uint32_t index = 0; index < count; index++) {
-    memcpy(row, &requests[index].size, sizeof requests[index].size);
-    memcpy(row + 8, &requests[index].stream, sizeof requests[index].stream);
-    memcpy(row + PLAN_ROW_HEAD, offsets + (size_t)index * turns, turns * sizeof *offsets);
-    row += PLAN_ROW_HEAD + turns * sizeof *offsets;
+    const weir_plan_row head = {.bytes = requests[index].size, .stream = requests[index].stream};
+    memcpy(row, &head, sizeof head);
+    memcpy(row + sizeof(weir_plan_row), offsets + (size_t)index * turns, turns * sizeof *offsets);
+    row += sizeof(weir_plan_row) + turns * sizeof *offsets;
   }
   return w2c_engine_planInstall(&engine->wasm, rows, footprint);
 }

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "weir_abi.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -42,6 +44,10 @@ void weir_engine_delete(weir_engine *engine);
 
 /* Sets a setting (enum weir_setting) before the first request; 1 if accepted. */
 int weir_engine_configure(weir_engine *engine, uint32_t setting, uint64_t value);
+/* Applies a preset (enum weir_preset) before the first request and after the handle unit is set; 1 if there is such a preset. */
+int weir_engine_apply_preset(weir_engine *engine, uint32_t preset);
+/* The value of a setting. */
+uint64_t weir_engine_setting(weir_engine *engine, uint32_t setting);
 
 /* The address of the block; 0 if there is no memory, and weir_engine_explanation says why. */
 uint64_t weir_engine_malloc(weir_engine *engine, uint64_t bytes, uint32_t stream, uint32_t pool);
@@ -97,10 +103,6 @@ uint64_t weir_engine_explanation(weir_engine *engine, uint32_t index);
 /* 0, or the number of the broken invariant. Level 3 is the most thorough, 1 the least. */
 uint32_t weir_engine_check(weir_engine *engine, uint32_t level);
 
-/* A range of addresses of an arena; its state is an enum weir_range_state. */
-typedef struct weir_range {
-  double address, size, requested, given, state, stream, pool, small;
-} weir_range;
 /* Copies up to `capacity` ranges; gives how many there are. */
 uint32_t weir_engine_snapshot(weir_engine *engine, weir_range *ranges, uint32_t capacity);
 
@@ -109,14 +111,14 @@ int weir_engine_is_broken(weir_engine *engine);
 
 /* A plan: the requests of a step, in order, and the offset of each in the memory of the plan (docs/plan-format.md, kind step). */
 typedef struct weir_plan_request {
-  /* The requested bytes, rounded up to a multiple of 512. */
+  /* The requested bytes, rounded up to a multiple of WEIR_BLOCK_UNIT. */
   uint64_t size;
   /* The same for all requests of all plans. */
   uint32_t stream;
 } weir_plan_request;
 
 /* Installs a plan beside the others. A fifth plan replaces the least recently used one. `offsets` has `turns` entries for each
- * request, multiples of 512; no request ends above `footprint`. After one whole step that follows the plan, the engine serves
+ * request, multiples of WEIR_BLOCK_UNIT; no request ends above `footprint`. After one whole step that follows the plan, the engine serves
  * its requests at their offsets. Gives the plan's number; 0 if it is refused, and then nothing has changed. */
 uint32_t weir_engine_install_plan(weir_engine *engine, const weir_plan_request *requests, uint32_t count, uint32_t turns,
                                   const uint64_t *offsets, uint64_t footprint);

@@ -6,34 +6,22 @@
 #include <string.h>
 
 #include "device.h"
-#include "engine/abi_numbers.h"
 #include "engine/caller.h"
-
-/* With options.fine: the largest handle while a model is loaded, and about how many handles an arena has later. */
-#define FINE_HANDLE (16u << 20)
-#define FINE_HANDLES 512
 
 /* The engine is told of captures under this stream number. It makes no difference to it which stream is captured. */
 #define CAPTURE_STREAM 0
 
-static uint64_t larger(uint64_t one, uint64_t other) { return one > other ? one : other; }
-
 static int configure(weir_device *device, const weir_device_options *options) {
   weir_engine *engine = device->engine;
   uint64_t unit = device->backend->granularity;
-  uint64_t region = (device->gauges->total / 8 * 9 + unit - 1) / unit * unit;
-  int right = weir_engine_configure(engine, WEIR_SETTING_HANDLE_UNIT, unit);
-  if (device->gauges->total != 0) right &= weir_engine_configure(engine, WEIR_SETTING_REGION_BYTES, region);
-  right &= weir_engine_configure(engine, WEIR_SETTING_LEND, options->lend != 0 && !options->gmlake);
+  uint64_t total = device->gauges->total;
+  uint64_t region = ((total * WEIR_REGION_EIGHTHS + 7) / 8 + unit - 1) / unit * unit;
+  uint32_t preset = options->gmlake ? WEIR_PRESET_GMLAKE : options->fine ? WEIR_PRESET_FINE : WEIR_PRESET_WEIR;
+  /* The unit comes first: presets are rounded up to it. */
+  int right = weir_engine_configure(engine, WEIR_SETTING_HANDLE_UNIT, unit) && weir_engine_apply_preset(engine, preset);
+  if (total != 0) right &= weir_engine_configure(engine, WEIR_SETTING_REGION_BYTES, region);
+  if (!options->lend) right &= weir_engine_configure(engine, WEIR_SETTING_LEND, 0);
   right &= weir_engine_configure(engine, WEIR_SETTING_QUEUE_COMPLETED, device->recorder != NULL || options->changed != NULL);
-  if (options->fine && !options->gmlake) {
-    right &= weir_engine_configure(engine, WEIR_SETTING_LOAD_HANDLE, larger(FINE_HANDLE, unit));
-    right &= weir_engine_configure(engine, WEIR_SETTING_HANDLE_COUNT, FINE_HANDLES);
-  }
-  if (!options->gmlake) return right;
-#define SET(setting, value) right &= weir_engine_configure(engine, setting, value);
-  WEIR_PRESET_GMLAKE(SET, unit)
-#undef SET
   return right;
 }
 
@@ -117,10 +105,10 @@ static void note_shortage(weir_device *device, uint64_t bytes, weir_shortage *sh
       .allocated = device->gauges->allocated,
       .reserved = device->gauges->reserved,
       .outside = device->gauges->outside,
-      .free_here = weir_engine_explanation(device->engine, WEIR_EXPLANATION_FREE),
-      .largest_piece = weir_engine_explanation(device->engine, WEIR_EXPLANATION_LARGEST),
-      .assemblable = weir_engine_explanation(device->engine, WEIR_EXPLANATION_ASSEMBLABLE),
-      .free_elsewhere = weir_engine_explanation(device->engine, WEIR_EXPLANATION_ELSEWHERE),
+      .free_here = weir_engine_explanation(device->engine, WEIR_EXPLAINED_FREE),
+      .largest_piece = weir_engine_explanation(device->engine, WEIR_EXPLAINED_LARGEST_FREE),
+      .assemblable = weir_engine_explanation(device->engine, WEIR_EXPLAINED_ASSEMBLABLE),
+      .free_elsewhere = weir_engine_explanation(device->engine, WEIR_EXPLAINED_FREE_ELSEWHERE),
       .limit = device->limit,
   };
 }
@@ -171,7 +159,7 @@ static void explain(weir_device *device, weir_shortage *shortage) {
   if (backend->memory(backend->driver.context, &shortage->device_free, &shortage->device_total) < 0) shortage->device_total = gauges->total;
   if (weir_engine_is_broken(device->engine)) {
     snprintf(device->driver_error, sizeof device->driver_error, "the allocator has stopped after a defect of its own");
-  } else if (weir_engine_explanation(device->engine, WEIR_EXPLANATION_CALL) == WEIR_CALL_OWN_MEMORY) {
+  } else if (weir_engine_explanation(device->engine, WEIR_EXPLAINED_FAILED_CALL) == WEIR_DRIVER_CALL_OWN_MEMORY) {
     snprintf(device->driver_error, sizeof device->driver_error, "the allocator's own memory is used up");
   }
   memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
@@ -228,7 +216,7 @@ int weir_device_free(weir_device *device, uint64_t address, weir_allocation *fre
     device->freed = 1;
     device->gauges->live -= device_rounded(block.requested);
     device->gauges->frees++;
-    device_let_go(device, &block, done == 2);
+    device_let_go(device, &block, done == WEIR_FREE_RESULT_PARKED);
     follow(device, &block.levels);
     tell(device, &block, freed);
   }

@@ -91,7 +91,7 @@ void device_take_plans(weir_device *device);
 /* Updates the gauges of plans, and writes a row if another plan is in use. Called inside the lock. */
 void device_count_planned(weir_device *device);
 
-/* Requests count as multiples of 512 bytes, like the blocks of PyTorch. */
-static inline uint64_t device_rounded(uint64_t bytes) { return bytes == 0 ? 512 : (bytes + 511) / 512 * 512; }
+/* A request of no bytes counts as one unit, like the blocks of PyTorch. */
+static inline uint64_t device_rounded(uint64_t bytes) { return bytes == 0 ? WEIR_BLOCK_UNIT : weir_in_units(bytes); }
 
 #endif

@@ -11,23 +11,13 @@
 #include <unistd.h>
 
 #include "device.h"
-#include "engine/abi_numbers.h"
+#include "weir_abi.h"
 
 /* At most this many announced plans are read; older ones are skipped. */
 #define MOST_BEHIND 16u
 
-/* The file as src/plan/files/process-plan.ts writes it. Little-endian, like every machine with such a GPU. */
-typedef struct plan_header {
-  char magic[8];
-  uint32_t version, device;
-  uint64_t stream; /* handle */
-  uint32_t count, turns;
-  uint64_t footprint;
-} plan_header;
-WEIR_RING_ASSERT(sizeof(plan_header) == 40, "as in src/plan/files/process-plan.ts");
-
 typedef struct plan_file {
-  plan_header header;
+  weir_process_plan header;
   uint64_t *sizes;   /* count */
   uint64_t *offsets; /* count * turns */
 } plan_file;
@@ -41,8 +31,8 @@ static int read_all(int file, void *into, size_t bytes) {
   return 1;
 }
 
-static int is_sane(const plan_header *header, off_t bytes) {
-  if (memcmp(header->magic, WEIR_PLAN_MAGIC, sizeof header->magic) != 0 || header->version != WEIR_PLAN_VERSION) return 0;
+static int is_sane(const weir_process_plan *header, off_t bytes) {
+  if (memcmp(header->magic, WEIR_PROCESS_PLAN_MAGIC, sizeof header->magic) != 0 || header->version != WEIR_PROCESS_PLAN_VERSION) return 0;
   if (header->device >= WEIR_RING_DEVICES || header->stream == UINT64_MAX) return 0;
   if (header->count == 0 || header->count > WEIR_PLAN_MOST_REQUESTS || header->turns == 0 || header->turns > WEIR_PLAN_MOST_TURNS) return 0;
   if (header->footprint == 0 || header->footprint > WEIR_PLAN_MOST_FOOTPRINT) return 0;
@@ -51,13 +41,13 @@ static int is_sane(const plan_header *header, off_t bytes) {
 }
 
 static int are_places_sane(const plan_file *plan) {
-  const plan_header *header = &plan->header;
+  const weir_process_plan *header = &plan->header;
   for (uint32_t index = 0; index < header->count; index++) {
     uint64_t size = plan->sizes[index];
-    if (size == 0 || size % WEIR_PLAN_UNIT != 0 || size > header->footprint) return 0;
+    if (size == 0 || size % WEIR_BLOCK_UNIT != 0 || size > header->footprint) return 0;
     for (uint32_t turn = 0; turn < header->turns; turn++) {
       uint64_t offset = plan->offsets[(size_t)index * header->turns + turn];
-      if (offset % WEIR_PLAN_UNIT != 0 || offset > header->footprint - size) return 0;
+      if (offset % WEIR_BLOCK_UNIT != 0 || offset > header->footprint - size) return 0;
     }
   }
   return 1;
@@ -97,7 +87,7 @@ static void mark_plan(weir_device *device, const char *format, uint32_t number) 
 
 /* Called inside the lock. 1 if the engine took the plan. */
 static int install(weir_device *device, const plan_file *plan) {
-  const plan_header *header = &plan->header;
+  const weir_process_plan *header = &plan->header;
   /* Only a stream that the program has used: an invented handle must never reach the driver. */
   const weir_entry *stream = weir_map_find(&device->stream_numbers, header->stream + 1);
   weir_plan_request *requests = stream ? malloc(header->count * sizeof *requests) : NULL;
@@ -150,10 +140,10 @@ void device_count_planned(weir_device *device) {
   device->plan_countdown = PLANNED_EVERY;
   if (!device->has_plans || weir_engine_is_broken(device->engine)) return;
   weir_engine *engine = device->engine;
-  device->gauges->planned_hits = weir_engine_statistic(engine, WEIR_STATISTIC_PLANNED_HITS);
+  device->gauges->planned_hits = weir_engine_statistic(engine, WEIR_PLAN_STATISTIC_HITS);
   device->gauges->planned_misses =
-      weir_engine_statistic(engine, WEIR_STATISTIC_PLANNED_MISSES) + weir_engine_statistic(engine, WEIR_STATISTIC_PLANNED_OCCUPIED);
-  uint32_t active = (uint32_t)weir_engine_statistic(engine, WEIR_STATISTIC_ACTIVE_PLAN);
+      weir_engine_statistic(engine, WEIR_PLAN_STATISTIC_MISSES) + weir_engine_statistic(engine, WEIR_PLAN_STATISTIC_OCCUPIED);
+  uint32_t active = (uint32_t)weir_engine_statistic(engine, WEIR_PLAN_STATISTIC_ACTIVE);
   if (active == device->active_plan) return;
   if (active != 0) mark_plan(device, "weir plan %u in use", active);
   else mark_plan(device, "weir plan %u left", device->active_plan);

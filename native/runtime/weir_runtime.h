@@ -10,7 +10,10 @@
 
 #include "backend/weir_backend.h"
 #include "engine/weir_engine.h"
-#include "ring.h"
+#include "weir_abi.h"
+
+/* Bytes rounded up to the block unit: requests are counted in it. */
+static inline uint64_t weir_in_units(uint64_t bytes) { return (bytes + WEIR_BLOCK_UNIT - 1) / WEIR_BLOCK_UNIT * WEIR_BLOCK_UNIT; }
 
 #ifdef __cplusplus
 extern "C" {

@@ -221,7 +221,7 @@ void* WeirAllocator::fail(
     figures.failed();
     levels = figures.levels();
   });
-  const uint64_t rounded = (bytes + 511) / 512 * 512;
+  const uint64_t rounded = weir_in_units(bytes);
   if (history_.watched()) history_.failed(slot.device, shortage.device_free, rounded, stream, std::move(context));
   c10::reportOutOfMemoryToProfiler(
       static_cast<int64_t>(rounded), levels.allocated, levels.reserved, cuda_device(slot.device));
@@ -247,7 +247,7 @@ void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stre
       with_figures(slot, [](Figures& figures) { figures.forgive(); }); // the two attempts are one failure
       size_t free = 0, total = 0;
       if (cudaMemGetInfo(&free, &total) != cudaSuccess) (void)cudaGetLastError();
-      recording_->put_failure(slot.device, (bytes + 511) / 512 * 512, free, handle_of(stream));
+      recording_->put_failure(slot.device, weir_in_units(bytes), free, handle_of(stream));
       if (weir_device* const engine = slot.engine.load(std::memory_order_acquire)) weir_device_count_failure(engine);
       history_.call_observers(slot.device, bytes, total, free);
       throw;

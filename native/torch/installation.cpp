@@ -48,17 +48,17 @@ int install(const weir_torch_options& options, char* why, size_t room) {
   }
   if (options.faults && !kHasFaults) {
     return refuse(
-        WEIR_TORCH_OPTIONS, "WEIR_FAULTS needs native/testing, which is not installed; set WEIR_NATIVE to the folder native of Weir's sources", why, room);
+        WEIR_TORCH_OPTIONS, WEIR_USER_FAULTS " needs native/testing, which is not installed; set " WEIR_USER_NATIVE_DIR " to the folder native of Weir's sources", why, room);
   }
   const std::string name = text(options.allocator);
   recording = new Recording(text(options.directory), name, text(options.torch_version), options.ring_rows);
-  if (name == "weir" || name == "gmlake") {
+  if (name == WEIR_ALLOCATOR_WEIR || name == WEIR_ALLOCATOR_GMLAKE) {
     installed = new WeirAllocator(
-        native, {name == "gmlake", options.lend != 0, options.fine != 0, options.limit, options.faults, options.faults_seed}, recording);
-  } else if (name == "pytorch" || name == "expandable") {
-    if (name == "expandable" && !c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments()) {
+        native, {name == WEIR_ALLOCATOR_GMLAKE, options.lend != 0, options.fine != 0, options.limit, options.faults, options.faults_seed}, recording);
+  } else if (name == WEIR_ALLOCATOR_PYTORCH || name == WEIR_ALLOCATOR_EXPANDABLE) {
+    if (name == WEIR_ALLOCATOR_EXPANDABLE && !c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments()) {
       const std::string before = c10::CachingAllocator::getAllocatorSettings();
-      c10::CachingAllocator::setAllocatorSettings(before + (before.empty() ? "" : ",") + "expandable_segments:True");
+      c10::CachingAllocator::setAllocatorSettings(before + (before.empty() ? "" : ",") + WEIR_EXPANDABLE_CONF);
     }
     installed = new RecordingAllocator(native, options.limit, recording);
   } else {
@@ -79,7 +79,7 @@ int install(const weir_torch_options& options, char* why, size_t room) {
 } // namespace weir
 
 int weir_torch_install(const weir_torch_options* options, char* why, size_t room) {
-  if (!options || options->bytes != sizeof *options) {
+  if (!options || options->digest != WEIR_ABI_DIGEST) {
     return weir::refuse(WEIR_TORCH_OPTIONS, "the Python and the compiled part of Weir are of different versions", why, room);
   }
   if (weir::installed) return weir::refuse(WEIR_TORCH_ALREADY, "Weir is already in place", why, room);

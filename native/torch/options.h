@@ -1,5 +1,5 @@
 /* The options that the Python side passes when it installs an allocator, and the C functions it calls: python/weir/adapter.py.
- * The structure begins with its own size, so that a mismatch of the two sides is noticed. */
+ * The structure (abi/adapter.ts) begins with the digest of the tables, so that two parts of different builds are noticed. */
 #ifndef WEIR_TORCH_OPTIONS_H
 #define WEIR_TORCH_OPTIONS_H
 
@@ -11,28 +11,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct weir_torch_options {
-  uint64_t bytes;            /* sizeof this */
-  const char *allocator;     /* weir, gmlake, pytorch, expandable */
-  const char *directory;     /* for the ring; NULL or empty: no recording */
-  const char *torch_version;
-  uint64_t limit;            /* bytes per GPU; 0: none */
-  uint32_t ring_rows;
-  int32_t lend;
-  uint32_t faults;           /* driver calls in a million that fail on purpose; needs native/testing */
-  uint32_t fine;             /* small handles */
-  uint64_t faults_seed;
-} weir_torch_options;
-
-enum {
-  WEIR_TORCH_OK = 0,
-  WEIR_TORCH_OPTIONS = 1,    /* the options do not fit this build */
-  WEIR_TORCH_BACKEND = 2,    /* PyTorch runs on another backend */
-  WEIR_TORCH_UNCACHED = 3,   /* PYTORCH_NO_CUDA_MEMORY_CACHING */
-  WEIR_TORCH_ALREADY = 4,
-  WEIR_TORCH_FAILED = 5
-};
 
 #define WEIR_TORCH_EXPORT __attribute__((visibility("default")))
 

@@ -73,7 +73,7 @@ void RecordingAllocator::follow(const TraceEntry& entry) {
   if (device < 0 || device >= WEIR_RING_DEVICES) return;
   std::lock_guard<std::mutex> guard(figuring_);
   weir_gauges& levels = levels_[device];
-  const uint64_t rounded = (entry.size_ + 511) / 512 * 512;
+  const uint64_t rounded = weir_in_units(entry.size_);
   switch (entry.action_) {
     case TraceEntry::ALLOC:
       levels.live += rounded;

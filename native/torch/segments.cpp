@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/abi_numbers.h"
+#include "weir_abi.h"
 
 namespace weir {
 

@@ -24,7 +24,7 @@ uint64_t would_fit(const weir_shortage& s) {
   if (s.limit) fresh = std::min(fresh, above(s.limit, s.reserved));
   const uint64_t room = std::max(s.largest_piece, std::max(s.assemblable, fresh));
   // A request that was refused must not be said to fit.
-  return room < s.requested ? room / 512 * 512 : 0;
+  return room < s.requested ? room / WEIR_BLOCK_UNIT * WEIR_BLOCK_UNIT : 0;
 }
 
 std::string advice(const weir_shortage& s, uint64_t run_limit) {
@@ -68,7 +68,7 @@ std::string explain_shortage(int device, const weir_shortage& s, uint64_t run_li
        << " if pieces are joined; " << format_size(s.free_elsewhere) << " on other streams. ";
   if (s.driver_error[0]) text << "The driver said: " << s.driver_error << ". ";
   const uint64_t fits = would_fit(s);
-  if (fits >= 512) text << "A request of up to " << format_size(fits) << " would have fit. ";
+  if (fits >= WEIR_BLOCK_UNIT) text << "A request of up to " << format_size(fits) << " would have fit. ";
   text << advice(s, run_limit);
   return text.str();
 }

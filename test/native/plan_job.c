@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/abi_numbers.h"
+#include "weir_abi.h"
 #include "runtime/weir_runtime.h"
 #include "testing/weir_testing.h"
 

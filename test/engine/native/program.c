@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "engine/abi_numbers.h"
+#include "weir_abi.h"
 #include "ledger_driver.h"
 
 /* Prints statistics from `first` to before `end`, except the engine's own memory, which the two forms may lay out differently. */
@@ -120,8 +120,8 @@ int main(void) {
         return 2;
     }
   }
-  print_statistics(engine, 0, WEIR_STATISTICS_END);
-  print_statistics(engine, WEIR_STATISTIC_PLANNED_HITS, WEIR_PLAN_STATISTICS_END);
+  print_statistics(engine, 0, WEIR_STATISTIC_END);
+  print_statistics(engine, WEIR_PLAN_STATISTIC_HITS, WEIR_PLAN_STATISTIC_END);
   printf("left %" PRId64 " %" PRId64 " %" PRId64 "\n", books.handles, books.reservations, books.mappings);
   wrong |= weir_engine_is_broken(engine);
   weir_engine_delete(engine);
