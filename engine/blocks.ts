@@ -1,22 +1,26 @@
 // Requests and frees. A block is known by the pointer of its first range, from malloc until it is complete.
-import { approach } from './address-table';
-import { arenaOf } from './arenas';
-import { awaitParked, blockSize, completeParked, finish } from './completion';
-import { countFree, countUse, countWay, Way } from './counters';
-import { Call, clearFailure, failedCall } from './failure';
-import { bestFit } from './free-set';
-import { markBusy, serveGmlake } from './gmlake';
-import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, Range, State } from './nodes';
-import { lendIdle, mayBePlanned, servePlanned, yieldPlanned } from './planned';
-import { takeFront, takeFrontOf } from './ranges';
-import { releaseAddresses, releaseAll, releaseOthers } from './release';
+import { countFree, countUse, countWay, Way } from './abi/counters';
+import { Call } from './abi/driver-calls';
+import { clearFailure, failedCall } from './abi/failure';
+import { State } from './abi/range-states';
+import { gmlake, largeUnit, smallLimit } from './abi/settings';
+import { BLOCK_UNIT, roundUp } from './base/units';
+import { lendIdle, mayBePlanned, servePlanned, yieldPlanned } from './plans/following';
+import { awaitParked, completeParked, finish } from './policy/completion';
+import { serveGmlake } from './policy/gmlake';
+import { addSlab } from './policy/small';
+import { serveWeir } from './policy/weir';
+import { approach } from './records/address-table';
+import { markBusy } from './records/handles';
+import { Arena, NO_ARENA, NO_RANGE, NO_VIEW, Range } from './records/nodes';
+import { ensureRanges } from './records/range-pool';
 import { explain } from './report';
-import { gmlake, largeUnit, smallLimit } from './settings';
-import { addSlab } from './small';
-import { setCapture } from './streams';
-import { BLOCK_UNIT, roundUp } from './units';
-import { addUse, hasParked, hasUses, park } from './uses';
-import { serveWeir } from './weir';
+import { arenaOf } from './space/arenas';
+import { bestFit } from './space/free-set';
+import { blockSize, takeFront, takeFrontOf } from './space/ranges';
+import { releaseAddresses, releaseAll, releaseOthers } from './space/release';
+import { setCapture } from './streams/progress';
+import { addUse, hasParked, hasUses, park } from './streams/uses';
 
 /** No device has this much; beyond it sums could overflow. */
 const ABSURD: u64 = (<u64>1) << 46;

@@ -1,6 +1,5 @@
 // The invariants, at graded cost: 1 sums, 2 every range, handle and view, 3 the trees and every block in a view as well.
 // Gives 0, or the number of the first rule found broken (the list is in src/allocator/engine/rules.ts).
-import { firstArena } from './arenas';
 import {
   allocated,
   blocks,
@@ -14,16 +13,19 @@ import {
   reserved,
   viewBytes,
   views,
-} from './counters';
-import { checkFreeSet } from './free-set';
-import { orphanBytes } from './growth';
-import { handleAt, handleIndex } from './handles';
-import { NO_ARENA, NO_HANDLE, NO_RANGE, NO_REGION, NO_VIEW, ownerOf, Range, Region, State, View } from './nodes';
-import { pieceHandle, pieceOffset } from './pieces';
-import { newestPlanned } from './planned-blocks';
-import { checkPlanned } from './planned-check';
-import { plannedView } from './planned-memory';
-import { smaller } from './units';
+} from './abi/counters';
+import { State } from './abi/range-states';
+import { smaller } from './base/units';
+import { newestPlanned } from './plans/blocks';
+import { checkPlanned } from './plans/check';
+import { plannedView } from './plans/memory';
+import { ownerOf } from './records/arena-table';
+import { handleAt, handleIndex } from './records/handles';
+import { NO_ARENA, NO_HANDLE, NO_RANGE, NO_REGION, NO_VIEW, Range, Region, View } from './records/nodes';
+import { pieceHandle, pieceOffset } from './records/pieces';
+import { firstArena } from './space/arenas';
+import { checkFreeSet } from './space/free-set';
+import { orphanBytes } from './space/growth';
 
 // Sums of the walk in progress.
 let liveBytes: u64 = 0;

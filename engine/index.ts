@@ -1,20 +1,25 @@
 // The engine's exports. Those with u64 are for C, their twins in f64 for JavaScript (exact below 2^53);
 // a block is the number that mallocBlock gives, valid until it is complete. Results of 0 mean failure.
-import { forgetAddress, recall, remember } from './address-table';
+import { planCount, resetPeaks as resetCounters, restartNeed } from './abi/counters';
+import { explanationOf } from './abi/explanations';
+import { State } from './abi/range-states';
+import { setSetting, settingCount } from './abi/settings';
+import { statisticOf } from './abi/statistics';
 import { completeBlock as complete_, freeBlock as free_, mallocBlock as malloc_, recordUse, setCapturing as setCapturing_ } from './blocks';
 import { checkEngine } from './check';
-import { completedCount, drainCompleted as drainCompleted_ } from './completed';
-import { blockSize, completeParked } from './completion';
-import { resetPeaks as resetCounters, restartNeed } from './counters';
-import { take } from './memory';
-import { NO_RANGE, ownerOf, Range, State } from './nodes';
-import { emptyPlanned, forgetPlan, installPlan } from './planned';
-import { openRows, planCount } from './planned-plans';
-import { releaseAll } from './release';
+import { emptyPlanned, forgetPlan, installPlan } from './plans/following';
+import { openRows } from './plans/installed';
+import { completeParked } from './policy/completion';
+import { forgetAddress, recall, remember } from './records/address-table';
+import { ownerOf } from './records/arena-table';
+import { take } from './records/memory';
+import { NO_RANGE, Range } from './records/nodes';
 import { replayEvents } from './replay';
-import { explanationOf, snapshotAddress as rowsAddress, statisticOf, takeSnapshot } from './report';
-import { setSetting, settingCount } from './settings';
-import { settleStreams } from './streams';
+import { snapshotAddress as rowsAddress, takeSnapshot } from './report';
+import { blockSize } from './space/ranges';
+import { releaseAll } from './space/release';
+import { completedCount, drainCompleted as drainCompleted_ } from './streams/completed';
+import { settleStreams } from './streams/progress';
 
 /** Bumped whenever an export, a setting or a statistic changes its meaning. */
 export function abiVersion(): u32 {

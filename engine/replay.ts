@@ -1,6 +1,6 @@
 // A whole trace in one call: requests and frees encoded in linear memory, so that no boundary is crossed per event.
 import { completeBlock, freeBlock, mallocBlock } from './blocks';
-import { NO_RANGE, Range } from './nodes';
+import { NO_RANGE, Range } from './records/nodes';
 
 /** An event: slot (u32), stream (u16), pool (u16), bytes (u64). With bytes it is a request kept in the slot, without it a free. */
 const EVENT: usize = 16;

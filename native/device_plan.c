@@ -21,7 +21,7 @@
 /* Plans that are looked for at once; those before them are passed over. */
 #define MOST_BEHIND 16u
 
-/* Numbers of statistics, as in engine/report.ts. */
+/* Numbers of statistics, as in engine/abi/statistics.ts. */
 enum { STATISTIC_HITS = 32, STATISTIC_MISSES = 33, STATISTIC_OCCUPIED = 34, STATISTIC_ACTIVE = 35 };
 
 /* As src/plan/files/process-plan.ts writes it; little-endian, as is every machine with such a GPU. */

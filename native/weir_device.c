@@ -12,7 +12,7 @@
 #define FINE_HANDLE (16u << 20)
 #define FINE_HANDLES 512
 
-/* Numbers of settings, as in engine/settings.ts. */
+/* Numbers of settings, as in engine/abi/settings.ts. */
 enum {
   SETTING_LARGE_UNIT = 1,
   SETTING_HANDLE_UNIT = 2,
@@ -30,7 +30,7 @@ enum {
   SETTING_LEND = 24,
   SETTING_QUEUE_COMPLETED = 35
 };
-/* Of the engine's explanation, as in engine/report.ts, and of its driver calls, as in engine/failure.ts. */
+/* Of the engine's explanation, as in engine/abi/explanations.ts, and of its driver calls, as in engine/abi/driver-calls.ts. */
 enum { SAID_FREE = 3, SAID_LARGEST = 4, SAID_ASSEMBLABLE = 5, SAID_CALL = 6, SAID_ELSEWHERE = 7 };
 enum { CALL_OWN_MEMORY = 5 };
 

@@ -221,7 +221,7 @@ int weir_engine_find(weir_engine *engine, uint64_t address, weir_block *out) {
   return result;
 }
 
-/* As in engine/nodes.ts. */
+/* As in engine/abi/range-states.ts. */
 enum { STATE_FREE = 1, STATE_LIVE = 2 };
 
 static int find_containing(weir_engine *engine, uint64_t address, weir_block *out) {

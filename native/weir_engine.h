@@ -40,7 +40,7 @@ weir_engine *weir_engine_new(const weir_driver *driver);
 /* Forgets the engine. What it still holds from the driver stays held: free everything and empty the cache first. */
 void weir_engine_delete(weir_engine *engine);
 
-/* Settings by number, as in engine/settings.ts, before the first request; 1 if accepted. */
+/* Settings by number, as in engine/abi/settings.ts, before the first request; 1 if accepted. */
 int weir_engine_configure(weir_engine *engine, uint32_t setting, uint64_t value);
 
 /* The address of memory for the request; 0 if there is none, and weir_engine_explanation says why. */
@@ -51,7 +51,7 @@ int weir_engine_free(weir_engine *engine, uint64_t address);
 uint32_t weir_engine_let_go(weir_engine *engine, uint64_t address);
 int weir_engine_complete(weir_engine *engine, uint32_t block);
 
-/* Levels after a call; numbers as in engine/report.ts. */
+/* Levels after a call; numbers as in engine/abi/statistics.ts. */
 typedef struct weir_levels {
   uint64_t reserved, allocated, stitches, retries, borrows, waits;
   uint32_t parked;    /* blocks let go of that other streams have not passed yet */
@@ -92,7 +92,7 @@ void weir_engine_streams_idle(weir_engine *engine);
 /* Gives back to the driver all that can be. */
 void weir_engine_empty_cache(weir_engine *engine);
 
-/* Numbers as in engine/report.ts. */
+/* Numbers as in engine/abi/statistics.ts. */
 uint64_t weir_engine_statistic(weir_engine *engine, uint32_t index);
 uint64_t weir_engine_explanation(weir_engine *engine, uint32_t index);
 /* 0, or the number of the broken invariant; level 1 to 3, ever more thorough. */

@@ -8,7 +8,7 @@ namespace weir {
 
 namespace {
 
-// As in engine/nodes.ts, which promises not to renumber them.
+// As in engine/abi/range-states.ts, which promises not to renumber them.
 enum State { kFree = 1, kLive = 2, kPending = 3, kUnbacked = 4, kPiece = 5, kLoan = 6, kStuck = 7, kParked = 8, kPlanned = 9 };
 
 std::vector<weir_range> ranges_of(weir_device* device) {

@@ -7,7 +7,7 @@ import { type EngineExports, type EngineModule, instantiateEngine } from './load
 import { describeRule } from './rules.ts';
 import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, regionBytesFor, WEIR_SETTINGS } from './settings.ts';
 
-/** States of a range as engine/nodes.ts numbers them. */
+/** States of a range as engine/abi/range-states.ts numbers them. */
 const RangeState = { Free: 1, Live: 2, Pending: 3, Unbacked: 4, Loan: 6, Stuck: 7, Parked: 8, Planned: 9 } as const;
 /** Numbers in a row of the engine's snapshot. */
 const ROW = 8;

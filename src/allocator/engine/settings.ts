@@ -1,7 +1,7 @@
 // The engine's settings as TypeScript sees them, and the two presets. The order of ENGINE_SETTINGS is the engine's ABI.
 import { GIB, MIB, roundUp } from '../../base/bytes.ts';
 
-/** All numbers are bytes unless said otherwise. Names and meaning as in engine/settings.ts. */
+/** All numbers are bytes unless said otherwise. Names and meaning as in engine/abi/settings.ts. */
 export interface EngineSettings {
   /** Requests up to this share slabs of one handle unit. */
   readonly smallLimit: number;

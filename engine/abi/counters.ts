@@ -1,0 +1,223 @@
+// What the engine counts. Sums over all arenas; the budget rests on them.
+import { forgetNeed } from './settings';
+
+/** Physical memory held: every handle, whether or not it can be used at the moment. */
+export let reserved: u64 = 0;
+export let peakReserved: u64 = 0;
+/** Given out and not freed. */
+export let allocated: u64 = 0;
+/** Given out and not complete: what cannot be given out again yet. */
+export let inUse: u64 = 0;
+export let peakInUse: u64 = 0;
+/** The most since the program last had all free memory given back: what decisions take for the memory it needs. */
+export let neededInUse: u64 = 0;
+/** Bytes asked for by what is allocated. */
+export let requested: u64 = 0;
+
+export let handles: u32 = 0;
+export let views: u32 = 0;
+/** Bytes of address space that views map. */
+export let viewBytes: u64 = 0;
+export let regions: u32 = 0;
+export let orphans: u32 = 0;
+export let blocks: u32 = 0;
+
+// How requests were served.
+export let fits: u64 = 0;
+export let reuses: u64 = 0;
+export let growths: u64 = 0;
+export let stitches: u64 = 0;
+export let extensions: u64 = 0;
+export let loans: u64 = 0;
+export let evictions: u64 = 0;
+/** Requests that needed memory given back first, or failed after it. */
+export let retries: u64 = 0;
+export let ooms: u64 = 0;
+// What streams lent each other, and what it took.
+export let borrows: u64 = 0;
+export let borrowedBytes: u64 = 0;
+export let waits: u64 = 0;
+export let events: u64 = 0;
+export let queries: u64 = 0;
+/** Blocks let go of that other streams have not passed yet. */
+export let parked: u32 = 0;
+
+/** The engine's own linear memory in use, recycled pieces included. */
+export let ownMemory: usize = 0;
+
+// How plans are followed.
+export let planHits: u64 = 0;
+/** Requests that no plan named, or whose place has no memory. */
+export let planMisses: u64 = 0;
+/** Requests whose place was still taken. */
+export let planOccupied: u64 = 0;
+/** The plan in use; 0 if there is none. */
+export let activePlan: u32 = 0;
+/** Memory lent to plans. */
+export let planBytes: u64 = 0;
+/** Plans installed. */
+export let planCount: u32 = 0;
+/** Blocks at planned places. */
+export let planBlocks: u32 = 0;
+
+export function countReserved(bytes: u64): void {
+  reserved += bytes;
+  handles++;
+  if (reserved > peakReserved) peakReserved = reserved;
+}
+
+export function countReleased(bytes: u64): void {
+  reserved -= bytes;
+  handles--;
+}
+
+export function countUse(size: u64, asked: u64): void {
+  allocated += size;
+  requested += asked;
+  inUse += size;
+  blocks++;
+  if (inUse > peakInUse) peakInUse = inUse;
+  if (inUse > neededInUse) neededInUse = inUse;
+}
+
+export function countFree(size: u64, asked: u64): void {
+  allocated -= size;
+  requested -= asked;
+}
+
+export function countComplete(size: u64): void {
+  inUse -= size;
+  blocks--;
+}
+
+export function countView(bytes: u64): void {
+  views++;
+  viewBytes += bytes;
+}
+
+export function countExtension(bytes: u64): void {
+  viewBytes += bytes;
+}
+
+export function countUnmapped(bytes: u64): void {
+  viewBytes -= bytes;
+}
+
+export function countViewGone(): void {
+  views--;
+  evictions++;
+}
+
+export function countRegion(change: i32): void {
+  regions += change;
+}
+
+export function countOrphan(change: i32): void {
+  orphans += change;
+}
+
+export function countBorrow(bytes: u64): void {
+  borrows++;
+  borrowedBytes += bytes;
+}
+
+export function countWait(): void {
+  waits++;
+}
+
+export function countEvent(): void {
+  events++;
+}
+
+export function countQuery(): void {
+  queries++;
+}
+
+export function countParked(change: i32): void {
+  parked += change;
+}
+
+export function countOwnMemory(bytes: usize): void {
+  ownMemory = bytes;
+}
+
+export function countPlanHit(): void {
+  planHits++;
+}
+
+export function countPlanMiss(): void {
+  planMisses++;
+}
+
+export function countPlanOccupied(): void {
+  planOccupied++;
+}
+
+export function countPlan(change: i32): void {
+  planCount += change;
+}
+
+export function countPlanBlock(change: i32): void {
+  planBlocks += change;
+}
+
+export function setActivePlan(id: u32): void {
+  activePlan = id;
+}
+
+export function setPlanBytes(bytes: u64): void {
+  planBytes = bytes;
+}
+
+/** How a request was served, for the statistics. */
+export namespace Way {
+  export const Fit: u32 = 0;
+  export const Reuse: u32 = 1;
+  export const Growth: u32 = 2;
+  export const Stitch: u32 = 3;
+  export const Extension: u32 = 4;
+  export const Loan: u32 = 5;
+  export const Retry: u32 = 6;
+  export const Oom: u32 = 7;
+  export const Borrow: u32 = 8;
+}
+
+export function countWay(way: u32): void {
+  switch (way) {
+    case Way.Fit:
+      fits++;
+      break;
+    case Way.Reuse:
+      reuses++;
+      break;
+    case Way.Growth:
+      growths++;
+      break;
+    case Way.Stitch:
+      stitches++;
+      break;
+    case Way.Extension:
+      extensions++;
+      break;
+    case Way.Loan:
+      loans++;
+      break;
+    case Way.Retry:
+      retries++;
+      break;
+    case Way.Oom:
+      ooms++;
+      break;
+  }
+}
+
+/** What was needed before may never be needed again. */
+export function restartNeed(): void {
+  if (forgetNeed !== 0) neededInUse = inUse;
+}
+
+/** Peaks start again from where things stand. */
+export function resetPeaks(): void {
+  peakReserved = reserved;
+  peakInUse = inUse;
+}

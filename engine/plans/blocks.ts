@@ -1,0 +1,67 @@
+// Blocks at planned places: ranges like those of any block, but in no region's tiling. Instead they are in a list, and
+// their cells are taken. Their region is a mark only: it says that they are planned, and whose stream they belong to.
+import { countComplete, countPlanBlock, countUse } from '../abi/counters';
+import { State } from '../abi/range-states';
+import { Arena, NO_RANGE, NO_REGION, Range, Region, View } from '../records/nodes';
+import { dropRange, newRange } from '../records/range-pool';
+import { newRegion } from '../space/arenas';
+import { freeCells, takeCells } from './cells';
+
+let mark: Region = NO_REGION;
+let newest: Range = NO_RANGE;
+
+/** Makes the mark; false when the engine's own memory is exhausted. */
+export function preparePlannedBlocks(): bool {
+  if (mark === NO_REGION) mark = newRegion();
+  return mark !== NO_REGION;
+}
+
+export function isPlanned(block: Range): bool {
+  return block.region === mark;
+}
+
+export function newestPlanned(): Range {
+  return newest;
+}
+
+export function firstCell(block: Range): u32 {
+  return <u32>changetype<usize>(block.parent);
+}
+
+export function endCell(block: Range): u32 {
+  return <u32>changetype<usize>(block.view);
+}
+
+/** Says which cells the block has, and takes them. */
+export function setCells(block: Range, first: u32, end: u32): void {
+  block.parent = changetype<Range>(<usize>first);
+  block.view = changetype<View>(<usize>end);
+  takeCells(first, end);
+}
+
+/** A live block at free cells. Needs one spare range. */
+export function addPlanned(arena: Arena, address: u64, size: u64, asked: u64, first: u32, end: u32): Range {
+  mark.arena = arena;
+  const block = newRange(mark, address, size, State.Live);
+  block.va = address;
+  block.requested = asked;
+  block.right = NO_RANGE;
+  setCells(block, first, end);
+  block.next = newest;
+  if (newest !== NO_RANGE) newest.prev = block;
+  newest = block;
+  countPlanBlock(1);
+  countUse(size, asked);
+  return block;
+}
+
+/** Nobody uses the block any more: its place is free at once, for its stream. */
+export function dropPlanned(block: Range): void {
+  countComplete(block.size);
+  freeCells(firstCell(block), endCell(block));
+  if (block.prev !== NO_RANGE) block.prev.next = block.next;
+  else newest = block.next;
+  if (block.next !== NO_RANGE) block.next.prev = block.prev;
+  countPlanBlock(-1);
+  dropRange(block);
+}

@@ -1,0 +1,50 @@
+// Planned blocks in the snapshot: the memory of the plans from its start to its end, as blocks and what is free between them.
+// The handles behind it are rows of their own where they lie, of state Planned, like the slabs lent to small requests.
+import { planBlocks, planBytes } from '../abi/counters';
+import { State } from '../abi/range-states';
+import { give, takeClear } from '../records/memory';
+import { NO_RANGE, Range } from '../records/nodes';
+import { ROW, writeRow } from '../records/snapshot-row';
+import { endCell, firstCell, newestPlanned } from './blocks';
+import { cellCount, edgeAt } from './cells';
+import { plannedAddress, plannedView } from './memory';
+
+/** At most so many rows. */
+export function plannedRows(): u32 {
+  return planBytes === 0 ? 0 : 2 * planBlocks + 1;
+}
+
+/** Writes them from `row` on; gives the place after the last. */
+export function writePlannedRows(row: usize): usize {
+  if (planBytes === 0) return row;
+  // Blocks by their first cell, which is in order of address. Without memory for that they are left out.
+  const cells = (<usize>cellCount()) << 2;
+  const blocks = takeClear(cells);
+  if (blocks === 0) return row;
+  for (let block = newestPlanned(); block !== NO_RANGE; block = block.next) {
+    store<usize>(blocks + ((<usize>firstCell(block)) << 2), changetype<usize>(block));
+  }
+  let end: u64 = 0;
+  for (let cell: u32 = 0; cell < cellCount(); cell++) {
+    const block = changetype<Range>(load<usize>(blocks + ((<usize>cell) << 2)));
+    if (block === NO_RANGE) continue;
+    row = writeGap(row, end, (<u64>edgeAt(cell)) << 9);
+    writeRow(row, plannedView().arena, block);
+    row += ROW;
+    end = (<u64>edgeAt(endCell(block))) << 9;
+  }
+  give(blocks, cells);
+  return writeGap(row, end, planBytes);
+}
+
+function writeGap(row: usize, from: u64, to: u64): usize {
+  if (from >= to) return row;
+  gap.address = plannedAddress() + from;
+  gap.size = to - from;
+  gap.state = State.Free;
+  writeRow(row, plannedView().arena, gap);
+  return row + ROW;
+}
+
+/** A range that only ever describes what is free. */
+const gap = changetype<Range>(memory.data(64));

@@ -1,0 +1,64 @@
+// The end of blocks: their memory becomes free for its stream, at once or when other streams have passed.
+import { countComplete } from '../abi/counters';
+import { gmlake } from '../abi/settings';
+import { isPlanned } from '../plans/blocks';
+import { finishPlanned } from '../plans/following';
+import { ownerOf } from '../records/arena-table';
+import { markBusy } from '../records/handles';
+import { Arena, NO_RANGE, NO_VIEW, Range } from '../records/nodes';
+import { NO_STREAM } from '../records/streams';
+import { blockSize, setFreeOf } from '../space/ranges';
+import { noteCompleted } from '../streams/completed';
+import { stamp } from '../streams/progress';
+import { hasParked, pollUses, takeParked } from '../streams/uses';
+import { returnSlab } from './small';
+
+/** Completes the parked blocks whose other streams have passed. */
+export function completeParked(): void {
+  pollUses();
+  let block = takeParked(NO_STREAM, false);
+  while (block !== NO_RANGE) {
+    noteCompleted(block);
+    finish(block);
+    block = takeParked(NO_STREAM, false);
+  }
+}
+
+/** Makes the arena's stream wait for those that use a parked block of it, and completes that one. */
+export function awaitParked(arena: Arena): bool {
+  if (!hasParked()) return false;
+  const block = takeParked(arena.lane, true);
+  if (block === NO_RANGE) return false;
+  noteCompleted(block);
+  finish(block);
+  return true;
+}
+
+/** The block's memory may be given out again on its stream. */
+export function finish(block: Range): void {
+  if (isPlanned(block)) {
+    finishPlanned(block);
+    return;
+  }
+  const arena = ownerOf(block);
+  arena.churned = true;
+  if (block.view === NO_VIEW) {
+    countComplete(block.size);
+    if (gmlake !== 0) markBusy(block, false);
+    const whole = setFreeOf(arena, block, stamp(arena.lane, block.size));
+    if (whole.region.loan !== NO_RANGE) returnSlab(whole);
+    return;
+  }
+  const size = blockSize(block);
+  const point = stamp(arena.lane, size);
+  countComplete(size);
+  block.view.live--;
+  let piece = block;
+  while (piece !== NO_RANGE) {
+    const next = piece.left;
+    piece.view = NO_VIEW;
+    if (gmlake !== 0) markBusy(piece, false);
+    setFreeOf(arena, piece, point);
+    piece = next;
+  }
+}

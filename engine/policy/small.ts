@@ -1,0 +1,59 @@
+// Small requests: slabs of one handle unit, cut at 512 bytes. A slab is a handle of its own while memory is to be had
+// without exceeding the budget, else it is borrowed from the arena of large requests and returned when empty.
+import { countWay, reserved, Way } from '../abi/counters';
+import { State } from '../abi/range-states';
+import { borrow, handleUnit } from '../abi/settings';
+import { Arena, NO_ARENA, NO_RANGE, Range } from '../records/nodes';
+import { ensureRanges } from '../records/range-pool';
+import { addLoan, arenaOf, removeRegion } from '../space/arenas';
+import { budgetWith } from '../space/budget';
+import { bestFit, takeFree } from '../space/free-set';
+import { grow } from '../space/growth';
+import { setFree, takeFront } from '../space/ranges';
+import { borrowBlock, pollLenders } from '../streams/lending';
+
+/** A free range that holds `size`, from a new slab. */
+export function addSlab(arena: Arena, size: u64): Range {
+  const thrifty = borrow !== 0;
+  if (thrifty && reserved + handleUnit > budgetWith(size)) {
+    const slab = borrowSlab(arena);
+    if (slab !== NO_RANGE) return slab;
+  }
+  const slab = grow(arena, handleUnit);
+  if (slab !== NO_RANGE) {
+    countWay(Way.Growth);
+    return slab;
+  }
+  return thrifty ? borrowSlab(arena) : NO_RANGE;
+}
+
+function borrowSlab(arena: Arena): Range {
+  const lender = arenaOf(arena.stream, arena.pool, false);
+  if (lender === NO_ARENA || !ensureRanges(2)) return NO_RANGE;
+  let fit = bestFit(lender, handleUnit);
+  if (fit !== NO_RANGE) {
+    takeFront(fit, handleUnit, State.Loan);
+  } else {
+    fit = pollLenders(lender) ? borrowBlock(lender, handleUnit, true) : NO_RANGE;
+    if (fit === NO_RANGE) return NO_RANGE;
+    fit.state = State.Loan;
+  }
+  const slab = addLoan(arena, fit);
+  if (slab === NO_RANGE) {
+    setFree(fit, fit.requested);
+    return NO_RANGE;
+  }
+  countWay(Way.Loan);
+  return setFree(slab, fit.requested);
+}
+
+/** Returns the slab that `range` is the whole of, if it is borrowed. */
+export function returnSlab(range: Range): void {
+  const region = range.region;
+  const loan = region.loan;
+  if (loan === NO_RANGE || range.size !== region.bytes) return;
+  const point = range.requested;
+  takeFree(region.arena, range);
+  removeRegion(region);
+  setFree(loan, point);
+}

@@ -1,0 +1,225 @@
+// Preset weir: what to do when no free range of the arena holds a large request.
+// In this order: memory that a view already joins; growth, while the arena holds little more than was ever live;
+// a stitch of what is free, with only the missing bytes created. Growing and stitching are weighed by their cost.
+import { countWay, inUse, neededInUse, reserved, Way } from '../abi/counters';
+import { State } from '../abi/range-states';
+import {
+  borrow,
+  createCost,
+  growthLimit,
+  growthShare,
+  handleUnit,
+  mapCost,
+  minStitch,
+  poolPrice,
+  reserveCost,
+  sharedGrowthShare,
+  stitchBorrowed,
+  waitAllowed,
+  waitShare,
+} from '../abi/settings';
+import { larger, MIB, roundUp, smaller } from '../base/units';
+import { Arena, NO_ARENA, NO_RANGE, NO_VIEW, Range, View } from '../records/nodes';
+import { ensureRanges } from '../records/range-pool';
+import { arenaOf } from '../space/arenas';
+import { budgetWith, hasLenders, noteLenders } from '../space/budget';
+import { keepRuns, knownStart, knownView, recallRun } from '../space/extent-memory';
+import { openBytes, openView, runStart, runView, searchOpen, searchRuns } from '../space/extents';
+import { bestFit } from '../space/free-set';
+import { freeTail, grow, tailRoom } from '../space/growth';
+import { handleBytes } from '../space/handle-size';
+import { takeFront } from '../space/ranges';
+import { plannedBytes, plannedCount } from '../space/selection';
+import { extend, place, stitch } from '../space/stitches';
+import { assemblable, listWholes, surveyArena, wholeCount } from '../space/survey';
+import { borrowBlock, gather, pollLenders, reunite } from '../streams/lending';
+import { borrowRun } from '../streams/lent-extents';
+import { markHandles, planExtension, planStart, planView } from './assembly';
+import { awaitParked } from './completion';
+
+/** A block for a request that no free range holds. `pressed`: memory has run out, so stitch whatever there is. */
+export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
+  // Not on the first attempt, but waits and what was given back may have changed that.
+  const fit = bestFit(arena, size);
+  if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
+  const haveLenders = pollLenders(arena);
+  noteLenders(haveLenders);
+  arena.shared = haveLenders;
+  if (recallRun(arena, size)) return settle(knownView, knownStart, size, Way.Reuse);
+  if (!surveyArena(arena)) return NO_RANGE;
+  searchRuns(arena, size);
+  keepRuns(arena, size);
+  if (runView !== NO_VIEW) return settle(runView, runStart, size, Way.Reuse);
+
+  // Another stream's memory costs nothing once its release is over.
+  if (haveLenders) {
+    const block = borrowBlock(arena, size, false);
+    if (block !== NO_RANGE) return block;
+  }
+  const growth = growthFor(arena, size);
+  const affordable = reserved + atLeast(arena, growth) <= budgetWith(size);
+  if (!affordable) {
+    const spare = spareSlab(arena, size);
+    if (spare !== NO_RANGE) return takeFit(spare, size, Way.Loan);
+  }
+  if (haveLenders && (!affordable || pressed)) {
+    const block = borrowLate(arena, size, pressed);
+    if (block !== NO_RANGE) return block;
+    if (!surveyArena(arena)) return NO_RANGE;
+  }
+  const wantsStitch = pressed || size >= minStitch;
+  if (!wantsStitch || (!pressed && affordable)) {
+    const block = growAndTake(arena, size, growth);
+    if (block !== NO_RANGE) return block;
+  }
+
+  const free = assemblable();
+  if (free < size) {
+    const missing = size - free;
+    if (!pressed && growthIsCheaper(arena, atLeast(arena, growth), atLeast(arena, missing))) return growAndTake(arena, size, growth);
+    if (expand(arena, missing) === NO_RANGE) return NO_RANGE;
+    const grown = bestFit(arena, size);
+    if (grown !== NO_RANGE) return takeFit(grown, size, Way.Growth);
+    if (!surveyArena(arena)) return NO_RANGE;
+  }
+  const block = join(arena, size);
+  return block !== NO_RANGE ? block : growAndTake(arena, size, growth);
+}
+
+/** Before memory is created beyond the budget: by ever more costly means, those that need a wait last. */
+function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
+  const stitches = stitchBorrowed !== 0 && (size >= minStitch || pressed);
+  if (stitches && borrowRun(arena, size, false)) return settleLent(arena, size);
+  if (reunite(arena, false)) {
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
+  }
+  if (!surveyArena(arena) || (!pressed && isCheaperThanWaiting(arena, size))) return NO_RANGE;
+  while (waitAllowed !== 0 && awaitParked(arena)) {
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
+  }
+  const block = borrowBlock(arena, size, true);
+  if (block !== NO_RANGE) return block;
+  if (!stitches) return NO_RANGE;
+  if (waitAllowed !== 0 && borrowRun(arena, size, true)) return settleLent(arena, size);
+  if (!surveyArena(arena)) return NO_RANGE;
+  let free = assemblable();
+  if (free < size && reunite(arena, true)) {
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
+    if (!surveyArena(arena)) return NO_RANGE;
+    free = assemblable();
+  }
+  if (free >= size || gather(arena, size - free, true) === 0) return NO_RANGE;
+  const fit = bestFit(arena, size);
+  return fit === NO_RANGE ? NO_RANGE : takeFit(fit, size, Way.Borrow);
+}
+
+/** Whether what is free, joined to what is missing, takes so little memory that no stream should stand still for it. */
+function isCheaperThanWaiting(arena: Arena, size: u64): bool {
+  const free = assemblable();
+  const missing = free < size ? atLeast(arena, size - free) : 0;
+  const peak = larger(neededInUse, inUse + size);
+  return reserved + missing <= peak + (peak >> 16) * waitShare;
+}
+
+function settleLent(arena: Arena, size: u64): Range {
+  return surveyArena(arena) ? settle(runView, runStart, size, Way.Reuse) : NO_RANGE;
+}
+
+/** Slabs that small requests no longer fill are as good as any other memory of the stream. */
+function spareSlab(arena: Arena, size: u64): Range {
+  if (borrow === 0) return NO_RANGE;
+  const small = arenaOf(arena.stream, arena.pool, true);
+  return small === NO_ARENA ? NO_RANGE : bestFit(small, size);
+}
+
+/** How much the arena has to grow for `size` to fit at its end. */
+function growthFor(arena: Arena, size: u64): u64 {
+  const missing = size - smaller(freeTail(arena), size);
+  return atLeast(arena, missing) <= tailRoom(arena) ? missing : size;
+}
+
+/** A growth of `bytes` or of the least worth a driver call. While a model is loaded that is a whole handle: more will follow. */
+function atLeast(arena: Arena, bytes: u64): u64 {
+  const floor = arena.churned
+    ? smaller((reserved >> 16) * (hasLenders ? sharedGrowthShare : growthShare), growthLimit)
+    : smaller(handleBytes(arena, bytes), arena.loaded >> 6);
+  return roundUp(larger(bytes, floor), handleUnit);
+}
+
+/** Grows by `bytes` or a little more; by no more than needed if the device has no more. */
+function expand(arena: Arena, bytes: u64): Range {
+  const generous = atLeast(arena, bytes);
+  const exact = roundUp(bytes, handleUnit);
+  const grown = grow(arena, generous);
+  return grown !== NO_RANGE || generous === exact ? grown : grow(arena, exact);
+}
+
+function growAndTake(arena: Arena, size: u64, growth: u64): Range {
+  const grown = expand(arena, growth);
+  return grown === NO_RANGE || grown.size < size ? NO_RANGE : takeFit(grown, size, Way.Growth);
+}
+
+function takeFit(range: Range, size: u64, way: u32): Range {
+  if (!ensureRanges(1)) return NO_RANGE;
+  takeFront(range, size, State.Live);
+  range.va = range.address;
+  countWay(way);
+  return range;
+}
+
+/** Compares driver time and bytes of growing by the one with stitching all that is free to the other. */
+function growthIsCheaper(arena: Arena, growth: u64, missing: u64): bool {
+  const perHandle = createCost + mapCost;
+  const mebibytePrice = poolPrice / (reserved / MIB + 1);
+  const created = handlesIn(arena, missing);
+  const growing = handlesIn(arena, growth) * perHandle + (growth / MIB) * mebibytePrice;
+  const pieces = <u64>wholeCount() + 2 + created;
+  const stitching = created * perHandle + (missing / MIB) * mebibytePrice + pieces * mapCost + reserveCost;
+  return growing <= stitching;
+}
+
+/** How many handles a growth of `bytes` would be made of. */
+function handlesIn(arena: Arena, bytes: u64): u64 {
+  const step = handleBytes(arena, bytes);
+  return (bytes + step - 1) / step;
+}
+
+/** Extends a view or makes a new one, whichever costs less; NO_RANGE if the driver fails. */
+function join(arena: Arena, size: u64): Range {
+  if (!listWholes(arena)) return NO_RANGE;
+  searchOpen(arena, size);
+  const candidate = openView;
+  const open = openBytes;
+  let extension: i64 = -1;
+  if (candidate !== NO_VIEW) {
+    markHandles(candidate, candidate.count);
+    extension = planExtension(size - open);
+    if (candidate.mapped + plannedBytes > candidate.reserved) extension = -1;
+  }
+  const fresh = planView(size);
+  if (extension >= 0 && (fresh < 0 || extension <= fresh + <i64>reserveCost)) {
+    markHandles(candidate, candidate.count);
+    planExtension(size - open);
+    const start = candidate.mapped - open;
+    if (ready() && extend(candidate)) return settle(candidate, start, size, Way.Extension);
+    planView(size);
+  }
+  if (fresh < 0 || !ready()) return NO_RANGE;
+  const start = planStart;
+  const view = stitch(arena);
+  return view === NO_VIEW ? NO_RANGE : settle(view, start, size, Way.Stitch);
+}
+
+/** Spare ranges for every planned piece, taken before the driver is asked for anything. */
+function ready(): bool {
+  return ensureRanges(2 * plannedCount + 2);
+}
+
+function settle(view: View, start: u64, size: u64, way: u32): Range {
+  if (!ensureRanges(2 * view.count + 2)) return NO_RANGE;
+  countWay(way);
+  return place(view, start, size, true);
+}

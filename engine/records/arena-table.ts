@@ -1,0 +1,33 @@
+// Arenas by number, so that a range can name its owner in two bytes.
+import { give, take, takeClear } from './memory';
+import { ARENA_SIZE, Arena, NO_ARENA, Range } from './nodes';
+
+/** Arenas by number. They are never given up, so a number stands for one arena for good. */
+let arenaTable: usize = 0;
+let arenaRoom: u32 = 0;
+let arenaCount: u32 = 0;
+const MOST_ARENAS: u32 = 65535;
+
+export function newArena(): Arena {
+  if (arenaCount === arenaRoom) {
+    const room: u32 = arenaRoom === 0 ? 16 : arenaRoom << 1;
+    const grown = take((<usize>room) << 2);
+    if (grown === 0) return NO_ARENA;
+    memory.copy(grown, arenaTable, (<usize>arenaRoom) << 2);
+    give(arenaTable, (<usize>arenaRoom) << 2);
+    arenaTable = grown;
+    arenaRoom = room;
+  }
+  if (arenaCount === MOST_ARENAS) return NO_ARENA;
+  const arena = changetype<Arena>(takeClear(ARENA_SIZE));
+  if (arena === NO_ARENA) return NO_ARENA;
+  store<usize>(arenaTable + ((<usize>arenaCount) << 2), changetype<usize>(arena));
+  arena.index = <u16>arenaCount;
+  arenaCount++;
+  return arena;
+}
+
+/** The arena that may use the range. */
+export function ownerOf(range: Range): Arena {
+  return changetype<Arena>(load<usize>(arenaTable + ((<usize>range.owner) << 2)));
+}

@@ -1,0 +1,75 @@
+// The engine's own linear memory: pieces by size class, recycled, never garbage.
+// Memory is only ever taken from the end of what there is, so addresses in it never move.
+import { countOwnMemory } from '../abi/counters';
+import { Call } from '../abi/driver-calls';
+import { noteFailure } from '../abi/failure';
+
+const GROW_PAGES: i32 = 16;
+const PAGE: usize = 65536;
+const LINE: usize = 64;
+/** Up to here classes are multiples of 16 bytes, beyond it powers of two. */
+const FINE_LIMIT: usize = 512;
+const CLASSES: usize = 64;
+
+const recycled: usize = memory.data(256);
+let bump: usize = 0;
+let end: usize = 0;
+
+function classOf(bytes: usize): usize {
+  if (bytes <= FINE_LIMIT) return (bytes + 15) >> 4;
+  return 32 + (32 - clz<u32>(<u32>bytes - 1) - 9);
+}
+
+function classBytes(index: usize): usize {
+  return index <= 32 ? index << 4 : (<usize>1) << (index - 32 + 9);
+}
+
+/** A piece of at least `bytes`, with whatever lay there before; 0 when linear memory is exhausted. */
+export function take(bytes: usize): usize {
+  const index = classOf(bytes);
+  assert(index < CLASSES);
+  const list = recycled + (index << 2);
+  const piece = load<usize>(list);
+  if (piece !== 0) {
+    store<usize>(list, load<usize>(piece));
+    return piece;
+  }
+  return fresh(classBytes(index));
+}
+
+/** Gives back what `take(bytes)` gave. */
+export function give(piece: usize, bytes: usize): void {
+  if (piece === 0) return;
+  const list = recycled + (classOf(bytes) << 2);
+  store<usize>(piece, load<usize>(list));
+  store<usize>(list, piece);
+}
+
+/** Like take, all zero. */
+export function takeClear(bytes: usize): usize {
+  const piece = take(bytes);
+  if (piece !== 0) memory.fill(piece, 0, bytes);
+  return piece;
+}
+
+/** Memory that was never used before. */
+export function fresh(bytes: usize): usize {
+  if (bump === 0) {
+    bump = (__heap_base + 63) & ~63;
+    end = <usize>memory.size() * PAGE;
+  }
+  // What is longer than a cache line begins with one: a record of a line then never lies in two.
+  if (bytes >= LINE) bump = (bump + LINE - 1) & ~(LINE - 1);
+  if (bump > end || bytes > end - bump) {
+    const missing = <i32>((bump + bytes - end + PAGE - 1) / PAGE);
+    if (memory.grow(missing > GROW_PAGES ? missing : GROW_PAGES) < 0 && memory.grow(missing) < 0) {
+      noteFailure(Call.Own);
+      return 0;
+    }
+    end = <usize>memory.size() * PAGE;
+  }
+  const piece = bump;
+  bump += (bytes + 15) & ~15;
+  countOwnMemory(bump);
+  return piece;
+}

@@ -1,0 +1,67 @@
+// Unused Range records. Work takes enough of them before it begins, so that it cannot fail half way.
+import { fresh } from './memory';
+import { NO_RANGE, NO_VIEW, Range, Region } from './nodes';
+
+let spareRanges: usize = 0;
+let spareCount: u32 = 0;
+const SLAB_RANGES: usize = 512;
+
+/** Makes sure that `count` ranges can be taken without failing. */
+export function ensureRanges(count: u32): bool {
+  while (spareCount < count) {
+    const slab = fresh(SLAB_RANGES * offsetof<Range>());
+    if (slab === 0) return false;
+    for (let index: usize = 0; index < SLAB_RANGES; index++) {
+      const range = slab + index * offsetof<Range>();
+      store<usize>(range, spareRanges);
+      spareRanges = range;
+    }
+    spareCount += <u32>SLAB_RANGES;
+  }
+  return true;
+}
+
+function takeSpare(): Range {
+  assert(spareCount > 0);
+  const range = changetype<Range>(spareRanges);
+  spareRanges = load<usize>(spareRanges);
+  spareCount--;
+  return range;
+}
+
+/** Only after ensureRanges. */
+export function newRange(region: Region, address: u64, size: u64, state: u8): Range {
+  const range = takeSpare();
+  range.address = address;
+  range.size = size;
+  range.prev = NO_RANGE;
+  range.next = NO_RANGE;
+  range.left = NO_RANGE;
+  range.view = NO_VIEW;
+  range.region = region;
+  range.owner = region.arena.index;
+  range.requested = 0;
+  range.state = state;
+  return range;
+}
+
+/** A part of a range: it has its region, its owner and its release, and is linked to nothing yet. Only after ensureRanges. */
+export function newPart(whole: Range, address: u64, size: u64, state: u8): Range {
+  const range = takeSpare();
+  range.address = address;
+  range.size = size;
+  range.requested = whole.requested;
+  range.region = whole.region;
+  range.view = NO_VIEW;
+  range.left = NO_RANGE;
+  range.owner = whole.owner;
+  range.state = state;
+  return range;
+}
+
+export function dropRange(range: Range): void {
+  range.state = 0;
+  store<usize>(changetype<usize>(range), spareRanges);
+  spareRanges = changetype<usize>(range);
+  spareCount++;
+}

@@ -1,0 +1,150 @@
+// Splitting and joining ranges. Of two that join, the lower stays: whoever holds a pointer into a region
+// finds what has become of its range at or after that pointer.
+import { State } from '../abi/range-states';
+import { larger } from '../base/units';
+import { ownerOf } from '../records/arena-table';
+import { Arena, NO_RANGE, Range } from '../records/nodes';
+import { dropRange, newPart, newRange } from '../records/range-pool';
+import { addFree, moveFree, takeFree } from './free-set';
+
+function linkAfter(range: Range, after: Range): void {
+  const next = after.next;
+  range.prev = after;
+  range.next = next;
+  after.next = range;
+  if (next !== NO_RANGE) next.prev = range;
+}
+
+function absorbNext(range: Range): void {
+  range.size += range.next.size;
+  unlinkNext(range);
+}
+
+function unlinkNext(range: Range): void {
+  const gone = range.next;
+  const next = gone.next;
+  range.next = next;
+  if (next !== NO_RANGE) next.prev = range;
+  dropRange(gone);
+}
+
+/** Cuts a free range to its first `size` bytes, which leave the free set in the given state. Needs one spare range. */
+export function takeFront(range: Range, size: u64, state: u8): void {
+  takeFrontOf(ownerOf(range), range, size, state);
+}
+
+/** The same where the owner is known. */
+export function takeFrontOf(arena: Arena, range: Range, size: u64, state: u8): void {
+  const whole = range.size;
+  if (whole > size) {
+    const rest = newPart(range, range.address + size, whole - size, State.Free);
+    linkAfter(rest, range);
+    moveFree(arena, range, whole, rest);
+    range.size = size;
+  } else {
+    takeFree(arena, range);
+  }
+  range.state = state;
+  range.left = NO_RANGE;
+}
+
+/** Takes [from, from + size) out of a free range; what is left on either side stays free. Needs two spare ranges. */
+export function carve(range: Range, from: u64, size: u64, state: u8): Range {
+  if (from === range.address) {
+    takeFront(range, size, state);
+    return range;
+  }
+  const arena = ownerOf(range);
+  const whole = range.size;
+  const end = range.address + whole;
+  range.size = from - range.address;
+  const middle = newPart(range, from, size, state);
+  linkAfter(middle, range);
+  moveFree(arena, range, whole, range);
+  if (end > from + size) {
+    const rest = newPart(range, from + size, end - from - size, State.Free);
+    linkAfter(rest, middle);
+    addFree(arena, rest);
+  }
+  return middle;
+}
+
+/**
+ * Makes a range that is in no set free and joins it with the neighbours of its owner; gives the whole. `point` is its
+ * release; the whole has the latest release of its parts.
+ */
+export function setFree(range: Range, point: u64): Range {
+  return setFreeOf(ownerOf(range), range, point);
+}
+
+/** The same where the owner is known. */
+export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
+  range.state = State.Free;
+  const owner = range.owner;
+  const next = range.next;
+  const prev = range.prev;
+  const joinsNext = next !== NO_RANGE && next.state === State.Free && next.owner === owner;
+  const joinsPrev = prev !== NO_RANGE && prev.state === State.Free && prev.owner === owner;
+  if (joinsNext) {
+    point = larger(point, next.requested);
+    range.size += next.size;
+    if (joinsPrev) takeFree(arena, next);
+    else moveFree(arena, next, next.size, range);
+    unlinkNext(range);
+  }
+  if (joinsPrev) {
+    const size = prev.size;
+    prev.requested = larger(point, prev.requested);
+    prev.size = size + range.size;
+    moveFree(arena, prev, size, prev);
+    unlinkNext(prev);
+    return prev;
+  }
+  range.requested = point;
+  if (!joinsNext) addFree(arena, range);
+  return range;
+}
+
+/** Makes a range that is in no set unbacked and joins it with its neighbours. */
+export function setUnbacked(range: Range): void {
+  const region = range.region;
+  range.state = State.Unbacked;
+  const next = range.next;
+  if (next !== NO_RANGE && next.state === State.Unbacked) absorbNext(range);
+  const prev = range.prev;
+  if (prev !== NO_RANGE && prev.state === State.Unbacked) {
+    absorbNext(prev);
+    range = prev;
+  }
+  if (range.next === NO_RANGE) region.tail = range;
+}
+
+/** Turns the first `size` bytes of the region's unbacked tail into a range of the given state, in no set. Needs one spare range. */
+export function takeTail(tail: Range, size: u64, state: u8): Range {
+  const region = tail.region;
+  tail.state = state;
+  tail.owner = region.arena.index;
+  if (tail.size === size) {
+    region.tail = NO_RANGE;
+  } else {
+    const rest = newRange(region, tail.address + size, tail.size - size, State.Unbacked);
+    tail.size = size;
+    linkAfter(rest, tail);
+    region.tail = rest;
+  }
+  return tail;
+}
+
+/** The range that holds `address`, at or after a range of the same region. */
+export function rangeAt(start: Range, address: u64): Range {
+  let range = start;
+  while (address >= range.address + range.size) range = range.next;
+  return range;
+}
+
+/** Bytes given out for a block. */
+export function blockSize(block: Range): u64 {
+  let size: u64 = 0;
+  for (let piece = block; piece !== NO_RANGE; piece = piece.left) size += piece.size;
+  return size;
+}

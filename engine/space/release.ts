@@ -1,0 +1,164 @@
+// Giving memory back to the driver, handle by handle: whatever is wholly free and whatever a failure left behind.
+import { unmap } from '../abi/driver';
+import { State } from '../abi/range-states';
+import { larger } from '../base/units';
+import { handleAt, handleIndex } from '../records/handles';
+import { Arena, Handle, NO_ARENA, NO_RANGE, NO_REGION, NO_VIEW, Range, Region } from '../records/nodes';
+import { pieceHandle } from '../records/pieces';
+import { ensureRanges } from '../records/range-pool';
+import { firstArena, isEmptyRegion, releaseRegion } from './arenas';
+import { forgetHandle, releaseHandle, releaseOrphans } from './growth';
+import { carve, rangeAt, setUnbacked } from './ranges';
+import { dismissIdle, punch } from './stitches';
+
+const NOBODY: i32 = -1;
+/** The number of an arena whose free memory stays, wherever it lies. */
+let spared: i32 = NOBODY;
+
+/** Gives back all that can be. */
+export function releaseAll(): void {
+  releaseOrphans();
+  for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) releaseArena(arena);
+}
+
+/** Gives back the free memory of every arena but one. */
+export function releaseOthers(kept: Arena): void {
+  releaseOrphans();
+  spared = <i32>kept.index;
+  for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) if (arena !== kept) releaseArena(arena);
+  spared = NOBODY;
+}
+
+/** Drops the idle views of all arenas: addresses and mappings come free, memory does not. */
+export function releaseAddresses(): void {
+  for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) dismissIdle(arena);
+}
+
+/** Needs no memory of the engine's own: this must work when there is none left. */
+function releaseArena(arena: Arena): void {
+  dismissIdle(arena);
+  let region = arena.regions;
+  while (region !== NO_REGION) {
+    const next = region.next;
+    releaseStuck(region);
+    releaseRanges(region);
+    releaseShared(region);
+    if (isEmptyRegion(region)) releaseRegion(region);
+    region = next;
+  }
+}
+
+function releaseRanges(region: Region): void {
+  let range: Range = region.first;
+  while (range !== NO_RANGE) {
+    const end = range.address + range.size;
+    if (range.state === State.Free && <i32>range.owner !== spared) {
+      // What becomes of the range lies at or after what was before it.
+      const before = range.prev !== NO_RANGE ? range.prev : range;
+      releaseWhole(region, range);
+      range = before;
+    }
+    while (range !== NO_RANGE && range.address < end) range = range.next;
+  }
+}
+
+/** Gives back the handles that lie wholly in a free range, from its end down: so the range stays what is left of it. */
+function releaseWhole(region: Region, range: Range): void {
+  const start = range.address;
+  const end = start + range.size;
+  for (let index = handleIndex(region, end - 1) + 1; index > 0; index--) {
+    if (index > region.handleCount) continue;
+    const handle = handleAt(region, index - 1);
+    if (handle.address + handle.bytes > end) continue;
+    if (handle.address < start || !ensureRanges(2)) break;
+    if (handle.views > 0 && !punchAll(handle)) continue;
+    if (unmap(handle.address, handle.bytes) < 0) continue;
+    setUnbacked(carve(rangeAt(range, handle.address), handle.address, handle.bytes, State.Unbacked));
+    forgetHandle(handle);
+    releaseHandle(handle);
+  }
+}
+
+/** Gives back the handles that are wholly free, but in parts of different owners. */
+function releaseShared(region: Region): void {
+  let range: Range = region.first;
+  while (range !== NO_RANGE) {
+    const next = range.next;
+    if (next === NO_RANGE) return;
+    const parted = range.state === State.Free && next.state === State.Free;
+    const index = parted ? handleIndex(region, next.address) : region.handleCount;
+    // What is before the handle stays what it is: from there the walk goes on.
+    const before = index < region.handleCount ? rangeBefore(range, handleAt(region, index)) : NO_RANGE;
+    if (index < region.handleCount && releaseParts(handleAt(region, index), range)) {
+      range = before === NO_RANGE ? region.first : before;
+    } else {
+      range = next;
+    }
+  }
+}
+
+/** The last range that ends before a handle, from one that begins before its end. */
+function rangeBefore(range: Range, handle: Handle): Range {
+  let before = range;
+  while (before !== NO_RANGE && before.address + before.size > handle.address) before = before.prev;
+  return before;
+}
+
+/** Gives back a handle if all ranges in it are free; `range` is one of them. */
+function releaseParts(handle: Handle, range: Range): bool {
+  const end = handle.address + handle.bytes;
+  let first = range;
+  while (first.address > handle.address && first.prev !== NO_RANGE) first = first.prev;
+  let parts: u32 = 0;
+  for (let part = first; part !== NO_RANGE && part.address < end; part = part.next) {
+    if (part.state !== State.Free || <i32>part.owner === spared) return false;
+    parts++;
+  }
+  if (!ensureRanges(2 * parts) || (handle.views > 0 && !punchAll(handle)) || unmap(handle.address, handle.bytes) < 0) return false;
+  // From the end down: what joins is then always behind what is still to come.
+  for (let at = end; at > handle.address; ) {
+    const part = rangeAt(first, at - 1);
+    const start = larger(part.address, handle.address);
+    const size = at - start;
+    setUnbacked(carve(part, start, size, State.Unbacked));
+    at = start;
+  }
+  forgetHandle(handle);
+  releaseHandle(handle);
+  return true;
+}
+
+/** Takes a free handle out of the views that other blocks keep alive: of any arena, since it may have been lent. */
+function punchAll(handle: Handle): bool {
+  for (let arena = firstArena(); arena !== NO_ARENA && handle.views > 0; arena = arena.next) {
+    let view = arena.newestView;
+    while (view !== NO_VIEW && handle.views > 0) {
+      const older = view.older;
+      for (let index: u32 = 0; index < view.count; index++) {
+        if (pieceHandle(view, index) === handle && !punch(view, index)) return false;
+      }
+      view = older;
+    }
+  }
+  return handle.views === 0;
+}
+
+/** Tries again to undo mappings that once could not be undone. */
+function releaseStuck(region: Region): void {
+  let range: Range = region.first;
+  while (range !== NO_RANGE) {
+    if (range.state === State.Stuck && unmap(range.address, range.size) >= 0) {
+      const first = handleIndex(region, range.address);
+      const end = range.address + range.size;
+      while (first < region.handleCount && handleAt(region, first).address < end) {
+        const handle = handleAt(region, first);
+        forgetHandle(handle);
+        releaseHandle(handle);
+      }
+      const resume = range.prev !== NO_RANGE && range.prev.state === State.Unbacked ? range.prev : range;
+      setUnbacked(range);
+      range = resume;
+    }
+    range = range.next;
+  }
+}
