@@ -12,7 +12,7 @@ import { addSlab } from './policy/small';
 import { serveWeir } from './policy/weir';
 import { approach } from './records/address-table';
 import { markBusy } from './records/handles';
-import { Arena, NO_ARENA, NO_RANGE, NO_VIEW, Range } from './records/nodes';
+import { Arena, NO_ARENA, NO_RANGE, NO_STITCH, Range } from './records/nodes';
 import { ensureRanges } from './records/range-pool';
 import { explain } from './report';
 import { arenaOf } from './space/arenas';
@@ -116,7 +116,7 @@ function fail(): Range {
 export function freeBlock(block: Range): bool {
   if (block.state !== State.Live) return false;
   block.state = State.Pending;
-  countFree(block.view === NO_VIEW ? block.size : blockSize(block), block.requested);
+  countFree(block.stitch === NO_STITCH ? block.size : blockSize(block), block.requested);
   return true;
 }
 

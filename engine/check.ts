@@ -1,27 +1,27 @@
-// The invariants, at graded cost: 1 sums, 2 every range, handle and view, 3 the trees and every block in a view as well.
+// The invariants, at graded cost: 1 sums, 2 every range, handle and stitch, 3 the trees and every block in a stitch as well.
 // Gives 0, or the number of the first rule found broken (the list is in src/allocator/engine/rules.ts).
 import {
   allocated,
   blocks,
   handles,
   inUse,
+  keptStitches,
   orphans,
   peakInUse,
   peakReserved,
   regions,
   requested,
   reserved,
-  viewBytes,
-  views,
+  stitchedBytes,
 } from './abi/counters';
 import { State } from './abi/range-states';
 import { smaller } from './base/units';
 import { newestPlanned } from './plans/blocks';
 import { checkPlanned } from './plans/check';
-import { plannedView } from './plans/memory';
+import { planStitch } from './plans/memory';
 import { ownerOf } from './records/arena-table';
 import { handleAt, handleIndex } from './records/handles';
-import { NO_ARENA, NO_HANDLE, NO_RANGE, NO_REGION, NO_VIEW, Range, Region, View } from './records/nodes';
+import { NO_ARENA, NO_HANDLE, NO_RANGE, NO_REGION, NO_STITCH, Range, Region, Stitch } from './records/nodes';
 import { pieceHandle, pieceOffset } from './records/pieces';
 import { firstArena } from './space/arenas';
 import { checkFreeSet } from './space/free-set';
@@ -36,10 +36,10 @@ let heldBytes: u64 = 0;
 let heldHandles: u32 = 0;
 /** Lent to plans. */
 let lentBytes: u64 = 0;
-let viewUses: u64 = 0;
-/** Mappings that handles count, less those that views have. */
+let stitchUses: u64 = 0;
+/** Mappings that handles count, less those that keptStitches have. */
 let mappedHandles: u64 = 0;
-/** Marks the handles of a view; far from the marks of assembly.ts, which never get this high. */
+/** Marks the handles of a stitch; far from the marks of assembly.ts, which never get this high. */
 let mark: u32 = 0x80000000;
 
 export function checkEngine(level: u32): u32 {
@@ -54,10 +54,10 @@ export function checkEngine(level: u32): u32 {
   heldBytes = orphanBytes();
   heldHandles = orphans;
   let regionCount: u32 = 0;
-  let viewCount: u32 = 0;
+  let stitchCount: u32 = 0;
   let mappedBytes: u64 = 0;
   let lived: u64 = 0;
-  viewUses = 0;
+  stitchUses = 0;
   mappedHandles = 0;
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {
     arena.seenBytes = 0;
@@ -66,7 +66,7 @@ export function checkEngine(level: u32): u32 {
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {
     for (let region = arena.regions; region !== NO_REGION; region = region.next) {
       if (region.arena !== arena) return 3;
-      if (region.loan === NO_RANGE) regionCount++;
+      if (region.carvedFrom === NO_RANGE) regionCount++;
       const broken = checkRegion(region, level);
       if (broken !== 0) return broken;
     }
@@ -76,31 +76,31 @@ export function checkEngine(level: u32): u32 {
     if (arena.seenBytes !== arena.freeBytes || arena.seenCount !== arena.freeCount) return 4;
     if (level >= 3 && !checkFreeSet(arena)) return 5;
     let seen: u32 = 0;
-    for (let view = arena.newestView; view !== NO_VIEW; view = view.older) {
+    for (let stitch = arena.newestStitch; stitch !== NO_STITCH; stitch = stitch.older) {
       seen++;
-      lived += view.live;
-      if (view.arena !== arena || (view.older === NO_VIEW && arena.oldestView !== view)) return 6;
-      if (view.older !== NO_VIEW && view.older.newer !== view) return 6;
-      const broken = checkView(view);
+      lived += stitch.live;
+      if (stitch.arena !== arena || (stitch.older === NO_STITCH && arena.oldestStitch !== stitch)) return 6;
+      if (stitch.older !== NO_STITCH && stitch.older.newer !== stitch) return 6;
+      const broken = checkStitch(stitch);
       if (broken !== 0) return broken;
-      mappedBytes += mappedOf(view);
+      mappedBytes += mappedOf(stitch);
     }
-    if (seen !== arena.viewCount) return 7;
-    viewCount += seen;
+    if (seen !== arena.stitchCount) return 7;
+    stitchCount += seen;
   }
   if (mappedHandles !== 0) return 54;
   for (let block = newestPlanned(); block !== NO_RANGE; block = block.next) {
     const broken = checkPlannedBlock(block);
     if (broken !== 0) return broken;
   }
-  // The view of the plans is kept though no block of an arena lies in it.
-  if (plannedView() !== NO_VIEW) viewUses++;
-  if (lived !== viewUses) return 8;
+  // The stitch of the plans is kept though no block of an arena lies in it.
+  if (planStitch() !== NO_STITCH) stitchUses++;
+  if (lived !== stitchUses) return 8;
   if (liveBytes !== allocated || usedBytes !== inUse || askedBytes !== requested || blockCount !== blocks) return 9;
   if (heldBytes !== reserved || heldHandles !== handles) return 10;
   const planned = checkPlanned(lentBytes);
   if (planned !== 0) return planned;
-  if (regionCount !== regions || viewCount !== views || mappedBytes !== viewBytes) return 11;
+  if (regionCount !== regions || stitchCount !== keptStitches || mappedBytes !== stitchedBytes) return 11;
   return 0;
 }
 
@@ -134,8 +134,9 @@ function checkRegion(region: Region, level: u32): u32 {
   if (expected !== region.address + region.bytes) return 25;
   const tail = previous.state === State.Unbacked ? previous : NO_RANGE;
   if (region.tail !== tail) return 26;
-  if (region.loan !== NO_RANGE) {
-    if (region.loan.state !== State.Loan || region.loan.address !== region.address || region.loan.size !== region.bytes) return 27;
+  if (region.carvedFrom !== NO_RANGE) {
+    if (region.carvedFrom.state !== State.Carved || region.carvedFrom.address !== region.address || region.carvedFrom.size !== region.bytes)
+      return 27;
     return region.handleCount === 0 ? 0 : 28;
   }
   return checkHandles(region);
@@ -161,7 +162,7 @@ function checkHandles(region: Region): u32 {
     heldBytes += handle.bytes;
     heldHandles++;
     backed -= handle.bytes;
-    mappedHandles += handle.views;
+    mappedHandles += handle.stitchCount;
   }
   if (backed !== 0) return 31;
   for (range = region.first; range !== NO_RANGE; range = range.next) {
@@ -192,25 +193,25 @@ function checkBlock(block: Range, level: u32): u32 {
   for (let piece = block; piece !== NO_RANGE; piece = piece.left) {
     size += piece.size;
     if (piece !== block && (piece.state !== State.Piece || piece.parent !== block)) return 40;
-    if (piece.view !== block.view || piece.owner !== block.owner) return 41;
+    if (piece.stitch !== block.stitch || piece.owner !== block.owner) return 41;
   }
   const broken = addBlock(block, size);
   if (broken !== 0) return broken;
-  if (block.view === NO_VIEW) return block.va === block.address && block.left === NO_RANGE ? 0 : 43;
-  viewUses++;
-  return level >= 3 ? checkPlacement(block, block.view, size) : 0;
+  if (block.stitch === NO_STITCH) return block.va === block.address && block.left === NO_RANGE ? 0 : 43;
+  stitchUses++;
+  return level >= 3 ? checkPlacement(block, block.stitch, size) : 0;
 }
 
-/** A block in a view has, byte for byte, the memory that the view maps at its addresses. */
-function checkPlacement(block: Range, view: View, size: u64): u32 {
-  if (block.va < view.address || block.va + size > view.address + view.mapped) return 44;
-  let offset = block.va - view.address;
+/** A block in a stitch has, byte for byte, the memory that the stitch maps at its addresses. */
+function checkPlacement(block: Range, stitch: Stitch, size: u64): u32 {
+  if (block.va < stitch.address || block.va + size > stitch.address + stitch.mapped) return 44;
+  let offset = block.va - stitch.address;
   let piece = block;
   let within: u64 = 0;
-  for (let index: u32 = 0; index < view.count && piece !== NO_RANGE; index++) {
-    const handle = pieceHandle(view, index);
-    const start = pieceOffset(view, index);
-    const end = index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped;
+  for (let index: u32 = 0; index < stitch.count && piece !== NO_RANGE; index++) {
+    const handle = pieceHandle(stitch, index);
+    const start = pieceOffset(stitch, index);
+    const end = index + 1 < stitch.count ? pieceOffset(stitch, index + 1) : stitch.mapped;
     while (piece !== NO_RANGE && offset < end) {
       if (handle === NO_HANDLE) return 45;
       const bytes = smaller(end - offset, piece.size - within);
@@ -226,29 +227,29 @@ function checkPlacement(block: Range, view: View, size: u64): u32 {
   return piece === NO_RANGE ? 0 : 47;
 }
 
-function checkView(view: View): u32 {
+function checkStitch(stitch: Stitch): u32 {
   let offset: u64 = 0;
   mark++;
-  for (let index: u32 = 0; index < view.count; index++) {
-    if (pieceOffset(view, index) !== offset) return 50;
-    const handle = pieceHandle(view, index);
-    const end = index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped;
+  for (let index: u32 = 0; index < stitch.count; index++) {
+    if (pieceOffset(stitch, index) !== offset) return 50;
+    const handle = pieceHandle(stitch, index);
+    const end = index + 1 < stitch.count ? pieceOffset(stitch, index + 1) : stitch.mapped;
     if (handle !== NO_HANDLE) {
-      if (handle.bytes !== end - offset || handle.region.arena.pool !== view.arena.pool || handle.views === 0) return 51;
+      if (handle.bytes !== end - offset || handle.region.arena.pool !== stitch.arena.pool || handle.stitchCount === 0) return 51;
       if (handle.mark === mark) return 53;
       handle.mark = mark;
       mappedHandles--;
     }
     offset = end;
   }
-  if (offset !== view.mapped || view.mapped > view.reserved) return 52;
+  if (offset !== stitch.mapped || stitch.mapped > stitch.reserved) return 52;
   return 0;
 }
 
-function mappedOf(view: View): u64 {
+function mappedOf(stitch: Stitch): u64 {
   let bytes: u64 = 0;
-  for (let index: u32 = 0; index < view.count; index++) {
-    const handle = pieceHandle(view, index);
+  for (let index: u32 = 0; index < stitch.count; index++) {
+    const handle = pieceHandle(stitch, index);
     if (handle !== NO_HANDLE) bytes += handle.bytes;
   }
   return bytes;

@@ -18,12 +18,12 @@ enum {
   SETTING_HANDLE_UNIT = 2,
   SETTING_FIXED_HANDLE = 3,
   SETTING_MIN_STITCH = 4,
-  SETTING_VIEW_LIMIT = 5,
-  SETTING_VIEW_ROOM = 6,
+  SETTING_STITCH_LIMIT = 5,
+  SETTING_STITCH_ROOM = 6,
   SETTING_LONG_REGIONS = 7,
   SETTING_REGION_BYTES = 8,
   SETTING_GMLAKE = 9,
-  SETTING_BORROW = 16,
+  SETTING_CARVE_SLABS = 16,
   SETTING_ACCESS_EACH = 17,
   SETTING_LOAD_HANDLE = 22,
   SETTING_HANDLE_COUNT = 23,
@@ -56,11 +56,11 @@ static int configure(weir_device *device, const weir_device_options *options) {
   right &= weir_engine_configure(engine, SETTING_LARGE_UNIT, 2u << 20);
   right &= weir_engine_configure(engine, SETTING_FIXED_HANDLE, unit);
   right &= weir_engine_configure(engine, SETTING_MIN_STITCH, 128u << 20);
-  right &= weir_engine_configure(engine, SETTING_VIEW_LIMIT, 4096);
-  right &= weir_engine_configure(engine, SETTING_VIEW_ROOM, 1);
+  right &= weir_engine_configure(engine, SETTING_STITCH_LIMIT, 4096);
+  right &= weir_engine_configure(engine, SETTING_STITCH_ROOM, 1);
   right &= weir_engine_configure(engine, SETTING_LONG_REGIONS, 0);
   right &= weir_engine_configure(engine, SETTING_GMLAKE, 1);
-  right &= weir_engine_configure(engine, SETTING_BORROW, 0);
+  right &= weir_engine_configure(engine, SETTING_CARVE_SLABS, 0);
   right &= weir_engine_configure(engine, SETTING_ACCESS_EACH, 1);
   return right;
 }

@@ -15,9 +15,9 @@ export let neededInUse: u64 = 0;
 export let requested: u64 = 0;
 
 export let handles: u32 = 0;
-export let views: u32 = 0;
-/** Bytes of address space that views map. */
-export let viewBytes: u64 = 0;
+export let keptStitches: u32 = 0;
+/** Bytes of address space that keptStitches map. */
+export let stitchedBytes: u64 = 0;
 export let regions: u32 = 0;
 export let orphans: u32 = 0;
 export let blocks: u32 = 0;
@@ -28,7 +28,7 @@ export let reuses: u64 = 0;
 export let growths: u64 = 0;
 export let stitches: u64 = 0;
 export let extensions: u64 = 0;
-export let loans: u64 = 0;
+export let carves: u64 = 0;
 export let evictions: u64 = 0;
 /** Requests that needed memory given back first, or failed after it. */
 export let retries: u64 = 0;
@@ -90,21 +90,21 @@ export function countComplete(size: u64): void {
   blocks--;
 }
 
-export function countView(bytes: u64): void {
-  views++;
-  viewBytes += bytes;
+export function countStitch(bytes: u64): void {
+  keptStitches++;
+  stitchedBytes += bytes;
 }
 
 export function countExtension(bytes: u64): void {
-  viewBytes += bytes;
+  stitchedBytes += bytes;
 }
 
 export function countUnmapped(bytes: u64): void {
-  viewBytes -= bytes;
+  stitchedBytes -= bytes;
 }
 
-export function countViewGone(): void {
-  views--;
+export function countStitchGone(): void {
+  keptStitches--;
   evictions++;
 }
 
@@ -176,7 +176,7 @@ export namespace Way {
   export const Growth: u32 = 2;
   export const Stitch: u32 = 3;
   export const Extension: u32 = 4;
-  export const Loan: u32 = 5;
+  export const Carve: u32 = 5;
   export const Retry: u32 = 6;
   export const Oom: u32 = 7;
   export const Borrow: u32 = 8;
@@ -199,8 +199,8 @@ export function countWay(way: u32): void {
     case Way.Extension:
       extensions++;
       break;
-    case Way.Loan:
-      loans++;
+    case Way.Carve:
+      carves++;
       break;
     case Way.Retry:
       retries++;

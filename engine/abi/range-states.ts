@@ -12,7 +12,7 @@ export namespace State {
   /** A further range of a block whose memory lies in several places. */
   export const Piece: u8 = 5;
   /** Lent to the arena of small requests. */
-  export const Loan: u8 = 6;
+  export const Carved: u8 = 6;
   /** Mapped, but access could not be set nor the mapping undone; given back when the driver allows it. */
   export const Stuck: u8 = 7;
   /** Let go for good, but streams that were recorded on it have not passed its release yet: the engine completes it. */

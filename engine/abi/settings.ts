@@ -11,10 +11,10 @@ export let handleUnit: u64 = 2 * MIB;
 export let fixedHandle: u64 = 0;
 /** Requests below this are never stitched unless memory has run out. */
 export let minStitch: u64 = 4 * MIB;
-/** Views an arena may keep. */
-export let viewLimit: u64 = 256;
-/** Addresses reserved for a view, as a multiple of its first length: room to extend it. */
-export let viewRoom: u64 = 8;
+/** Stitches an arena may keep. */
+export let stitchLimit: u64 = 256;
+/** Addresses reserved for a stitch, as a multiple of its first length: room to extend it. */
+export let stitchRoom: u64 = 8;
 /** Whether an arena grows in one long region; else every growth has addresses of its own and never joins another. */
 export let longRegions: u64 = 1;
 /** Addresses of a long region. */
@@ -34,7 +34,7 @@ export let growthShare: u64 = 64;
 /** ...but not more than this. */
 export let growthLimit: u64 = 64 * MIB;
 /** Whether small requests may borrow from the arena of large ones. */
-export let borrow: u64 = 1;
+export let carveSlabs: u64 = 1;
 /** Whether access is set handle by handle, as GMLake does, instead of once for all. */
 export let accessEach: u64 = 0;
 // What decisions weigh, in nanoseconds: driver calls per handle, and what all memory held is worth: a share of it is worth its share.
@@ -103,10 +103,10 @@ export function setSetting(index: u32, value: u64): bool {
       minStitch = value;
       return true;
     case 5:
-      viewLimit = value;
+      stitchLimit = value;
       return true;
     case 6:
-      viewRoom = value;
+      stitchRoom = value;
       return value >= 1;
     case 7:
       longRegions = value;
@@ -136,7 +136,7 @@ export function setSetting(index: u32, value: u64): bool {
       growthLimit = value;
       return true;
     case 16:
-      borrow = value;
+      carveSlabs = value;
       return true;
     case 17:
       accessEach = value;

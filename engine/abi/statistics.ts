@@ -5,6 +5,7 @@ import {
   blocks,
   borrowedBytes,
   borrows,
+  carves,
   events,
   evictions,
   extensions,
@@ -12,7 +13,7 @@ import {
   growths,
   handles,
   inUse,
-  loans,
+  keptStitches,
   ooms,
   orphans,
   ownMemory,
@@ -31,9 +32,8 @@ import {
   reserved,
   retries,
   reuses,
+  stitchedBytes,
   stitches,
-  viewBytes,
-  views,
   waits,
 } from './counters';
 
@@ -54,9 +54,9 @@ export function statisticOf(index: u32): u64 {
     case 6:
       return handles;
     case 7:
-      return views;
+      return keptStitches;
     case 8:
-      return viewBytes;
+      return stitchedBytes;
     case 9:
       return regions;
     case 10:
@@ -74,7 +74,7 @@ export function statisticOf(index: u32): u64 {
     case 16:
       return extensions;
     case 17:
-      return loans;
+      return carves;
     case 18:
       return evictions;
     case 19:

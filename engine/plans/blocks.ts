@@ -2,7 +2,7 @@
 // their cells are taken. Their region is a mark only: it says that they are planned, and whose stream they belong to.
 import { countComplete, countPlanBlock, countUse } from '../abi/counters';
 import { State } from '../abi/range-states';
-import { Arena, NO_RANGE, NO_REGION, Range, Region, View } from '../records/nodes';
+import { Arena, NO_RANGE, NO_REGION, Range, Region, Stitch } from '../records/nodes';
 import { dropRange, newRange } from '../records/range-pool';
 import { newRegion } from '../space/arenas';
 import { freeCells, takeCells } from './cells';
@@ -29,13 +29,13 @@ export function firstCell(block: Range): u32 {
 }
 
 export function endCell(block: Range): u32 {
-  return <u32>changetype<usize>(block.view);
+  return <u32>changetype<usize>(block.stitch);
 }
 
 /** Says which cells the block has, and takes them. */
 export function setCells(block: Range, first: u32, end: u32): void {
   block.parent = changetype<Range>(<usize>first);
-  block.view = changetype<View>(<usize>end);
+  block.stitch = changetype<Stitch>(<usize>end);
   takeCells(first, end);
 }
 

@@ -4,36 +4,36 @@ import { planBlocks, planBytes, planCount } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { ownerOf } from '../records/arena-table';
 import { handleAt, handleIndex } from '../records/handles';
-import { NO_HANDLE, NO_RANGE, NO_VIEW } from '../records/nodes';
+import { NO_HANDLE, NO_RANGE, NO_STITCH } from '../records/nodes';
 import { pieceHandle, pieceOffset } from '../records/pieces';
 import { endCell, firstCell, newestPlanned } from './blocks';
 import { areFree, cellCount, edgeAt, takenCells } from './cells';
 import { placeOf, planAt } from './installed';
-import { heldPieces, lentRange, plannedView } from './memory';
+import { heldPieces, lentRange, planStitch } from './memory';
 import { sizeAt } from './position';
 
 /** `lentBytes`: bytes of all ranges of state Planned. */
 export function checkPlanned(lentBytes: u64): u32 {
   if (lentBytes !== planBytes) return 63;
-  const view = plannedView();
-  if (view === NO_VIEW) return planBytes === 0 && planBlocks === 0 ? 0 : 63;
-  if (view.usable || view.live !== 1 || heldPieces() > view.count) return 62;
+  const stitch = planStitch();
+  if (stitch === NO_STITCH) return planBytes === 0 && planBlocks === 0 ? 0 : 63;
+  if (stitch.usable || stitch.live !== 1 || heldPieces() > stitch.count) return 62;
   let end: u64 = 0;
   for (let index: u32 = 0; index < heldPieces(); index++) {
-    const handle = pieceHandle(view, index);
+    const handle = pieceHandle(stitch, index);
     const range = lentRange(index);
-    if (handle === NO_HANDLE || pieceOffset(view, index) !== end) return 62;
+    if (handle === NO_HANDLE || pieceOffset(stitch, index) !== end) return 62;
     if (range.state !== State.Planned || range.address !== handle.address || range.size !== handle.bytes) return 62;
-    if (ownerOf(range) !== view.arena || handleAt(handle.region, handleIndex(handle.region, handle.address)) !== handle) return 62;
+    if (ownerOf(range) !== stitch.arena || handleAt(handle.region, handleIndex(handle.region, handle.address)) !== handle) return 62;
     end += handle.bytes;
   }
   if (end !== planBytes) return 63;
   let cells: u32 = 0;
   let count: u32 = 0;
   for (let block = newestPlanned(); block !== NO_RANGE; block = block.next) {
-    const offset = block.address - view.address;
-    if (block.va !== block.address || block.left !== NO_RANGE || ownerOf(block) !== view.arena) return 60;
-    if (block.address < view.address || offset + block.size > planBytes || endCell(block) > cellCount()) return 60;
+    const offset = block.address - stitch.address;
+    if (block.va !== block.address || block.left !== NO_RANGE || ownerOf(block) !== stitch.arena) return 60;
+    if (block.address < stitch.address || offset + block.size > planBytes || endCell(block) > cellCount()) return 60;
     if ((<u64>edgeAt(firstCell(block))) << 9 !== offset || (<u64>edgeAt(endCell(block))) << 9 !== offset + block.size) return 60;
     if (block.next !== NO_RANGE && block.next.prev !== block) return 60;
     for (let cell = firstCell(block); cell < endCell(block); cell++) if (areFree(cell, cell + 1)) return 61;

@@ -1,19 +1,19 @@
-// The memory behind plans: a view of its own over whole handles that the arena of the planned stream lends it.
+// The memory behind plans: a stitch of its own over whole handles that the arena of the planned stream lends it.
 // A handle lent is one range of state Planned where it lies. Lending and giving back take no driver call by themselves:
-// only mapping a handle into the view for the first time does, and creating what is missing.
+// only mapping a handle into the stitch for the first time does, and creating what is missing.
 import { neededInUse, planBytes, reserved, setPlanBytes } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { handleUnit, regionBytes } from '../abi/settings';
 import { larger, MIB, roundUp, smaller } from '../base/units';
-import { Arena, Handle, NO_ARENA, NO_HANDLE, NO_RANGE, NO_VIEW, Range, View } from '../records/nodes';
+import { Arena, Handle, NO_ARENA, NO_HANDLE, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
 import { pieceHandle, pieceOffset } from '../records/pieces';
 import { ensureRanges } from '../records/range-pool';
 import { firstArena } from '../space/arenas';
 import { budgetWith } from '../space/budget';
 import { grow } from '../space/growth';
-import { carve, rangeAt, setFree } from '../space/ranges';
-import { clearPlan, planHandle, plannedCount } from '../space/selection';
-import { cutView, dismiss, extend, reserveStitch } from '../space/stitches';
+import { cutOut, rangeAt, setFree } from '../space/ranges';
+import { clearSelection, selectedCount, selectHandle } from '../space/selection';
+import { cutStitch, dismiss, extend, reserveStitch } from '../space/stitches';
 import { isWhole, listWholes, surveyArena, wholeAt, wholeBytes, wholeCount } from '../space/survey';
 import { gather, lends, mayBorrow, pollLenders } from '../streams/lending';
 import { isCapturing, stamp } from '../streams/progress';
@@ -27,18 +27,18 @@ const LAST_SHIFT: u64 = 10;
 /** What may be exceeded where it presses, or a thirty-second of the peak. */
 const LEAST_EXCESS: u64 = 64 * MIB;
 
-let view: View = NO_VIEW;
-/** The first `heldCount` pieces of the view are lent, `planBytes` in all; what is mapped above them belongs to the arena again. */
+let stitch: Stitch = NO_STITCH;
+/** The first `heldCount` pieces of the stitch are lent, `planBytes` in all; what is mapped above them belongs to the arena again. */
 let heldCount: u32 = 0;
 /** Pieces above those may be mapped without access: they have to go before others come. */
 let ragged: bool = false;
 
-export function plannedView(): View {
-  return view;
+export function planStitch(): Stitch {
+  return stitch;
 }
 
 export function plannedAddress(): u64 {
-  return view.address;
+  return stitch.address;
 }
 
 export function heldPieces(): u32 {
@@ -47,7 +47,7 @@ export function heldPieces(): u32 {
 
 /** The range of a lent handle. */
 export function lentRange(index: u32): Range {
-  return pieceHandle(view, index).lent;
+  return pieceHandle(stitch, index).lent;
 }
 
 /**
@@ -59,7 +59,7 @@ export function lendUpTo(arena: Arena, bytes: u64, least: u64, pressing: bool): 
   let goal = roundUp(bytes, handleUnit);
   if (planBytes >= goal || !surveyArena(arena)) return;
   if (planBytes + wholeBytes + lendable(arena) + allowance(pressing) < least || !prepare(arena, goal)) return;
-  goal = smaller(goal, view.reserved);
+  goal = smaller(goal, stitch.reserved);
   if (!takeUp(arena, goal) || planBytes >= goal) return;
   if (!addWholes(arena, goal, false) || planBytes === goal) return;
   if (surveyArena(arena) && wholeCount() === 0 && pollLenders(arena) && gather(arena, goal - planBytes, true) > 0) {
@@ -92,42 +92,42 @@ function lendable(arena: Arena): u64 {
   return bytes;
 }
 
-/** A view of the arena with addresses for `goal`. One that is too short is left as it is while something lies in it. */
+/** A stitch of the arena with addresses for `goal`. One that is too short is left as it is while something lies in it. */
 function prepare(arena: Arena, goal: u64): bool {
-  if (view !== NO_VIEW && (view.arena !== arena || view.reserved < goal)) {
-    if (heldCount > 0) return view.arena === arena;
+  if (stitch !== NO_STITCH && (stitch.arena !== arena || stitch.reserved < goal)) {
+    if (heldCount > 0) return stitch.arena === arena;
     if (!closePlanned()) return false;
   }
-  if (view !== NO_VIEW) return true;
-  view = reserveStitch(arena, larger(regionBytes, goal), goal);
-  if (view === NO_VIEW) return false;
+  if (stitch !== NO_STITCH) return true;
+  stitch = reserveStitch(arena, larger(regionBytes, goal), goal);
+  if (stitch === NO_STITCH) return false;
   // For the plans alone, and not to be dropped by whoever makes room.
-  view.usable = false;
-  view.live = 1;
+  stitch.usable = false;
+  stitch.live = 1;
   return true;
 }
 
-/** Takes what the view still maps from an earlier time, as far as it is free; the rest makes way. */
+/** Takes what the stitch still maps from an earlier time, as far as it is free; the rest makes way. */
 function takeUp(arena: Arena, goal: u64): bool {
-  if (ragged && !cutView(view, heldCount)) return false;
+  if (ragged && !cutStitch(stitch, heldCount)) return false;
   ragged = false;
-  if (heldCount === view.count) return true;
-  if (!surveyArena(arena) || !ensureRanges(2 * (view.count - heldCount))) return false;
-  while (heldCount < view.count && planBytes < goal) {
-    const handle = pieceHandle(view, heldCount);
+  if (heldCount === stitch.count) return true;
+  if (!surveyArena(arena) || !ensureRanges(2 * (stitch.count - heldCount))) return false;
+  while (heldCount < stitch.count && planBytes < goal) {
+    const handle = pieceHandle(stitch, heldCount);
     // As surveyed: ranges have changed since, by lending the handles before.
     if (handle === NO_HANDLE || !isWhole(handle.finding)) break;
     lendPiece(handle);
   }
-  if (planBytes >= goal || heldCount === view.count) return true;
-  if (cutView(view, heldCount)) return true;
+  if (planBytes >= goal || heldCount === stitch.count) return true;
+  if (cutStitch(stitch, heldCount)) return true;
   return false;
 }
 
-/** Maps wholly free handles of the arena at the view's end, up to `goal`; with `beyond` one that is longer than what is missing. */
+/** Maps wholly free handles of the arena at the stitch's end, up to `goal`; with `beyond` one that is longer than what is missing. */
 function addWholes(arena: Arena, goal: u64, beyond: bool): bool {
   if (!surveyArena(arena) || !listWholes(arena)) return false;
-  clearPlan();
+  clearSelection();
   let missing = goal - planBytes;
   let longer = NO_HANDLE;
   for (let index: u32 = 0; index < wholeCount() && missing > 0; index++) {
@@ -136,52 +136,52 @@ function addWholes(arena: Arena, goal: u64, beyond: bool): bool {
       if (longer === NO_HANDLE || handle.bytes <= longer.bytes) longer = handle;
       continue;
     }
-    if (!planHandle(handle)) return false;
+    if (!selectHandle(handle)) return false;
     missing -= handle.bytes;
   }
-  if (beyond && missing > 0 && longer !== NO_HANDLE && planBytes + longer.bytes <= view.reserved && !planHandle(longer)) return false;
-  if (plannedCount === 0) return true;
-  if (!ensureRanges(2 * plannedCount)) return false;
-  // Views that the driver leaves half made say so by no longer being usable.
-  view.usable = true;
-  const added = extend(view);
-  if (!view.usable) ragged = true;
-  view.usable = false;
+  if (beyond && missing > 0 && longer !== NO_HANDLE && planBytes + longer.bytes <= stitch.reserved && !selectHandle(longer)) return false;
+  if (selectedCount === 0) return true;
+  if (!ensureRanges(2 * selectedCount)) return false;
+  // Stitches that the driver leaves half made say so by no longer being usable.
+  stitch.usable = true;
+  const added = extend(stitch);
+  if (!stitch.usable) ragged = true;
+  stitch.usable = false;
   if (!added) return false;
-  while (heldCount < view.count) lendPiece(pieceHandle(view, heldCount));
+  while (heldCount < stitch.count) lendPiece(pieceHandle(stitch, heldCount));
   return true;
 }
 
 /** Lends the handle of the next piece, which is wholly free. Needs two spare ranges, and the survey. */
 function lendPiece(handle: Handle): void {
-  handle.lent = carve(rangeAt(handle.finding.head, handle.address), handle.address, handle.bytes, State.Planned);
+  handle.lent = cutOut(rangeAt(handle.finding.head, handle.address), handle.address, handle.bytes, State.Planned);
   heldCount++;
   setPlanBytes(planBytes + handle.bytes);
 }
 
 /** Gives the arena back what lies wholly above `bytes`, where no block is. It stays mapped, and can be taken up again. */
 export function giveBackAbove(bytes: u64): bool {
-  if (heldCount === 0 || pieceOffset(view, heldCount - 1) < bytes) return false;
-  const point = stamp(view.arena.lane, 0);
-  while (heldCount > 0 && pieceOffset(view, heldCount - 1) >= bytes) {
+  if (heldCount === 0 || pieceOffset(stitch, heldCount - 1) < bytes) return false;
+  const point = stamp(stitch.arena.lane, 0);
+  while (heldCount > 0 && pieceOffset(stitch, heldCount - 1) >= bytes) {
     heldCount--;
-    setPlanBytes(pieceOffset(view, heldCount));
+    setPlanBytes(pieceOffset(stitch, heldCount));
     setFree(lentRange(heldCount), point);
   }
   return true;
 }
 
-/** Drops the view if nothing is lent; false if the driver refuses. */
+/** Drops the stitch if nothing is lent; false if the driver refuses. */
 export function closePlanned(): bool {
-  if (view === NO_VIEW) return true;
+  if (stitch === NO_STITCH) return true;
   if (heldCount > 0) return false;
-  view.live = 0;
-  if (dismiss(view)) {
-    view = NO_VIEW;
+  stitch.live = 0;
+  if (dismiss(stitch)) {
+    stitch = NO_STITCH;
     ragged = false;
     return true;
   }
-  view.live = 1;
+  stitch.live = 1;
   ragged = true;
   return false;
 }

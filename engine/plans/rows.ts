@@ -7,7 +7,7 @@ import { NO_RANGE, Range } from '../records/nodes';
 import { ROW, writeRow } from '../records/snapshot-row';
 import { endCell, firstCell, newestPlanned } from './blocks';
 import { cellCount, edgeAt } from './cells';
-import { plannedAddress, plannedView } from './memory';
+import { plannedAddress, planStitch } from './memory';
 
 /** At most so many rows. */
 export function plannedRows(): u32 {
@@ -29,7 +29,7 @@ export function writePlannedRows(row: usize): usize {
     const block = changetype<Range>(load<usize>(blocks + ((<usize>cell) << 2)));
     if (block === NO_RANGE) continue;
     row = writeGap(row, end, (<u64>edgeAt(cell)) << 9);
-    writeRow(row, plannedView().arena, block);
+    writeRow(row, planStitch().arena, block);
     row += ROW;
     end = (<u64>edgeAt(endCell(block))) << 9;
   }
@@ -42,7 +42,7 @@ function writeGap(row: usize, from: u64, to: u64): usize {
   gap.address = plannedAddress() + from;
   gap.size = to - from;
   gap.state = State.Free;
-  writeRow(row, plannedView().arena, gap);
+  writeRow(row, planStitch().arena, gap);
   return row + ROW;
 }
 

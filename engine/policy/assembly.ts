@@ -1,58 +1,58 @@
 // Which handles to put side by side for a request, and in which order: the choice behind every stitch of preset weir.
 import { mapCost } from '../abi/settings';
 import { smaller } from '../base/units';
-import { Handle, NO_HANDLE, View } from '../records/nodes';
+import { Handle, NO_HANDLE, Stitch } from '../records/nodes';
 import { pieceHandle } from '../records/pieces';
-import { clearPlan, planHandle, plannedCount } from '../space/selection';
+import { clearSelection, selectedCount, selectHandle } from '../space/selection';
 import { aroundOf, bestHead, bestTail, fittingHead, freeTailOf, wholeAt, wholeCount } from '../space/survey';
 
 let mark: u32 = 0;
 
-/** Marks the handles of a view, or none: marked ones are passed over. */
-export function markHandles(view: View, count: u32): void {
+/** Marks the handles of a stitch, or none: marked ones are passed over. */
+export function markHandles(stitch: Stitch, count: u32): void {
   mark++;
   for (let index: u32 = 0; index < count; index++) {
-    const handle = pieceHandle(view, index);
+    const handle = pieceHandle(stitch, index);
     if (handle !== NO_HANDLE) handle.mark = mark;
   }
 }
 
 /** Where in its first handle the planned block begins. */
-export let planStart: u64 = 0;
+export let selectionStart: u64 = 0;
 
-/** Plans a new view for `size`; its cost in nanoseconds, or -1 if there is not enough. */
-export function planView(size: u64): i64 {
+/** Plans a new stitch for `size`; its cost in nanoseconds, or -1 if there is not enough. */
+export function selectForStitch(size: u64): i64 {
   const first = bestTail(NO_HANDLE);
-  const plain = planFrom(size, NO_HANDLE);
+  const plain = selectFrom(size, NO_HANDLE);
   if (first === NO_HANDLE) return plain;
-  const ragged = planFrom(size, first);
+  const ragged = selectFrom(size, first);
   // At the same cost space is used up that is good for nothing else.
   if (ragged >= 0 && (plain < 0 || ragged <= plain)) return ragged;
-  if (plain >= 0) return planFrom(size, NO_HANDLE);
+  if (plain >= 0) return selectFrom(size, NO_HANDLE);
   // A handle that is free at both ends may be needed as the last.
   const other = bestTail(bestHead(NO_HANDLE));
-  return other === NO_HANDLE ? -1 : planFrom(size, other);
+  return other === NO_HANDLE ? -1 : selectFrom(size, other);
 }
 
-/** Plans what has to follow at the end of a view, whose handles are marked; its cost, or -1 if there is not enough. */
-export function planExtension(size: u64): i64 {
-  return planRest(size, NO_HANDLE);
+/** Plans what has to follow at the end of a stitch, whose handles are marked; its cost, or -1 if there is not enough. */
+export function selectForExtension(size: u64): i64 {
+  return selectRest(size, NO_HANDLE);
 }
 
 /** A plan that begins with the free end of `first`, if that is given. */
-function planFrom(size: u64, first: Handle): i64 {
+function selectFrom(size: u64, first: Handle): i64 {
   mark++;
-  if (first === NO_HANDLE) return planRest(size, first);
+  if (first === NO_HANDLE) return selectRest(size, first);
   const used = smaller(size, freeTailOf(first));
-  return planRest(size - used, first);
+  return selectRest(size - used, first);
 }
 
-function planRest(size: u64, first: Handle): i64 {
-  clearPlan();
-  planStart = 0;
+function selectRest(size: u64, first: Handle): i64 {
+  clearSelection();
+  selectionStart = 0;
   if (first !== NO_HANDLE) {
-    planStart = first.bytes - freeTailOf(first);
-    if (!planHandle(first)) return -1;
+    selectionStart = first.bytes - freeTailOf(first);
+    if (!selectHandle(first)) return -1;
   }
   let rest = size;
   let next: u32 = 0;
@@ -60,16 +60,16 @@ function planRest(size: u64, first: Handle): i64 {
     const head = fittingHead(rest, first, mark);
     const whole = head === NO_HANDLE ? smallestWhole(rest, next) : NO_HANDLE;
     if (head !== NO_HANDLE || whole !== NO_HANDLE) {
-      if (!planHandle(head !== NO_HANDLE ? head : whole)) return -1;
+      if (!selectHandle(head !== NO_HANDLE ? head : whole)) return -1;
       break;
     }
     while (next < wholeCount() && wholeAt(next).mark === mark) next++;
     if (next === wholeCount()) return -1;
     const handle = wholeAt(next++);
-    if (!planHandle(handle)) return -1;
+    if (!selectHandle(handle)) return -1;
     rest -= handle.bytes;
   }
-  return <i64>(<u64>plannedCount * mapCost);
+  return <i64>(<u64>selectedCount * mapCost);
 }
 
 /** The smallest wholly free handle of at least `bytes`, from place `start` of the order on. */

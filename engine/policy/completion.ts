@@ -5,7 +5,7 @@ import { isPlanned } from '../plans/blocks';
 import { finishPlanned } from '../plans/following';
 import { ownerOf } from '../records/arena-table';
 import { markBusy } from '../records/handles';
-import { Arena, NO_RANGE, NO_VIEW, Range } from '../records/nodes';
+import { Arena, NO_RANGE, NO_STITCH, Range } from '../records/nodes';
 import { NO_STREAM } from '../records/streams';
 import { blockSize, setFreeOf } from '../space/ranges';
 import { noteCompleted } from '../streams/completed';
@@ -42,21 +42,21 @@ export function finish(block: Range): void {
   }
   const arena = ownerOf(block);
   arena.churned = true;
-  if (block.view === NO_VIEW) {
+  if (block.stitch === NO_STITCH) {
     countComplete(block.size);
     if (gmlake !== 0) markBusy(block, false);
     const whole = setFreeOf(arena, block, stamp(arena.lane, block.size));
-    if (whole.region.loan !== NO_RANGE) returnSlab(whole);
+    if (whole.region.carvedFrom !== NO_RANGE) returnSlab(whole);
     return;
   }
   const size = blockSize(block);
   const point = stamp(arena.lane, size);
   countComplete(size);
-  block.view.live--;
+  block.stitch.live--;
   let piece = block;
   while (piece !== NO_RANGE) {
     const next = piece.left;
-    piece.view = NO_VIEW;
+    piece.stitch = NO_STITCH;
     if (gmlake !== 0) markBusy(piece, false);
     setFreeOf(arena, piece, point);
     piece = next;

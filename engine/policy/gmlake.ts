@@ -5,23 +5,23 @@ import { countWay, Way } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { minStitch, shortfall } from '../abi/settings';
 import { handleAt, handleIndex } from '../records/handles';
-import { Arena, NO_HANDLE, NO_RANGE, NO_VIEW, Range, View } from '../records/nodes';
+import { Arena, NO_HANDLE, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
 import { pieceHandle } from '../records/pieces';
 import { ensureRanges } from '../records/range-pool';
 import { bestFit, largestFree, nextSmallerFree } from '../space/free-set';
 import { grow } from '../space/growth';
 import { takeFront } from '../space/ranges';
-import { clearPlan, planHandle, plannedBytes, plannedCount } from '../space/selection';
-import { place, stitch } from '../space/stitches';
+import { clearSelection, selectedBytes, selectedCount, selectHandle } from '../space/selection';
+import { makeStitch, place } from '../space/stitches';
 
 export function serveGmlake(arena: Arena, size: u64): Range {
   const fit = bestFit(arena, size);
   if (fit !== NO_RANGE && fit.size === size) return takeBlock(fit, size, Way.Fit);
-  const view = exactView(arena, size);
-  if (view !== NO_VIEW) {
-    if (!ensureRanges(2 * view.count + 2)) return NO_RANGE;
+  const stitch = exactStitch(arena, size);
+  if (stitch !== NO_STITCH) {
+    if (!ensureRanges(2 * stitch.count + 2)) return NO_RANGE;
     countWay(Way.Reuse);
-    return place(view, 0, size, false);
+    return place(stitch, 0, size, false);
   }
   if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Fit);
   if (size >= minStitch) {
@@ -35,34 +35,34 @@ export function serveGmlake(arena: Arena, size: u64): Range {
   return grown === NO_RANGE ? NO_RANGE : takeBlock(grown, size, Way.Growth);
 }
 
-/** An idle view of exactly the size whose handles are all free. */
-function exactView(arena: Arena, size: u64): View {
-  for (let view = arena.newestView; view !== NO_VIEW; view = view.older) {
-    if (view.mapped !== size || !view.usable || view.live !== 0) continue;
+/** An idle stitch of exactly the size whose handles are all free. */
+function exactStitch(arena: Arena, size: u64): Stitch {
+  for (let stitch = arena.newestStitch; stitch !== NO_STITCH; stitch = stitch.older) {
+    if (stitch.mapped !== size || !stitch.usable || stitch.live !== 0) continue;
     let index: u32 = 0;
-    while (index < view.count && pieceHandle(view, index) !== NO_HANDLE && !pieceHandle(view, index).busy) index++;
-    if (index === view.count) return view;
+    while (index < stitch.count && pieceHandle(stitch, index) !== NO_HANDLE && !pieceHandle(stitch, index).busy) index++;
+    if (index === stitch.count) return stitch;
   }
-  return NO_VIEW;
+  return NO_STITCH;
 }
 
 /** Free blocks from the largest down until they suffice; of the last only what is needed. */
 function stitchLargest(arena: Arena, size: u64): Range {
-  clearPlan();
-  for (let range = largestFree(arena); range !== NO_RANGE && plannedBytes < size; range = nextSmallerFree(arena, range)) {
+  clearSelection();
+  for (let range = largestFree(arena); range !== NO_RANGE && selectedBytes < size; range = nextSmallerFree(arena, range)) {
     const region = range.region;
     const end = range.address + range.size;
-    for (let index = handleIndex(region, range.address); index < region.handleCount && plannedBytes < size; index++) {
+    for (let index = handleIndex(region, range.address); index < region.handleCount && selectedBytes < size; index++) {
       const handle = handleAt(region, index);
       if (handle.address >= end) break;
-      if (!planHandle(handle)) return NO_RANGE;
+      if (!selectHandle(handle)) return NO_RANGE;
     }
   }
-  if (plannedBytes < size || !ensureRanges(2 * plannedCount + 2)) return NO_RANGE;
-  const view = stitch(arena);
-  if (view === NO_VIEW) return NO_RANGE;
+  if (selectedBytes < size || !ensureRanges(2 * selectedCount + 2)) return NO_RANGE;
+  const stitch = makeStitch(arena);
+  if (stitch === NO_STITCH) return NO_RANGE;
   countWay(Way.Stitch);
-  return place(view, 0, size, false);
+  return place(stitch, 0, size, false);
 }
 
 function takeBlock(range: Range, size: u64, way: u32): Range {

@@ -2,10 +2,10 @@
 // without exceeding the budget, else it is borrowed from the arena of large requests and returned when empty.
 import { countWay, reserved, Way } from '../abi/counters';
 import { State } from '../abi/range-states';
-import { borrow, handleUnit } from '../abi/settings';
+import { carveSlabs, handleUnit } from '../abi/settings';
 import { Arena, NO_ARENA, NO_RANGE, Range } from '../records/nodes';
 import { ensureRanges } from '../records/range-pool';
-import { addLoan, arenaOf, removeRegion } from '../space/arenas';
+import { addCarved, arenaOf, removeRegion } from '../space/arenas';
 import { budgetWith } from '../space/budget';
 import { bestFit, takeFree } from '../space/free-set';
 import { grow } from '../space/growth';
@@ -14,9 +14,9 @@ import { borrowBlock, pollLenders } from '../streams/lending';
 
 /** A free range that holds `size`, from a new slab. */
 export function addSlab(arena: Arena, size: u64): Range {
-  const thrifty = borrow !== 0;
+  const thrifty = carveSlabs !== 0;
   if (thrifty && reserved + handleUnit > budgetWith(size)) {
-    const slab = borrowSlab(arena);
+    const slab = carveSlab(arena);
     if (slab !== NO_RANGE) return slab;
   }
   const slab = grow(arena, handleUnit);
@@ -24,36 +24,36 @@ export function addSlab(arena: Arena, size: u64): Range {
     countWay(Way.Growth);
     return slab;
   }
-  return thrifty ? borrowSlab(arena) : NO_RANGE;
+  return thrifty ? carveSlab(arena) : NO_RANGE;
 }
 
-function borrowSlab(arena: Arena): Range {
+function carveSlab(arena: Arena): Range {
   const lender = arenaOf(arena.stream, arena.pool, false);
   if (lender === NO_ARENA || !ensureRanges(2)) return NO_RANGE;
   let fit = bestFit(lender, handleUnit);
   if (fit !== NO_RANGE) {
-    takeFront(fit, handleUnit, State.Loan);
+    takeFront(fit, handleUnit, State.Carved);
   } else {
     fit = pollLenders(lender) ? borrowBlock(lender, handleUnit, true) : NO_RANGE;
     if (fit === NO_RANGE) return NO_RANGE;
-    fit.state = State.Loan;
+    fit.state = State.Carved;
   }
-  const slab = addLoan(arena, fit);
+  const slab = addCarved(arena, fit);
   if (slab === NO_RANGE) {
     setFree(fit, fit.requested);
     return NO_RANGE;
   }
-  countWay(Way.Loan);
+  countWay(Way.Carve);
   return setFree(slab, fit.requested);
 }
 
 /** Returns the slab that `range` is the whole of, if it is borrowed. */
 export function returnSlab(range: Range): void {
   const region = range.region;
-  const loan = region.loan;
-  if (loan === NO_RANGE || range.size !== region.bytes) return;
+  const carved = region.carvedFrom;
+  if (carved === NO_RANGE || range.size !== region.bytes) return;
   const point = range.requested;
   takeFree(region.arena, range);
   removeRegion(region);
-  setFree(loan, point);
+  setFree(carved, point);
 }

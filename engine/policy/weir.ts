@@ -1,10 +1,10 @@
 // Preset weir: what to do when no free range of the arena holds a large request.
-// In this order: memory that a view already joins; growth, while the arena holds little more than was ever live;
+// In this order: memory that a stitch already joins; growth, while the arena holds little more than was ever live;
 // a stitch of what is free, with only the missing bytes created. Growing and stitching are weighed by their cost.
 import { countWay, inUse, neededInUse, reserved, Way } from '../abi/counters';
 import { State } from '../abi/range-states';
 import {
-  borrow,
+  carveSlabs,
   createCost,
   growthLimit,
   growthShare,
@@ -19,22 +19,22 @@ import {
   waitShare,
 } from '../abi/settings';
 import { larger, MIB, roundUp, smaller } from '../base/units';
-import { Arena, NO_ARENA, NO_RANGE, NO_VIEW, Range, View } from '../records/nodes';
+import { Arena, NO_ARENA, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
 import { ensureRanges } from '../records/range-pool';
 import { arenaOf } from '../space/arenas';
 import { budgetWith, hasLenders, noteLenders } from '../space/budget';
-import { keepRuns, knownStart, knownView, recallRun } from '../space/extent-memory';
-import { openBytes, openView, runStart, runView, searchOpen, searchRuns } from '../space/extents';
+import { keepExtents, knownStart, knownStitch, recallExtent } from '../space/extent-memory';
+import { extentStart, extentStitch, openBytes, openStitch, searchExtents, searchOpen } from '../space/extents';
 import { bestFit } from '../space/free-set';
 import { freeTail, grow, tailRoom } from '../space/growth';
 import { handleBytes } from '../space/handle-size';
 import { takeFront } from '../space/ranges';
-import { plannedBytes, plannedCount } from '../space/selection';
-import { extend, place, stitch } from '../space/stitches';
+import { selectedBytes, selectedCount } from '../space/selection';
+import { extend, makeStitch, place } from '../space/stitches';
 import { assemblable, listWholes, surveyArena, wholeCount } from '../space/survey';
 import { borrowBlock, gather, pollLenders, reunite } from '../streams/lending';
-import { borrowRun } from '../streams/lent-extents';
-import { markHandles, planExtension, planStart, planView } from './assembly';
+import { borrowExtent } from '../streams/lent-extents';
+import { markHandles, selectForExtension, selectForStitch, selectionStart } from './assembly';
 import { awaitParked } from './completion';
 
 /** A block for a request that no free range holds. `pressed`: memory has run out, so stitch whatever there is. */
@@ -45,11 +45,11 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   const haveLenders = pollLenders(arena);
   noteLenders(haveLenders);
   arena.shared = haveLenders;
-  if (recallRun(arena, size)) return settle(knownView, knownStart, size, Way.Reuse);
+  if (recallExtent(arena, size)) return settle(knownStitch, knownStart, size, Way.Reuse);
   if (!surveyArena(arena)) return NO_RANGE;
-  searchRuns(arena, size);
-  keepRuns(arena, size);
-  if (runView !== NO_VIEW) return settle(runView, runStart, size, Way.Reuse);
+  searchExtents(arena, size);
+  keepExtents(arena, size);
+  if (extentStitch !== NO_STITCH) return settle(extentStitch, extentStart, size, Way.Reuse);
 
   // Another stream's memory costs nothing once its release is over.
   if (haveLenders) {
@@ -60,7 +60,7 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   const affordable = reserved + atLeast(arena, growth) <= budgetWith(size);
   if (!affordable) {
     const spare = spareSlab(arena, size);
-    if (spare !== NO_RANGE) return takeFit(spare, size, Way.Loan);
+    if (spare !== NO_RANGE) return takeFit(spare, size, Way.Carve);
   }
   if (haveLenders && (!affordable || pressed)) {
     const block = borrowLate(arena, size, pressed);
@@ -89,7 +89,7 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
 /** Before memory is created beyond the budget: by ever more costly means, those that need a wait last. */
 function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   const stitches = stitchBorrowed !== 0 && (size >= minStitch || pressed);
-  if (stitches && borrowRun(arena, size, false)) return settleLent(arena, size);
+  if (stitches && borrowExtent(arena, size, false)) return settleLent(arena, size);
   if (reunite(arena, false)) {
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
@@ -102,7 +102,7 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   const block = borrowBlock(arena, size, true);
   if (block !== NO_RANGE) return block;
   if (!stitches) return NO_RANGE;
-  if (waitAllowed !== 0 && borrowRun(arena, size, true)) return settleLent(arena, size);
+  if (waitAllowed !== 0 && borrowExtent(arena, size, true)) return settleLent(arena, size);
   if (!surveyArena(arena)) return NO_RANGE;
   let free = assemblable();
   if (free < size && reunite(arena, true)) {
@@ -125,12 +125,12 @@ function isCheaperThanWaiting(arena: Arena, size: u64): bool {
 }
 
 function settleLent(arena: Arena, size: u64): Range {
-  return surveyArena(arena) ? settle(runView, runStart, size, Way.Reuse) : NO_RANGE;
+  return surveyArena(arena) ? settle(extentStitch, extentStart, size, Way.Reuse) : NO_RANGE;
 }
 
 /** Slabs that small requests no longer fill are as good as any other memory of the stream. */
 function spareSlab(arena: Arena, size: u64): Range {
-  if (borrow === 0) return NO_RANGE;
+  if (carveSlabs === 0) return NO_RANGE;
   const small = arenaOf(arena.stream, arena.pool, true);
   return small === NO_ARENA ? NO_RANGE : bestFit(small, size);
 }
@@ -187,39 +187,39 @@ function handlesIn(arena: Arena, bytes: u64): u64 {
   return (bytes + step - 1) / step;
 }
 
-/** Extends a view or makes a new one, whichever costs less; NO_RANGE if the driver fails. */
+/** Extends a stitch or makes a new one, whichever costs less; NO_RANGE if the driver fails. */
 function join(arena: Arena, size: u64): Range {
   if (!listWholes(arena)) return NO_RANGE;
   searchOpen(arena, size);
-  const candidate = openView;
+  const candidate = openStitch;
   const open = openBytes;
   let extension: i64 = -1;
-  if (candidate !== NO_VIEW) {
+  if (candidate !== NO_STITCH) {
     markHandles(candidate, candidate.count);
-    extension = planExtension(size - open);
-    if (candidate.mapped + plannedBytes > candidate.reserved) extension = -1;
+    extension = selectForExtension(size - open);
+    if (candidate.mapped + selectedBytes > candidate.reserved) extension = -1;
   }
-  const fresh = planView(size);
+  const fresh = selectForStitch(size);
   if (extension >= 0 && (fresh < 0 || extension <= fresh + <i64>reserveCost)) {
     markHandles(candidate, candidate.count);
-    planExtension(size - open);
+    selectForExtension(size - open);
     const start = candidate.mapped - open;
     if (ready() && extend(candidate)) return settle(candidate, start, size, Way.Extension);
-    planView(size);
+    selectForStitch(size);
   }
   if (fresh < 0 || !ready()) return NO_RANGE;
-  const start = planStart;
-  const view = stitch(arena);
-  return view === NO_VIEW ? NO_RANGE : settle(view, start, size, Way.Stitch);
+  const start = selectionStart;
+  const stitch = makeStitch(arena);
+  return stitch === NO_STITCH ? NO_RANGE : settle(stitch, start, size, Way.Stitch);
 }
 
 /** Spare ranges for every planned piece, taken before the driver is asked for anything. */
 function ready(): bool {
-  return ensureRanges(2 * plannedCount + 2);
+  return ensureRanges(2 * selectedCount + 2);
 }
 
-function settle(view: View, start: u64, size: u64, way: u32): Range {
-  if (!ensureRanges(2 * view.count + 2)) return NO_RANGE;
+function settle(stitch: Stitch, start: u64, size: u64, way: u32): Range {
+  if (!ensureRanges(2 * stitch.count + 2)) return NO_RANGE;
   countWay(way);
-  return place(view, start, size, true);
+  return place(stitch, start, size, true);
 }

@@ -2,9 +2,9 @@
 //
 //   arena    the memory of one stream in one pool, small or large requests: ranges it owns, wherever they lie
 //   region   addresses reserved in one piece for an arena; tiled by ranges, partly backed by handles
-//   range    a run of a region's addresses in one state; physical bytes are named by the address they have here
-//   handle   one piece of physical memory, mapped at its place in a region and perhaps in views
-//   view     a stitch: other addresses for handles of an arena, side by side in an order of its own
+//   range    an extent of a region's addresses in one state; physical bytes are named by the address they have here
+//   handle   one piece of physical memory, mapped at its place in a region and perhaps in stitches
+//   stitch     a stitch: other addresses for handles of an arena, side by side in an order of its own
 import { Stream } from './streams';
 
 /** 64 bytes: one cache line. Links of the free tree serve other ends while the range is in use. */
@@ -14,7 +14,7 @@ export class Range {
   size: u64 = 0;
   /** In use: bytes asked for. Free: the point of its release (see streams.ts), 0 for memory never used. */
   requested: u64 = 0;
-  /** In use: the address given out, which lies in a view if the block has one. */
+  /** In use: the address given out, which lies in a stitch if the block has one. */
   va: u64 = 0;
   /** Neighbours in the region, by address. */
   prev: Range = changetype<Range>(0);
@@ -23,10 +23,10 @@ export class Range {
   left: Range = changetype<Range>(0);
   /** Of a block: its first Use, if other streams were recorded on it. */
   right: Range = changetype<Range>(0);
-  /** Of a Piece: the first range of its block. Of a planned block, `parent` and `view` are its cells (see planned-blocks.ts). */
+  /** Of a Piece: the first range of its block. Of a planned block, `parent` and `stitch` are its cells (see planned-blocks.ts). */
   parent: Range = changetype<Range>(0);
   region: Region = changetype<Region>(0);
-  view: View = changetype<View>(0);
+  stitch: Stitch = changetype<Stitch>(0);
   state: u8 = 0;
   red: u8 = 0;
   /** The arena that may use it, by number: not always the one whose region it lies in. */
@@ -57,10 +57,10 @@ export class Arena {
   churned: bool = false;
   /** Whether there were streams that could lend when it last had to be filled up. */
   shared: bool = false;
-  /** Views by last use, most recent first. */
-  newestView: View = changetype<View>(0);
-  oldestView: View = changetype<View>(0);
-  viewCount: u32 = 0;
+  /** Stitches by last use, most recent first. */
+  newestStitch: Stitch = changetype<Stitch>(0);
+  oldestStitch: Stitch = changetype<Stitch>(0);
+  stitchCount: u32 = 0;
   /** Bumped by every change of a free range: tells whether a survey still holds. */
   version: u32 = 0;
   /** A sum over all free ranges that is the same again when they are the same again. */
@@ -89,8 +89,8 @@ export class Region {
   first: Range = changetype<Range>(0);
   /** The unbacked range at the end, where the region grows; none when it is full. */
   tail: Range = changetype<Range>(0);
-  /** The range lent to us, if this region is a loan and not a reservation of its own. */
-  loan: Range = changetype<Range>(0);
+  /** The range lent to us, if this region is a carved and not a reservation of its own. */
+  carvedFrom: Range = changetype<Range>(0);
   /** Handles by address: see handles.ts. */
   handles: usize = 0;
   handleCount: u32 = 0;
@@ -104,8 +104,8 @@ export class Handle {
   /** The driver's name for it. */
   id: u64 = 0;
   region: Region = changetype<Region>(0);
-  /** In how many views it is mapped. */
-  views: u32 = 0;
+  /** In how many stitches it is mapped. */
+  stitchCount: u32 = 0;
   finding: Finding = changetype<Finding>(0);
   /** Scratch of whoever builds a list of handles. */
   mark: u32 = 0;
@@ -131,14 +131,14 @@ export class Finding {
 }
 
 @unmanaged
-export class View {
+export class Stitch {
   address: u64 = 0;
   reserved: u64 = 0;
-  /** Pieces lie from the start of the view to here. */
+  /** Pieces lie from the start of the stitch to here. */
   mapped: u64 = 0;
   arena: Arena = changetype<Arena>(0);
-  newer: View = changetype<View>(0);
-  older: View = changetype<View>(0);
+  newer: Stitch = changetype<Stitch>(0);
+  older: Stitch = changetype<Stitch>(0);
   /** What it maps: see pieces.ts. */
   pieces: usize = 0;
   count: u32 = 0;
@@ -148,7 +148,7 @@ export class View {
   cellShift: u32 = 0;
   /** Blocks that lie in it. */
   live: u32 = 0;
-  /** Larger than that of every view used less recently. */
+  /** Larger than that of every stitch used less recently. */
   lastUse: u32 = 0;
   /** False when a driver call failed half way and could not be undone: good for nothing but to be dropped. */
   usable: bool = true;
@@ -166,5 +166,5 @@ export const NO_RANGE: Range = changetype<Range>(0);
 export const NO_ARENA: Arena = changetype<Arena>(0);
 export const NO_REGION: Region = changetype<Region>(0);
 export const NO_HANDLE: Handle = changetype<Handle>(0);
-export const NO_VIEW: View = changetype<View>(0);
+export const NO_STITCH: Stitch = changetype<Stitch>(0);
 export const NO_ORPHAN: Orphan = changetype<Orphan>(0);

@@ -1,6 +1,6 @@
 // Unused Range records. Work takes enough of them before it begins, so that it cannot fail half way.
 import { fresh } from './memory';
-import { NO_RANGE, NO_VIEW, Range, Region } from './nodes';
+import { NO_RANGE, NO_STITCH, Range, Region } from './nodes';
 
 let spareRanges: usize = 0;
 let spareCount: u32 = 0;
@@ -37,7 +37,7 @@ export function newRange(region: Region, address: u64, size: u64, state: u8): Ra
   range.prev = NO_RANGE;
   range.next = NO_RANGE;
   range.left = NO_RANGE;
-  range.view = NO_VIEW;
+  range.stitch = NO_STITCH;
   range.region = region;
   range.owner = region.arena.index;
   range.requested = 0;
@@ -52,7 +52,7 @@ export function newPart(whole: Range, address: u64, size: u64, state: u8): Range
   range.size = size;
   range.requested = whole.requested;
   range.region = whole.region;
-  range.view = NO_VIEW;
+  range.stitch = NO_STITCH;
   range.left = NO_RANGE;
   range.owner = whole.owner;
   range.state = state;

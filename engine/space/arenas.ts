@@ -86,14 +86,14 @@ export function addRegion(arena: Arena, bytes: u64): Region {
 }
 
 /** A region made of a range that another arena lends. Needs one spare range; gives the one that covers it, in no set. */
-export function addLoan(arena: Arena, loan: Range): Range {
+export function addCarved(arena: Arena, carved: Range): Range {
   const region = newRegion();
   if (region === NO_REGION) return NO_RANGE;
-  region.address = loan.address;
-  region.bytes = loan.size;
-  region.loan = loan;
+  region.address = carved.address;
+  region.bytes = carved.size;
+  region.carvedFrom = carved;
   enlist(arena, region);
-  region.first = newRange(region, loan.address, loan.size, State.Free);
+  region.first = newRange(region, carved.address, carved.size, State.Free);
   return region.first;
 }
 
@@ -127,5 +127,5 @@ export function releaseRegion(region: Region): bool {
 }
 
 export function isEmptyRegion(region: Region): bool {
-  return region.loan === NO_RANGE && region.first.state === State.Unbacked && region.first.next === NO_RANGE;
+  return region.carvedFrom === NO_RANGE && region.first.state === State.Unbacked && region.first.next === NO_RANGE;
 }

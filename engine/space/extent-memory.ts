@@ -1,13 +1,13 @@
-// What searches for runs have found, by the free set they were made in. Training repeats itself: the same request comes
-// again when the same ranges are free, and then the same run is the shortest, without looking at every view again.
+// What searches for extents have found, by the free set they were made in. Training repeats itself: the same request comes
+// again when the same ranges are free, and then the same extent is the shortest, without looking at every stitch again.
 import { smaller } from '../base/units';
 import { take } from '../records/memory';
-import { Arena, NO_HANDLE, NO_RANGE, NO_VIEW, Range, View } from '../records/nodes';
-import { groupEnd, pieceEnd, pieceHandle, pieceIndex, pieceOffset, viewChanges } from '../records/pieces';
-import { MOST_RUNS, runCount, runStartAt, runViewAt } from './extents';
+import { Arena, NO_HANDLE, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
+import { groupEnd, pieceEnd, pieceHandle, pieceIndex, pieceOffset, stitchChanges } from '../records/pieces';
+import { extentCount, extentStartAt, extentStitchAt, MOST_EXTENTS } from './extents';
 import { firstFree, nextFree } from './free-set';
 
-/** An answer: what was asked in which state, and the views that have a run of the length found. */
+/** An answer: what was asked in which state, and the stitches that have an extent of the length found. */
 @unmanaged
 class Answer {
   signature: u64 = 0;
@@ -15,13 +15,13 @@ class Answer {
   arena: Arena = changetype<Arena>(0);
   changes: u32 = 0;
   count: u32 = 0;
-  // Runs follow as in reuse.ts: MOST_RUNS entries. Then, for each part of the run that lies in one free range, a byte: the
+  // Runs follow as in reuse.ts: MOST_EXTENTS entries. Then, for each part of the extent that lies in one free range, a byte: the
   // place of that range in the walk over all of them, which is the same walk when the same ranges are free.
 }
 
-const RUN: usize = 16;
-const RUNS: usize = 32;
-const PLACES: usize = RUNS + <usize>MOST_RUNS * RUN;
+const EXTENT: usize = 16;
+const EXTENTS: usize = 32;
+const PLACES: usize = EXTENTS + <usize>MOST_EXTENTS * EXTENT;
 const MOST_PLACES: usize = 32;
 const ANSWER: usize = PLACES + MOST_PLACES;
 const ANSWERS: usize = 512;
@@ -31,7 +31,7 @@ const MOST_RANGES: u32 = 64;
 let answers: usize = 0;
 const ranges: usize = memory.data(256);
 
-export let knownView: View = NO_VIEW;
+export let knownStitch: Stitch = NO_STITCH;
 export let knownStart: u64 = 0;
 
 function answerFor(arena: Arena, size: u64): Answer {
@@ -40,8 +40,8 @@ function answerFor(arena: Arena, size: u64): Answer {
 }
 
 /** Keeps what the search just made in this arena has found. */
-export function keepRuns(arena: Arena, size: u64): void {
-  if (runCount > MOST_RUNS) return;
+export function keepExtents(arena: Arena, size: u64): void {
+  if (extentCount > MOST_EXTENTS) return;
   if (answers === 0) {
     answers = take(ANSWERS * ANSWER);
     if (answers === 0) return;
@@ -51,51 +51,51 @@ export function keepRuns(arena: Arena, size: u64): void {
   answer.signature = arena.signature;
   answer.size = size;
   answer.arena = arena;
-  answer.changes = viewChanges;
-  answer.count = runCount;
-  for (let index: u32 = 0; index < runCount; index++) {
-    const run = changetype<usize>(answer) + RUNS + <usize>index * RUN;
-    store<u64>(run, runStartAt(index));
-    store<usize>(run, changetype<usize>(runViewAt(index)), 8);
+  answer.changes = stitchChanges;
+  answer.count = extentCount;
+  for (let index: u32 = 0; index < extentCount; index++) {
+    const extent = changetype<usize>(answer) + EXTENTS + <usize>index * EXTENT;
+    store<u64>(extent, extentStartAt(index));
+    store<usize>(extent, changetype<usize>(extentStitchAt(index)), 8);
   }
 }
 
 /**
- * Whether it is known where the shortest run of at least `size` is: then `knownView` and `knownStart` say so, and a block can
+ * Whether it is known where the shortest extent of at least `size` is: then `knownStitch` and `knownStart` say so, and a block can
  * be placed there as after a survey.
  */
-export function recallRun(arena: Arena, size: u64): bool {
+export function recallExtent(arena: Arena, size: u64): bool {
   if (answers === 0 || arena.freeCount > MOST_RANGES) return false;
   const answer = answerFor(arena, size);
-  if (answer.signature !== arena.signature || answer.size !== size || answer.arena !== arena || answer.changes !== viewChanges)
+  if (answer.signature !== arena.signature || answer.size !== size || answer.arena !== arena || answer.changes !== stitchChanges)
     return false;
-  // Among equals the view used last, as the search would have it.
-  knownView = NO_VIEW;
+  // Among equals the stitch used last, as the search would have it.
+  knownStitch = NO_STITCH;
   for (let index: u32 = 0; index < answer.count; index++) {
-    const run = changetype<usize>(answer) + RUNS + <usize>index * RUN;
-    const view = changetype<View>(load<usize>(run, 8));
-    if (knownView !== NO_VIEW && view.lastUse < knownView.lastUse) continue;
-    knownView = view;
-    knownStart = load<u64>(run);
+    const extent = changetype<usize>(answer) + EXTENTS + <usize>index * EXTENT;
+    const stitch = changetype<Stitch>(load<usize>(extent, 8));
+    if (knownStitch !== NO_STITCH && stitch.lastUse < knownStitch.lastUse) continue;
+    knownStitch = stitch;
+    knownStart = load<u64>(extent);
   }
-  return knownView !== NO_VIEW && knownView.usable && locate(answer, arena, knownView, knownStart, knownStart + size);
+  return knownStitch !== NO_STITCH && knownStitch.usable && locate(answer, arena, knownStitch, knownStart, knownStart + size);
 }
 
-/** Notes in findings which free ranges the run lies in; false if it is not free after all: signatures can coincide. */
-function locate(answer: Answer, arena: Arena, view: View, start: u64, end: u64): bool {
+/** Notes in findings which free ranges the extent lies in; false if it is not free after all: signatures can coincide. */
+function locate(answer: Answer, arena: Arena, stitch: Stitch, start: u64, end: u64): bool {
   let count: usize = 0;
   for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) {
     store<usize>(ranges + (count++ << 2), changetype<usize>(range));
   }
   let part: usize = 0;
-  let index = pieceIndex(view, start);
-  while (index < view.count && pieceOffset(view, index) < end) {
-    const handle = pieceHandle(view, index);
+  let index = pieceIndex(stitch, start);
+  while (index < stitch.count && pieceOffset(stitch, index) < end) {
+    const handle = pieceHandle(stitch, index);
     if (handle === NO_HANDLE) return false;
-    const offset = pieceOffset(view, index);
+    const offset = pieceOffset(stitch, index);
     const from = handle.address + (start > offset ? start - offset : 0);
-    index = groupEnd(view, index, end);
-    const to = handle.address + (smaller(end, pieceEnd(view, index - 1)) - offset);
+    index = groupEnd(stitch, index, end);
+    const to = handle.address + (smaller(end, pieceEnd(stitch, index - 1)) - offset);
     const place = changetype<usize>(answer) + PLACES + (part < MOST_PLACES - 1 ? part++ : part);
     let number = <usize>load<u8>(place);
     if (number >= count || !holds(rangeOf(number), from, to)) {

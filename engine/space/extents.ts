@@ -1,62 +1,62 @@
-// Free runs inside views: memory that lies side by side already, though not in the arena's own addresses.
-import { Arena, NO_HANDLE, NO_VIEW, View } from '../records/nodes';
+// Free extents inside stitches: memory that lies side by side already, though not in the arena's own addresses.
+import { Arena, NO_HANDLE, NO_STITCH, Stitch } from '../records/nodes';
 import { pieceEnd, pieceFinding, pieceHandle, pieceIndex, pieceOffset } from '../records/pieces';
 import { freeHeadOf, freeTailOf, isFound, isWhole } from './survey';
 
-/** What the last search for a run found. */
-export let runView: View = NO_VIEW;
-export let runStart: u64 = 0;
-export let runBytes: u64 = 0;
-/** Views with a run of that length, the one found among them. */
-export let runCount: u32 = 0;
+/** What the last search for an extent found. */
+export let extentStitch: Stitch = NO_STITCH;
+export let extentStart: u64 = 0;
+export let extentBytes: u64 = 0;
+/** Stitches with an extent of that length, the one found among them. */
+export let extentCount: u32 = 0;
 
-/** The first of those views, as entries: where the run begins (u64), view (u32). */
-export const MOST_RUNS: u32 = 4;
-const RUN: usize = 16;
-const runs: usize = memory.data(64);
+/** The first of those stitches, as entries: where the extent begins (u64), stitch (u32). */
+export const MOST_EXTENTS: u32 = 4;
+const EXTENT: usize = 16;
+const extents: usize = memory.data(64);
 
-export function runViewAt(index: u32): View {
-  return changetype<View>(load<usize>(runs + <usize>index * RUN, 8));
+export function extentStitchAt(index: u32): Stitch {
+  return changetype<Stitch>(load<usize>(extents + <usize>index * EXTENT, 8));
 }
 
-export function runStartAt(index: u32): u64 {
-  return load<u64>(runs + <usize>index * RUN);
+export function extentStartAt(index: u32): u64 {
+  return load<u64>(extents + <usize>index * EXTENT);
 }
 
-/** What the last search for a view to extend found: the one with the longest free end. */
-export let openView: View = NO_VIEW;
+/** What the last search for a stitch to extend found: the one with the longest free end. */
+export let openStitch: Stitch = NO_STITCH;
 export let openBytes: u64 = 0;
 
-/** Finds the shortest free run of at least `size` in the arena's views. Needs the survey. */
-export function searchRuns(arena: Arena, size: u64): void {
-  runView = NO_VIEW;
-  runBytes = u64.MAX_VALUE;
-  runCount = 0;
-  searchMoreRuns(arena, size);
+/** Finds the shortest free extent of at least `size` in the arena's stitches. Needs the survey. */
+export function searchExtents(arena: Arena, size: u64): void {
+  extentStitch = NO_STITCH;
+  extentBytes = u64.MAX_VALUE;
+  extentCount = 0;
+  searchMoreExtents(arena, size);
 }
 
-/** The same, in the views of a further arena. */
-export function searchMoreRuns(arena: Arena, size: u64): void {
-  for (let view = arena.newestView; view !== NO_VIEW; view = view.older) {
-    if (view.usable && view.mapped >= size) searchView(view, size);
+/** The same, in the stitches of a further arena. */
+export function searchMoreExtents(arena: Arena, size: u64): void {
+  for (let stitch = arena.newestStitch; stitch !== NO_STITCH; stitch = stitch.older) {
+    if (stitch.usable && stitch.mapped >= size) searchStitch(stitch, size);
   }
 }
 
 /**
- * A run of at least `size` holds a multiple of `size`. So it is enough to look at the pieces there and at what is free
- * around them: a view that is in use is passed over at the cost of one or two looks.
+ * An extent of at least `size` holds a multiple of `size`. So it is enough to look at the pieces there and at what is free
+ * around them: a stitch that is in use is passed over at the cost of one or two looks.
  */
-function searchView(view: View, size: u64): void {
+function searchStitch(stitch: Stitch, size: u64): void {
   let seen: u64 = 0;
-  for (let point: u64 = 0; point < view.mapped; point += size) {
+  for (let point: u64 = 0; point < stitch.mapped; point += size) {
     if (point < seen) continue;
-    const index = pieceIndex(view, point);
-    // Most memory is in use when a run is looked for: most looks end here.
-    const finding = pieceFinding(view, index);
+    const index = pieceIndex(stitch, point);
+    // Most memory is in use when an extent is looked for: most looks end here.
+    const finding = pieceFinding(stitch, index);
     if (!isFound(finding)) continue;
-    const handle = pieceHandle(view, index);
+    const handle = pieceHandle(stitch, index);
     if (handle === NO_HANDLE) continue;
-    const offset = pieceOffset(view, index);
+    const offset = pieceOffset(stitch, index);
     const head = freeHeadOf(handle);
     let start = offset;
     let end = offset + head;
@@ -66,57 +66,57 @@ function searchView(view: View, size: u64): void {
       start = offset + handle.bytes - tail;
       end = offset + handle.bytes;
     }
-    if (start === offset) start -= freeBefore(view, index);
-    if (end === offset + handle.bytes) end += freeAfter(view, index);
+    if (start === offset) start -= freeBefore(stitch, index);
+    if (end === offset + handle.bytes) end += freeAfter(stitch, index);
     seen = end;
-    if (end - start < size || end - start > runBytes) continue;
-    if (end - start < runBytes) {
-      runView = view;
-      runStart = start;
-      runBytes = end - start;
-      runCount = 0;
+    if (end - start < size || end - start > extentBytes) continue;
+    if (end - start < extentBytes) {
+      extentStitch = stitch;
+      extentStart = start;
+      extentBytes = end - start;
+      extentCount = 0;
     }
-    noteRun(view, start);
+    noteExtent(stitch, start);
   }
 }
 
-/** Keeps the first run of each view among equally short ones, as far as there is room. */
-function noteRun(view: View, start: u64): void {
-  if (runCount > 0 && runCount <= MOST_RUNS && runViewAt(runCount - 1) === view) return;
-  if (runCount < MOST_RUNS) {
-    store<u64>(runs + <usize>runCount * RUN, start);
-    store<usize>(runs + <usize>runCount * RUN, changetype<usize>(view), 8);
+/** Keeps the first extent of each stitch among equally short ones, as far as there is room. */
+function noteExtent(stitch: Stitch, start: u64): void {
+  if (extentCount > 0 && extentCount <= MOST_EXTENTS && extentStitchAt(extentCount - 1) === stitch) return;
+  if (extentCount < MOST_EXTENTS) {
+    store<u64>(extents + <usize>extentCount * EXTENT, start);
+    store<usize>(extents + <usize>extentCount * EXTENT, changetype<usize>(stitch), 8);
   }
-  runCount++;
+  extentCount++;
 }
 
 /** Free bytes right before a piece. */
-function freeBefore(view: View, index: u32): u64 {
-  const end = index < view.count ? pieceOffset(view, index) : view.mapped;
+function freeBefore(stitch: Stitch, index: u32): u64 {
+  const end = index < stitch.count ? pieceOffset(stitch, index) : stitch.mapped;
   let at = index;
-  while (at > 0 && isWhole(pieceFinding(view, at - 1)) && pieceHandle(view, at - 1) !== NO_HANDLE) at--;
-  const start = at < view.count ? pieceOffset(view, at) : view.mapped;
-  const handle = at > 0 ? pieceHandle(view, at - 1) : NO_HANDLE;
+  while (at > 0 && isWhole(pieceFinding(stitch, at - 1)) && pieceHandle(stitch, at - 1) !== NO_HANDLE) at--;
+  const start = at < stitch.count ? pieceOffset(stitch, at) : stitch.mapped;
+  const handle = at > 0 ? pieceHandle(stitch, at - 1) : NO_HANDLE;
   return end - start + (handle === NO_HANDLE ? 0 : freeTailOf(handle));
 }
 
 /** Free bytes right after a piece. */
-function freeAfter(view: View, index: u32): u64 {
+function freeAfter(stitch: Stitch, index: u32): u64 {
   let at = index + 1;
-  while (at < view.count && isWhole(pieceFinding(view, at)) && pieceHandle(view, at) !== NO_HANDLE) at++;
-  const handle = at < view.count ? pieceHandle(view, at) : NO_HANDLE;
-  return pieceEnd(view, at - 1) - pieceEnd(view, index) + (handle === NO_HANDLE ? 0 : freeHeadOf(handle));
+  while (at < stitch.count && isWhole(pieceFinding(stitch, at)) && pieceHandle(stitch, at) !== NO_HANDLE) at++;
+  const handle = at < stitch.count ? pieceHandle(stitch, at) : NO_HANDLE;
+  return pieceEnd(stitch, at - 1) - pieceEnd(stitch, index) + (handle === NO_HANDLE ? 0 : freeHeadOf(handle));
 }
 
-/** Finds the view with the longest free end among those with addresses enough to extend it to `size`. Needs the survey. */
+/** Finds the stitch with the longest free end among those with addresses enough to extend it to `size`. Needs the survey. */
 export function searchOpen(arena: Arena, size: u64): void {
-  openView = NO_VIEW;
+  openStitch = NO_STITCH;
   openBytes = 0;
-  for (let view = arena.newestView; view !== NO_VIEW; view = view.older) {
-    if (!view.usable || view.count === 0) continue;
-    const open = freeBefore(view, view.count);
-    if (open <= openBytes || open >= size || view.mapped - open + size > view.reserved) continue;
-    openView = view;
+  for (let stitch = arena.newestStitch; stitch !== NO_STITCH; stitch = stitch.older) {
+    if (!stitch.usable || stitch.count === 0) continue;
+    const open = freeBefore(stitch, stitch.count);
+    if (open <= openBytes || open >= size || stitch.mapped - open + size > stitch.reserved) continue;
+    openStitch = stitch;
     openBytes = open;
   }
 }

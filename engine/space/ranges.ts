@@ -49,7 +49,7 @@ export function takeFrontOf(arena: Arena, range: Range, size: u64, state: u8): v
 }
 
 /** Takes [from, from + size) out of a free range; what is left on either side stays free. Needs two spare ranges. */
-export function carve(range: Range, from: u64, size: u64, state: u8): Range {
+export function cutOut(range: Range, from: u64, size: u64, state: u8): Range {
   if (from === range.address) {
     takeFront(range, size, state);
     return range;

@@ -3,12 +3,12 @@ import { unmap } from '../abi/driver';
 import { State } from '../abi/range-states';
 import { larger } from '../base/units';
 import { handleAt, handleIndex } from '../records/handles';
-import { Arena, Handle, NO_ARENA, NO_RANGE, NO_REGION, NO_VIEW, Range, Region } from '../records/nodes';
+import { Arena, Handle, NO_ARENA, NO_RANGE, NO_REGION, NO_STITCH, Range, Region } from '../records/nodes';
 import { pieceHandle } from '../records/pieces';
 import { ensureRanges } from '../records/range-pool';
 import { firstArena, isEmptyRegion, releaseRegion } from './arenas';
 import { forgetHandle, releaseHandle, releaseOrphans } from './growth';
-import { carve, rangeAt, setUnbacked } from './ranges';
+import { cutOut, rangeAt, setUnbacked } from './ranges';
 import { dismissIdle, punch } from './stitches';
 
 const NOBODY: i32 = -1;
@@ -29,7 +29,7 @@ export function releaseOthers(kept: Arena): void {
   spared = NOBODY;
 }
 
-/** Drops the idle views of all arenas: addresses and mappings come free, memory does not. */
+/** Drops the idle stitches of all arenas: addresses and mappings come free, memory does not. */
 export function releaseAddresses(): void {
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) dismissIdle(arena);
 }
@@ -71,9 +71,9 @@ function releaseWhole(region: Region, range: Range): void {
     const handle = handleAt(region, index - 1);
     if (handle.address + handle.bytes > end) continue;
     if (handle.address < start || !ensureRanges(2)) break;
-    if (handle.views > 0 && !punchAll(handle)) continue;
+    if (handle.stitchCount > 0 && !punchAll(handle)) continue;
     if (unmap(handle.address, handle.bytes) < 0) continue;
-    setUnbacked(carve(rangeAt(range, handle.address), handle.address, handle.bytes, State.Unbacked));
+    setUnbacked(cutOut(rangeAt(range, handle.address), handle.address, handle.bytes, State.Unbacked));
     forgetHandle(handle);
     releaseHandle(handle);
   }
@@ -114,13 +114,13 @@ function releaseParts(handle: Handle, range: Range): bool {
     if (part.state !== State.Free || <i32>part.owner === spared) return false;
     parts++;
   }
-  if (!ensureRanges(2 * parts) || (handle.views > 0 && !punchAll(handle)) || unmap(handle.address, handle.bytes) < 0) return false;
+  if (!ensureRanges(2 * parts) || (handle.stitchCount > 0 && !punchAll(handle)) || unmap(handle.address, handle.bytes) < 0) return false;
   // From the end down: what joins is then always behind what is still to come.
   for (let at = end; at > handle.address; ) {
     const part = rangeAt(first, at - 1);
     const start = larger(part.address, handle.address);
     const size = at - start;
-    setUnbacked(carve(part, start, size, State.Unbacked));
+    setUnbacked(cutOut(part, start, size, State.Unbacked));
     at = start;
   }
   forgetHandle(handle);
@@ -128,19 +128,19 @@ function releaseParts(handle: Handle, range: Range): bool {
   return true;
 }
 
-/** Takes a free handle out of the views that other blocks keep alive: of any arena, since it may have been lent. */
+/** Takes a free handle out of the stitches that other blocks keep alive: of any arena, since it may have been lent. */
 function punchAll(handle: Handle): bool {
-  for (let arena = firstArena(); arena !== NO_ARENA && handle.views > 0; arena = arena.next) {
-    let view = arena.newestView;
-    while (view !== NO_VIEW && handle.views > 0) {
-      const older = view.older;
-      for (let index: u32 = 0; index < view.count; index++) {
-        if (pieceHandle(view, index) === handle && !punch(view, index)) return false;
+  for (let arena = firstArena(); arena !== NO_ARENA && handle.stitchCount > 0; arena = arena.next) {
+    let stitch = arena.newestStitch;
+    while (stitch !== NO_STITCH && handle.stitchCount > 0) {
+      const older = stitch.older;
+      for (let index: u32 = 0; index < stitch.count; index++) {
+        if (pieceHandle(stitch, index) === handle && !punch(stitch, index)) return false;
       }
-      view = older;
+      stitch = older;
     }
   }
-  return handle.views === 0;
+  return handle.stitchCount === 0;
 }
 
 /** Tries again to undo mappings that once could not be undone. */

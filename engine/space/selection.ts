@@ -4,21 +4,21 @@ import { Handle } from '../records/nodes';
 
 let list: usize = 0;
 let room: u32 = 0;
-export let plannedCount: u32 = 0;
-export let plannedBytes: u64 = 0;
+export let selectedCount: u32 = 0;
+export let selectedBytes: u64 = 0;
 
-export function clearPlan(): void {
-  plannedCount = 0;
-  plannedBytes = 0;
+export function clearSelection(): void {
+  selectedCount = 0;
+  selectedBytes = 0;
 }
 
-export function planned(index: u32): Handle {
+export function selectedAt(index: u32): Handle {
   return changetype<Handle>(load<usize>(list + ((<usize>index) << 2)));
 }
 
 /** False when the engine's own memory is exhausted. */
-export function planHandle(handle: Handle): bool {
-  if (plannedCount === room) {
+export function selectHandle(handle: Handle): bool {
+  if (selectedCount === room) {
     const larger: u32 = room === 0 ? 64 : room << 1;
     const grown = take((<usize>larger) << 2);
     if (grown === 0) return false;
@@ -27,8 +27,8 @@ export function planHandle(handle: Handle): bool {
     list = grown;
     room = larger;
   }
-  store<usize>(list + ((<usize>plannedCount) << 2), changetype<usize>(handle));
-  plannedCount++;
-  plannedBytes += handle.bytes;
+  store<usize>(list + ((<usize>selectedCount) << 2), changetype<usize>(handle));
+  selectedCount++;
+  selectedBytes += handle.bytes;
   return true;
 }

@@ -1,57 +1,57 @@
-// Views: making one from a list of handles, extending it, placing a block in it, dropping it.
-// A view that the driver leaves half made and will not undo is kept as unusable and dropped when the driver allows it.
-import { countExtension, countUnmapped, countView, countViewGone } from '../abi/counters';
+// Stitches: making one from a list of handles, extending it, placing a block in it, dropping it.
+// A stitch that the driver leaves half made and will not undo is kept as unusable and dropped when the driver allows it.
+import { countExtension, countStitch, countStitchGone, countUnmapped } from '../abi/counters';
 import { map, reserve, setAccess, unmap, unreserve } from '../abi/driver';
 import { Call } from '../abi/driver-calls';
 import { noteFailure } from '../abi/failure';
 import { State } from '../abi/range-states';
-import { accessEach, handleUnit, viewLimit, viewRoom } from '../abi/settings';
+import { accessEach, handleUnit, stitchLimit, stitchRoom } from '../abi/settings';
 import { larger, roundUp, smaller } from '../base/units';
 import { give, take } from '../records/memory';
-import { Arena, NO_HANDLE, NO_RANGE, NO_VIEW, Range, View } from '../records/nodes';
+import { Arena, NO_HANDLE, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
 import {
   addPiece,
   clearPiece,
-  dropView,
+  dropStitch,
   groupEnd,
   makeCells,
-  newView,
+  newStitch,
   pieceEnd,
   pieceHandle,
   pieceIndex,
   pieceOffset,
   retractPiece,
-  VIEW_PIECE,
+  STITCH_PIECE,
 } from '../records/pieces';
-import { carve, rangeAt } from './ranges';
-import { planned, plannedBytes, plannedCount } from './selection';
+import { cutOut, rangeAt } from './ranges';
+import { selectedAt, selectedBytes, selectedCount } from './selection';
 
-/** A view over the planned handles, in their order; NO_VIEW if the driver fails, with nothing changed. */
-export function stitch(arena: Arena): View {
+/** A stitch over the planned handles, in their order; NO_STITCH if the driver fails, with nothing changed. */
+export function makeStitch(arena: Arena): Stitch {
   makeWay(arena);
-  const view = newView();
-  if (view === NO_VIEW || !makeRoom(view, plannedCount)) {
-    if (view !== NO_VIEW) dropView(view);
+  const stitch = newStitch();
+  if (stitch === NO_STITCH || !makeRoom(stitch, selectedCount)) {
+    if (stitch !== NO_STITCH) dropStitch(stitch);
     noteFailure(Call.Own);
-    return NO_VIEW;
+    return NO_STITCH;
   }
-  if (!reserveFor(view, arena, roundUp(plannedBytes * viewRoom, handleUnit), plannedBytes)) return NO_VIEW;
-  if (append(view)) return view;
-  view.usable = false;
-  dismiss(view);
-  return NO_VIEW;
+  if (!reserveFor(stitch, arena, roundUp(selectedBytes * stitchRoom, handleUnit), selectedBytes)) return NO_STITCH;
+  if (append(stitch)) return stitch;
+  stitch.usable = false;
+  dismiss(stitch);
+  return NO_STITCH;
 }
 
-/** A view without memory yet, of `generous` addresses or at least `needed`; NO_VIEW if the driver has none. */
-export function reserveStitch(arena: Arena, generous: u64, needed: u64): View {
-  const view = newView();
-  if (view !== NO_VIEW) return reserveFor(view, arena, generous, needed) ? view : NO_VIEW;
+/** A stitch without memory yet, of `generous` addresses or at least `needed`; NO_STITCH if the driver has none. */
+export function reserveStitch(arena: Arena, generous: u64, needed: u64): Stitch {
+  const stitch = newStitch();
+  if (stitch !== NO_STITCH) return reserveFor(stitch, arena, generous, needed) ? stitch : NO_STITCH;
   noteFailure(Call.Own);
-  return NO_VIEW;
+  return NO_STITCH;
 }
 
-/** Gives a new view its addresses and its arena, or drops it. */
-function reserveFor(view: View, arena: Arena, generous: u64, needed: u64): bool {
+/** Gives a new stitch its addresses and its arena, or drops it. */
+function reserveFor(stitch: Stitch, arena: Arena, generous: u64, needed: u64): bool {
   let room = generous;
   let address = reserve(room);
   if (address <= 0 && room > needed) {
@@ -60,92 +60,92 @@ function reserveFor(view: View, arena: Arena, generous: u64, needed: u64): bool 
   }
   if (address <= 0) {
     noteFailure(Call.Reserve);
-    dropView(view);
+    dropStitch(stitch);
     return false;
   }
-  if (!makeCells(view, room)) {
+  if (!makeCells(stitch, room)) {
     noteFailure(Call.Own);
     unreserve(<u64>address, room);
-    dropView(view);
+    dropStitch(stitch);
     return false;
   }
-  view.address = <u64>address;
-  view.reserved = room;
-  view.arena = arena;
-  view.usable = true;
-  enlist(view);
-  countView(0);
+  stitch.address = <u64>address;
+  stitch.reserved = room;
+  stitch.arena = arena;
+  stitch.usable = true;
+  enlist(stitch);
+  countStitch(0);
   return true;
 }
 
-/** Adds the planned handles at the view's end; on failure the view is as before, or unusable for new blocks. */
-export function extend(view: View): bool {
-  if (view.mapped + plannedBytes > view.reserved || !makeRoom(view, view.count + plannedCount)) return false;
-  return append(view);
+/** Adds the planned handles at the stitch's end; on failure the stitch is as before, or unusable for new blocks. */
+export function extend(stitch: Stitch): bool {
+  if (stitch.mapped + selectedBytes > stitch.reserved || !makeRoom(stitch, stitch.count + selectedCount)) return false;
+  return append(stitch);
 }
 
-function append(view: View): bool {
-  const start = view.mapped;
-  const first = view.count;
-  for (let index: u32 = 0; index < plannedCount; index++) {
-    const handle = planned(index);
-    if (map(view.address + view.mapped, handle.id) < 0) {
+function append(stitch: Stitch): bool {
+  const start = stitch.mapped;
+  const first = stitch.count;
+  for (let index: u32 = 0; index < selectedCount; index++) {
+    const handle = selectedAt(index);
+    if (map(stitch.address + stitch.mapped, handle.id) < 0) {
       noteFailure(Call.MapHandle);
-      retract(view, first, start);
+      retract(stitch, first, start);
       return false;
     }
-    addPiece(view, handle);
-    handle.views++;
+    addPiece(stitch, handle);
+    handle.stitchCount++;
     countExtension(handle.bytes);
   }
-  if (openAccess(view, first, start)) return true;
+  if (openAccess(stitch, first, start)) return true;
   noteFailure(Call.SetAccess);
-  retract(view, first, start);
+  retract(stitch, first, start);
   return false;
 }
 
-function openAccess(view: View, first: u32, start: u64): bool {
-  if (accessEach === 0) return setAccess(view.address + start, view.mapped - start) >= 0;
-  for (let index = first; index < view.count; index++) {
-    if (setAccess(view.address + pieceOffset(view, index), pieceHandle(view, index).bytes) < 0) return false;
+function openAccess(stitch: Stitch, first: u32, start: u64): bool {
+  if (accessEach === 0) return setAccess(stitch.address + start, stitch.mapped - start) >= 0;
+  for (let index = first; index < stitch.count; index++) {
+    if (setAccess(stitch.address + pieceOffset(stitch, index), pieceHandle(stitch, index).bytes) < 0) return false;
   }
   return true;
 }
 
-/** Unmaps the pieces from `first` on. If that fails they stay, and nothing new may be placed in the view. */
-function retract(view: View, first: u32, start: u64): void {
-  if (view.mapped > start && unmap(view.address + start, view.mapped - start) < 0) {
-    view.usable = false;
+/** Unmaps the pieces from `first` on. If that fails they stay, and nothing new may be placed in the stitch. */
+function retract(stitch: Stitch, first: u32, start: u64): void {
+  if (stitch.mapped > start && unmap(stitch.address + start, stitch.mapped - start) < 0) {
+    stitch.usable = false;
     return;
   }
-  while (view.count > first) {
-    const handle = pieceHandle(view, view.count - 1);
-    retractPiece(view);
-    handle.views--;
+  while (stitch.count > first) {
+    const handle = pieceHandle(stitch, stitch.count - 1);
+    retractPiece(stitch);
+    handle.stitchCount--;
     countUnmapped(handle.bytes);
   }
 }
 
 /**
- * Takes [start, start + size) of the view for a block: the free memory under it, wherever it lies. Gives the block's
- * first range. Needs two spare ranges per piece. `surveyed`: the survey holds for all handles of the view.
+ * Takes [start, start + size) of the stitch for a block: the free memory under it, wherever it lies. Gives the block's
+ * first range. Needs two spare ranges per piece. `surveyed`: the survey holds for all handles of the stitch.
  */
-export function place(view: View, start: u64, size: u64, surveyed: bool): Range {
+export function place(stitch: Stitch, start: u64, size: u64, surveyed: bool): Range {
   let first = NO_RANGE;
   let last = NO_RANGE;
   const end = start + size;
-  let index = pieceIndex(view, start);
-  while (index < view.count && pieceOffset(view, index) < end) {
-    const handle = pieceHandle(view, index);
-    const offset = pieceOffset(view, index);
+  let index = pieceIndex(stitch, start);
+  while (index < stitch.count && pieceOffset(stitch, index) < end) {
+    const handle = pieceHandle(stitch, index);
+    const offset = pieceOffset(stitch, index);
     const from = handle.address + (start > offset ? start - offset : 0);
     const finding = handle.finding;
     const origin = !surveyed ? handle.region.first : from === handle.address ? finding.head : finding.tail;
-    // Handles that follow each other in memory as they do in the view are taken in one piece.
-    index = groupEnd(view, index, end);
-    const to = handle.address + (smaller(end, pieceEnd(view, index - 1)) - offset);
-    const piece = carve(rangeAt(origin, from), from, to - from, State.Piece);
-    piece.view = view;
+    // Handles that follow each other in memory as they do in the stitch are taken in one piece.
+    index = groupEnd(stitch, index, end);
+    const to = handle.address + (smaller(end, pieceEnd(stitch, index - 1)) - offset);
+    const piece = cutOut(rangeAt(origin, from), from, to - from, State.Piece);
+    piece.stitch = stitch;
     piece.left = NO_RANGE;
     if (first === NO_RANGE) {
       first = piece;
@@ -156,118 +156,118 @@ export function place(view: View, start: u64, size: u64, surveyed: bool): Range 
     last = piece;
   }
   first.state = State.Live;
-  first.va = view.address + start;
-  view.live++;
-  touch(view);
+  first.va = stitch.address + start;
+  stitch.live++;
+  touch(stitch);
   return first;
 }
 
-/** Keeps the arena within its limit of views by dropping the least recently used that no block lies in. */
+/** Keeps the arena within its limit of stitches by dropping the least recently used that no block lies in. */
 function makeWay(arena: Arena): void {
-  let view = arena.oldestView;
-  while (view !== NO_VIEW && <u64>arena.viewCount >= viewLimit) {
-    const newer = view.newer;
-    if (view.live === 0) dismiss(view);
-    view = newer;
+  let stitch = arena.oldestStitch;
+  while (stitch !== NO_STITCH && <u64>arena.stitchCount >= stitchLimit) {
+    const newer = stitch.newer;
+    if (stitch.live === 0) dismiss(stitch);
+    stitch = newer;
   }
 }
 
-/** Drops a view that no block lies in. False if the driver refuses: what it did not undo stays as it was. */
-export function dismiss(view: View): bool {
-  if (!cutView(view, 0)) return false;
-  view.usable = false;
-  if (unreserve(view.address, view.reserved) < 0) return false;
-  delist(view);
-  dropView(view);
-  countViewGone();
+/** Drops a stitch that no block lies in. False if the driver refuses: what it did not undo stays as it was. */
+export function dismiss(stitch: Stitch): bool {
+  if (!cutStitch(stitch, 0)) return false;
+  stitch.usable = false;
+  if (unreserve(stitch.address, stitch.reserved) < 0) return false;
+  delist(stitch);
+  dropStitch(stitch);
+  countStitchGone();
   return true;
 }
 
-/** Unmaps the pieces of a view from `start` on. False if the driver refuses: what it has undone by then are holes. */
-export function cutView(view: View, start: u32): bool {
+/** Unmaps the pieces of a stitch from `start` on. False if the driver refuses: what it has undone by then are holes. */
+export function cutStitch(stitch: Stitch, start: u32): bool {
   let index = start;
-  while (index < view.count) {
-    // Holes part the mappings: each run of pieces is unmapped in one call.
-    if (pieceHandle(view, index) === NO_HANDLE) {
+  while (index < stitch.count) {
+    // Holes part the mappings: each extent of pieces is unmapped in one call.
+    if (pieceHandle(stitch, index) === NO_HANDLE) {
       index++;
       continue;
     }
     const first = index;
-    while (index < view.count && pieceHandle(view, index) !== NO_HANDLE) index++;
-    const from = pieceOffset(view, first);
-    const to = index < view.count ? pieceOffset(view, index) : view.mapped;
-    if (unmap(view.address + from, to - from) < 0) return false;
-    for (let gone = first; gone < index; gone++) forgetPiece(view, gone);
+    while (index < stitch.count && pieceHandle(stitch, index) !== NO_HANDLE) index++;
+    const from = pieceOffset(stitch, first);
+    const to = index < stitch.count ? pieceOffset(stitch, index) : stitch.mapped;
+    if (unmap(stitch.address + from, to - from) < 0) return false;
+    for (let gone = first; gone < index; gone++) forgetPiece(stitch, gone);
   }
-  if (start < view.count) {
-    view.mapped = pieceOffset(view, start);
-    view.count = start;
+  if (start < stitch.count) {
+    stitch.mapped = pieceOffset(stitch, start);
+    stitch.count = start;
   }
   return true;
 }
 
-/** Unmaps one piece of a view; a hole remains. */
-export function punch(view: View, index: u32): bool {
-  const handle = pieceHandle(view, index);
-  if (unmap(view.address + pieceOffset(view, index), handle.bytes) < 0) return false;
-  forgetPiece(view, index);
+/** Unmaps one piece of a stitch; a hole remains. */
+export function punch(stitch: Stitch, index: u32): bool {
+  const handle = pieceHandle(stitch, index);
+  if (unmap(stitch.address + pieceOffset(stitch, index), handle.bytes) < 0) return false;
+  forgetPiece(stitch, index);
   return true;
 }
 
-function forgetPiece(view: View, index: u32): void {
-  const handle = pieceHandle(view, index);
-  handle.views--;
+function forgetPiece(stitch: Stitch, index: u32): void {
+  const handle = pieceHandle(stitch, index);
+  handle.stitchCount--;
   countUnmapped(handle.bytes);
-  clearPiece(view, index);
+  clearPiece(stitch, index);
 }
 
-/** Drops every view of the arena that no block lies in. */
+/** Drops every stitch of the arena that no block lies in. */
 export function dismissIdle(arena: Arena): void {
-  let view = arena.oldestView;
-  while (view !== NO_VIEW) {
-    const newer = view.newer;
-    if (view.live === 0) dismiss(view);
-    view = newer;
+  let stitch = arena.oldestStitch;
+  while (stitch !== NO_STITCH) {
+    const newer = stitch.newer;
+    if (stitch.live === 0) dismiss(stitch);
+    stitch = newer;
   }
 }
 
 let uses: u32 = 0;
 
-function enlist(view: View): void {
-  const arena = view.arena;
-  view.older = arena.newestView;
-  view.newer = NO_VIEW;
-  if (arena.newestView !== NO_VIEW) arena.newestView.newer = view;
-  else arena.oldestView = view;
-  arena.newestView = view;
-  arena.viewCount++;
-  view.lastUse = ++uses;
+function enlist(stitch: Stitch): void {
+  const arena = stitch.arena;
+  stitch.older = arena.newestStitch;
+  stitch.newer = NO_STITCH;
+  if (arena.newestStitch !== NO_STITCH) arena.newestStitch.newer = stitch;
+  else arena.oldestStitch = stitch;
+  arena.newestStitch = stitch;
+  arena.stitchCount++;
+  stitch.lastUse = ++uses;
 }
 
-function delist(view: View): void {
-  const arena = view.arena;
-  if (view.newer !== NO_VIEW) view.newer.older = view.older;
-  else arena.newestView = view.older;
-  if (view.older !== NO_VIEW) view.older.newer = view.newer;
-  else arena.oldestView = view.newer;
-  arena.viewCount--;
+function delist(stitch: Stitch): void {
+  const arena = stitch.arena;
+  if (stitch.newer !== NO_STITCH) stitch.newer.older = stitch.older;
+  else arena.newestStitch = stitch.older;
+  if (stitch.older !== NO_STITCH) stitch.older.newer = stitch.newer;
+  else arena.oldestStitch = stitch.newer;
+  arena.stitchCount--;
 }
 
-function touch(view: View): void {
-  if (view.arena.newestView === view) return;
-  delist(view);
-  enlist(view);
+function touch(stitch: Stitch): void {
+  if (stitch.arena.newestStitch === stitch) return;
+  delist(stitch);
+  enlist(stitch);
 }
 
-function makeRoom(view: View, needed: u32): bool {
-  if (needed <= view.room) return true;
-  let room: u32 = larger(<u64>view.room, 4) as u32;
+function makeRoom(stitch: Stitch, needed: u32): bool {
+  if (needed <= stitch.room) return true;
+  let room: u32 = larger(<u64>stitch.room, 4) as u32;
   while (room < needed) room <<= 1;
-  const list = take(<usize>room * VIEW_PIECE);
+  const list = take(<usize>room * STITCH_PIECE);
   if (list === 0) return false;
-  memory.copy(list, view.pieces, <usize>view.count * VIEW_PIECE);
-  give(view.pieces, <usize>view.room * VIEW_PIECE);
-  view.pieces = list;
-  view.room = room;
+  memory.copy(list, stitch.pieces, <usize>stitch.count * STITCH_PIECE);
+  give(stitch.pieces, <usize>stitch.room * STITCH_PIECE);
+  stitch.pieces = list;
+  stitch.room = room;
   return true;
 }

@@ -1,5 +1,5 @@
 // What is free, handle by handle: worked out only when no single free range fits, and kept until something changes.
-// Handles that are wholly free can lie anywhere in a view; those free at one end can only begin or end one.
+// Handles that are wholly free can lie anywhere in a stitch; those free at one end can only begin or end one.
 import { larger, log2, smaller } from '../base/units';
 import { findingAt, handleAt, handleEnd, handleIndex } from '../records/handles';
 import { give, take } from '../records/memory';
@@ -24,7 +24,7 @@ let survey: u32 = 0;
 let arenaSurveyed: usize = 0;
 let versionSurveyed: u32 = 0;
 let complete: bool = false;
-/** Whole handles are listed only for a stitch: finding a free run in a view does not need them. */
+/** Whole handles are listed only for a stitch: finding a free extent in a stitch does not need them. */
 let listed: bool = false;
 let wholeHandles: u32 = 0;
 
@@ -67,7 +67,7 @@ export function surveyRange(range: Range): bool {
   let from = first.address;
   if (from < start) {
     from = first.address + first.bytes;
-    // A range in the middle of a handle is of no use to any view.
+    // A range in the middle of a handle is of no use to any stitch.
     if (from > end) return true;
     const finding = touch(first.finding);
     finding.tail = range;

@@ -9,7 +9,7 @@ import { Arena, NO_ARENA, NO_RANGE, Range } from '../records/nodes';
 import { ensureRanges } from '../records/range-pool';
 import { firstArena } from '../space/arenas';
 import { bestFit, firstFree, largestFree, nextFree, nextSmallerFree, takeFree } from '../space/free-set';
-import { carve, setFree, takeFront } from '../space/ranges';
+import { cutOut, setFree, takeFront } from '../space/ranges';
 import { isCapturing, isOrdered, order, poll, stamp } from './progress';
 
 /** Ranges of one lender that are looked at for one request. */
@@ -201,6 +201,6 @@ function spanHandles(range: Range, bytes: u64): bool {
 function takeHandles(range: Range, lender: Arena, borrower: Arena, bytes: u64): u64 {
   if (!spanHandles(range, bytes) || !ensureRanges(2)) return 0;
   const size = spanEnd - spanStart;
-  hand(carve(range, spanStart, size, State.Free), lender, borrower);
+  hand(cutOut(range, spanStart, size, State.Free), lender, borrower);
   return size;
 }

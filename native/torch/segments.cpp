@@ -9,7 +9,7 @@ namespace weir {
 namespace {
 
 // As in engine/abi/range-states.ts, which promises not to renumber them.
-enum State { kFree = 1, kLive = 2, kPending = 3, kUnbacked = 4, kPiece = 5, kLoan = 6, kStuck = 7, kParked = 8, kPlanned = 9 };
+enum State { kFree = 1, kLive = 2, kPending = 3, kUnbacked = 4, kPiece = 5, kCarved = 6, kStuck = 7, kParked = 8, kPlanned = 9 };
 
 std::vector<weir_range> ranges_of(weir_device* device) {
   std::vector<weir_range> ranges;
@@ -23,13 +23,13 @@ std::vector<weir_range> ranges_of(weir_device* device) {
     }
     count = there;
   }
-  // Addresses without memory are no part of a segment; a loan appears again as the small blocks inside it, and what is lent to
+  // Addresses without memory are no part of a segment; a carved slab appears again as the small blocks inside it, and what is lent to
   // plans as the planned blocks, at their own addresses.
   ranges.erase(
       std::remove_if(
           ranges.begin(),
           ranges.end(),
-          [](const weir_range& r) { return r.state == kUnbacked || r.state == kLoan || r.state == kPlanned; }),
+          [](const weir_range& r) { return r.state == kUnbacked || r.state == kCarved || r.state == kPlanned; }),
       ranges.end());
   std::sort(ranges.begin(), ranges.end(), [](const weir_range& a, const weir_range& b) { return a.address < b.address; });
   return ranges;

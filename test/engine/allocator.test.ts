@@ -127,7 +127,7 @@ test('memory goes back to small requests and comes from them', () => {
   allocator.check();
 });
 
-test('a handle that is free at both ends serves as the last of a view where its start is what is needed', () => {
+test('a handle that is free at both ends serves as the last of a stitch where its start is what is needed', () => {
   const allocator = createWeir({ backend: new SimulatedBackend(), streams: [0] }, { fixedHandle: 16 * MIB });
   end(allocator, allocator.malloc(48 * MIB, 0, 0));
   // The second handle is free at both ends, 7 MiB each; the third at its end, 6 MiB.

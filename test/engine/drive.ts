@@ -95,18 +95,18 @@ export function assertingEngine(): EngineModule {
 
 export const PRESETS: Readonly<Record<string, EngineSettings>> = {
   weir: { ...WEIR_SETTINGS, regionBytes: 8 * GIB },
-  'weir, few views, handles of 4 MiB': { ...WEIR_SETTINGS, regionBytes: 2 * GIB, viewLimit: 3, fixedHandle: 4 * MIB },
+  'weir, few stitches, handles of 4 MiB': { ...WEIR_SETTINGS, regionBytes: 2 * GIB, stitchLimit: 3, fixedHandle: 4 * MIB },
   'weir, tight': {
     ...WEIR_SETTINGS,
     regionBytes: 64 * MIB,
     slackShare: 0,
     slackBytes: 0,
-    viewRoom: 1,
+    stitchRoom: 1,
     eventBytes: MIB,
     sharedSlackShare: 0,
   },
   'weir, rules of GLake': { ...WEIR_SETTINGS, ...LENDING.glake, regionBytes: 8 * GIB, slackShare: 0, slackBytes: 0, eventBytes: MIB },
-  gmlake: { ...GMLAKE_SETTINGS, minStitch: 2 * MIB, viewLimit: 20 },
+  gmlake: { ...GMLAKE_SETTINGS, minStitch: 2 * MIB, stitchLimit: 20 },
   'gmlake, limit 32 MiB': { ...GMLAKE_SETTINGS, minStitch: 32 * MIB },
 };
 

@@ -7,7 +7,7 @@ import { StrictBackend } from './strict-backend.ts';
 
 const PROGRAM = randomProgram(11, { steps: 170, streams: 2, level: 260 * MIB, largest: 64 * MIB });
 const STITCHING = randomProgram(4, { steps: 150, streams: 1, pools: 1, level: 260 * MIB, largest: 48 * MIB, stitching: true });
-const CASES = ['weir', 'weir, few views, handles of 4 MiB', 'weir, tight', 'gmlake'] as const;
+const CASES = ['weir', 'weir, few stitches, handles of 4 MiB', 'weir, tight', 'gmlake'] as const;
 
 describe.each(CASES)('%s', (preset) => {
   const settings = PRESETS[preset]!;

@@ -43,12 +43,12 @@ describe.each([
     const backend = new StrictBackend();
     const allocator = engineOn(backend, settings);
     const walls = islands(allocator, 4, 8);
-    // Each is longer than any view there is, and all of them share handles.
+    // Each is longer than any stitch there is, and all of them share handles.
     for (const mib of [18, 26, 32]) end(allocator, request(allocator, mib));
-    expect(allocator.statistics.views).toBeGreaterThanOrEqual(name === 'gmlake' ? 3 : 1);
+    expect(allocator.statistics.keptStitches).toBeGreaterThanOrEqual(name === 'gmlake' ? 3 : 1);
     allocator.emptyCache();
     allocator.check(3);
-    expect(allocator.statistics.views).toBe(0);
+    expect(allocator.statistics.keptStitches).toBe(0);
     expect(backend.usedBytes).toBe(allocator.statistics.inUse);
     end(allocator, ...walls);
     allocator.emptyCache();
@@ -60,9 +60,9 @@ describe.each([
     const allocator = engineOn(backend, settings);
     const walls = islands(allocator, 4, 8);
     end(allocator, request(allocator, 30));
-    // A smaller block in what the longer one left: part of its view is free, and its memory is given back.
+    // A smaller block in what the longer one left: part of its stitch is free, and its memory is given back.
     const live = request(allocator, 20);
-    expect(allocator.statistics.views).toBeGreaterThan(0);
+    expect(allocator.statistics.keptStitches).toBeGreaterThan(0);
     allocator.emptyCache();
     allocator.check(3);
     backend.resolve(allocator.addressOf(live), 20 * MIB);
@@ -83,7 +83,7 @@ describe.each([
     failing = false;
     // GMLake, out of memory, gives back all it can; Weir has no reason to.
     if (name === 'weir') expect(allocator.census()).toEqual(before);
-    expect(allocator.statistics).toMatchObject({ inUse: 32 * MIB, views: 0, orphans: 0 });
+    expect(allocator.statistics).toMatchObject({ inUse: 32 * MIB, keptStitches: 0, orphans: 0 });
     const block = request(allocator, 30);
     expect(block).not.toBe(OUT_OF_MEMORY);
     end(allocator, block, ...walls);
@@ -141,13 +141,13 @@ describe.each([
   test('B7: after everything is given back the statistics are where they began', () => {
     const allocator = engineOn(new StrictBackend(), settings);
     const counted = () => {
-      const { reserved, allocated, inUse, requested, handles, views, viewBytes, regions, orphans, blocks } = allocator.statistics;
-      return { reserved, allocated, inUse, requested, handles, views, viewBytes, regions, orphans, blocks };
+      const { reserved, allocated, inUse, requested, handles, keptStitches, stitchedBytes, regions, orphans, blocks } = allocator.statistics;
+      return { reserved, allocated, inUse, requested, handles, keptStitches, stitchedBytes, regions, orphans, blocks };
     };
     const before = counted();
     const walls = islands(allocator, 4, 8);
     const stitched = request(allocator, 30);
-    expect(counted().viewBytes).toBeGreaterThan(0);
+    expect(counted().stitchedBytes).toBeGreaterThan(0);
     end(allocator, stitched, ...walls);
     allocator.emptyCache();
     expect(counted()).toEqual(before);

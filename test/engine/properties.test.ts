@@ -52,7 +52,7 @@ describe.each(Object.entries(PRESETS))('%s', (_, settings) => {
     );
     expect(ways.stitches).toBeGreaterThan(10);
     expect(ways.reuses).toBeGreaterThan(0);
-    if (settings.viewRoom > 1) expect(ways.extensions).toBeGreaterThan(0);
+    if (settings.stitchRoom > 1) expect(ways.extensions).toBeGreaterThan(0);
   });
 
   test('sizes from one byte to gigabytes', () => {

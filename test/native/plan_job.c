@@ -22,7 +22,7 @@
 #define WINDOW (16ull << 10)
 #define MOST_LAYERS 64
 /* As in engine/nodes.ts. */
-enum { STATE_UNBACKED = 4, STATE_LOAN = 6, STATE_PLANNED = 9 };
+enum { STATE_UNBACKED = 4, STATE_CARVED = 6, STATE_PLANNED = 9 };
 
 static struct {
   uint64_t steps, seed, layers, rate, total, deviate, at, corrupt, capture, noise, change, back, pause, last, vary, streams, settles;
@@ -156,7 +156,7 @@ static void check_snapshot(void) {
   double bytes = 0;
   for (uint32_t index = 0; index < count; index++) {
     double range = ranges[index].state;
-    if (range != STATE_UNBACKED && range != STATE_LOAN && range != STATE_PLANNED) bytes += ranges[index].size;
+    if (range != STATE_UNBACKED && range != STATE_CARVED && range != STATE_PLANNED) bytes += ranges[index].size;
   }
   weir_gauges gauges = weir_device_gauges(device);
   must(options.rate > 0 || bytes == (double)gauges.reserved, "the snapshot adds up to what is reserved");

@@ -8,7 +8,7 @@ import { describeRule } from './rules.ts';
 import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, regionBytesFor, WEIR_SETTINGS } from './settings.ts';
 
 /** States of a range as engine/abi/range-states.ts numbers them. */
-const RangeState = { Free: 1, Live: 2, Pending: 3, Unbacked: 4, Loan: 6, Stuck: 7, Parked: 8, Planned: 9 } as const;
+const RangeState = { Free: 1, Live: 2, Pending: 3, Unbacked: 4, Carved: 6, Stuck: 7, Parked: 8, Planned: 9 } as const;
 /** Numbers in a row of the engine's snapshot. */
 const ROW = 8;
 
@@ -19,7 +19,7 @@ export interface EngineRange {
   readonly requested: number;
   /** The address given out for the block that begins here; 0 otherwise. */
   readonly given: number;
-  readonly state: 'free' | 'live' | 'pending' | 'unbacked' | 'loan' | 'stuck' | 'parked' | 'planned';
+  readonly state: 'free' | 'live' | 'pending' | 'unbacked' | 'carved' | 'stuck' | 'parked' | 'planned';
   readonly stream: number;
   readonly pool: number;
   readonly small: boolean;
@@ -42,7 +42,7 @@ export interface Explanation {
 }
 
 const CALLS = ['none', 'create', 'reserve', 'map', 'setAccess', 'own memory'] as const;
-const STATES = { 1: 'free', 2: 'live', 3: 'pending', 4: 'unbacked', 6: 'loan', 7: 'stuck', 8: 'parked', 9: 'planned' } as const;
+const STATES = { 1: 'free', 2: 'live', 3: 'pending', 4: 'unbacked', 6: 'carved', 7: 'stuck', 8: 'parked', 9: 'planned' } as const;
 
 /** Statistics by name; the order is the engine's ABI. */
 const STATISTICS = [
@@ -53,8 +53,8 @@ const STATISTICS = [
   'peakInUse',
   'requested',
   'handles',
-  'views',
-  'viewBytes',
+  'keptStitches',
+  'stitchedBytes',
   'regions',
   'orphans',
   'blocks',
@@ -63,7 +63,7 @@ const STATISTICS = [
   'growths',
   'stitches',
   'extensions',
-  'loans',
+  'carves',
   'evictions',
   'retries',
   'ooms',
@@ -266,7 +266,7 @@ export class EngineAllocator implements Allocator {
         number,
       ];
       // What is lent is counted where it is borrowed.
-      if (state === RangeState.Unbacked || state === RangeState.Loan || state === RangeState.Planned) return;
+      if (state === RangeState.Unbacked || state === RangeState.Carved || state === RangeState.Planned) return;
       const key = `${stream}/${pool}/${small}`;
       let group = groups.get(key);
       if (!group) {
@@ -299,7 +299,7 @@ export class EngineAllocator implements Allocator {
     return [...groups.values()].sort((a, b) => b.reserved - a.reserved);
   }
 
-  /** Levels: 1 sums, 2 every range, handle and view, 3 the trees and every block in a view too. */
+  /** Levels: 1 sums, 2 every range, handle and stitch, 3 the trees and every block in a stitch too. */
   check(level: 1 | 2 | 3 = 3): void {
     const broken = this.engine.check(level);
     if (broken !== 0) throw new InvariantError(`the engine breaks its rule that ${describeRule(broken)}`);

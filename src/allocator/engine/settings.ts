@@ -13,10 +13,10 @@ export interface EngineSettings {
   readonly fixedHandle: number;
   /** Smaller requests are not stitched until memory has run out. */
   readonly minStitch: number;
-  /** Views (stitches) an arena may keep. */
-  readonly viewLimit: number;
-  /** Addresses reserved for a view as a multiple of its first length. */
-  readonly viewRoom: number;
+  /** Stitches an arena may keep. */
+  readonly stitchLimit: number;
+  /** Addresses reserved for a stitch as a multiple of its first length. */
+  readonly stitchRoom: number;
   /** 1: an arena grows in one long range of addresses; 0: each growth stays apart. */
   readonly longRegions: 0 | 1;
   /** Addresses reserved for an arena. */
@@ -34,8 +34,8 @@ export interface EngineSettings {
   /** Least growth in 1/65536 of what is reserved, up to `growthLimit`. */
   readonly growthShare: number;
   readonly growthLimit: number;
-  /** 1: small requests may borrow from large ones' memory. */
-  readonly borrow: 0 | 1;
+  /** 1: small requests may carve slabs out of large ones' memory. */
+  readonly carveSlabs: 0 | 1;
   /** 1: access is set handle by handle, as GMLake does. */
   readonly accessEach: 0 | 1;
   /** What decisions weigh, in nanoseconds: creating a handle, mapping one and setting access, reserving addresses, ... */
@@ -83,8 +83,8 @@ export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
   'handleUnit',
   'fixedHandle',
   'minStitch',
-  'viewLimit',
-  'viewRoom',
+  'stitchLimit',
+  'stitchRoom',
   'longRegions',
   'regionBytes',
   'gmlake',
@@ -94,7 +94,7 @@ export const ENGINE_SETTINGS: readonly (keyof EngineSettings)[] = [
   'ceiling',
   'growthShare',
   'growthLimit',
-  'borrow',
+  'carveSlabs',
   'accessEach',
   'createCost',
   'mapCost',
@@ -168,8 +168,8 @@ export const WEIR_SETTINGS: EngineSettings = {
   handleUnit: 2 * MIB,
   fixedHandle: 0,
   minStitch: 4 * MIB,
-  viewLimit: 256,
-  viewRoom: 8,
+  stitchLimit: 256,
+  stitchRoom: 8,
   longRegions: 1,
   regionBytes: UNKNOWN_REGION_BYTES,
   gmlake: 0,
@@ -179,7 +179,7 @@ export const WEIR_SETTINGS: EngineSettings = {
   ceiling: 0,
   growthShare: 64,
   growthLimit: 64 * MIB,
-  borrow: 1,
+  carveSlabs: 1,
   accessEach: 0,
   createCost: 9_000,
   mapCost: 24_000,
@@ -198,11 +198,11 @@ export const GMLAKE_SETTINGS: EngineSettings = {
   largeUnit: 2 * MIB,
   fixedHandle: 2 * MIB,
   minStitch: 128 * MIB,
-  viewLimit: 4096,
-  viewRoom: 1,
+  stitchLimit: 4096,
+  stitchRoom: 1,
   longRegions: 0,
   gmlake: 1,
-  borrow: 0,
+  carveSlabs: 0,
   accessEach: 1,
   ...LENDING.off,
 };
