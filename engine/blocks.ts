@@ -14,6 +14,7 @@ import { approach } from './records/address-table';
 import { markBusy } from './records/handles';
 import { Arena, NO_ARENA, NO_RANGE, NO_STITCH, Range } from './records/nodes';
 import { ensureRanges } from './records/range-pool';
+import { NO_USE } from './records/streams';
 import { explain } from './report';
 import { arenaOf } from './space/arenas';
 import { bestFit } from './space/free-set';
@@ -52,7 +53,7 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
       takeFrontOf(arena, block, size, State.Live);
       block.va = block.address;
       block.requested = bytes;
-      block.right = NO_RANGE;
+      block.uses = NO_USE;
       countUse(size, bytes);
       countWay(Way.Fit);
       return block;
@@ -62,8 +63,8 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
   block = serveHard(arena, size, bytes);
   if (block === NO_RANGE) return fail();
   block.requested = bytes;
-  block.right = NO_RANGE;
-  if (gmlake !== 0) for (let piece = block; piece !== NO_RANGE; piece = piece.left) markBusy(piece, true);
+  block.uses = NO_USE;
+  if (gmlake !== 0) for (let piece = block; piece !== NO_RANGE; piece = piece.nextPiece) markBusy(piece, true);
   // A borrowed block may be larger than what was asked for.
   countUse(blockSize(block), bytes);
   return block;

@@ -20,8 +20,8 @@ import { newestPlanned } from './plans/blocks';
 import { checkPlanned } from './plans/check';
 import { planStitch } from './plans/memory';
 import { ownerOf } from './records/arena-table';
-import { handleAt, handleIndex } from './records/handles';
-import { NO_ARENA, NO_HANDLE, NO_RANGE, NO_REGION, NO_STITCH, Range, Region, Stitch } from './records/nodes';
+import { handleAt, handleIndex, NO_HANDLE } from './records/handles';
+import { NO_ARENA, NO_RANGE, NO_REGION, NO_STITCH, Range, Region, Stitch } from './records/nodes';
 import { pieceHandle, pieceOffset } from './records/pieces';
 import { firstArena } from './space/arenas';
 import { checkFreeSet } from './space/free-set';
@@ -89,7 +89,7 @@ export function checkEngine(level: u32): u32 {
     stitchCount += seen;
   }
   if (mappedHandles !== 0) return 54;
-  for (let block = newestPlanned(); block !== NO_RANGE; block = block.next) {
+  for (let block = newestPlanned(); block !== NO_RANGE; block = block.olderPlanned) {
     const broken = checkPlannedBlock(block);
     if (broken !== 0) return broken;
   }
@@ -122,7 +122,7 @@ function checkRegion(region: Region, level: u32): u32 {
       const broken = checkBlock(range, level);
       if (broken !== 0) return broken;
     } else if (range.state === State.Piece) {
-      const state = range.parent.state;
+      const state = range.head.state;
       if (state !== State.Live && state !== State.Pending && state !== State.Parked) return 23;
     } else if (range.state === State.Planned) {
       lentBytes += range.size;
@@ -190,14 +190,14 @@ function addBlock(block: Range, size: u64): u32 {
 
 function checkBlock(block: Range, level: u32): u32 {
   let size: u64 = 0;
-  for (let piece = block; piece !== NO_RANGE; piece = piece.left) {
+  for (let piece = block; piece !== NO_RANGE; piece = piece.nextPiece) {
     size += piece.size;
-    if (piece !== block && (piece.state !== State.Piece || piece.parent !== block)) return 40;
+    if (piece !== block && (piece.state !== State.Piece || piece.head !== block)) return 40;
     if (piece.stitch !== block.stitch || piece.owner !== block.owner) return 41;
   }
   const broken = addBlock(block, size);
   if (broken !== 0) return broken;
-  if (block.stitch === NO_STITCH) return block.va === block.address && block.left === NO_RANGE ? 0 : 43;
+  if (block.stitch === NO_STITCH) return block.va === block.address && block.nextPiece === NO_RANGE ? 0 : 43;
   stitchUses++;
   return level >= 3 ? checkPlacement(block, block.stitch, size) : 0;
 }
@@ -219,7 +219,7 @@ function checkPlacement(block: Range, stitch: Stitch, size: u64): u32 {
       offset += bytes;
       within += bytes;
       if (within === piece.size) {
-        piece = piece.left;
+        piece = piece.nextPiece;
         within = 0;
       }
     }

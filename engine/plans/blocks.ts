@@ -2,8 +2,9 @@
 // their cells are taken. Their region is a mark only: it says that they are planned, and whose stream they belong to.
 import { countComplete, countPlanBlock, countUse } from '../abi/counters';
 import { State } from '../abi/range-states';
-import { Arena, NO_RANGE, NO_REGION, Range, Region, Stitch } from '../records/nodes';
+import { Arena, NO_RANGE, NO_REGION, Range, Region } from '../records/nodes';
 import { dropRange, newRange } from '../records/range-pool';
+import { NO_USE } from '../records/streams';
 import { newRegion } from '../space/arenas';
 import { freeCells, takeCells } from './cells';
 
@@ -24,18 +25,10 @@ export function newestPlanned(): Range {
   return newest;
 }
 
-export function firstCell(block: Range): u32 {
-  return <u32>changetype<usize>(block.parent);
-}
-
-export function endCell(block: Range): u32 {
-  return <u32>changetype<usize>(block.stitch);
-}
-
 /** Says which cells the block has, and takes them. */
 export function setCells(block: Range, first: u32, end: u32): void {
-  block.parent = changetype<Range>(<usize>first);
-  block.stitch = changetype<Stitch>(<usize>end);
+  block.firstCell = first;
+  block.endCell = end;
   takeCells(first, end);
 }
 
@@ -45,10 +38,10 @@ export function addPlanned(arena: Arena, address: u64, size: u64, asked: u64, fi
   const block = newRange(mark, address, size, State.Live);
   block.va = address;
   block.requested = asked;
-  block.right = NO_RANGE;
+  block.uses = NO_USE;
   setCells(block, first, end);
-  block.next = newest;
-  if (newest !== NO_RANGE) newest.prev = block;
+  block.olderPlanned = newest;
+  if (newest !== NO_RANGE) newest.newerPlanned = block;
   newest = block;
   countPlanBlock(1);
   countUse(size, asked);
@@ -58,10 +51,10 @@ export function addPlanned(arena: Arena, address: u64, size: u64, asked: u64, fi
 /** Nobody uses the block any more: its place is free at once, for its stream. */
 export function dropPlanned(block: Range): void {
   countComplete(block.size);
-  freeCells(firstCell(block), endCell(block));
-  if (block.prev !== NO_RANGE) block.prev.next = block.next;
-  else newest = block.next;
-  if (block.next !== NO_RANGE) block.next.prev = block.prev;
+  freeCells(block.firstCell, block.endCell);
+  if (block.newerPlanned !== NO_RANGE) block.newerPlanned.olderPlanned = block.olderPlanned;
+  else newest = block.olderPlanned;
+  if (block.olderPlanned !== NO_RANGE) block.olderPlanned.newerPlanned = block.newerPlanned;
   countPlanBlock(-1);
   dropRange(block);
 }

@@ -3,10 +3,10 @@
 import { planBlocks, planBytes, planCount } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { ownerOf } from '../records/arena-table';
-import { handleAt, handleIndex } from '../records/handles';
-import { NO_HANDLE, NO_RANGE, NO_STITCH } from '../records/nodes';
+import { handleAt, handleIndex, NO_HANDLE } from '../records/handles';
+import { NO_RANGE, NO_STITCH } from '../records/nodes';
 import { pieceHandle, pieceOffset } from '../records/pieces';
-import { endCell, firstCell, newestPlanned } from './blocks';
+import { newestPlanned } from './blocks';
 import { areFree, cellCount, edgeAt, takenCells } from './cells';
 import { placeOf, planAt } from './installed';
 import { heldPieces, lentRange, planStitch } from './memory';
@@ -30,14 +30,14 @@ export function checkPlanned(lentBytes: u64): u32 {
   if (end !== planBytes) return 63;
   let cells: u32 = 0;
   let count: u32 = 0;
-  for (let block = newestPlanned(); block !== NO_RANGE; block = block.next) {
+  for (let block = newestPlanned(); block !== NO_RANGE; block = block.olderPlanned) {
     const offset = block.address - stitch.address;
-    if (block.va !== block.address || block.left !== NO_RANGE || ownerOf(block) !== stitch.arena) return 60;
-    if (block.address < stitch.address || offset + block.size > planBytes || endCell(block) > cellCount()) return 60;
-    if ((<u64>edgeAt(firstCell(block))) << 9 !== offset || (<u64>edgeAt(endCell(block))) << 9 !== offset + block.size) return 60;
-    if (block.next !== NO_RANGE && block.next.prev !== block) return 60;
-    for (let cell = firstCell(block); cell < endCell(block); cell++) if (areFree(cell, cell + 1)) return 61;
-    cells += endCell(block) - firstCell(block);
+    if (block.va !== block.address || block.nextPiece !== NO_RANGE || ownerOf(block) !== stitch.arena) return 60;
+    if (block.address < stitch.address || offset + block.size > planBytes || block.endCell > cellCount()) return 60;
+    if ((<u64>edgeAt(block.firstCell)) << 9 !== offset || (<u64>edgeAt(block.endCell)) << 9 !== offset + block.size) return 60;
+    if (block.olderPlanned !== NO_RANGE && block.olderPlanned.newerPlanned !== block) return 60;
+    for (let cell = block.firstCell; cell < block.endCell; cell++) if (areFree(cell, cell + 1)) return 61;
+    cells += block.endCell - block.firstCell;
     count++;
   }
   if (cells !== takenCells() || count !== planBlocks) return 61;

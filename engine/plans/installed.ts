@@ -122,7 +122,7 @@ function makeCells(added: Plan): bool {
   if (!beginCells(edges)) return false;
   addEdges(added);
   for (let index: u32 = 0; index < planCount; index++) addEdges(planAt(index));
-  for (let block = newestPlanned(); block !== NO_RANGE; block = block.next) {
+  for (let block = newestPlanned(); block !== NO_RANGE; block = block.olderPlanned) {
     addEdge(unitsOf(block));
     addEdge(unitsOf(block) + <u32>(block.size / BLOCK_UNIT));
   }
@@ -130,7 +130,7 @@ function makeCells(added: Plan): bool {
   adoptCells();
   findCells(added);
   for (let index: u32 = 0; index < planCount; index++) findCells(planAt(index));
-  for (let block = newestPlanned(); block !== NO_RANGE; block = block.next) {
+  for (let block = newestPlanned(); block !== NO_RANGE; block = block.olderPlanned) {
     setCells(block, cellAt(unitsOf(block)), cellAt(unitsOf(block) + <u32>(block.size / BLOCK_UNIT)));
   }
   return true;

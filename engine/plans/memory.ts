@@ -5,7 +5,8 @@ import { neededInUse, planBytes, reserved, setPlanBytes } from '../abi/counters'
 import { State } from '../abi/range-states';
 import { handleUnit, regionBytes } from '../abi/settings';
 import { larger, MIB, roundUp, smaller } from '../base/units';
-import { Arena, Handle, NO_ARENA, NO_HANDLE, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
+import { Handle, NO_HANDLE } from '../records/handles';
+import { Arena, NO_ARENA, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
 import { pieceHandle, pieceOffset } from '../records/pieces';
 import { ensureRanges } from '../records/range-pool';
 import { firstArena } from '../space/arenas';

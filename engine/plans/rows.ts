@@ -5,7 +5,7 @@ import { State } from '../abi/range-states';
 import { give, takeClear } from '../records/memory';
 import { NO_RANGE, Range } from '../records/nodes';
 import { ROW, writeRow } from '../records/snapshot-row';
-import { endCell, firstCell, newestPlanned } from './blocks';
+import { newestPlanned } from './blocks';
 import { cellCount, edgeAt } from './cells';
 import { plannedAddress, planStitch } from './memory';
 
@@ -21,8 +21,8 @@ export function writePlannedRows(row: usize): usize {
   const cells = (<usize>cellCount()) << 2;
   const blocks = takeClear(cells);
   if (blocks === 0) return row;
-  for (let block = newestPlanned(); block !== NO_RANGE; block = block.next) {
-    store<usize>(blocks + ((<usize>firstCell(block)) << 2), changetype<usize>(block));
+  for (let block = newestPlanned(); block !== NO_RANGE; block = block.olderPlanned) {
+    store<usize>(blocks + ((<usize>block.firstCell) << 2), changetype<usize>(block));
   }
   let end: u64 = 0;
   for (let cell: u32 = 0; cell < cellCount(); cell++) {
@@ -31,7 +31,7 @@ export function writePlannedRows(row: usize): usize {
     row = writeGap(row, end, (<u64>edgeAt(cell)) << 9);
     writeRow(row, planStitch().arena, block);
     row += ROW;
-    end = (<u64>edgeAt(endCell(block))) << 9;
+    end = (<u64>edgeAt(block.endCell)) << 9;
   }
   give(blocks, cells);
   return writeGap(row, end, planBytes);

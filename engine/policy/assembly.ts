@@ -1,7 +1,8 @@
 // Which handles to put side by side for a request, and in which order: the choice behind every stitch of preset weir.
 import { mapCost } from '../abi/settings';
 import { smaller } from '../base/units';
-import { Handle, NO_HANDLE, Stitch } from '../records/nodes';
+import { Handle, NO_HANDLE } from '../records/handles';
+import { Stitch } from '../records/nodes';
 import { pieceHandle } from '../records/pieces';
 import { clearSelection, selectedCount, selectHandle } from '../space/selection';
 import { aroundOf, bestHead, bestTail, fittingHead, freeTailOf, wholeAt, wholeCount } from '../space/survey';

@@ -55,7 +55,7 @@ export function finish(block: Range): void {
   block.stitch.live--;
   let piece = block;
   while (piece !== NO_RANGE) {
-    const next = piece.left;
+    const next = piece.nextPiece;
     piece.stitch = NO_STITCH;
     if (gmlake !== 0) markBusy(piece, false);
     setFreeOf(arena, piece, point);

@@ -4,8 +4,8 @@
 import { countWay, Way } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { minStitch, shortfall } from '../abi/settings';
-import { handleAt, handleIndex } from '../records/handles';
-import { Arena, NO_HANDLE, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
+import { handleAt, handleIndex, NO_HANDLE } from '../records/handles';
+import { Arena, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
 import { pieceHandle } from '../records/pieces';
 import { ensureRanges } from '../records/range-pool';
 import { bestFit, largestFree, nextSmallerFree } from '../space/free-set';

@@ -40,11 +40,11 @@ function carveSlab(arena: Arena): Range {
   }
   const slab = addCarved(arena, fit);
   if (slab === NO_RANGE) {
-    setFree(fit, fit.requested);
+    setFree(fit, fit.releasePoint);
     return NO_RANGE;
   }
   countWay(Way.Carve);
-  return setFree(slab, fit.requested);
+  return setFree(slab, fit.releasePoint);
 }
 
 /** Returns the slab that `range` is the whole of, if it is borrowed. */
@@ -52,7 +52,7 @@ export function returnSlab(range: Range): void {
   const region = range.region;
   const carved = region.carvedFrom;
   if (carved === NO_RANGE || range.size !== region.bytes) return;
-  const point = range.requested;
+  const point = range.releasePoint;
   takeFree(region.arena, range);
   removeRegion(region);
   setFree(carved, point);

@@ -1,7 +1,54 @@
 // Handles and the lists that regions keep of them, in order of address. An entry has all that a survey needs of a handle:
 // where it ends, and where to write what was found.
 import { fresh, give, takeClear } from './memory';
-import { Finding, HANDLE_ENTRY, Handle, NO_HANDLE, Orphan, Range, Region } from './nodes';
+import { Range, Region } from './nodes';
+
+/** An entry of a region's list of handles: end (u64), handle (u32), finding (u32). */
+export const HANDLE_ENTRY: usize = 16;
+
+@unmanaged
+export class Handle {
+  address: u64 = 0;
+  bytes: u64 = 0;
+  /** The driver's name for it. */
+  id: u64 = 0;
+  region: Region = changetype<Region>(0);
+  /** In how many stitches it is mapped. */
+  stitchCount: u32 = 0;
+  finding: Finding = changetype<Finding>(0);
+  /** Scratch of whoever builds a list of handles. */
+  mark: u32 = 0;
+  /** The range that covers it, while it is lent to plans. */
+  lent: Range = changetype<Range>(0);
+  /** Preset gmlake: part of a block. */
+  busy: bool = false;
+}
+
+/**
+ * What the last survey found of a handle; valid while `survey` is that survey's number. Apart from the handle, four to a
+ * cache line: surveys and searches look at many and need nothing else of most.
+ */
+@unmanaged
+export class Finding {
+  survey: u32 = 0;
+  /** The free range that begins at or before the handle and ends in it; the one that covers it, if that is one. */
+  head: Range = changetype<Range>(0);
+  /** The same for the handle's end. */
+  tail: Range = changetype<Range>(0);
+  /** Of a finding not in use: the next one. */
+  next: Finding = changetype<Finding>(0);
+}
+
+/** A handle that has no address: the driver would not take it back. Tried again at the next occasion. */
+@unmanaged
+export class Orphan {
+  id: u64 = 0;
+  bytes: u64 = 0;
+  next: Orphan = changetype<Orphan>(0);
+}
+
+export const NO_HANDLE: Handle = changetype<Handle>(0);
+export const NO_ORPHAN: Orphan = changetype<Orphan>(0);
 
 let spareFindings: Finding = changetype<Finding>(0);
 const SLAB_FINDINGS: usize = 256;

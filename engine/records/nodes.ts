@@ -5,33 +5,187 @@
 //   range    an extent of a region's addresses in one state; physical bytes are named by the address they have here
 //   handle   one piece of physical memory, mapped at its place in a region and perhaps in stitches
 //   stitch     a stitch: other addresses for handles of an arena, side by side in an order of its own
-import { Stream } from './streams';
+import { Stream, Use } from './streams';
 
-/** 64 bytes: one cache line. Links of the free tree serve other ends while the range is in use. */
+/**
+ * 64 bytes: one cache line. Fields that only some states need share memory: each has accessors of its own, valid in the states
+ * that they name.
+ */
 @unmanaged
 export class Range {
   address: u64 = 0;
   size: u64 = 0;
-  /** In use: bytes asked for. Free: the point of its release (see streams.ts), 0 for memory never used. */
-  requested: u64 = 0;
-  /** In use: the address given out, which lies in a stitch if the block has one. */
+  private number: u64 = 0;
+  /** Of a block: the address given out, which lies in a stitch if the block has one. */
   va: u64 = 0;
   /** Neighbours in the region, by address. */
   prev: Range = changetype<Range>(0);
   next: Range = changetype<Range>(0);
-  /** In use: the next range of the same block. */
-  left: Range = changetype<Range>(0);
-  /** Of a block: its first Use, if other streams were recorded on it. */
-  right: Range = changetype<Range>(0);
-  /** Of a Piece: the first range of its block. Of a planned block, `parent` and `stitch` are its cells (see planned-blocks.ts). */
-  parent: Range = changetype<Range>(0);
+  private linkA: usize = 0;
+  private linkB: usize = 0;
+  private linkC: usize = 0;
   region: Region = changetype<Region>(0);
-  stitch: Stitch = changetype<Stitch>(0);
+  private linkD: usize = 0;
   state: u8 = 0;
+  /** Of a node of the free tree: its colour. */
   red: u8 = 0;
-  /** The arena that may use it, by number: not always the one whose region it lies in. */
+  /** The arena that may use the range, by number. Its region may belong to another arena. */
   owner: u16 = 0;
+
+  /** Of a block that is not parked: bytes asked for. */
+  @inline
+  get requested(): u64 {
+    return this.number;
+  }
+
+  @inline
+  set requested(value: u64) {
+    this.number = value;
+  }
+
+  /** Of free or carved memory: the number of its release (streams/progress.ts); 0 if it was never used. */
+  @inline
+  get releasePoint(): u64 {
+    return this.number;
+  }
+
+  @inline
+  set releasePoint(value: u64) {
+    this.number = value;
+  }
+
+  /** Of a parked block: the one parked after it. */
+  @inline
+  get nextParked(): Range {
+    return changetype<Range>(<usize>this.number);
+  }
+
+  @inline
+  set nextParked(value: Range) {
+    this.number = <u64>changetype<usize>(value);
+  }
+
+  /** Of free memory: children and parent in the tree of its size class. */
+  @inline
+  get left(): Range {
+    return changetype<Range>(this.linkA);
+  }
+
+  @inline
+  set left(value: Range) {
+    this.linkA = changetype<usize>(value);
+  }
+
+  @inline
+  get right(): Range {
+    return changetype<Range>(this.linkB);
+  }
+
+  @inline
+  set right(value: Range) {
+    this.linkB = changetype<usize>(value);
+  }
+
+  @inline
+  get parent(): Range {
+    return changetype<Range>(this.linkC);
+  }
+
+  @inline
+  set parent(value: Range) {
+    this.linkC = changetype<usize>(value);
+  }
+
+  /** Of a range of a block: the next range of the same block. */
+  @inline
+  get nextPiece(): Range {
+    return changetype<Range>(this.linkA);
+  }
+
+  @inline
+  set nextPiece(value: Range) {
+    this.linkA = changetype<usize>(value);
+  }
+
+  /** Of a block: the first of the streams recorded on it. */
+  @inline
+  get uses(): Use {
+    return changetype<Use>(this.linkB);
+  }
+
+  @inline
+  set uses(value: Use) {
+    this.linkB = changetype<usize>(value);
+  }
+
+  /** Of a Piece: the first range of its block. */
+  @inline
+  get head(): Range {
+    return changetype<Range>(this.linkC);
+  }
+
+  @inline
+  set head(value: Range) {
+    this.linkC = changetype<usize>(value);
+  }
+
+  /** Of a range of a block: the stitch that the block lies in. */
+  @inline
+  get stitch(): Stitch {
+    return changetype<Stitch>(this.linkD);
+  }
+
+  @inline
+  set stitch(value: Stitch) {
+    this.linkD = changetype<usize>(value);
+  }
+
+  /** Of a planned block: its cells, from the first to before the end (plans/cells.ts). */
+  @inline
+  get firstCell(): u32 {
+    return <u32>this.linkC;
+  }
+
+  @inline
+  set firstCell(value: u32) {
+    this.linkC = <usize>value;
+  }
+
+  @inline
+  get endCell(): u32 {
+    return <u32>this.linkD;
+  }
+
+  @inline
+  set endCell(value: u32) {
+    this.linkD = <usize>value;
+  }
+
+  /** Of a planned block, which has no neighbours: its place in the list of planned blocks. */
+  @inline
+  get newerPlanned(): Range {
+    return this.prev;
+  }
+
+  @inline
+  set newerPlanned(value: Range) {
+    this.prev = value;
+  }
+
+  @inline
+  get olderPlanned(): Range {
+    return this.next;
+  }
+
+  @inline
+  set olderPlanned(value: Range) {
+    this.next = value;
+  }
 }
+
+/** Where a node of a tree has its links to its children, for code that takes a side. */
+export const LEFT: usize = offsetof<Range>('linkA');
+export const RIGHT: usize = offsetof<Range>('linkB');
 
 /** Size classes of the free set: a word of 64 to each power of two of 512 B units, up to 2^43 units. */
 export const BIN_WORDS: usize = 39;
@@ -76,9 +230,6 @@ export const ARENA_BITS: usize = offsetof<Arena>() + ((8 - (offsetof<Arena>() & 
 export const ARENA_ROOTS: usize = ARENA_BITS + 8 + BIN_WORDS * 8;
 export const ARENA_SIZE: usize = ARENA_ROOTS + BINS * 4;
 
-/** An entry of a region's list of handles: end (u64), handle (u32), finding (u32). */
-export const HANDLE_ENTRY: usize = 16;
-
 @unmanaged
 export class Region {
   address: u64 = 0;
@@ -95,39 +246,6 @@ export class Region {
   handles: usize = 0;
   handleCount: u32 = 0;
   handleRoom: u32 = 0;
-}
-
-@unmanaged
-export class Handle {
-  address: u64 = 0;
-  bytes: u64 = 0;
-  /** The driver's name for it. */
-  id: u64 = 0;
-  region: Region = changetype<Region>(0);
-  /** In how many stitches it is mapped. */
-  stitchCount: u32 = 0;
-  finding: Finding = changetype<Finding>(0);
-  /** Scratch of whoever builds a list of handles. */
-  mark: u32 = 0;
-  /** The range that covers it, while it is lent to plans. */
-  lent: Range = changetype<Range>(0);
-  /** Preset gmlake: part of a block. */
-  busy: bool = false;
-}
-
-/**
- * What the last survey found of a handle; valid while `survey` is that survey's number. Apart from the handle, four to a
- * cache line: surveys and searches look at many and need nothing else of most.
- */
-@unmanaged
-export class Finding {
-  survey: u32 = 0;
-  /** The free range that begins at or before the handle and ends in it; the one that covers it, if that is one. */
-  head: Range = changetype<Range>(0);
-  /** The same for the handle's end. */
-  tail: Range = changetype<Range>(0);
-  /** Of a finding not in use: the next one. */
-  next: Finding = changetype<Finding>(0);
 }
 
 @unmanaged
@@ -154,17 +272,7 @@ export class Stitch {
   usable: bool = true;
 }
 
-/** A handle that has no address: the driver would not take it back. Tried again at the next occasion. */
-@unmanaged
-export class Orphan {
-  id: u64 = 0;
-  bytes: u64 = 0;
-  next: Orphan = changetype<Orphan>(0);
-}
-
 export const NO_RANGE: Range = changetype<Range>(0);
 export const NO_ARENA: Arena = changetype<Arena>(0);
 export const NO_REGION: Region = changetype<Region>(0);
-export const NO_HANDLE: Handle = changetype<Handle>(0);
 export const NO_STITCH: Stitch = changetype<Stitch>(0);
-export const NO_ORPHAN: Orphan = changetype<Orphan>(0);

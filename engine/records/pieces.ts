@@ -1,7 +1,8 @@
 // The pieces of a stitch, in its order: which handle is mapped where. Found by offset without a search through all of them, and
 // read by those who look for free extents, so an entry has all they need.
+import { Finding, Handle, NO_HANDLE } from './handles';
 import { give, take, takeClear } from './memory';
-import { Finding, Handle, NO_HANDLE, Stitch } from './nodes';
+import { Stitch } from './nodes';
 
 /**
  * An entry: offset (u64), handle (u32), finding (u32). A handle of 0 is a hole: its memory was given back. The lowest bit of

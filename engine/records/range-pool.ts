@@ -36,11 +36,11 @@ export function newRange(region: Region, address: u64, size: u64, state: u8): Ra
   range.size = size;
   range.prev = NO_RANGE;
   range.next = NO_RANGE;
-  range.left = NO_RANGE;
+  range.nextPiece = NO_RANGE;
   range.stitch = NO_STITCH;
   range.region = region;
   range.owner = region.arena.index;
-  range.requested = 0;
+  range.releasePoint = 0;
   range.state = state;
   return range;
 }
@@ -50,10 +50,10 @@ export function newPart(whole: Range, address: u64, size: u64, state: u8): Range
   const range = takeSpare();
   range.address = address;
   range.size = size;
-  range.requested = whole.requested;
+  range.releasePoint = whole.releasePoint;
   range.region = whole.region;
   range.stitch = NO_STITCH;
-  range.left = NO_RANGE;
+  range.nextPiece = NO_RANGE;
   range.owner = whole.owner;
   range.state = state;
   return range;

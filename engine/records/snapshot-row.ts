@@ -8,7 +8,7 @@ export const ROW: usize = 64;
 export function writeRow(row: usize, arena: Arena, range: Range): void {
   const isBlock = range.state === State.Live || range.state === State.Pending || range.state === State.Parked;
   // A further piece shows the state of its block: what matters is whether its memory is live.
-  const state = range.state === State.Piece ? range.parent.state : range.state;
+  const state = range.state === State.Piece ? range.head.state : range.state;
   store<f64>(row, <f64>(<i64>range.address));
   store<f64>(row, <f64>(<i64>range.size), 8);
   store<f64>(row, isBlock && range.state !== State.Parked ? <f64>(<i64>range.requested) : 0, 16);

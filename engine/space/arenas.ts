@@ -5,8 +5,9 @@ import { State } from '../abi/range-states';
 import { handleUnit, longRegions, regionBytes } from '../abi/settings';
 import { larger, roundUp } from '../base/units';
 import { newArena } from '../records/arena-table';
+import { HANDLE_ENTRY } from '../records/handles';
 import { give, takeClear } from '../records/memory';
-import { Arena, HANDLE_ENTRY, NO_ARENA, NO_RANGE, NO_REGION, Range, Region } from '../records/nodes';
+import { Arena, NO_ARENA, NO_RANGE, NO_REGION, Range, Region } from '../records/nodes';
 import { dropRange, ensureRanges, newRange } from '../records/range-pool';
 import { NO_STREAM, streamOf } from '../records/streams';
 

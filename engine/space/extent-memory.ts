@@ -1,8 +1,9 @@
 // What searches for extents have found, by the free set they were made in. Training repeats itself: the same request comes
 // again when the same ranges are free, and then the same extent is the shortest, without looking at every stitch again.
 import { smaller } from '../base/units';
+import { NO_HANDLE } from '../records/handles';
 import { take } from '../records/memory';
-import { Arena, NO_HANDLE, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
+import { Arena, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
 import { groupEnd, pieceEnd, pieceHandle, pieceIndex, pieceOffset, stitchChanges } from '../records/pieces';
 import { extentCount, extentStartAt, extentStitchAt, MOST_EXTENTS } from './extents';
 import { firstFree, nextFree } from './free-set';

@@ -1,5 +1,6 @@
 // Free extents inside stitches: memory that lies side by side already, though not in the arena's own addresses.
-import { Arena, NO_HANDLE, NO_STITCH, Stitch } from '../records/nodes';
+import { NO_HANDLE } from '../records/handles';
+import { Arena, NO_STITCH, Stitch } from '../records/nodes';
 import { pieceEnd, pieceFinding, pieceHandle, pieceIndex, pieceOffset } from '../records/pieces';
 import { freeHeadOf, freeTailOf, isFound, isWhole } from './survey';
 

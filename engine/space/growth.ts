@@ -7,9 +7,22 @@ import { noteFailure } from '../abi/failure';
 import { State } from '../abi/range-states';
 import { accessEach, longRegions } from '../abi/settings';
 import { smaller } from '../base/units';
-import { addHandle, dropHandle, dropOrphan, handleAt, handleIndex, newHandle, orphanOf } from '../records/handles';
+import {
+  addHandle,
+  dropHandle,
+  dropOrphan,
+  HANDLE_ENTRY,
+  Handle,
+  handleAt,
+  handleIndex,
+  NO_HANDLE,
+  NO_ORPHAN,
+  newHandle,
+  Orphan,
+  orphanOf,
+} from '../records/handles';
 import { give, take } from '../records/memory';
-import { Arena, HANDLE_ENTRY, Handle, NO_HANDLE, NO_ORPHAN, NO_RANGE, NO_REGION, Orphan, Range, Region } from '../records/nodes';
+import { Arena, NO_RANGE, NO_REGION, Range, Region } from '../records/nodes';
 import { ensureRanges } from '../records/range-pool';
 import { addRegion, isEmptyRegion, releaseRegion } from './arenas';
 import { handleBytes } from './handle-size';

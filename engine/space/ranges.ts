@@ -45,7 +45,7 @@ export function takeFrontOf(arena: Arena, range: Range, size: u64, state: u8): v
     takeFree(arena, range);
   }
   range.state = state;
-  range.left = NO_RANGE;
+  range.nextPiece = NO_RANGE;
 }
 
 /** Takes [from, from + size) out of a free range; what is left on either side stays free. Needs two spare ranges. */
@@ -86,7 +86,7 @@ export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
   const joinsNext = next !== NO_RANGE && next.state === State.Free && next.owner === owner;
   const joinsPrev = prev !== NO_RANGE && prev.state === State.Free && prev.owner === owner;
   if (joinsNext) {
-    point = larger(point, next.requested);
+    point = larger(point, next.releasePoint);
     range.size += next.size;
     if (joinsPrev) takeFree(arena, next);
     else moveFree(arena, next, next.size, range);
@@ -94,13 +94,13 @@ export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
   }
   if (joinsPrev) {
     const size = prev.size;
-    prev.requested = larger(point, prev.requested);
+    prev.releasePoint = larger(point, prev.releasePoint);
     prev.size = size + range.size;
     moveFree(arena, prev, size, prev);
     unlinkNext(prev);
     return prev;
   }
-  range.requested = point;
+  range.releasePoint = point;
   if (!joinsNext) addFree(arena, range);
   return range;
 }
@@ -145,6 +145,6 @@ export function rangeAt(start: Range, address: u64): Range {
 /** Bytes given out for a block. */
 export function blockSize(block: Range): u64 {
   let size: u64 = 0;
-  for (let piece = block; piece !== NO_RANGE; piece = piece.left) size += piece.size;
+  for (let piece = block; piece !== NO_RANGE; piece = piece.nextPiece) size += piece.size;
   return size;
 }

@@ -2,8 +2,8 @@
 import { unmap } from '../abi/driver';
 import { State } from '../abi/range-states';
 import { larger } from '../base/units';
-import { handleAt, handleIndex } from '../records/handles';
-import { Arena, Handle, NO_ARENA, NO_RANGE, NO_REGION, NO_STITCH, Range, Region } from '../records/nodes';
+import { Handle, handleAt, handleIndex } from '../records/handles';
+import { Arena, NO_ARENA, NO_RANGE, NO_REGION, NO_STITCH, Range, Region } from '../records/nodes';
 import { pieceHandle } from '../records/pieces';
 import { ensureRanges } from '../records/range-pool';
 import { firstArena, isEmptyRegion, releaseRegion } from './arenas';

@@ -1,6 +1,6 @@
 // A list of handles to be mapped side by side, built before any driver call is made. One at a time, reused.
+import { Handle } from '../records/handles';
 import { give, take } from '../records/memory';
-import { Handle } from '../records/nodes';
 
 let list: usize = 0;
 let room: u32 = 0;

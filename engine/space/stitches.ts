@@ -7,8 +7,9 @@ import { noteFailure } from '../abi/failure';
 import { State } from '../abi/range-states';
 import { accessEach, handleUnit, stitchLimit, stitchRoom } from '../abi/settings';
 import { larger, roundUp, smaller } from '../base/units';
+import { NO_HANDLE } from '../records/handles';
 import { give, take } from '../records/memory';
-import { Arena, NO_HANDLE, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
+import { Arena, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
 import {
   addPiece,
   clearPiece,
@@ -146,12 +147,12 @@ export function place(stitch: Stitch, start: u64, size: u64, surveyed: bool): Ra
     const to = handle.address + (smaller(end, pieceEnd(stitch, index - 1)) - offset);
     const piece = cutOut(rangeAt(origin, from), from, to - from, State.Piece);
     piece.stitch = stitch;
-    piece.left = NO_RANGE;
+    piece.nextPiece = NO_RANGE;
     if (first === NO_RANGE) {
       first = piece;
     } else {
-      last.left = piece;
-      piece.parent = first;
+      last.nextPiece = piece;
+      piece.head = first;
     }
     last = piece;
   }

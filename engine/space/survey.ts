@@ -1,9 +1,9 @@
 // What is free, handle by handle: worked out only when no single free range fits, and kept until something changes.
 // Handles that are wholly free can lie anywhere in a stitch; those free at one end can only begin or end one.
 import { larger, log2, smaller } from '../base/units';
-import { findingAt, handleAt, handleEnd, handleIndex } from '../records/handles';
+import { Finding, findingAt, Handle, handleAt, handleEnd, handleIndex, NO_HANDLE } from '../records/handles';
 import { give, take } from '../records/memory';
-import { Arena, Finding, Handle, NO_HANDLE, NO_RANGE, Range } from '../records/nodes';
+import { Arena, NO_RANGE, Range } from '../records/nodes';
 import { firstFree, nextFree } from './free-set';
 
 /** A growing list of handles with a sort key each: 16 bytes an entry. */

@@ -39,7 +39,7 @@ export function pollLenders(borrower: Arena): bool {
 }
 
 export function isReady(range: Range, lender: Arena, borrower: Arena): bool {
-  return isOrdered(borrower.lane, lender.lane, range.requested);
+  return isOrdered(borrower.lane, lender.lane, range.releasePoint);
 }
 
 function isAlike(range: Range, size: u64): bool {
@@ -69,7 +69,7 @@ export function borrowBlock(borrower: Arena, size: u64, waiting: bool): Range {
         }
         break;
       }
-      const better = late === NO_RANGE || (earliestFirst !== 0 ? range.requested < late.requested : range.size < late.size);
+      const better = late === NO_RANGE || (earliestFirst !== 0 ? range.releasePoint < late.releasePoint : range.size < late.size);
       if (better) {
         late = range;
         lateLender = lender;
@@ -83,7 +83,7 @@ export function borrowBlock(borrower: Arena, size: u64, waiting: bool): Range {
 }
 
 function take(range: Range, lender: Arena, borrower: Arena, size: u64): Range {
-  if (!ensureRanges(1) || !order(borrower.lane, lender.lane, range.requested)) return NO_RANGE;
+  if (!ensureRanges(1) || !order(borrower.lane, lender.lane, range.releasePoint)) return NO_RANGE;
   takeFront(range, splitBorrowed !== 0 ? size : range.size, State.Live);
   range.owner = borrower.index;
   range.va = range.address;
@@ -104,7 +104,8 @@ export function reunite(borrower: Arena, waiting: bool): bool {
     while (range !== NO_RANGE) {
       const next = nextFree(lender, range);
       const ready =
-        touches(range, borrower) && (isReady(range, lender, borrower) || (mayWait && order(borrower.lane, lender.lane, range.requested)));
+        touches(range, borrower) &&
+        (isReady(range, lender, borrower) || (mayWait && order(borrower.lane, lender.lane, range.releasePoint)));
       if (ready) {
         adopt(range, lender, borrower);
         any = true;
@@ -132,7 +133,7 @@ function adopt(range: Range, lender: Arena, borrower: Arena): Range {
 export function hand(range: Range, lender: Arena, borrower: Arena): Range {
   countBorrow(range.size);
   // What is over is over for everyone; else it is the borrower's progress that tells from now on.
-  const point = range.requested <= lender.lane.done ? 0 : stamp(borrower.lane, 0);
+  const point = range.releasePoint <= lender.lane.done ? 0 : stamp(borrower.lane, 0);
   range.owner = borrower.index;
   return setFree(range, point);
 }
@@ -168,13 +169,13 @@ function gatherEarliest(borrower: Arena, bytes: u64): u64 {
   for (let lender = firstArena(); lender !== NO_ARENA; lender = lender.next) {
     if (!lends(lender, borrower)) continue;
     for (let range = firstFree(lender); range !== NO_RANGE; range = nextFree(lender, range)) {
-      if (earliest !== NO_RANGE && range.requested >= earliest.requested) continue;
+      if (earliest !== NO_RANGE && range.releasePoint >= earliest.releasePoint) continue;
       if (!spanHandles(range, bytes)) continue;
       earliest = range;
       owner = lender;
     }
   }
-  if (earliest === NO_RANGE || !order(borrower.lane, owner.lane, earliest.requested)) return 0;
+  if (earliest === NO_RANGE || !order(borrower.lane, owner.lane, earliest.releasePoint)) return 0;
   return takeHandles(earliest, owner, borrower, bytes);
 }
 

@@ -49,7 +49,7 @@ function orderExtent(borrower: Arena, stitch: Stitch, start: u64, end: u64): boo
   for (let index = pieceIndex(stitch, start); index < stitch.count && pieceOffset(stitch, index) < end; index++) {
     const range = rangeUnder(stitch, index, start);
     const lender = ownerOf(range);
-    if (lender !== borrower && !order(borrower.lane, lender.lane, range.requested)) return false;
+    if (lender !== borrower && !order(borrower.lane, lender.lane, range.releasePoint)) return false;
   }
   return true;
 }
@@ -65,11 +65,11 @@ function takeExtent(borrower: Arena, stitch: Stitch, start: u64, end: u64): void
     const from = handle.address + (larger(start, offset) - offset);
     const to = handle.address + smaller(handle.bytes, end - offset);
     const part = cutOut(range, from, to - from, State.Piece);
-    part.left = taken;
+    part.nextPiece = taken;
     taken = part;
   }
   while (taken !== NO_RANGE) {
-    const next = taken.left;
+    const next = taken.nextPiece;
     hand(taken, ownerOf(taken), borrower);
     taken = next;
   }

@@ -4,49 +4,41 @@ import { countParked } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { ownerOf } from '../records/arena-table';
 import { NO_RANGE, Range } from '../records/nodes';
-import { dropUse, NO_STREAM, NO_USE, newUse, Stream, streamOf, Use } from '../records/streams';
+import { dropUse, NO_STREAM, NO_USE, newUse, Stream, streamOf } from '../records/streams';
 import { cover, isCapturing, isOrdered, order, poll, stamp } from './progress';
 
 /** Parked blocks, oldest first, linked by the number each keeps in place of its request. */
 let oldest: Range = NO_RANGE;
 let newest: Range = NO_RANGE;
 
-function firstUse(block: Range): Use {
-  return changetype<Use>(changetype<usize>(block.right));
-}
-
-function setFirstUse(block: Range, use: Use): void {
-  block.right = changetype<Range>(changetype<usize>(use));
-}
-
 /** Notes that work of another stream uses the block. False without memory for the note. */
 export function addUse(block: Range, id: u32): bool {
   const lane = streamOf(id);
   if (lane === NO_STREAM) return false;
   if (lane === ownerOf(block).lane) return true;
-  for (let use = firstUse(block); use !== NO_USE; use = use.next) if (use.lane === lane) return true;
+  for (let use = block.uses; use !== NO_USE; use = use.next) if (use.lane === lane) return true;
   const use = newUse();
   if (use === NO_USE) return false;
   use.lane = lane;
-  use.next = firstUse(block);
-  setFirstUse(block, use);
+  use.next = block.uses;
+  block.uses = use;
   return true;
 }
 
 export function hasUses(block: Range): bool {
-  return firstUse(block) !== NO_USE;
+  return block.uses !== NO_USE;
 }
 
 /** Parks a block that other streams use, and marks where each of them stands. */
 export function park(block: Range, bytes: u64): void {
-  for (let use = firstUse(block); use !== NO_USE; use = use.next) {
+  for (let use = block.uses; use !== NO_USE; use = use.next) {
     use.point = stamp(use.lane, bytes);
     cover(use.lane, use.point);
   }
   block.state = State.Parked;
-  setNext(block, NO_RANGE);
+  block.nextParked = NO_RANGE;
   if (newest === NO_RANGE) oldest = block;
-  else setNext(newest, block);
+  else newest.nextParked = block;
   newest = block;
   countParked(1);
 }
@@ -55,19 +47,11 @@ export function hasParked(): bool {
   return oldest !== NO_RANGE;
 }
 
-function nextParked(block: Range): Range {
-  return changetype<Range>(<usize>block.requested);
-}
-
-function setNext(block: Range, next: Range): void {
-  block.requested = <u64>changetype<usize>(next);
-}
-
 /** Takes a parked block off the list, which follows `before`; it is up to the caller to make it free. */
 function unpark(block: Range, before: Range): void {
-  const next = nextParked(block);
+  const next = block.nextParked;
   if (before === NO_RANGE) oldest = next;
-  else setNext(before, next);
+  else before.nextParked = next;
   if (newest === block) newest = before;
   forgetUses(block);
   block.state = State.Pending;
@@ -76,13 +60,13 @@ function unpark(block: Range, before: Range): void {
 }
 
 function forgetUses(block: Range): void {
-  let use = firstUse(block);
+  let use = block.uses;
   while (use !== NO_USE) {
     const next = use.next;
     dropUse(use);
     use = next;
   }
-  setFirstUse(block, NO_USE);
+  block.uses = NO_USE;
 }
 
 let round: u32 = 0;
@@ -91,8 +75,8 @@ let round: u32 = 0;
 export function pollUses(): void {
   if (isCapturing()) return;
   round++;
-  for (let block = oldest; block !== NO_RANGE; block = nextParked(block)) {
-    for (let use = firstUse(block); use !== NO_USE; use = use.next) {
+  for (let block = oldest; block !== NO_RANGE; block = block.nextParked) {
+    for (let use = block.uses; use !== NO_USE; use = use.next) {
       const lane = use.lane;
       if (lane.asked === round || use.point <= lane.done || !cover(lane, use.point)) continue;
       lane.asked = round;
@@ -107,7 +91,7 @@ export function pollUses(): void {
  */
 export function takeParked(lane: Stream, waiting: bool): Range {
   let before = NO_RANGE;
-  for (let block = oldest; block !== NO_RANGE; block = nextParked(block)) {
+  for (let block = oldest; block !== NO_RANGE; block = block.nextParked) {
     const own = ownerOf(block).lane;
     if ((lane === NO_STREAM || lane === own) && mayEnd(block, own, waiting)) {
       unpark(block, before);
@@ -119,7 +103,7 @@ export function takeParked(lane: Stream, waiting: bool): Range {
 }
 
 function mayEnd(block: Range, own: Stream, waiting: bool): bool {
-  for (let use = firstUse(block); use !== NO_USE; use = use.next) {
+  for (let use = block.uses; use !== NO_USE; use = use.next) {
     if (isOrdered(own, use.lane, use.point)) continue;
     if (!waiting || !order(own, use.lane, use.point)) return false;
   }

@@ -44,14 +44,14 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'joined ranges keep the older release',
     file: 'engine/space/ranges.ts',
-    from: 'prev.requested = larger(point, prev.requested);',
+    from: 'prev.releasePoint = larger(point, prev.releasePoint);',
     to: '',
   },
   {
     name: 'the rest of a split range has no release',
     file: 'engine/records/range-pool.ts',
-    from: '  range.requested = whole.requested;',
-    to: '  range.requested = 0;',
+    from: '  range.releasePoint = whole.releasePoint;',
+    to: '  range.releasePoint = 0;',
   },
   {
     name: 'recorded streams are forgotten',
@@ -68,7 +68,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'borrowed memory that is free keeps the number of its lender',
     file: 'engine/streams/lending.ts',
-    from: 'const point = range.requested <= lender.lane.done ? 0 : stamp(borrower.lane, 0);',
+    from: 'const point = range.releasePoint <= lender.lane.done ? 0 : stamp(borrower.lane, 0);',
     to: 'const point: u64 = 0;',
   },
 ];
