@@ -1,6 +1,6 @@
-// A red-black tree of free ranges by (size, address), threaded through the ranges themselves.
-// `slot` is where the root is kept. No recursion; every walk is bounded by twice the logarithm of the count.
-import { NO_RANGE, Range } from '../records/nodes';
+// A red-black tree of free ranges by (size, address), threaded through the ranges themselves. `slot` is where the root is kept.
+// No recursion: every walk takes at most twice the logarithm of the count. Code that has a mirror image takes a side instead.
+import { LEFT, NO_RANGE, Range, RIGHT } from '../records/nodes';
 
 function rootOf(slot: usize): Range {
   return changetype<Range>(load<usize>(slot));
@@ -8,6 +8,26 @@ function rootOf(slot: usize): Range {
 
 function setRoot(slot: usize, node: Range): void {
   store<usize>(slot, changetype<usize>(node));
+}
+
+function childOf(node: Range, side: usize): Range {
+  return changetype<Range>(load<usize>(changetype<usize>(node) + side));
+}
+
+function setChild(node: Range, side: usize, child: Range): void {
+  store<usize>(changetype<usize>(node) + side, changetype<usize>(child));
+}
+
+function opposite(side: usize): usize {
+  return LEFT + RIGHT - side;
+}
+
+function sideOf(child: Range, parent: Range): usize {
+  return child === parent.left ? LEFT : RIGHT;
+}
+
+function isRed(node: Range): bool {
+  return node !== NO_RANGE && node.red !== 0;
 }
 
 function isBefore(a: Range, b: Range): bool {
@@ -30,41 +50,33 @@ export function lowerBound(slot: usize, size: u64): Range {
 }
 
 export function firstOf(slot: usize): Range {
-  let node = rootOf(slot);
-  if (node === NO_RANGE) return node;
-  while (node.left !== NO_RANGE) node = node.left;
-  return node;
+  return outermost(rootOf(slot), LEFT);
 }
 
 export function lastOf(slot: usize): Range {
-  let node = rootOf(slot);
+  return outermost(rootOf(slot), RIGHT);
+}
+
+function outermost(root: Range, side: usize): Range {
+  let node = root;
   if (node === NO_RANGE) return node;
-  while (node.right !== NO_RANGE) node = node.right;
+  while (childOf(node, side) !== NO_RANGE) node = childOf(node, side);
   return node;
 }
 
 export function after(node: Range): Range {
-  if (node.right !== NO_RANGE) {
-    node = node.right;
-    while (node.left !== NO_RANGE) node = node.left;
-    return node;
-  }
-  let parent = node.parent;
-  while (parent !== NO_RANGE && node === parent.right) {
-    node = parent;
-    parent = parent.parent;
-  }
-  return parent;
+  return neighbour(node, RIGHT);
 }
 
 export function before(node: Range): Range {
-  if (node.left !== NO_RANGE) {
-    node = node.left;
-    while (node.right !== NO_RANGE) node = node.right;
-    return node;
-  }
+  return neighbour(node, LEFT);
+}
+
+function neighbour(start: Range, side: usize): Range {
+  let node = start;
+  if (childOf(node, side) !== NO_RANGE) return outermost(childOf(node, side), opposite(side));
   let parent = node.parent;
-  while (parent !== NO_RANGE && node === parent.left) {
+  while (parent !== NO_RANGE && node === childOf(parent, side)) {
     node = parent;
     parent = parent.parent;
   }
@@ -107,43 +119,24 @@ function repaint(slot: usize, start: Range): void {
   let node = start;
   while (true) {
     let parent = node.parent;
-    if (parent === NO_RANGE || parent.red === 0) break;
+    if (!isRed(parent)) break;
     const grand = parent.parent;
-    if (parent === grand.left) {
-      const uncle = grand.right;
-      if (uncle !== NO_RANGE && uncle.red !== 0) {
-        parent.red = 0;
-        uncle.red = 0;
-        grand.red = 1;
-        node = grand;
-        continue;
-      }
-      if (node === parent.right) {
-        rotateLeft(slot, parent);
-        node = parent;
-        parent = node.parent;
-      }
+    const side = sideOf(parent, grand);
+    const uncle = childOf(grand, opposite(side));
+    if (isRed(uncle)) {
       parent.red = 0;
+      uncle.red = 0;
       grand.red = 1;
-      rotateRight(slot, grand);
-    } else {
-      const uncle = grand.left;
-      if (uncle !== NO_RANGE && uncle.red !== 0) {
-        parent.red = 0;
-        uncle.red = 0;
-        grand.red = 1;
-        node = grand;
-        continue;
-      }
-      if (node === parent.left) {
-        rotateRight(slot, parent);
-        node = parent;
-        parent = node.parent;
-      }
-      parent.red = 0;
-      grand.red = 1;
-      rotateLeft(slot, grand);
+      node = grand;
+      continue;
     }
+    if (node === childOf(parent, opposite(side))) {
+      rotate(slot, parent, side);
+      parent = node;
+    }
+    parent.red = 0;
+    grand.red = 1;
+    rotate(slot, grand, opposite(side));
     break;
   }
   rootOf(slot).red = 0;
@@ -154,9 +147,8 @@ export function remove(slot: usize, node: Range): void {
   let parent: Range;
   let removedRed: u8;
   if (node.left !== NO_RANGE && node.right !== NO_RANGE) {
-    // The successor takes the node's place and colour; what is missing afterwards is missing where it came from.
-    let heir = node.right;
-    while (heir.left !== NO_RANGE) heir = heir.left;
+    // The successor takes the node's place and colour, so the tree loses a node where the successor was.
+    const heir = outermost(node.right, LEFT);
     removedRed = heir.red;
     child = heir.right;
     if (heir.parent === node) {
@@ -183,66 +175,39 @@ export function remove(slot: usize, node: Range): void {
   if (removedRed === 0) rebalance(slot, child, parent);
 }
 
-/** After a removal: the paths through `child` lack one black node. */
+/** After a removal: the paths through `start`, a child of `above`, lack one black node. */
 function rebalance(slot: usize, start: Range, above: Range): void {
   let node = start;
   let parent = above;
-  while (parent !== NO_RANGE && (node === NO_RANGE || node.red === 0)) {
-    if (node === parent.left) {
-      let sibling = parent.right;
-      if (sibling.red !== 0) {
-        sibling.red = 0;
-        parent.red = 1;
-        rotateLeft(slot, parent);
-        sibling = parent.right;
-      }
-      const near = sibling.left;
-      let far = sibling.right;
-      if ((near === NO_RANGE || near.red === 0) && (far === NO_RANGE || far.red === 0)) {
-        sibling.red = 1;
-        node = parent;
-        parent = node.parent;
-        continue;
-      }
-      if (far === NO_RANGE || far.red === 0) {
-        near.red = 0;
-        sibling.red = 1;
-        rotateRight(slot, sibling);
-        sibling = parent.right;
-        far = sibling.right;
-      }
-      sibling.red = parent.red;
-      parent.red = 0;
-      far.red = 0;
-      rotateLeft(slot, parent);
-    } else {
-      let sibling = parent.left;
-      if (sibling.red !== 0) {
-        sibling.red = 0;
-        parent.red = 1;
-        rotateRight(slot, parent);
-        sibling = parent.left;
-      }
-      const near = sibling.right;
-      let far = sibling.left;
-      if ((near === NO_RANGE || near.red === 0) && (far === NO_RANGE || far.red === 0)) {
-        sibling.red = 1;
-        node = parent;
-        parent = node.parent;
-        continue;
-      }
-      if (far === NO_RANGE || far.red === 0) {
-        near.red = 0;
-        sibling.red = 1;
-        rotateLeft(slot, sibling);
-        sibling = parent.left;
-        far = sibling.left;
-      }
-      sibling.red = parent.red;
-      parent.red = 0;
-      far.red = 0;
-      rotateRight(slot, parent);
+  while (parent !== NO_RANGE && !isRed(node)) {
+    const side = sideOf(node, parent);
+    const other = opposite(side);
+    let sibling = childOf(parent, other);
+    if (sibling.red !== 0) {
+      sibling.red = 0;
+      parent.red = 1;
+      rotate(slot, parent, side);
+      sibling = childOf(parent, other);
     }
+    const near = childOf(sibling, side);
+    let far = childOf(sibling, other);
+    if (!isRed(near) && !isRed(far)) {
+      sibling.red = 1;
+      node = parent;
+      parent = node.parent;
+      continue;
+    }
+    if (!isRed(far)) {
+      near.red = 0;
+      sibling.red = 1;
+      rotate(slot, sibling, other);
+      sibling = childOf(parent, other);
+      far = childOf(sibling, other);
+    }
+    sibling.red = parent.red;
+    parent.red = 0;
+    far.red = 0;
+    rotate(slot, parent, side);
     return;
   }
   if (node !== NO_RANGE) node.red = 0;
@@ -255,23 +220,16 @@ function replaceChild(slot: usize, node: Range, heir: Range): void {
   else parent.right = heir;
 }
 
-function rotateLeft(slot: usize, node: Range): void {
-  const riser = node.right;
-  node.right = riser.left;
-  if (riser.left !== NO_RANGE) riser.left.parent = node;
+/** The node sinks to the given side, and its child of the other side rises to its place. */
+function rotate(slot: usize, node: Range, side: usize): void {
+  const other = opposite(side);
+  const riser = childOf(node, other);
+  const moved = childOf(riser, side);
+  setChild(node, other, moved);
+  if (moved !== NO_RANGE) moved.parent = node;
   replaceChild(slot, node, riser);
   riser.parent = node.parent;
-  riser.left = node;
-  node.parent = riser;
-}
-
-function rotateRight(slot: usize, node: Range): void {
-  const riser = node.left;
-  node.left = riser.right;
-  if (riser.right !== NO_RANGE) riser.right.parent = node;
-  replaceChild(slot, node, riser);
-  riser.parent = node.parent;
-  riser.right = node;
+  setChild(riser, side, node);
   node.parent = riser;
 }
 
