@@ -20,7 +20,6 @@ import { arenaOf } from './space/arenas';
 import { bestFit } from './space/free-set';
 import { blockSize, takeFront, takeFrontOf } from './space/ranges';
 import { releaseAddresses, releaseAll, releaseOthers } from './space/release';
-import { setCapture } from './streams/progress';
 import { addUse, hasParked, hasUses, park } from './streams/uses';
 
 /** No device has this much; beyond it sums could overflow. */
@@ -124,11 +123,6 @@ export function freeBlock(block: Range): bool {
 /** Work of another stream uses the block: its memory is free only after that. False if the block is not live. */
 export function recordUse(block: Range, stream: u32): bool {
   return block.state === State.Live && addUse(block, stream);
-}
-
-/** While a stream is captured into a graph, nothing is lent and nobody is asked how far they have come. */
-export function setCapturing(stream: u32, capturing: bool): bool {
-  return setCapture(stream, capturing);
 }
 
 /** The program is done with the block, and so is its stream: free again, once other streams recorded on it have passed. */

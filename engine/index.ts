@@ -1,11 +1,11 @@
 // The engine's exports. Those with u64 are for C, their twins in f64 for JavaScript (exact below 2^53);
 // a block is the number that mallocBlock gives, valid until it is complete. Results of 0 mean failure.
-import { planCount, resetPeaks as resetCounters, restartNeed } from './abi/counters';
+import { planCount, restartNeed } from './abi/counters';
 import { explanationOf } from './abi/explanations';
 import { State } from './abi/range-states';
 import { setSetting, settingCount } from './abi/settings';
 import { statisticOf } from './abi/statistics';
-import { completeBlock as complete_, freeBlock as free_, mallocBlock as malloc_, recordUse, setCapturing as setCapturing_ } from './blocks';
+import { completeBlock as complete_, freeBlock as free_, mallocBlock as malloc_, recordUse } from './blocks';
 import { checkEngine } from './check';
 import { emptyPlanned, forgetPlan, installPlan } from './plans/following';
 import { openRows } from './plans/installed';
@@ -19,7 +19,7 @@ import { snapshotAddress as rowsAddress, takeSnapshot } from './report';
 import { blockSize } from './space/ranges';
 import { releaseAll } from './space/release';
 import { completedCount, drainCompleted as drainCompleted_ } from './streams/completed';
-import { settleStreams } from './streams/progress';
+import { setCapture, settleStreams } from './streams/progress';
 
 /** Bumped whenever an export, a setting or a statistic changes its meaning. */
 export function abiVersion(): u32 {
@@ -88,10 +88,6 @@ export function letGo(address: u64): u32 {
   return changetype<usize>(block) as u32;
 }
 
-export function mallocBlock(bytes: u64, stream: u32, pool: u32): u32 {
-  return changetype<usize>(malloc_(bytes, stream, pool)) as u32;
-}
-
 export function mallocBlockF64(bytes: f64, stream: u32, pool: u32): u32 {
   return changetype<usize>(malloc_(<u64>(<i64>bytes), stream, pool)) as u32;
 }
@@ -119,7 +115,7 @@ export function recordStream(address: u64, stream: u32): u32 {
 
 /** A stream begins or ends being captured into a graph. Until it ends nothing is lent and no event is touched. */
 export function setCapturing(stream: u32, on: u32): u32 {
-  return setCapturing_(stream, on !== 0) ? 1 : 0;
+  return setCapture(stream, on !== 0) ? 1 : 0;
 }
 
 export function addressOf(block: u32): u64 {
@@ -181,10 +177,6 @@ export function statistic(index: u32): u64 {
 
 export function statisticF64(index: u32): f64 {
   return <f64>(<i64>statisticOf(index));
-}
-
-export function resetPeaks(): void {
-  resetCounters();
 }
 
 export function explanation(index: u32): u64 {

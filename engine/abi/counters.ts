@@ -90,12 +90,11 @@ export function countComplete(size: u64): void {
   blocks--;
 }
 
-export function countStitch(bytes: u64): void {
+export function countStitch(): void {
   keptStitches++;
-  stitchedBytes += bytes;
 }
 
-export function countExtension(bytes: u64): void {
+export function countMapped(bytes: u64): void {
   stitchedBytes += bytes;
 }
 
@@ -214,10 +213,4 @@ export function countWay(way: u32): void {
 /** What was needed before may never be needed again. */
 export function restartNeed(): void {
   if (forgetNeed !== 0) neededInUse = inUse;
-}
-
-/** Peaks start again from where things stand. */
-export function resetPeaks(): void {
-  peakReserved = reserved;
-  peakInUse = inUse;
 }

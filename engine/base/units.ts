@@ -1,7 +1,6 @@
 // Sizes and the few sums everything uses. All sizes are bytes in u64.
 
-export const KIB: u64 = 1024;
-export const MIB: u64 = 1024 * KIB;
+export const MIB: u64 = 1024 * 1024;
 export const GIB: u64 = 1024 * MIB;
 
 /** No allocator gives out less: live memory is counted in this unit, and the large requests of preset `weir` are rounded to it. */

@@ -11,7 +11,7 @@ import { plannedAddress } from './memory';
 import { CONTEXT, filterBytes, indexContexts, NO_PLAN, PLACE, Plan, sizeAt } from './position';
 
 /** Plans kept at once. */
-export const MOST_PLANS: u32 = 4;
+const MOST_PLANS: u32 = 4;
 /** As in plan files. */
 const MOST_TURNS: u32 = 16;
 const MOST_REQUESTS: u32 = 1 << 20;

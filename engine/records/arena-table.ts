@@ -1,5 +1,5 @@
 // Arenas by number, so that a range can name its owner in two bytes.
-import { give, take, takeClear } from './memory';
+import { regrow, takeClear } from './memory';
 import { ARENA_SIZE, Arena, NO_ARENA, Range } from './nodes';
 
 /** Arenas by number. They are never given up, so a number stands for one arena for good. */
@@ -11,10 +11,8 @@ const MOST_ARENAS: u32 = 65535;
 export function newArena(): Arena {
   if (arenaCount === arenaRoom) {
     const room: u32 = arenaRoom === 0 ? 16 : arenaRoom << 1;
-    const grown = take((<usize>room) << 2);
+    const grown = regrow(arenaTable, (<usize>arenaRoom) << 2, (<usize>room) << 2);
     if (grown === 0) return NO_ARENA;
-    memory.copy(grown, arenaTable, (<usize>arenaRoom) << 2);
-    give(arenaTable, (<usize>arenaRoom) << 2);
     arenaTable = grown;
     arenaRoom = room;
   }

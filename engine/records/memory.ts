@@ -52,6 +52,15 @@ export function takeClear(bytes: usize): usize {
   return piece;
 }
 
+/** Moves a list of `bytes` to a piece of `larger` bytes; 0 when linear memory is exhausted, and then the list stays. */
+export function regrow(piece: usize, bytes: usize, larger: usize): usize {
+  const grown = take(larger);
+  if (grown === 0) return 0;
+  memory.copy(grown, piece, bytes);
+  give(piece, bytes);
+  return grown;
+}
+
 /** Memory that was never used before. */
 export function fresh(bytes: usize): usize {
   if (bump === 0) {

@@ -48,7 +48,7 @@ export const NO_STREAM: Stream = changetype<Stream>(0);
 export const NO_WAIT: Wait = changetype<Wait>(0);
 export const NO_USE: Use = changetype<Use>(0);
 
-export function newStream(): Stream {
+function newStream(): Stream {
   return changetype<Stream>(takeClear(STREAM_SIZE));
 }
 

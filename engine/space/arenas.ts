@@ -60,7 +60,7 @@ export function newRegion(): Region {
   return changetype<Region>(takeClear(offsetof<Region>()));
 }
 
-export function dropRegion(region: Region): void {
+function dropRegion(region: Region): void {
   give(region.handles, <usize>region.handleRoom * HANDLE_ENTRY);
   give(changetype<usize>(region), offsetof<Region>());
 }

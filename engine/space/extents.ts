@@ -7,7 +7,7 @@ import { freeHeadOf, freeTailOf, isFound, isWhole } from './survey';
 /** What the last search for an extent found. */
 export let extentStitch: Stitch = NO_STITCH;
 export let extentStart: u64 = 0;
-export let extentBytes: u64 = 0;
+let extentBytes: u64 = 0;
 /** Stitches with an extent of that length, the one found among them. */
 export let extentCount: u32 = 0;
 

@@ -21,7 +21,7 @@ import {
   Orphan,
   orphanOf,
 } from '../records/handles';
-import { give, take } from '../records/memory';
+import { regrow } from '../records/memory';
 import { Arena, NO_RANGE, NO_REGION, Range, Region } from '../records/nodes';
 import { ensureRanges } from '../records/range-pool';
 import { addRegion, isEmptyRegion, releaseRegion } from './arenas';
@@ -202,10 +202,8 @@ function makeRoom(region: Region, count: u32): bool {
   if (needed <= region.handleRoom) return true;
   let room: u32 = region.handleRoom === 0 ? 4 : region.handleRoom;
   while (room < needed) room <<= 1;
-  const list = take(<usize>room * HANDLE_ENTRY);
+  const list = regrow(region.handles, <usize>region.handleRoom * HANDLE_ENTRY, <usize>room * HANDLE_ENTRY);
   if (list === 0) return false;
-  memory.copy(list, region.handles, <usize>region.handleCount * HANDLE_ENTRY);
-  give(region.handles, <usize>region.handleRoom * HANDLE_ENTRY);
   region.handles = list;
   region.handleRoom = room;
   return true;

@@ -1,6 +1,6 @@
 // A list of handles to be mapped side by side, built before any driver call is made. One at a time, reused.
 import { Handle } from '../records/handles';
-import { give, take } from '../records/memory';
+import { regrow } from '../records/memory';
 
 let list: usize = 0;
 let room: u32 = 0;
@@ -20,10 +20,8 @@ export function selectedAt(index: u32): Handle {
 export function selectHandle(handle: Handle): bool {
   if (selectedCount === room) {
     const larger: u32 = room === 0 ? 64 : room << 1;
-    const grown = take((<usize>larger) << 2);
+    const grown = regrow(list, (<usize>room) << 2, (<usize>larger) << 2);
     if (grown === 0) return false;
-    memory.copy(grown, list, (<usize>room) << 2);
-    give(list, (<usize>room) << 2);
     list = grown;
     room = larger;
   }

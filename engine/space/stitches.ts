@@ -1,6 +1,6 @@
 // Stitches: making one from a list of handles, extending it, placing a block in it, dropping it.
 // A stitch that the driver leaves half made and will not undo is kept as unusable and dropped when the driver allows it.
-import { countExtension, countStitch, countStitchGone, countUnmapped } from '../abi/counters';
+import { countMapped, countStitch, countStitchGone, countUnmapped } from '../abi/counters';
 import { map, reserve, setAccess, unmap, unreserve } from '../abi/driver';
 import { Call } from '../abi/driver-calls';
 import { noteFailure } from '../abi/failure';
@@ -8,7 +8,7 @@ import { State } from '../abi/range-states';
 import { accessEach, handleUnit, stitchLimit, stitchRoom } from '../abi/settings';
 import { larger, roundUp, smaller } from '../base/units';
 import { NO_HANDLE } from '../records/handles';
-import { give, take } from '../records/memory';
+import { regrow } from '../records/memory';
 import { Arena, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
 import {
   addPiece,
@@ -75,7 +75,7 @@ function reserveFor(stitch: Stitch, arena: Arena, generous: u64, needed: u64): b
   stitch.arena = arena;
   stitch.usable = true;
   enlist(stitch);
-  countStitch(0);
+  countStitch();
   return true;
 }
 
@@ -97,7 +97,7 @@ function append(stitch: Stitch): bool {
     }
     addPiece(stitch, handle);
     handle.stitchCount++;
-    countExtension(handle.bytes);
+    countMapped(handle.bytes);
   }
   if (openAccess(stitch, first, start)) return true;
   noteFailure(Call.SetAccess);
@@ -264,10 +264,8 @@ function makeRoom(stitch: Stitch, needed: u32): bool {
   if (needed <= stitch.room) return true;
   let room: u32 = larger(<u64>stitch.room, 4) as u32;
   while (room < needed) room <<= 1;
-  const list = take(<usize>room * STITCH_PIECE);
+  const list = regrow(stitch.pieces, <usize>stitch.room * STITCH_PIECE, <usize>room * STITCH_PIECE);
   if (list === 0) return false;
-  memory.copy(list, stitch.pieces, <usize>stitch.count * STITCH_PIECE);
-  give(stitch.pieces, <usize>stitch.room * STITCH_PIECE);
   stitch.pieces = list;
   stitch.room = room;
   return true;

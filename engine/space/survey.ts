@@ -2,7 +2,7 @@
 // Handles that are wholly free can lie anywhere in a stitch; those free at one end can only begin or end one.
 import { larger, log2, smaller } from '../base/units';
 import { Finding, findingAt, Handle, handleAt, handleEnd, handleIndex, NO_HANDLE } from '../records/handles';
-import { give, take } from '../records/memory';
+import { regrow } from '../records/memory';
 import { Arena, NO_RANGE, Range } from '../records/nodes';
 import { firstFree, nextFree } from './free-set';
 
@@ -222,10 +222,8 @@ function entryHandle(list: HandleList, index: u32): Handle {
 function add(list: HandleList, handle: Handle, key: u64): bool {
   if (list.count === list.room) {
     const room: u32 = list.room === 0 ? 64 : list.room << 1;
-    const grown = take(<usize>room * ENTRY);
+    const grown = regrow(list.entries, <usize>list.room * ENTRY, <usize>room * ENTRY);
     if (grown === 0) return false;
-    memory.copy(grown, list.entries, <usize>list.room * ENTRY);
-    give(list.entries, <usize>list.room * ENTRY);
     list.entries = grown;
     list.room = room;
   }

@@ -1,7 +1,7 @@
 // Blocks that completed later than their free, for a caller who records when memory came free: the addresses they had.
 // Nothing is queued unless the setting says that somebody drains.
 import { queueCompleted } from '../abi/settings';
-import { give, take } from '../records/memory';
+import { regrow } from '../records/memory';
 import { Range } from '../records/nodes';
 
 const ENTRY: usize = 8;
@@ -30,10 +30,8 @@ export function drainCompleted(): usize {
 
 function enlarge(): bool {
   const grown = room === 0 ? FIRST_ROOM : room << 1;
-  const list = take(grown * ENTRY);
+  const list = regrow(entries, room * ENTRY, grown * ENTRY);
   if (list === 0) return false;
-  memory.copy(list, entries, count * ENTRY);
-  give(entries, room * ENTRY);
   entries = list;
   room = grown;
   return true;

@@ -31,7 +31,6 @@ export interface EngineExports {
   emptyCache(): void;
   check(level: number): number;
   statisticF64(index: number): number;
-  resetPeaks(): void;
   explanationF64(index: number): number;
   snapshot(): number;
   snapshotAddress(): number;
