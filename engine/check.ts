@@ -1,5 +1,5 @@
-// The invariants, at graded cost: 1 sums, 2 every range, handle and stitch, 3 the trees and every block in a stitch as well.
-// Gives 0, or the number of the first rule found broken (the list is in src/allocator/engine/rules.ts).
+// The invariants. Level 1 checks sums, 2 every range, handle and stitch, 3 also the trees and every block in a stitch.
+// Gives 0 or the number of the first broken rule; src/allocator/engine/rules.ts has the rules as sentences.
 import {
   allocated,
   blocks,
@@ -27,19 +27,19 @@ import { firstArena } from './space/arenas';
 import { checkFreeSet } from './space/free-set';
 import { orphanBytes } from './space/growth';
 
-// Sums of the walk in progress.
+// Sums of the check in progress.
 let liveBytes: u64 = 0;
 let usedBytes: u64 = 0;
 let askedBytes: u64 = 0;
 let blockCount: u32 = 0;
 let heldBytes: u64 = 0;
 let heldHandles: u32 = 0;
-/** Lent to plans. */
+/** Bytes lent to plans. */
 let lentBytes: u64 = 0;
 let stitchUses: u64 = 0;
-/** Mappings that handles count, less those that keptStitches have. */
+/** Mappings that handles count, minus those that stitches have. */
 let mappedHandles: u64 = 0;
-/** Marks the handles of a stitch; far from the marks of assembly.ts, which never get this high. */
+/** Marks the handles of a stitch. policy/assembly.ts never reaches such marks. */
 let mark: u32 = 0x80000000;
 
 export function checkEngine(level: u32): u32 {
@@ -71,7 +71,7 @@ export function checkEngine(level: u32): u32 {
       if (broken !== 0) return broken;
     }
   }
-  // Only now: an arena may own ranges in any region of its pool.
+  // After all regions, since an arena may own ranges in any region of its pool.
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {
     if (arena.seenBytes !== arena.freeBytes || arena.seenCount !== arena.freeCount) return 4;
     if (level >= 3 && !checkFreeSet(arena)) return 5;
@@ -93,7 +93,7 @@ export function checkEngine(level: u32): u32 {
     const broken = checkPlannedBlock(block);
     if (broken !== 0) return broken;
   }
-  // The stitch of the plans is kept though no block of an arena lies in it.
+  // The stitch of the plans counts as used, though no block of an arena lies in it.
   if (planStitch() !== NO_STITCH) stitchUses++;
   if (lived !== stitchUses) return 8;
   if (liveBytes !== allocated || usedBytes !== inUse || askedBytes !== requested || blockCount !== blocks) return 9;
@@ -142,7 +142,7 @@ function checkRegion(region: Region, level: u32): u32 {
   return checkHandles(region);
 }
 
-/** Memory crosses arenas of large requests in one pool, nothing else. */
+/** Memory is lent only between arenas of large requests in one pool. */
 function mayOwn(range: Range, region: Region): bool {
   const owner = ownerOf(range);
   if (owner === region.arena) return true;
@@ -202,7 +202,7 @@ function checkBlock(block: Range, level: u32): u32 {
   return level >= 3 ? checkPlacement(block, block.stitch, size) : 0;
 }
 
-/** A block in a stitch has, byte for byte, the memory that the stitch maps at its addresses. */
+/** A block in a stitch has the memory that the stitch maps at its addresses. */
 function checkPlacement(block: Range, stitch: Stitch, size: u64): u32 {
   if (block.va < stitch.address || block.va + size > stitch.address + stitch.mapped) return 44;
   let offset = block.va - stitch.address;

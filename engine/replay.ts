@@ -1,13 +1,16 @@
-// A whole trace in one call: requests and frees encoded in linear memory, so that no boundary is crossed per event.
+// Replays a whole trace in one call, so that no event crosses the border of the engine.
 import { completeBlock, freeBlock, mallocBlock } from './blocks';
 import { NO_RANGE, Range } from './records/nodes';
 
-/** An event: slot (u32), stream (u16), pool (u16), bytes (u64). With bytes it is a request kept in the slot, without it a free. */
+/**
+ * An event: slot (u32), stream (u16), pool (u16), bytes (u64). With bytes: a request, kept in the slot. Without: a free of the
+ * slot.
+ */
 const EVENT: usize = 16;
 
 /**
- * Runs `count` events. `slots` has a u32 per slot, 0 at first. With `addresses` (a u64 per event) the address each request
- * got is written there, 0 where it failed. Gives the number of requests that failed.
+ * Replays `count` events. `slots`: a u32 per slot, 0 at first. `addresses`: 0, or a u64 per event for the address that the
+ * request got (0 if it failed). Gives the number of failed requests.
  */
 export function replayEvents(events: usize, count: u32, slots: usize, addresses: usize): u32 {
   let failed: u32 = 0;

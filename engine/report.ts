@@ -1,4 +1,4 @@
-// What the engine says about itself: why the last request failed, statistics by number, and every range it keeps.
+// What the engine reports: why a request failed, and the snapshot of all ranges.
 import { allocated, reserved } from './abi/counters';
 import { keepArena, keepTotals } from './abi/failure';
 import { larger } from './base/units';
@@ -11,7 +11,7 @@ import { firstArena } from './space/arenas';
 import { largestFree } from './space/free-set';
 import { assemblable, surveyArena } from './space/survey';
 
-/** Keeps how things stood when a request failed. */
+/** Keeps the state of memory when a request fails. */
 export function explain(arena: Arena, bytes: u64): void {
   keepTotals(bytes, allocated, reserved);
   if (arena === NO_ARENA) {
@@ -31,7 +31,7 @@ export function explain(arena: Arena, bytes: u64): void {
 let rows: usize = 0;
 let rowBytes: usize = 0;
 
-/** Writes a row per range; gives how many. The rows are at `snapshotAddress` until the next snapshot. */
+/** Writes a row per range to `snapshotAddress`, where they stay until the next snapshot. Gives their number. */
 export function takeSnapshot(): u32 {
   let count: usize = 0;
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {

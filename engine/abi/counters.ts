@@ -1,28 +1,28 @@
-// What the engine counts. Sums over all arenas; the budget rests on them.
+// What the engine counts, over all arenas. abi/statistics.ts gives the counters to the caller; policies decide by some of them.
 import { forgetNeed } from './settings';
 
-/** Physical memory held: every handle, whether or not it can be used at the moment. */
+/** Physical memory held: the bytes of all handles, usable or not. */
 export let reserved: u64 = 0;
 export let peakReserved: u64 = 0;
-/** Given out and not freed. */
+/** Bytes given out and not freed. */
 export let allocated: u64 = 0;
-/** Given out and not complete: what cannot be given out again yet. */
+/** Bytes given out and not complete. They cannot be given out again yet. */
 export let inUse: u64 = 0;
 export let peakInUse: u64 = 0;
-/** The most since the program last had all free memory given back: what decisions take for the memory it needs. */
+/** Most bytes in use since the last emptyCache(). Policies take this for the memory that the program needs. */
 export let neededInUse: u64 = 0;
-/** Bytes asked for by what is allocated. */
+/** Bytes asked for, over all allocated blocks. */
 export let requested: u64 = 0;
 
 export let handles: u32 = 0;
 export let keptStitches: u32 = 0;
-/** Bytes of address space that keptStitches map. */
+/** Bytes of addresses that stitches map. */
 export let stitchedBytes: u64 = 0;
 export let regions: u32 = 0;
 export let orphans: u32 = 0;
 export let blocks: u32 = 0;
 
-// How requests were served.
+// How many requests were served in which way.
 export let fits: u64 = 0;
 export let reuses: u64 = 0;
 export let growths: u64 = 0;
@@ -30,16 +30,16 @@ export let stitches: u64 = 0;
 export let extensions: u64 = 0;
 export let carves: u64 = 0;
 export let evictions: u64 = 0;
-/** Requests that needed memory given back first, or failed after it. */
+/** Requests that were served, or failed, only after memory was given back. */
 export let retries: u64 = 0;
 export let ooms: u64 = 0;
-// What streams lent each other, and what it took.
+// Lending between streams.
 export let borrows: u64 = 0;
 export let borrowedBytes: u64 = 0;
 export let waits: u64 = 0;
 export let events: u64 = 0;
 export let queries: u64 = 0;
-/** Blocks let go of that other streams have not passed yet. */
+/** Freed blocks that wait for other streams. */
 export let parked: u32 = 0;
 
 /** The engine's own linear memory in use, recycled pieces included. */
@@ -47,9 +47,9 @@ export let ownMemory: usize = 0;
 
 // How plans are followed.
 export let planHits: u64 = 0;
-/** Requests that no plan named, or whose place has no memory. */
+/** Requests that no plan expected, or whose place has no memory. */
 export let planMisses: u64 = 0;
-/** Requests whose place was still taken. */
+/** Requests whose place was taken. */
 export let planOccupied: u64 = 0;
 /** The plan in use; 0 if there is none. */
 export let activePlan: u32 = 0;
@@ -168,7 +168,7 @@ export function setPlanBytes(bytes: u64): void {
   planBytes = bytes;
 }
 
-/** How a request was served, for the statistics. */
+/** How a request was served. */
 export namespace Way {
   export const Fit: u32 = 0;
   export const Reuse: u32 = 1;
@@ -210,7 +210,7 @@ export function countWay(way: u32): void {
   }
 }
 
-/** What was needed before may never be needed again. */
+/** After emptyCache() the program may need less memory than before. */
 export function restartNeed(): void {
   if (forgetNeed !== 0) neededInUse = inUse;
 }

@@ -1,4 +1,4 @@
-// The driver calls that can fail a request, by number: `failedCall` of an explanation.
+// Why a request failed, by number: the driver call that failed last. The order is part of the ABI.
 
 export namespace Call {
   export const None: u32 = 0;
@@ -6,6 +6,6 @@ export namespace Call {
   export const Reserve: u32 = 2;
   export const MapHandle: u32 = 3;
   export const SetAccess: u32 = 4;
-  /** The engine's own linear memory. */
+  /** No driver call: the engine's own linear memory was exhausted. */
   export const Own: u32 = 5;
 }

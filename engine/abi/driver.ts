@@ -1,34 +1,34 @@
-// The driver: what the engine asks of the device it runs on. Implemented by whoever instantiates the engine.
-// Every call says by its result whether it worked (0 or more) or not (a negative code); none may throw or trap.
+// The driver: functions that allocate and map memory. The caller of the engine implements them.
+// A negative result means failure. A call that fails changes nothing. No call may throw or trap.
 
-// The name of the module that these functions are imported from.
+// WebAssembly imports these functions from a module of this name.
 declare module 'env';
 
-/** Takes `bytes` of physical memory; gives its handle, or a negative code. */
+/** Allocates physical memory. Gives its handle. */
 export declare function create(bytes: u64): i64;
-/** Gives a handle back; it is mapped nowhere any more. */
+/** Frees a handle that is mapped nowhere. */
 export declare function release(handle: u64): i32;
 
-/** Takes a range of addresses without memory; gives its start, or a negative code. Address 0 is never given. */
+/** Reserves addresses without memory. Gives the first address, which is never 0. */
 export declare function reserve(bytes: u64): i64;
-/** Gives back exactly what one `reserve` gave; nothing is mapped there any more. */
+/** Frees addresses that one call of `reserve` gave. Nothing is mapped there. */
 export declare function unreserve(address: u64, bytes: u64): i32;
 
-/** Makes the whole of a handle appear at `address`; unreadable until access is set. */
+/** Maps a whole handle at `address`. The memory cannot be accessed before setAccess. */
 export declare function map(address: u64, handle: u64): i32;
 /** Makes whole mappings readable and writable. */
 export declare function setAccess(address: u64, bytes: u64): i32;
 /**
- * Undoes whole mappings, all of them or none. Waits first for whatever work of the device may still use them: the engine
- * unmaps only what is free, but free on a stream means that its last use is enqueued, not that it is over.
+ * Removes whole mappings, all of them or none. The driver first waits for GPU work that may still use them: memory is free as
+ * soon as its last use is enqueued on its stream.
  */
 export declare function unmap(address: u64, bytes: u64): i32;
 
-// Events: a slot is one of a small ring of each stream, made by the driver when first recorded, and recorded again and again.
+// Events. Each stream has a small ring of slots. The driver makes the event of a slot when it is first recorded.
 
-/** Marks, in slot `slot`, everything that `stream` has been given to do so far. */
+/** Records an event in `slot`. It covers all work given to `stream` so far. */
 export declare function eventRecord(stream: u32, slot: u32): i32;
-/** 1 if what the slot marks is over, 0 if not yet. */
+/** 1 if the work that the event covers is over, else 0. */
 export declare function eventQuery(slot: u32): i32;
-/** Work given to `stream` from now on begins only after what the slot marks now; the host does not wait. */
+/** Makes later work of `stream` wait on the GPU for the event of the slot. The host does not wait. */
 export declare function streamWait(stream: u32, slot: u32): i32;

@@ -1,4 +1,4 @@
-// The explanation of the last failure by number; the order is part of the ABI.
+// The explanation of the last failed request, by number. The order is part of the ABI; abi/failure.ts has the values.
 import { allocatedThen, askedThen, assemblableThen, callThen, elsewhereThen, freeThen, largestThen, reservedThen } from './failure';
 
 export function explanationOf(index: u32): u64 {

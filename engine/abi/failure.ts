@@ -1,7 +1,7 @@
-// Why a request could not be served: the driver call that failed last, and how memory stood when the request failed.
+// Why the last request failed: the driver call, and the state of memory at that moment.
 import { Call } from './driver-calls';
 
-/** The driver call that failed last while the current request was being served. */
+/** The driver call that failed last during the current request. */
 export let failedCall: u32 = Call.None;
 
 export function noteFailure(call: u32): void {
@@ -12,12 +12,12 @@ export function clearFailure(): void {
   failedCall = Call.None;
 }
 
-// The last request that failed; see abi/explanations.ts.
+// State at the last failed request; abi/explanations.ts numbers these values.
 export let askedThen: u64 = 0;
 export let allocatedThen: u64 = 0;
 export let reservedThen: u64 = 0;
 export let callThen: u32 = 0;
-// Of the arena of that request, and of the other streams of its pool.
+// In the arena of that request; `elsewhereThen`: on the other streams of its pool.
 export let freeThen: u64 = 0;
 export let largestThen: u64 = 0;
 export let assemblableThen: u64 = 0;

@@ -1,90 +1,90 @@
-// What a preset is: a set of numbers, given once before the first request. The order is the ABI of `configure`.
+// The settings of the engine, by number. A preset is a set of values, given before the first request.
 import { BLOCK_UNIT, GIB, MIB } from '../base/units';
 
-/** Requests up to this go to the arena of small requests, in slabs of one handle unit. */
+/** Largest small request. Small requests share slabs of one handle unit. */
 export let smallLimit: u64 = 1 * MIB;
-/** Larger requests are rounded up to this. */
+/** Unit that larger requests are rounded up to; a power of two. */
 export let largeUnit: u64 = BLOCK_UNIT;
-/** The device's granularity: handles are multiples of it. */
+/** Granularity of the driver: handles are multiples of it. */
 export let handleUnit: u64 = 2 * MIB;
-/** Size of new handles; 0: by how much is reserved (see handleBytes). */
+/** Size of new handles; 0: it depends on the arena (space/handle-size.ts). */
 export let fixedHandle: u64 = 0;
-/** Requests below this are never stitched unless memory has run out. */
+/** Smallest request that is stitched before memory has run out. */
 export let minStitch: u64 = 4 * MIB;
-/** Stitches an arena may keep. */
+/** Most stitches that an arena keeps. */
 export let stitchLimit: u64 = 256;
-/** Addresses reserved for a stitch, as a multiple of its first length: room to extend it. */
+/** Addresses reserved for a stitch, as a multiple of its first length. The rest is room to extend it. */
 export let stitchRoom: u64 = 8;
-/** Whether an arena grows in one long region; else every growth has addresses of its own and never joins another. */
+/** 1: an arena grows in one long region; 0: each growth has a region of its own. */
 export let longRegions: u64 = 1;
 /** Addresses of a long region. */
 export let regionBytes: u64 = 1152 * GIB;
-/** GMLake's rules (S1 to S5) instead of Weir's. */
+/** 1: GMLake's rules (S1 to S5); 0: Weir's. */
 export let gmlake: u64 = 0;
-/** Create only what is missing and stitch it to what is free (the paper's S4). */
+/** gmlake, 1: create only the missing bytes and stitch them to free memory (S4 of the paper). */
 export let shortfall: u64 = 1;
-/** Memory the arena may hold beyond peak live before it stitches, in 1/65536 of peak live. */
+/** Memory that may be held beyond peak live before stitching is preferred to growing, in 1/65536 of peak live. */
 export let slackShare: u64 = 164;
-/** The same as bytes: the larger of the two counts. */
+/** The same in bytes. The larger of the two counts. */
 export let slackBytes: u64 = 2 * MIB;
-/** Up to this many bytes growing is always preferred to stitching: memory the user does not mind being held. */
+/** Up to this much reserved memory, growing is always preferred to stitching. */
 export let ceiling: u64 = 0;
-/** The least an arena grows by, in 1/65536 of what is reserved... */
+/** Smallest growth, in 1/65536 of reserved memory. */
 export let growthShare: u64 = 64;
-/** ...but not more than this. */
+/** Upper limit of growthShare, in bytes. */
 export let growthLimit: u64 = 64 * MIB;
-/** Whether small requests may borrow from the arena of large ones. */
+/** 1: slabs for small requests may be carved out of the arena of large ones. */
 export let carveSlabs: u64 = 1;
-/** Whether access is set handle by handle, as GMLake does, instead of once for all. */
+/** 1: access is set handle by handle, as GMLake does; 0: once for all. */
 export let accessEach: u64 = 0;
-// What decisions weigh, in nanoseconds: driver calls per handle, and what all memory held is worth: a share of it is worth its share.
+// Costs that policies compare, in nanoseconds. poolPrice is the cost of all reserved memory; bytes are charged pro rata.
 export let createCost: u64 = 9000;
 export let mapCost: u64 = 24000;
 export let reserveCost: u64 = 18000;
 export let poolPrice: u64 = 200000000;
 
-/** Largest handles while a model is being loaded. */
+/** Largest handle while a model is loaded, that is, before the first free in the arena. */
 export let loadHandle: u64 = 64 * MIB;
 
-/** About how many handles an arena that changes is made of: their size grows with it, from 8 MiB to 64 MiB. */
+/** About how many handles the changing part of an arena consists of. Their size grows with it, from 8 to 64 MiB. */
 export let handleCount: u64 = 128;
 
-// What streams lend each other; see lending.ts.
-/** Whether they do. */
+// Lending between streams; see streams/lending.ts.
+/** 1: streams lend each other free memory. */
 export let lend: u64 = 1;
-/** Whether memory whose release is over is preferred to what needs a wait, wherever the better fit is. */
+/** 1: memory that needs no wait is preferred to memory that does, even if it fits worse. */
 export let preferDone: u64 = 1;
-/** Whether memory may be borrowed before its release is over, by a wait on the GPU. */
+/** 1: memory may be borrowed before its release is over, by a wait on the GPU. */
 export let waitAllowed: u64 = 1;
-/** Whether among what needs a wait the earliest release counts, else the best fit. */
+/** Among ranges that need a wait, 1: the earliest release is taken; 0: the best fit. */
 export let earliestFirst: u64 = 1;
-/** How much larger than the request a borrowed range may be, in 1/65536 of the request; 0 is no limit. */
+/** How much larger than the request a borrowed range may be, in 1/65536 of the request; 0: no limit. */
 export let sizeDifferenceLimit: u64 = 0;
-/** Whether a borrower takes only what it needs of a range; else it is given the whole. */
+/** 1: a borrower takes only the bytes it needs of a range; 0: the whole range. */
 export let splitBorrowed: u64 = 1;
-/** Whether borrowed handles may be stitched. */
+/** 1: borrowed handles may be stitched. */
 export let stitchBorrowed: u64 = 1;
-/** Whether only stream 0 lends. */
+/** 1: only stream 0 lends. */
 export let mainLendsOnly: u64 = 0;
-/** A stream's progress is marked by an event each time this much was released on it. */
+/** An event is recorded each time this many bytes were released on a stream. */
 export let eventBytes: u64 = 256 * MIB;
 
-/** What slackShare and growthShare are where streams lend: memory that wanders needs a little room to settle. */
+/** slackShare and growthShare where streams lend: memory that changes owners needs more room. */
 export let sharedSlackShare: u64 = 300;
 export let sharedGrowthShare: u64 = 192;
 
-/** A stream waits for another only if more than this would be held otherwise, beyond peak live, in 1/65536 of it: a wait costs time. */
+/** A stream waits for another only if the alternative would hold more than this beyond peak live, in 1/65536 of peak live. */
 export let waitShare: u64 = 1900;
 
-/** Whether giving back all free memory also forgets how much was needed until then. */
+/** 1: emptyCache() also forgets how much memory was needed before. */
 export let forgetNeed: u64 = 1;
 
-/** Whether blocks that complete later than their free are queued for the caller, who must then drain the queue (completed.ts). */
+/** 1: blocks that complete later than their free are queued; the caller must drain the queue (streams/completed.ts). */
 export let queueCompleted: u64 = 0;
 
 const COUNT: u32 = 38;
 
-/** Sets the setting with this number; false if there is none, or the value cannot be. */
+/** Sets the setting with this number. False if there is no such setting, or the value is out of bounds. */
 export function setSetting(index: u32, value: u64): bool {
   switch (index) {
     case 0:

@@ -1,4 +1,4 @@
-// Statistics by number; the order is part of the ABI. Their values stand in abi/counters.ts.
+// Statistics by number. The order is part of the ABI; abi/counters.ts has the values.
 import {
   activePlan,
   allocated,

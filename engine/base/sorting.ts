@@ -1,4 +1,4 @@
-// Sorting numbers in linear memory: shell sort, so no recursion, no scratch, and the same order in every build.
+// Sorts numbers in linear memory. Shell sort needs no recursion and no scratch memory, and gives the same order in every build.
 
 /** Sorts `count` numbers of type T at `list`, ascending. */
 export function sortWords<T>(list: usize, count: u32): void {

@@ -1,9 +1,9 @@
-// Sizes and the few sums everything uses. All sizes are bytes in u64.
+// Sizes and a few functions that all files use. All sizes are bytes in u64.
 
 export const MIB: u64 = 1024 * 1024;
 export const GIB: u64 = 1024 * MIB;
 
-/** No allocator gives out less: live memory is counted in this unit, and the large requests of preset `weir` are rounded to it. */
+/** The smallest block. Live memory is counted in this unit; preset `weir` rounds large requests to it. */
 export const BLOCK_UNIT: u64 = 512;
 
 /** `unit` is a power of two. */

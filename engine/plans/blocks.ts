@@ -1,5 +1,6 @@
-// Blocks at planned places: ranges like those of any block, but in no region's tiling. Instead they are in a list, and
-// their cells are taken. Their region is a mark only: it says that they are planned, and whose stream they belong to.
+// Blocks at planned places. They are ranges that belong to no region's tiling; they are kept in a list, and their cells are
+// taken.
+// Their region is a marker: it says that a block is planned, and to which arena it belongs.
 import { countComplete, countPlanBlock, countUse } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { Arena, NO_RANGE, NO_REGION, Range, Region } from '../records/nodes';
@@ -11,7 +12,7 @@ import { freeCells, takeCells } from './cells';
 let mark: Region = NO_REGION;
 let newest: Range = NO_RANGE;
 
-/** Makes the mark; false when the engine's own memory is exhausted. */
+/** Makes the marker. False if the engine's own memory is exhausted. */
 export function preparePlannedBlocks(): bool {
   if (mark === NO_REGION) mark = newRegion();
   return mark !== NO_REGION;
@@ -25,7 +26,7 @@ export function newestPlanned(): Range {
   return newest;
 }
 
-/** Says which cells the block has, and takes them. */
+/** Sets the cells of a block, and takes them. */
 export function setCells(block: Range, first: u32, end: u32): void {
   block.firstCell = first;
   block.endCell = end;
@@ -48,7 +49,7 @@ export function addPlanned(arena: Arena, address: u64, size: u64, asked: u64, fi
   return block;
 }
 
-/** Nobody uses the block any more: its place is free at once, for its stream. */
+/** Frees the place of a block that is complete. */
 export function dropPlanned(block: Range): void {
   countComplete(block.size);
   freeCells(block.firstCell, block.endCell);

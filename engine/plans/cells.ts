@@ -1,5 +1,5 @@
-// Which bytes of the plans' memory are taken, in cells: the stretches between one edge of a planned place and the next.
-// A place is a whole number of cells, so whether it is free is a few words of bits, however many bytes it has.
+// Which bytes of the plans' memory are taken, in cells. The edges of all planned places divide the memory into cells.
+// A place is a number of whole cells, so a few words of bits say whether it is free, however large it is.
 import { sortWords } from '../base/sorting';
 import { give, take, takeClear } from '../records/memory';
 
@@ -11,14 +11,14 @@ let edgeCount: u32 = 0;
 let bits: usize = 0;
 let bitBytes: usize = 0;
 
-// The set in the making, until it is taken over or given up.
+// The new set, until it replaces the old one or is given up.
 let madeEdges: usize = 0;
 let madeRoom: usize = 0;
 let madeCount: u32 = 0;
 let madeBits: usize = 0;
 let madeBytes: usize = 0;
 
-/** Begins a new set of at most `most` edges; false when the engine's own memory is exhausted. */
+/** Begins a new set of at most `most` edges. False if the engine's own memory is exhausted. */
 export function beginCells(most: u32): bool {
   madeRoom = (<usize>most + 1) << 2;
   madeEdges = take(madeRoom);
@@ -33,7 +33,7 @@ export function addEdge(units: u32): void {
   madeCount++;
 }
 
-/** Puts the edges in order and makes the bits, none set; the set in use stays as it is. */
+/** Sorts the edges and makes cleared bits. The set in use stays as it is. */
 export function finishCells(): bool {
   sortWords<u32>(madeEdges, madeCount);
   let kept: u32 = 1;
@@ -51,7 +51,7 @@ export function finishCells(): bool {
   return false;
 }
 
-/** The new set takes the place of the old one. What is taken has to be marked again. */
+/** Replaces the old set by the new one. The caller takes cells again. */
 export function adoptCells(): void {
   give(edges, edgeRoom);
   give(bits, bitBytes);
@@ -62,7 +62,7 @@ export function adoptCells(): void {
   bitBytes = madeBytes;
 }
 
-/** The cell that begins at an edge; only for edges of the set. */
+/** The cell that begins at an edge of the set. */
 export function cellAt(units: u32): u32 {
   let low: u32 = 0;
   let high = edgeCount - 1;
@@ -91,7 +91,7 @@ function headMask(first: u32): u64 {
   return ~(<u64>0) << (<u64>first & 63);
 }
 
-/** The bits from the start of its word up to and without `end`, which is not 0. */
+/** The bits from the start of a word to before `end`, which is not 0. */
 function tailMask(end: u32): u64 {
   return ~(<u64>0) >> (63 - (<u64>(end - 1) & 63));
 }
@@ -130,7 +130,7 @@ export function freeCells(first: u32, end: u32): void {
   store<u64>(last, load<u64>(last) & ~tailMask(end));
 }
 
-/** Cells that are taken. */
+/** How many cells are taken. */
 export function takenCells(): u32 {
   let count: u32 = 0;
   for (let at: usize = 0; at < bitBytes; at += 8) count += <u32>popcnt<u64>(load<u64>(bits + at));

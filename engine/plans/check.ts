@@ -1,4 +1,4 @@
-// The invariants of planned blocks and of the memory they lie in, by number as in src/allocator/engine/rules.ts.
+// The invariants of planned blocks and of the memory behind them. The numbers are those of src/allocator/engine/rules.ts.
 
 import { planBlocks, planBytes, planCount } from '../abi/counters';
 import { State } from '../abi/range-states';
@@ -12,7 +12,7 @@ import { placeOf, planAt } from './installed';
 import { heldPieces, lentRange, planStitch } from './memory';
 import { sizeAt } from './position';
 
-/** `lentBytes`: bytes of all ranges of state Planned. */
+/** `lentBytes`: the bytes of all ranges of state Planned. */
 export function checkPlanned(lentBytes: u64): u32 {
   if (lentBytes !== planBytes) return 63;
   const stitch = planStitch();
@@ -44,7 +44,7 @@ export function checkPlanned(lentBytes: u64): u32 {
   return checkPlaces();
 }
 
-/** The cells of every place are those between its edges. */
+/** The cells of every place lie between its edges. */
 function checkPlaces(): u32 {
   for (let index: u32 = 0; index < planCount; index++) {
     const plan = planAt(index);

@@ -1,5 +1,5 @@
-// Requests that follow a plan are served at their planned places, without a search and without a driver call; see README.
-// Which plan it is, when it is believed, when its memory comes and goes: all that is decided here.
+// Serves requests at their planned places, without a search and without a driver call; see engine/README.md.
+// Decides which plan to follow, when to trust it, and when to lend or take back its memory.
 import { countPlanHit, countPlanMiss, countPlanOccupied, planBlocks, planBytes, planCount, setActivePlan } from '../abi/counters';
 import { Arena, NO_ARENA, NO_RANGE, Range } from '../records/nodes';
 import { ensureRanges } from '../records/range-pool';
@@ -12,22 +12,22 @@ import { forget, installRows, placeOf, planAt, planStream, planWithId } from './
 import { closePlanned, giveBackAbove, lendUpTo, plannedAddress } from './memory';
 import { CONTEXT, distrust, NO_PLAN, noteRequest, Plan } from './position';
 
-/** Of so many requests in a row, if more than three quarters miss, no plan is believed any more. */
+/** Requests after which plans are judged. If more than three quarters of them missed, no plan is trusted any more. */
 const WATCHED: u32 = 1024;
-/** After so many misses in a row a plan whose memory is empty lends it back until its step begins again. */
+/** Misses in a row after which plans without blocks give back their memory, until their step begins again. */
 const LULL: u32 = 16;
-/** Plans that were not followed for so many steps give back what they can. */
+/** Steps after which plans that are not followed give back their memory. */
 const IDLE_STEPS: u64 = 3;
 
 let active: Plan = NO_PLAN;
-/** The arena of the planned stream, which lends the plans their memory. */
+/** The arena of the planned stream, which lends memory to the plans. */
 let home: Arena = NO_ARENA;
 let requests: u64 = 0;
 let watched: u32 = 0;
 let watchedMisses: u32 = 0;
 /** Misses since the last hit. */
 let lull: u64 = 0;
-/** What the plans made superfluous was given back since their memory last grew. */
+/** Whether memory that plans made superfluous was freed since their memory last grew. */
 let settled: bool = true;
 
 function activate(plan: Plan): void {
@@ -35,12 +35,12 @@ function activate(plan: Plan): void {
   setActivePlan(plan === NO_PLAN ? 0 : plan.id);
 }
 
-/** Whether requests like this one are planned at all. */
+/** Whether plans can serve such a request. */
 export function mayBePlanned(stream: u32, pool: u32): bool {
   return planCount !== 0 && pool === 0 && stream === planStream;
 }
 
-/** A block for the request at its planned place, or NO_RANGE: then it is as any other request. */
+/** A block at the planned place of the request; NO_RANGE if there is none, and then the request is served as any other. */
 export function servePlanned(bytes: u64, size: u64): Range {
   requests++;
   const plan = size >> 41 === 0 ? choose(<u32>(size >> 9)) : NO_PLAN;
@@ -69,18 +69,21 @@ export function servePlanned(bytes: u64, size: u64): Range {
     countPlanOccupied();
     watch(true);
   } else {
-    // Where memory is lacking, the plan is followed all the same.
+    // Memory is missing at the place, but the program does follow the plan.
     countPlanMiss();
   }
   return NO_RANGE;
 }
 
-/** The plan to serve the request from. The one in use comes first; another takes over when it knows the way and this one does not. */
+/**
+ * The plan that serves the request. The plan in use comes first. Another replaces it if it expects the request and the plan in
+ * use does not.
+ */
 function choose(units: u32): Plan {
   for (let index: u32 = 0; index < planCount; index++) noteRequest(planAt(index), units);
   const current = active;
   if (current !== NO_PLAN && current.named >= 0) return current;
-  // Where a step has ended anything may follow; in the middle of one, a few requests alike may be chance.
+  // At the end of a step any plan may follow. Within a step, a few equal requests may be chance.
   const over = current === NO_PLAN || current.next === 0;
   for (let index: u32 = 0; index < planCount; index++) {
     const plan = planAt(index);
@@ -107,8 +110,8 @@ function miss(): void {
 }
 
 /**
- * A step begins, where least is live: the moment to take memory for the places that have none, and once a step has been
- * served from the plan to give back what served it before. Unmapping waits for the device, so that is done only once.
+ * At the beginning of a step least memory is live. So this is the moment to lend memory to places that have none. Once a step
+ * was served from the plan, memory that served it before is freed. That happens only once, since unmapping waits for the GPU.
  */
 function beginStep(plan: Plan): void {
   const followed = <u64>plan.served * 5 >= <u64>plan.count * 4;
@@ -118,9 +121,9 @@ function beginStep(plan: Plan): void {
   if (home === NO_ARENA) return;
   const before = planBytes;
   if (before < plan.footprint) {
-    // With more than a little missing, two halves of memory would each have to hold the step's peak.
+    // If more than a little is missing, planned and other memory would each have to hold the peak of the step.
     const enough = plan.footprint - (plan.footprint >> 5);
-    // What failed often is tried ever more rarely.
+    // After many failures attempts become rarer.
     if (popcnt<u32>(plan.hungry) < 2) lendUpTo(home, plan.footprint, enough, plan.hungry > 1 && before < enough);
     plan.hungry = planBytes >= plan.footprint ? 0 : plan.hungry + 1;
     if (planBytes < enough) giveBackAbove(takenEnd());
@@ -133,7 +136,7 @@ function beginStep(plan: Plan): void {
   }
 }
 
-/** A program that does something else than was planned gets its memory back; plans are kept, and watch on. */
+/** If the program does not follow its plans, it gets their memory back. The plans stay and watch on. */
 function watch(missed: bool): void {
   watched++;
   if (missed) watchedMisses++;
@@ -156,17 +159,17 @@ function longest(): u64 {
   return most;
 }
 
-/** Before an unplanned request takes new memory: what plans hold and do not use while the program does something else. */
+/** Called before another request takes new memory. Gives back memory of plans that are not followed and hold no block. */
 export function lendIdle(): void {
   if (planBytes > 0 && lull >= LULL && planBlocks === 0) giveBackAbove(0);
 }
 
-/** When memory has run out: all of the plans' memory above the highest block that lies in it. */
+/** Called when memory has run out. Gives back the plans' memory above their highest block. */
 export function yieldPlanned(): void {
   if (planBytes > 0) giveBackAbove(takenEnd());
 }
 
-/** The cache is emptied, and the plans' memory is part of it. */
+/** emptyCache() also frees the plans' memory. */
 export function emptyPlanned(): void {
   yieldPlanned();
   for (let index: u32 = 0; index < planCount; index++) planAt(index).hungry = 0;
@@ -178,15 +181,15 @@ export function finishPlanned(block: Range): void {
   if (active === NO_PLAN && planBytes > 0 && planBlocks === 0) giveBackAbove(0);
 }
 
-/** Installs the plan in the rows; its number, or 0 if it is refused. */
+/** Installs the plan in the rows. Gives its number, or 0 if it is refused. */
 export function installPlan(rows: usize, footprint: u64): u32 {
   const id = installRows(rows, footprint);
-  // To make room the oldest plan may have gone.
+  // The oldest plan may have been forgotten to make room.
   activate(NO_PLAN);
   return id;
 }
 
-/** Forgets a plan, or all with 0. What lies at its places stays there. */
+/** Forgets a plan, or all with 0. Blocks at its places stay there. */
 export function forgetPlan(id: u32): bool {
   if (id === 0) {
     while (planCount > 0) forget(planAt(0));

@@ -1,5 +1,5 @@
-// The plans that are installed: checked, copied out of the caller's rows, and forgotten again.
-// A plan is never believed: a wrong one cannot do more than be of no use, since places are given out only if they are free.
+// The installed plans: checks them, copies them out of the caller's rows, forgets them.
+// A wrong plan does no harm, since a place is given out only if it is free.
 import { countPlan, planBlocks, planBytes, planCount } from '../abi/counters';
 import { gmlake } from '../abi/settings';
 import { BLOCK_UNIT } from '../base/units';
@@ -10,20 +10,20 @@ import { addEdge, adoptCells, beginCells, cellAt, finishCells } from './cells';
 import { plannedAddress } from './memory';
 import { CONTEXT, filterBytes, indexContexts, NO_PLAN, PLACE, Plan, sizeAt } from './position';
 
-/** Plans kept at once. */
+/** Most plans at a time. */
 const MOST_PLANS: u32 = 4;
-/** As in plan files. */
+/** Limits, as in plan files. */
 const MOST_TURNS: u32 = 16;
 const MOST_REQUESTS: u32 = 1 << 20;
-/** Offsets are kept in units of 512 bytes in 32 bits. */
+/** Offsets are kept in 32 bits, in units of 512 bytes. */
 const MOST_FOOTPRINT: u64 = (<u64>1) << 40;
 
 const plans: usize = memory.data(16);
-/** The stream that all plans are for. */
+/** The stream of all plans. */
 export let planStream: u32 = 0;
 let lastId: u32 = 0;
 
-/** Rows that the caller is writing: size u64, stream u32, 4 bytes unused, then an offset u64 for each turn. */
+/** Rows that the caller writes: size u64, stream u32, 4 unused bytes, then an offset u64 for each turn. */
 let rows: usize = 0;
 let rowRequests: u32 = 0;
 let rowTurns: u32 = 0;
@@ -41,7 +41,7 @@ function rowAt(index: u32): usize {
   return rows + <usize>index * rowBytes();
 }
 
-/** Memory for the rows of a plan, until it is installed; 0 if it would be too long or there is none. */
+/** Memory for the rows of a plan, until it is installed; 0 if the plan is too long or memory is exhausted. */
 export function openRows(requests: u32, turns: u32): usize {
   closeRows();
   if (requests === 0 || requests > MOST_REQUESTS || turns === 0 || turns > MOST_TURNS) return 0;
@@ -56,7 +56,7 @@ function closeRows(): void {
   rows = 0;
 }
 
-/** Installs what the rows say; gives the plan's number, or 0 if it is refused. The rows are gone either way. */
+/** Installs the plan in the rows and frees the rows. Gives the number of the plan, or 0 if it is refused. */
 export function installRows(given: usize, footprint: u64): u32 {
   if (given === 0 || given !== rows) return 0;
   const id = rowsAreSane(footprint) ? installSane(footprint) : 0;
@@ -64,7 +64,7 @@ export function installRows(given: usize, footprint: u64): u32 {
   return id;
 }
 
-/** One stream for all plans: places follow each other in the order of its work, and of no other. */
+/** All plans are for one stream, so that its work orders the uses of a place. */
 function rowsAreSane(footprint: u64): bool {
   if (gmlake !== 0 || footprint === 0 || footprint > MOST_FOOTPRINT) return false;
   const stream = load<u32>(rows, 8);
@@ -115,7 +115,7 @@ function installSane(footprint: u64): u32 {
   return plan.id;
 }
 
-/** Cells for a further plan as well, and for the blocks that live now, whose plans may be gone. */
+/** Makes the cells of all plans, of one more, and of all planned blocks, whose plans may be forgotten. */
 function makeCells(added: Plan): bool {
   let edges: u32 = 2 * (added.count * added.turns + planBlocks);
   for (let index: u32 = 0; index < planCount; index++) edges += 2 * planAt(index).count * planAt(index).turns;
@@ -136,7 +136,7 @@ function makeCells(added: Plan): bool {
   return true;
 }
 
-/** Where a planned block lies, in units of 512 bytes. */
+/** Offset of a planned block, in units of 512 bytes. */
 function unitsOf(block: Range): u32 {
   return <u32>((block.address - plannedAddress()) / BLOCK_UNIT);
 }
@@ -167,7 +167,7 @@ export function placeOf(plan: Plan, index: u32, turn: u32): usize {
   return plan.places + (<usize>index * <usize>plan.turns + <usize>turn) * PLACE;
 }
 
-/** The plan that served longest ago. */
+/** The plan that served a request longest ago. */
 function oldest(): Plan {
   let plan = planAt(0);
   for (let index: u32 = 1; index < planCount; index++) if (planAt(index).used < plan.used) plan = planAt(index);
@@ -179,7 +179,7 @@ export function planWithId(id: u32): Plan {
   return NO_PLAN;
 }
 
-/** Takes a plan off the list. Its blocks stay, and so do the cells. */
+/** Removes a plan from the list. Its blocks and cells stay. */
 export function forget(plan: Plan): void {
   let index: u32 = 0;
   while (planAt(index) !== plan) index++;

@@ -1,6 +1,6 @@
-// The memory behind plans: a stitch of its own over whole handles that the arena of the planned stream lends it.
-// A handle lent is one range of state Planned where it lies. Lending and giving back take no driver call by themselves:
-// only mapping a handle into the stitch for the first time does, and creating what is missing.
+// The memory of plans: one stitch over whole handles that the arena of the planned stream lends. A lent handle is one range of
+// state Planned. Lending and giving back need no driver call. Only creating missing memory does, and mapping a handle into the
+// stitch for the first time.
 import { neededInUse, planBytes, reserved, setPlanBytes } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { handleUnit, regionBytes } from '../abi/settings';
@@ -19,19 +19,19 @@ import { isWhole, listWholes, surveyArena, wholeAt, wholeBytes, wholeCount } fro
 import { gather, lends, mayBorrow, pollLenders } from '../streams/lending';
 import { isCapturing, stamp } from '../streams/progress';
 
-/** What plans may lead to being held beyond peak live, in 1/65536: a little less than one in a hundred. */
+/** Memory that may be held beyond peak live for plans, in 1/65536. */
 const PLANNED_SLACK: u64 = 590;
 
-/** What may be exceeded for the last part of a plan: 1/1024 of it. */
+/** Memory that may be held beyond that for the last part of a plan: 1/1024 of the plan. */
 const LAST_SHIFT: u64 = 10;
 
-/** What may be exceeded where it presses, or a thirty-second of the peak. */
+/** Memory that may be held beyond that for a plan that lacked memory in an earlier step; or 1/32 of the peak if that is more. */
 const LEAST_EXCESS: u64 = 64 * MIB;
 
 let stitch: Stitch = NO_STITCH;
-/** The first `heldCount` pieces of the stitch are lent, `planBytes` in all; what is mapped above them belongs to the arena again. */
+/** The first `heldCount` pieces of the stitch are lent, `planBytes` in all. Pieces above them belong to the arena again. */
 let heldCount: u32 = 0;
-/** Pieces above those may be mapped without access: they have to go before others come. */
+/** Whether pieces above them may be mapped without access. They must be unmapped before others are added. */
 let ragged: bool = false;
 
 export function planStitch(): Stitch {
@@ -52,8 +52,8 @@ export function lentRange(index: u32): Range {
 }
 
 /**
- * Lends memory until there are `bytes`, or as much as there is: free handles first, then those of other streams, then new
- * ones as far as the budget goes. Without hope of `least` nothing is done. Nothing that fails here is a failure of the program's.
+ * Lends memory until there are `bytes`, or as much as possible: free handles first, then those of other streams, then new ones
+ * within the allowance. If `least` cannot be reached, nothing is done. A failure here is no failure of a request.
  */
 export function lendUpTo(arena: Arena, bytes: u64, least: u64, pressing: bool): void {
   if (isCapturing()) return;
@@ -68,16 +68,16 @@ export function lendUpTo(arena: Arena, bytes: u64, least: u64, pressing: bool): 
   }
   const missing = goal - planBytes;
   const allowed = allowance(pressing);
-  // Small blocks lie on top of large ones: many would miss their places for the last few megabytes.
+  // Small blocks lie on top of large ones. Without the last few megabytes many of them would miss their places.
   const created = missing <= allowed + (goal >> LAST_SHIFT) ? missing : allowed;
   if (created > 0 && grow(arena, created) !== NO_RANGE && !addWholes(arena, goal, false)) return;
-  // At the end a handle may be longer than needed rather than that a place lacks memory.
+  // The last handle may be longer than needed.
   if (planBytes < goal) addWholes(arena, goal, true);
 }
 
 /**
- * Bytes that may be created for plans: up to the peak so far. Where that did not suffice even after a whole step, which shows
- * the peak, a little more: what blocks of the time before leave free of their handles cannot be lent, and comes back with them.
+ * Bytes that may be created for plans: up to the peak so far. If that was too little after a whole step, a little more: handles
+ * that are partly used by earlier blocks cannot be lent until those are freed.
  */
 function allowance(pressing: bool): u64 {
   let budget = larger(budgetWith(0), neededInUse + (neededInUse >> 16) * PLANNED_SLACK);
@@ -93,7 +93,7 @@ function lendable(arena: Arena): u64 {
   return bytes;
 }
 
-/** A stitch of the arena with addresses for `goal`. One that is too short is left as it is while something lies in it. */
+/** Makes sure that there is a stitch with addresses for `goal`. A stitch that is too short stays while handles are lent. */
 function prepare(arena: Arena, goal: u64): bool {
   if (stitch !== NO_STITCH && (stitch.arena !== arena || stitch.reserved < goal)) {
     if (heldCount > 0) return stitch.arena === arena;
@@ -102,13 +102,13 @@ function prepare(arena: Arena, goal: u64): bool {
   if (stitch !== NO_STITCH) return true;
   stitch = reserveStitch(arena, larger(regionBytes, goal), goal);
   if (stitch === NO_STITCH) return false;
-  // For the plans alone, and not to be dropped by whoever makes room.
+  // The stitch is for plans only. It must not be dropped to make room for others.
   stitch.usable = false;
   stitch.live = 1;
   return true;
 }
 
-/** Takes what the stitch still maps from an earlier time, as far as it is free; the rest makes way. */
+/** Lends handles again that the stitch still maps, as far as they are free. The others are unmapped. */
 function takeUp(arena: Arena, goal: u64): bool {
   if (ragged && !cutStitch(stitch, heldCount)) return false;
   ragged = false;
@@ -116,7 +116,7 @@ function takeUp(arena: Arena, goal: u64): bool {
   if (!surveyArena(arena) || !ensureRanges(2 * (stitch.count - heldCount))) return false;
   while (heldCount < stitch.count && planBytes < goal) {
     const handle = pieceHandle(stitch, heldCount);
-    // As surveyed: ranges have changed since, by lending the handles before.
+    // The survey stays valid for these handles, though lending changes ranges.
     if (handle === NO_HANDLE || !isWhole(handle.finding)) break;
     lendPiece(handle);
   }
@@ -125,7 +125,9 @@ function takeUp(arena: Arena, goal: u64): bool {
   return false;
 }
 
-/** Maps wholly free handles of the arena at the stitch's end, up to `goal`; with `beyond` one that is longer than what is missing. */
+/**
+ * Maps wholly free handles at the end of the stitch, up to `goal`. With `beyond`, the last may be longer than what is missing.
+ */
 function addWholes(arena: Arena, goal: u64, beyond: bool): bool {
   if (!surveyArena(arena) || !listWholes(arena)) return false;
   clearSelection();
@@ -143,7 +145,7 @@ function addWholes(arena: Arena, goal: u64, beyond: bool): bool {
   if (beyond && missing > 0 && longer !== NO_HANDLE && planBytes + longer.bytes <= stitch.reserved && !selectHandle(longer)) return false;
   if (selectedCount === 0) return true;
   if (!ensureRanges(2 * selectedCount)) return false;
-  // Stitches that the driver leaves half made say so by no longer being usable.
+  // If the driver leaves a stitch half made, `usable` becomes false.
   stitch.usable = true;
   const added = extend(stitch);
   if (!stitch.usable) ragged = true;
@@ -153,14 +155,14 @@ function addWholes(arena: Arena, goal: u64, beyond: bool): bool {
   return true;
 }
 
-/** Lends the handle of the next piece, which is wholly free. Needs two spare ranges, and the survey. */
+/** Lends the handle of the next piece, which is wholly free. Needs two spare ranges and the survey. */
 function lendPiece(handle: Handle): void {
   handle.lent = cutOut(rangeAt(handle.finding.head, handle.address), handle.address, handle.bytes, State.Planned);
   heldCount++;
   setPlanBytes(planBytes + handle.bytes);
 }
 
-/** Gives the arena back what lies wholly above `bytes`, where no block is. It stays mapped, and can be taken up again. */
+/** Gives back handles wholly above `bytes`, where no block lies. They stay mapped and can be lent again. */
 export function giveBackAbove(bytes: u64): bool {
   if (heldCount === 0 || pieceOffset(stitch, heldCount - 1) < bytes) return false;
   const point = stamp(stitch.arena.lane, 0);
@@ -172,7 +174,7 @@ export function giveBackAbove(bytes: u64): bool {
   return true;
 }
 
-/** Drops the stitch if nothing is lent; false if the driver refuses. */
+/** Drops the stitch if nothing is lent. False if the driver refuses. */
 export function closePlanned(): bool {
   if (stitch === NO_STITCH) return true;
   if (heldCount > 0) return false;

@@ -1,19 +1,19 @@
-// Where in a plan the program is, from the requests it makes: in step, off by one, or lost.
-// One extra or missing request must not shift every later one, so the last few requests are looked up in the plan.
+// Where in a plan the program is, judged by its requests.
+// One extra or missing request must not shift all later ones. So the last few requests are looked up in the plan.
 import { sortWords } from '../base/sorting';
 import { take, takeClear } from '../records/memory';
 
-/** A place is found again from this many requests in a row. */
+/** How many requests in a row are looked up. */
 export const CONTEXT: u32 = 6;
 const MULTIPLIER: u32 = 0x2c1b3c6d;
 
-/** A plan is trusted after a step in which this share of its requests were made, in fifths. */
+/** A plan is trusted after a step in which this share of its requests was made, in fifths. */
 const TRUSTED_FIFTHS: u64 = 4;
 
-/** One installed plan: what it says of each request, and how far the program is in it. */
+/** An installed plan, and how far the program is in it. */
 @unmanaged
 export class Plan {
-  /** Given to whoever installed it; 0 is none. */
+  /** Number of the plan; 0 is none. */
   id: u32 = 0;
   /** Requests of a step. */
   count: u32 = 0;
@@ -23,28 +23,28 @@ export class Plan {
   sizes: usize = 0;
   /** PLACE bytes for each request and turn: offset u64, first and end cell u32. */
   places: usize = 0;
-  /** For each request, the hash of it and those before it in the upper half and its number in the lower: u64, sorted. */
+  /** For each request, a sorted u64: the hash of the last requests in the upper half, its number in the lower. */
   contexts: usize = 0;
-  /** A bit for each hash that occurs, by its low bits: most strange requests are told apart by one look. */
+  /** A bit for each hash, by its low bits. One look rules out most requests that are not in the plan. */
   filter: usize = 0;
   filterMask: u32 = 0;
-  // Where the program is.
-  /** The request expected next, the one made last, and the one that the request in hand is, or -1. */
+  // The position of the program.
+  /** The request expected next, the last one made, and the one that the current request is, or -1. */
   next: u32 = 0;
   last: i32 = -1;
   named: i32 = -1;
   turn: u32 = 0;
-  /** Requests of this step that were as planned; in a row; served from the plan. */
+  /** Requests of this step that were as planned; as planned in a row; served from the plan. */
   matched: u32 = 0;
   streak: u32 = 0;
   served: u32 = 0;
-  /** A new step has begun, and nobody has looked yet. */
+  /** A new step has begun, and following.ts has not dealt with it yet. */
   began: bool = false;
-  /** A whole step was seen to follow the plan, and nothing has spoken against it since. */
+  /** A whole step followed the plan, and the plan has not been distrusted since. */
   trusted: bool = false;
-  /** Steps at whose beginning it was trusted and lacked memory. */
+  /** Steps at whose beginning the plan was trusted, but memory was missing. */
   hungry: u32 = 0;
-  /** When it served last, in requests. */
+  /** When it last served a request, counted in requests. */
   used: u64 = 0;
   // The rolling hash of the last `context` requests.
   hash: u32 = 0;
@@ -73,7 +73,7 @@ export function filterBytes(count: u32): usize {
   return bytes;
 }
 
-/** Makes what finds the program's place again; false when the engine's own memory is exhausted. Needs the sizes. */
+/** Makes the index of the last requests. False if the engine's own memory is exhausted. Needs the sizes. */
 export function indexContexts(plan: Plan): bool {
   const count = plan.count;
   plan.context = count < CONTEXT ? count : CONTEXT;
@@ -97,7 +97,7 @@ export function indexContexts(plan: Plan): bool {
   return true;
 }
 
-/** Takes note of a request; `named` is then the request of the plan that it is, or -1. */
+/** Notes a request. Afterwards `named` is its number in the plan, or -1. */
 export function noteRequest(plan: Plan, units: u32): void {
   const mixed = mix(units);
   const slot = plan.recent + ((<usize>plan.recentAt) << 2);
@@ -113,13 +113,13 @@ export function noteRequest(plan: Plan, units: u32): void {
   if (place >= 0) {
     advanceTo(plan, <u32>place);
   } else {
-    // An extra request: the plan goes on where it was.
+    // An extra request: the position stays.
     plan.named = -1;
     plan.streak = 0;
   }
 }
 
-/** The nearest place ahead where the plan has made the last few requests: they are left out more often than steps repeated. */
+/** The nearest place ahead where the plan has the last few requests. Requests are skipped more often than repeated. */
 function placeAfter(plan: Plan, units: u32): i32 {
   const hash = plan.hash;
   const bit = hash & plan.filterMask;
@@ -129,7 +129,7 @@ function placeAfter(plan: Plan, units: u32): i32 {
   return found >= 0 && sizeAt(plan, <u32>found) === units ? found : -1;
 }
 
-/** The first entry at or after `key` with the same hash: its place, or -1. */
+/** The number of the first entry at or after `key` with the same hash, or -1. */
 function contextFrom(plan: Plan, key: u64): i32 {
   let low: u32 = 0;
   let high = plan.count;
@@ -157,7 +157,7 @@ function advanceTo(plan: Plan, place: u32): void {
   plan.named = <i32>place;
 }
 
-/** The plan has to earn its trust again, by a whole step from here on. */
+/** The plan must follow a whole step again before it is trusted. */
 export function distrust(plan: Plan): void {
   plan.trusted = false;
   plan.matched = 0;

@@ -1,5 +1,5 @@
-// Planned blocks in the snapshot: the memory of the plans from its start to its end, as blocks and what is free between them.
-// The handles behind it are rows of their own where they lie, of state Planned, like the slabs lent to small requests.
+// Rows of the snapshot for the memory of plans: planned blocks, and what is free between them.
+// The handles behind them have rows of state Planned at their own addresses.
 import { planBlocks, planBytes } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { give, takeClear } from '../records/memory';
@@ -9,15 +9,15 @@ import { newestPlanned } from './blocks';
 import { cellCount, edgeAt } from './cells';
 import { plannedAddress, planStitch } from './memory';
 
-/** At most so many rows. */
+/** Upper limit of the rows. */
 export function plannedRows(): u32 {
   return planBytes === 0 ? 0 : 2 * planBlocks + 1;
 }
 
-/** Writes them from `row` on; gives the place after the last. */
+/** Writes the rows from `row` on. Gives the address after the last. */
 export function writePlannedRows(row: usize): usize {
   if (planBytes === 0) return row;
-  // Blocks by their first cell, which is in order of address. Without memory for that they are left out.
+  // Blocks by first cell are in order of address. If memory is exhausted, they are left out.
   const cells = (<usize>cellCount()) << 2;
   const blocks = takeClear(cells);
   if (blocks === 0) return row;
@@ -46,5 +46,5 @@ function writeGap(row: usize, from: u64, to: u64): usize {
   return row + ROW;
 }
 
-/** A range that only ever describes what is free. */
+/** A range for the rows of free memory. */
 const gap = changetype<Range>(memory.data(64));

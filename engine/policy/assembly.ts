@@ -1,4 +1,4 @@
-// Which handles to put side by side for a request, and in which order: the choice behind every stitch of preset weir.
+// Selects the handles of a stitch for preset weir, and their order.
 import { mapCost } from '../abi/settings';
 import { smaller } from '../base/units';
 import { Handle, NO_HANDLE } from '../records/handles';
@@ -9,7 +9,7 @@ import { aroundOf, bestHead, bestTail, fittingHead, freeTailOf, wholeAt, wholeCo
 
 let mark: u32 = 0;
 
-/** Marks the handles of a stitch, or none: marked ones are passed over. */
+/** Marks the first `count` handles of a stitch, so that they are not selected. */
 export function markHandles(stitch: Stitch, count: u32): void {
   mark++;
   for (let index: u32 = 0; index < count; index++) {
@@ -18,16 +18,16 @@ export function markHandles(stitch: Stitch, count: u32): void {
   }
 }
 
-/** Where in its first handle the planned block begins. */
+/** Where in its first handle the block begins. */
 export let selectionStart: u64 = 0;
 
-/** Plans a new stitch for `size`; its cost in nanoseconds, or -1 if there is not enough. */
+/** Selects handles for a new stitch of `size`. Gives its cost in nanoseconds, or -1 if there is not enough. */
 export function selectForStitch(size: u64): i64 {
   const first = bestTail(NO_HANDLE);
   const plain = selectFrom(size, NO_HANDLE);
   if (first === NO_HANDLE) return plain;
   const ragged = selectFrom(size, first);
-  // At the same cost space is used up that is good for nothing else.
+  // At the same cost, use the free end of a handle, which serves little else.
   if (ragged >= 0 && (plain < 0 || ragged <= plain)) return ragged;
   if (plain >= 0) return selectFrom(size, NO_HANDLE);
   // A handle that is free at both ends may be needed as the last.
@@ -35,12 +35,12 @@ export function selectForStitch(size: u64): i64 {
   return other === NO_HANDLE ? -1 : selectFrom(size, other);
 }
 
-/** Plans what has to follow at the end of a stitch, whose handles are marked; its cost, or -1 if there is not enough. */
+/** Selects handles that extend a stitch, whose own handles are marked. Gives the cost, or -1 if there is not enough. */
 export function selectForExtension(size: u64): i64 {
   return selectRest(size, NO_HANDLE);
 }
 
-/** A plan that begins with the free end of `first`, if that is given. */
+/** A selection that begins with the free end of `first`, if there is one. */
 function selectFrom(size: u64, first: Handle): i64 {
   mark++;
   if (first === NO_HANDLE) return selectRest(size, first);
@@ -73,7 +73,7 @@ function selectRest(size: u64, first: Handle): i64 {
   return <i64>(<u64>selectedCount * mapCost);
 }
 
-/** The smallest wholly free handle of at least `bytes`, from place `start` of the order on. */
+/** The smallest wholly free handle of at least `bytes`, at or after `start` in the list. */
 function smallestWhole(bytes: u64, start: u32): Handle {
   let best = NO_HANDLE;
   for (let index = start; index < wholeCount(); index++) {

@@ -1,4 +1,4 @@
-// The end of blocks: their memory becomes free for its stream, at once or when other streams have passed.
+// The end of blocks: their memory becomes free for their stream, at once or after other streams have passed.
 import { countComplete } from '../abi/counters';
 import { gmlake } from '../abi/settings';
 import { isPlanned } from '../plans/blocks';
@@ -13,7 +13,7 @@ import { stamp } from '../streams/progress';
 import { hasParked, pollUses, takeParked } from '../streams/uses';
 import { returnSlab } from './small';
 
-/** Completes the parked blocks whose other streams have passed. */
+/** Completes parked blocks that no stream uses any more. */
 export function completeParked(): void {
   pollUses();
   let block = takeParked(NO_STREAM, false);
@@ -24,7 +24,7 @@ export function completeParked(): void {
   }
 }
 
-/** Makes the arena's stream wait for those that use a parked block of it, and completes that one. */
+/** Makes the stream of the arena wait for the users of one parked block, and completes the block. */
 export function awaitParked(arena: Arena): bool {
   if (!hasParked()) return false;
   const block = takeParked(arena.lane, true);
@@ -34,7 +34,7 @@ export function awaitParked(arena: Arena): bool {
   return true;
 }
 
-/** The block's memory may be given out again on its stream. */
+/** Makes the memory of a block free for its stream. */
 export function finish(block: Range): void {
   if (isPlanned(block)) {
     finishPlanned(block);

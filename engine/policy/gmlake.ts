@@ -1,6 +1,6 @@
-// Preset gmlake: the paper's five cases on handles of 2 MiB.
-// S1 a block of exactly the size, S2 the best fitting one split, S3 several stitched, S4 the missing part created
-// and stitched to the rest, S5 out of memory. Below the stitch limit: only S1, S2 and a new block.
+// Preset gmlake: the five cases of the paper, on handles of 2 MiB. S1: a block of exactly the size. S2: the best fit, split.
+// S3: several, stitched. S4: the missing part created and stitched to the rest. S5: out of memory.
+// Below minStitch only S1, S2 and a new block.
 import { countWay, Way } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { minStitch, shortfall } from '../abi/settings';
@@ -46,7 +46,7 @@ function exactStitch(arena: Arena, size: u64): Stitch {
   return NO_STITCH;
 }
 
-/** Free blocks from the largest down until they suffice; of the last only what is needed. */
+/** Stitches free ranges, largest first, until they suffice. */
 function stitchLargest(arena: Arena, size: u64): Range {
   clearSelection();
   for (let range = largestFree(arena); range !== NO_RANGE && selectedBytes < size; range = nextSmallerFree(arena, range)) {

@@ -1,5 +1,5 @@
-// Small requests: slabs of one handle unit, cut at 512 bytes. A slab is a handle of its own while memory is to be had
-// without exceeding the budget, else it is borrowed from the arena of large requests and returned when empty.
+// Small requests: slabs of one handle unit, cut at 512 bytes. Within the budget a slab is a new handle. Beyond it, the slab is
+// carved out of the arena of large requests, and returned when it is empty.
 import { countWay, reserved, Way } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { carveSlabs, handleUnit } from '../abi/settings';
@@ -12,7 +12,7 @@ import { grow } from '../space/growth';
 import { setFree, takeFront } from '../space/ranges';
 import { borrowBlock, pollLenders } from '../streams/lending';
 
-/** A free range that holds `size`, from a new slab. */
+/** A free range of at least `size` in a new slab. */
 export function addSlab(arena: Arena, size: u64): Range {
   const thrifty = carveSlabs !== 0;
   if (thrifty && reserved + handleUnit > budgetWith(size)) {
@@ -47,7 +47,7 @@ function carveSlab(arena: Arena): Range {
   return setFree(slab, fit.releasePoint);
 }
 
-/** Returns the slab that `range` is the whole of, if it is borrowed. */
+/** Returns a carved slab if `range` is the whole of it. */
 export function returnSlab(range: Range): void {
   const region = range.region;
   const carved = region.carvedFrom;

@@ -1,6 +1,7 @@
-// Preset weir: what to do when no free range of the arena holds a large request.
-// In this order: memory that a stitch already joins; growth, while the arena holds little more than was ever live;
-// a stitch of what is free, with only the missing bytes created. Growing and stitching are weighed by their cost.
+// Preset weir: serves large requests that no free range of the arena holds.
+// First a free extent in a stitch; then growth, while little more is held than was ever live; then a stitch of what is free,
+// with
+// only the missing bytes created. Growing and stitching are compared by their cost.
 import { countWay, inUse, neededInUse, reserved, Way } from '../abi/counters';
 import { State } from '../abi/range-states';
 import {
@@ -37,9 +38,9 @@ import { borrowExtent } from '../streams/lent-extents';
 import { markHandles, selectForExtension, selectForStitch, selectionStart } from './assembly';
 import { awaitParked } from './completion';
 
-/** A block for a request that no free range holds. `pressed`: memory has run out, so stitch whatever there is. */
+/** A block for a request that no free range holds. `pressed`: memory has run out, so all that is free is stitched. */
 export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
-  // Not on the first attempt, but waits and what was given back may have changed that.
+  // On a second attempt there may be a fit, after waits and freed memory.
   const fit = bestFit(arena, size);
   if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
   const haveLenders = pollLenders(arena);
@@ -51,7 +52,7 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   keepExtents(arena, size);
   if (extentStitch !== NO_STITCH) return settle(extentStitch, extentStart, size, Way.Reuse);
 
-  // Another stream's memory costs nothing once its release is over.
+  // Memory of another stream costs nothing once its release is over.
   if (haveLenders) {
     const block = borrowBlock(arena, size, false);
     if (block !== NO_RANGE) return block;
@@ -86,7 +87,7 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   return block !== NO_RANGE ? block : growAndTake(arena, size, growth);
 }
 
-/** Before memory is created beyond the budget: by ever more costly means, those that need a wait last. */
+/** Borrows memory before more is created than the budget allows. Means that need a wait come last. */
 function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   const stitches = stitchBorrowed !== 0 && (size >= minStitch || pressed);
   if (stitches && borrowExtent(arena, size, false)) return settleLent(arena, size);
@@ -116,7 +117,7 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   return fit === NO_RANGE ? NO_RANGE : takeFit(fit, size, Way.Borrow);
 }
 
-/** Whether what is free, joined to what is missing, takes so little memory that no stream should stand still for it. */
+/** Whether a stitch of free and missing memory would hold so little that no stream should wait instead. */
 function isCheaperThanWaiting(arena: Arena, size: u64): bool {
   const free = assemblable();
   const missing = free < size ? atLeast(arena, size - free) : 0;
@@ -128,20 +129,23 @@ function settleLent(arena: Arena, size: u64): Range {
   return surveyArena(arena) ? settle(extentStitch, extentStart, size, Way.Reuse) : NO_RANGE;
 }
 
-/** Slabs that small requests no longer fill are as good as any other memory of the stream. */
+/** A free range in the slabs of small requests. */
 function spareSlab(arena: Arena, size: u64): Range {
   if (carveSlabs === 0) return NO_RANGE;
   const small = arenaOf(arena.stream, arena.pool, true);
   return small === NO_ARENA ? NO_RANGE : bestFit(small, size);
 }
 
-/** How much the arena has to grow for `size` to fit at its end. */
+/** How much the arena must grow so that `size` fits at its end. */
 function growthFor(arena: Arena, size: u64): u64 {
   const missing = size - smaller(freeTail(arena), size);
   return atLeast(arena, missing) <= tailRoom(arena) ? missing : size;
 }
 
-/** A growth of `bytes` or of the least worth a driver call. While a model is loaded that is a whole handle: more will follow. */
+/**
+ * At least `bytes`, and at least what is worth a driver call. While a model is loaded, that is up to a whole handle, since more
+ * will follow.
+ */
 function atLeast(arena: Arena, bytes: u64): u64 {
   const floor = arena.churned
     ? smaller((reserved >> 16) * (hasLenders ? sharedGrowthShare : growthShare), growthLimit)
@@ -149,7 +153,7 @@ function atLeast(arena: Arena, bytes: u64): u64 {
   return roundUp(larger(bytes, floor), handleUnit);
 }
 
-/** Grows by `bytes` or a little more; by no more than needed if the device has no more. */
+/** Grows by a little more than `bytes`, or by exactly that if the driver has no more. */
 function expand(arena: Arena, bytes: u64): Range {
   const generous = atLeast(arena, bytes);
   const exact = roundUp(bytes, handleUnit);
@@ -170,7 +174,7 @@ function takeFit(range: Range, size: u64, way: u32): Range {
   return range;
 }
 
-/** Compares driver time and bytes of growing by the one with stitching all that is free to the other. */
+/** Compares the cost of growing by `growth` with that of a stitch for which `missing` bytes are created. */
 function growthIsCheaper(arena: Arena, growth: u64, missing: u64): bool {
   const perHandle = createCost + mapCost;
   const mebibytePrice = poolPrice / (reserved / MIB + 1);
@@ -181,7 +185,7 @@ function growthIsCheaper(arena: Arena, growth: u64, missing: u64): bool {
   return growing <= stitching;
 }
 
-/** How many handles a growth of `bytes` would be made of. */
+/** How many handles a growth of `bytes` needs. */
 function handlesIn(arena: Arena, bytes: u64): u64 {
   const step = handleBytes(arena, bytes);
   return (bytes + step - 1) / step;
@@ -213,7 +217,7 @@ function join(arena: Arena, size: u64): Range {
   return stitch === NO_STITCH ? NO_RANGE : settle(stitch, start, size, Way.Stitch);
 }
 
-/** Spare ranges for every planned piece, taken before the driver is asked for anything. */
+/** Takes spare ranges for all selected pieces, before the first driver call. */
 function ready(): bool {
   return ensureRanges(2 * selectedCount + 2);
 }

@@ -1,6 +1,7 @@
-// Blocks by address, for callers that know nothing else of them: open addressing with linear probing.
-// Removal moves later entries back instead of leaving marks, so the table never has to be cleaned. An entry keeps the hash
-// of its address: neither a search nor a removal looks at blocks that are not meant, which would be a cache miss each.
+// Live blocks by address: a hash table with open addressing and linear probing.
+// A removal moves later entries back, so the table needs no marks and no cleaning. Entries hold the hash of the address: a
+// search
+// reads no other block, which would be a cache miss.
 import { give, takeClear } from './memory';
 import { NO_RANGE, Range } from './nodes';
 
@@ -11,7 +12,7 @@ const FIRST_ROOM: u32 = 1024;
 let entries: usize = 0;
 let room: u32 = 0;
 let count: u32 = 0;
-/** Where the last search ended: a removal mostly follows it. */
+/** Where the last search ended. A removal mostly follows a search. */
 let found: u32 = 0;
 
 function at(index: u32): Range {
@@ -28,12 +29,12 @@ function set(index: u32, block: Range, hash: u32): void {
   store<u32>(entry, hash, 4);
 }
 
-/** Addresses are multiples of 512: the low bits say nothing, the product spreads the others. */
+/** Addresses are multiples of 512, so the low bits are dropped. */
 function hashOf(address: u64): u32 {
   return <u32>(((address >> 9) * 0x9e3779b97f4a7c15) >> 32);
 }
 
-/** Remembers a block under the address given out; false when the engine's own memory is exhausted. */
+/** Adds a block under the address given out. False if the engine's own memory is exhausted. */
 export function remember(block: Range): bool {
   if ((count + 1) * 2 > room && !enlarge()) return false;
   insert(block, hashOf(block.va));
@@ -41,7 +42,7 @@ export function remember(block: Range): bool {
   return true;
 }
 
-/** Brings the place of an address into the cache while other work goes on. */
+/** Loads the entry of an address into the cache while other work goes on. */
 export function approach(address: u64): void {
   if (room !== 0) load<u32>(entries + <usize>(hashOf(address) & (room - 1)) * ENTRY);
 }
@@ -74,7 +75,7 @@ export function forgetAddress(address: u64): void {
     index = (index + 1) & (room - 1);
     const later = at(index);
     if (later === NO_RANGE) break;
-    // An entry may move back to the hole unless its home lies behind the hole.
+    // An entry may move to the hole unless its home lies behind the hole.
     if (((index - hashAt(index)) & (room - 1)) < ((index - hole) & (room - 1))) continue;
     set(hole, later, hashAt(index));
     hole = index;

@@ -1,8 +1,8 @@
-// Arenas by number, so that a range can name its owner in two bytes.
+// Arenas by number, so that a range names its owner in two bytes.
 import { regrow, takeClear } from './memory';
 import { ARENA_SIZE, Arena, NO_ARENA, Range } from './nodes';
 
-/** Arenas by number. They are never given up, so a number stands for one arena for good. */
+/** Arenas are never deleted, so a number always means the same arena. */
 let arenaTable: usize = 0;
 let arenaRoom: u32 = 0;
 let arenaCount: u32 = 0;

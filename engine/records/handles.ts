@@ -1,5 +1,5 @@
-// Handles and the lists that regions keep of them, in order of address. An entry has all that a survey needs of a handle:
-// where it ends, and where to write what was found.
+// Handles, and the list of handles that each region keeps in order of address.
+// An entry of the list has all that a survey reads: the end of the handle and the finding to write.
 import { fresh, give, takeClear } from './memory';
 import { Range, Region } from './nodes';
 
@@ -10,36 +10,36 @@ export const HANDLE_ENTRY: usize = 16;
 export class Handle {
   address: u64 = 0;
   bytes: u64 = 0;
-  /** The driver's name for it. */
+  /** The driver's name for the handle. */
   id: u64 = 0;
   region: Region = changetype<Region>(0);
   /** In how many stitches it is mapped. */
   stitchCount: u32 = 0;
   finding: Finding = changetype<Finding>(0);
-  /** Scratch of whoever builds a list of handles. */
+  /** Scratch for code that builds a list of handles. */
   mark: u32 = 0;
-  /** The range that covers it, while it is lent to plans. */
+  /** While the handle is lent to plans: the range that covers it. */
   lent: Range = changetype<Range>(0);
-  /** Preset gmlake: part of a block. */
+  /** Preset gmlake: the handle is part of a block. */
   busy: bool = false;
 }
 
 /**
- * What the last survey found of a handle; valid while `survey` is that survey's number. Apart from the handle, four to a
- * cache line: surveys and searches look at many and need nothing else of most.
+ * What the last survey found about a handle. Valid if `survey` is the number of that survey. Findings are apart from handles,
+ * four to a cache line, because surveys read many of them.
  */
 @unmanaged
 export class Finding {
   survey: u32 = 0;
-  /** The free range that begins at or before the handle and ends in it; the one that covers it, if that is one. */
+  /** The free range that covers the start of the handle. */
   head: Range = changetype<Range>(0);
-  /** The same for the handle's end. */
+  /** The free range that covers its end. If the handle is wholly free, both are the same range. */
   tail: Range = changetype<Range>(0);
-  /** Of a finding not in use: the next one. */
+  /** Of an unused finding: the next one. */
   next: Finding = changetype<Finding>(0);
 }
 
-/** A handle that has no address: the driver would not take it back. Tried again at the next occasion. */
+/** A handle without an address that the driver refused to free. emptyCache() tries again. */
 @unmanaged
 export class Orphan {
   id: u64 = 0;
@@ -53,7 +53,7 @@ export const NO_ORPHAN: Orphan = changetype<Orphan>(0);
 let spareFindings: Finding = changetype<Finding>(0);
 const SLAB_FINDINGS: usize = 256;
 
-/** A handle with room for what surveys find; NO_HANDLE when the engine's own memory is exhausted. */
+/** A new handle with a finding; NO_HANDLE if the engine's own memory is exhausted. */
 export function newHandle(): Handle {
   if (changetype<usize>(spareFindings) === 0) {
     const slab = fresh(SLAB_FINDINGS * offsetof<Finding>());
@@ -78,7 +78,7 @@ export function dropHandle(handle: Handle): void {
   give(changetype<usize>(handle), offsetof<Handle>());
 }
 
-/** Turns the record of a handle into that of an orphan, which is smaller: so this cannot fail. */
+/** Turns a handle into an orphan. An orphan's record is smaller, so this cannot fail. */
 export function orphanOf(handle: Handle): Orphan {
   recycle(handle.finding);
   const id = handle.id;
@@ -105,7 +105,7 @@ export function findingAt(region: Region, index: u32): Finding {
   return changetype<Finding>(load<usize>(region.handles + <usize>index * HANDLE_ENTRY, 12));
 }
 
-/** Adds a handle behind the region's others, for which there is room. */
+/** Adds a handle behind the region's last. The list has room for it. */
 export function addHandle(region: Region, handle: Handle): void {
   const entry = region.handles + <usize>region.handleCount * HANDLE_ENTRY;
   store<u64>(entry, handle.address + handle.bytes);
@@ -118,7 +118,7 @@ export function addHandle(region: Region, handle: Handle): void {
 export function handleIndex(region: Region, address: u64): u32 {
   let low: u32 = 0;
   let count = region.handleCount;
-  // A comparison that only chooses a number costs less than a branch nobody can foresee.
+  // A select costs less than a branch that cannot be predicted.
   while (count > 0) {
     const half = count >>> 1;
     const below = handleEnd(region, low + half) <= address;
@@ -128,7 +128,7 @@ export function handleIndex(region: Region, address: u64): u32 {
   return low;
 }
 
-/** Keeps in every handle whether it is part of a block: what makes the test of a stitched block cheap. */
+/** Notes in every handle of a range whether it is part of a block, for preset gmlake. */
 export function markBusy(range: Range, busy: bool): void {
   const region = range.region;
   const end = range.address + range.size;

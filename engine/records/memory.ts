@@ -1,5 +1,5 @@
-// The engine's own linear memory: pieces by size class, recycled, never garbage.
-// Memory is only ever taken from the end of what there is, so addresses in it never move.
+// The engine's own linear memory: pieces by size class, recycled.
+// New pieces are taken from the end, so addresses never change.
 import { countOwnMemory } from '../abi/counters';
 import { Call } from '../abi/driver-calls';
 import { noteFailure } from '../abi/failure';
@@ -7,7 +7,7 @@ import { noteFailure } from '../abi/failure';
 const GROW_PAGES: i32 = 16;
 const PAGE: usize = 65536;
 const LINE: usize = 64;
-/** Up to here classes are multiples of 16 bytes, beyond it powers of two. */
+/** Up to this size classes are multiples of 16 bytes, above it powers of two. */
 const FINE_LIMIT: usize = 512;
 const CLASSES: usize = 64;
 
@@ -24,7 +24,7 @@ function classBytes(index: usize): usize {
   return index <= 32 ? index << 4 : (<usize>1) << (index - 32 + 9);
 }
 
-/** A piece of at least `bytes`, with whatever lay there before; 0 when linear memory is exhausted. */
+/** A piece of at least `bytes`, not cleared; 0 if linear memory is exhausted. */
 export function take(bytes: usize): usize {
   const index = classOf(bytes);
   assert(index < CLASSES);
@@ -37,7 +37,7 @@ export function take(bytes: usize): usize {
   return fresh(classBytes(index));
 }
 
-/** Gives back what `take(bytes)` gave. */
+/** Recycles a piece that `take(bytes)` gave. */
 export function give(piece: usize, bytes: usize): void {
   if (piece === 0) return;
   const list = recycled + (classOf(bytes) << 2);
@@ -45,7 +45,7 @@ export function give(piece: usize, bytes: usize): void {
   store<usize>(list, piece);
 }
 
-/** Like take, all zero. */
+/** Like `take`, but cleared. */
 export function takeClear(bytes: usize): usize {
   const piece = take(bytes);
   if (piece !== 0) memory.fill(piece, 0, bytes);
@@ -61,13 +61,13 @@ export function regrow(piece: usize, bytes: usize, larger: usize): usize {
   return grown;
 }
 
-/** Memory that was never used before. */
+/** Memory that was never used. */
 export function fresh(bytes: usize): usize {
   if (bump === 0) {
     bump = (__heap_base + 63) & ~63;
     end = <usize>memory.size() * PAGE;
   }
-  // What is longer than a cache line begins with one: a record of a line then never lies in two.
+  // Long pieces begin at a cache line, so that a record of one line never lies in two.
   if (bytes >= LINE) bump = (bump + LINE - 1) & ~(LINE - 1);
   if (bump > end || bytes > end - bump) {
     const missing = <i32>((bump + bytes - end + PAGE - 1) / PAGE);

@@ -1,22 +1,22 @@
-// What the engine keeps: the five kinds of record, all in linear memory, all linked by plain pointers.
+// The records of memory, all in linear memory, linked by plain pointers. records/handles.ts has the fifth, the handle.
 //
-//   arena    the memory of one stream in one pool, small or large requests: ranges it owns, wherever they lie
-//   region   addresses reserved in one piece for an arena; tiled by ranges, partly backed by handles
-//   range    an extent of a region's addresses in one state; physical bytes are named by the address they have here
-//   handle   one piece of physical memory, mapped at its place in a region and perhaps in stitches
-//   stitch     a stitch: other addresses for handles of an arena, side by side in an order of its own
+//   arena    the memory of one stream in one pool, for small or for large requests: all ranges that it owns
+//   region   addresses reserved at once for an arena: tiled by ranges, partly backed by handles
+//   range    contiguous addresses of a region in one state; they name the physical bytes that are mapped there
+//   handle   one piece of physical memory, mapped at one place in a region and perhaps in stitches
+//   stitch   further addresses for handles, side by side in any order
 import { Stream, Use } from './streams';
 
 /**
- * 64 bytes: one cache line. Fields that only some states need share memory: each has accessors of its own, valid in the states
- * that they name.
+ * 64 bytes: one cache line. Fields that are needed in different states share memory. Each has its own accessors; the comment
+ * says in which state they are valid.
  */
 @unmanaged
 export class Range {
   address: u64 = 0;
   size: u64 = 0;
   private number: u64 = 0;
-  /** Of a block: the address given out, which lies in a stitch if the block has one. */
+  /** Of a block: the address given out. It lies in a stitch if the block has one. */
   va: u64 = 0;
   /** Neighbours in the region, by address. */
   prev: Range = changetype<Range>(0);
@@ -27,9 +27,9 @@ export class Range {
   region: Region = changetype<Region>(0);
   private linkD: usize = 0;
   state: u8 = 0;
-  /** Of a node of the free tree: its colour. */
+  /** Of a node of the free tree: its color. */
   red: u8 = 0;
-  /** The arena that may use the range, by number. Its region may belong to another arena. */
+  /** The arena that may use the range, by number. The region may belong to another arena. */
   owner: u16 = 0;
 
   /** Of a block that is not parked: bytes asked for. */
@@ -43,7 +43,7 @@ export class Range {
     this.number = value;
   }
 
-  /** Of free or carved memory: the number of its release (streams/progress.ts); 0 if it was never used. */
+  /** Of free or carved memory: the number of its last release (streams/progress.ts); 0: never used. */
   @inline
   get releasePoint(): u64 {
     return this.number;
@@ -54,7 +54,7 @@ export class Range {
     this.number = value;
   }
 
-  /** Of a parked block: the one parked after it. */
+  /** Of a parked block: the block parked after it. */
   @inline
   get nextParked(): Range {
     return changetype<Range>(<usize>this.number);
@@ -107,7 +107,7 @@ export class Range {
     this.linkA = changetype<usize>(value);
   }
 
-  /** Of a block: the first of the streams recorded on it. */
+  /** Of a block: the first use by another stream. */
   @inline
   get uses(): Use {
     return changetype<Use>(this.linkB);
@@ -140,7 +140,7 @@ export class Range {
     this.linkD = changetype<usize>(value);
   }
 
-  /** Of a planned block: its cells, from the first to before the end (plans/cells.ts). */
+  /** Of a planned block: its first cell, and the cell after its last (plans/cells.ts). */
   @inline
   get firstCell(): u32 {
     return <u32>this.linkC;
@@ -161,7 +161,7 @@ export class Range {
     this.linkD = <usize>value;
   }
 
-  /** Of a planned block, which has no neighbours: its place in the list of planned blocks. */
+  /** Of a planned block, which has no neighbours: the list of planned blocks. */
   @inline
   get newerPlanned(): Range {
     return this.prev;
@@ -183,11 +183,11 @@ export class Range {
   }
 }
 
-/** Where a node of a tree has its links to its children, for code that takes a side. */
+/** Offsets of the links to the children of a node, for code that takes a side. */
 export const LEFT: usize = offsetof<Range>('linkA');
 export const RIGHT: usize = offsetof<Range>('linkB');
 
-/** Size classes of the free set: a word of 64 to each power of two of 512 B units, up to 2^43 units. */
+/** Size classes of the free set: 64 to each power of two of units of 512 B, up to 2^43 units. */
 export const BIN_WORDS: usize = 39;
 export const BINS: usize = BIN_WORDS << 6;
 
@@ -204,26 +204,25 @@ export class Arena {
   growing: Region = changetype<Region>(0);
   freeBytes: u64 = 0;
   freeCount: u32 = 0;
-  /** Bytes of the arena's handles, and how many of them were taken before anything was freed. */
+  /** Bytes of the arena's handles, and how many of them were created before the first free. */
   held: u64 = 0;
   loaded: u64 = 0;
-  /** Whether anything was ever freed here. What is taken before that is a model being loaded, and stays. */
+  /** Whether anything was freed here. Memory created before that belongs to a model that is loaded, and stays. */
   churned: bool = false;
-  /** Whether there were streams that could lend when it last had to be filled up. */
+  /** Whether other streams could lend at the last request that needed more than a free range. */
   shared: bool = false;
-  /** Stitches by last use, most recent first. */
+  /** Stitches by last use, the latest first. */
   newestStitch: Stitch = changetype<Stitch>(0);
   oldestStitch: Stitch = changetype<Stitch>(0);
   stitchCount: u32 = 0;
-  /** Bumped by every change of a free range: tells whether a survey still holds. */
+  /** Changes with every change of a free range. A survey is valid while it stays the same. */
   version: u32 = 0;
-  /** A sum over all free ranges that is the same again when they are the same again. */
+  /** Sum over all free ranges. If the same ranges are free again, it is the same again. */
   signature: u64 = 0;
   // Sums of the check in progress.
   seenBytes: u64 = 0;
   seenCount: u32 = 0;
-  // The free set follows: a word that says which words are not 0, BIN_WORDS words that say which bins hold something, then
-  // BINS tree roots.
+  // The free set follows: a summary word with a bit per word, BIN_WORDS words with a bit per bin, then BINS tree roots.
 }
 
 export const ARENA_BITS: usize = offsetof<Arena>() + ((8 - (offsetof<Arena>() & 7)) & 7);
@@ -236,13 +235,13 @@ export class Region {
   bytes: u64 = 0;
   arena: Arena = changetype<Arena>(0);
   next: Region = changetype<Region>(0);
-  /** The lowest range. It outlives its merges: the lower of two ranges that join is the one that stays. */
+  /** The lowest range. It never changes: of two ranges that join, the lower stays. */
   first: Range = changetype<Range>(0);
-  /** The unbacked range at the end, where the region grows; none when it is full. */
+  /** The unbacked range at the end, where the region grows. None if the region is full. */
   tail: Range = changetype<Range>(0);
-  /** The range lent to us, if this region is a carved and not a reservation of its own. */
+  /** If the region is a slab carved out of an arena of large requests: the range there. */
   carvedFrom: Range = changetype<Range>(0);
-  /** Handles by address: see handles.ts. */
+  /** Handles by address; see records/handles.ts. */
   handles: usize = 0;
   handleCount: u32 = 0;
   handleRoom: u32 = 0;
@@ -257,18 +256,18 @@ export class Stitch {
   arena: Arena = changetype<Arena>(0);
   newer: Stitch = changetype<Stitch>(0);
   older: Stitch = changetype<Stitch>(0);
-  /** What it maps: see pieces.ts. */
+  /** What it maps; see records/pieces.ts. */
   pieces: usize = 0;
   count: u32 = 0;
   room: u32 = 0;
-  /** The piece at every multiple of 2^cellShift, a u32 each: where to begin looking for an offset. */
+  /** The piece at every multiple of 2^cellShift, a u32 each. A search for an offset begins there. */
   cells: usize = 0;
   cellShift: u32 = 0;
-  /** Blocks that lie in it. */
+  /** Blocks in the stitch. */
   live: u32 = 0;
-  /** Larger than that of every stitch used less recently. */
+  /** Larger than that of every stitch used earlier. */
   lastUse: u32 = 0;
-  /** False when a driver call failed half way and could not be undone: good for nothing but to be dropped. */
+  /** False if a driver call failed half way and could not be undone. Such a stitch can only be dropped. */
   usable: bool = true;
 }
 

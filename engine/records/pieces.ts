@@ -1,16 +1,16 @@
-// The pieces of a stitch, in its order: which handle is mapped where. Found by offset without a search through all of them, and
-// read by those who look for free extents, so an entry has all they need.
+// The pieces of a stitch in order of offset: which handle is mapped where.
+// A table of cells finds the piece at an offset without a search through all. An entry has all that searches for extents read.
 import { Finding, Handle, NO_HANDLE } from './handles';
 import { give, take, takeClear } from './memory';
 import { Stitch } from './nodes';
 
 /**
- * An entry: offset (u64), handle (u32), finding (u32). A handle of 0 is a hole: its memory was given back. The lowest bit of
- * the finding says that the handle follows that of the piece before in memory, too.
+ * An entry: offset (u64), handle (u32), finding (u32). Handle 0 is a hole: its memory was given back. The lowest bit of the
+ * finding says that the handle directly follows that of the previous piece in memory, too.
  */
 export const STITCH_PIECE: usize = 16;
 const JOINED: usize = 1;
-/** A stitch's addresses are at most so many cells, whatever its length. */
+/** A stitch has at most this many cells. */
 const CELL_COUNT: usize = 256;
 const CELL_BYTES: usize = CELL_COUNT << 2;
 
@@ -24,7 +24,7 @@ export function dropStitch(stitch: Stitch): void {
   give(changetype<usize>(stitch), offsetof<Stitch>());
 }
 
-/** Cells for a stitch of `bytes` addresses; false when the engine's own memory is exhausted. */
+/** Makes the cells of a stitch of `bytes` addresses. False if the engine's own memory is exhausted. */
 export function makeCells(stitch: Stitch, bytes: u64): bool {
   let shift: u32 = 0;
   while ((bytes - 1) >> shift >= CELL_COUNT) shift++;
@@ -45,7 +45,7 @@ export function pieceFinding(stitch: Stitch, index: u32): Finding {
   return changetype<Finding>(load<usize>(stitch.pieces + <usize>index * STITCH_PIECE, 12) & ~JOINED);
 }
 
-/** The first piece after `index` that begins at `end` or later, or does not lie in memory right behind the one before it. */
+/** The first piece after `index` that begins at or after `end`, or that does not directly follow its predecessor in memory. */
 export function groupEnd(stitch: Stitch, index: u32, end: u64): u32 {
   const count = stitch.count;
   let piece = stitch.pieces + <usize>index * STITCH_PIECE;
@@ -56,15 +56,15 @@ export function groupEnd(stitch: Stitch, index: u32, end: u64): u32 {
   return index;
 }
 
-/** Where a piece ends, and the next one begins. */
+/** Where a piece ends and the next one begins. */
 export function pieceEnd(stitch: Stitch, index: u32): u64 {
   return index + 1 < stitch.count ? pieceOffset(stitch, index + 1) : stitch.mapped;
 }
 
-/** Bumped by every change of a stitch's pieces. */
+/** Changes with every change of the pieces of any stitch. */
 export let stitchChanges: u32 = 0;
 
-/** Adds a piece at the stitch's end. */
+/** Adds a piece at the end of a stitch. */
 export function addPiece(stitch: Stitch, handle: Handle): void {
   const piece = stitch.pieces + <usize>stitch.count * STITCH_PIECE;
   const start = stitch.mapped;
@@ -83,20 +83,20 @@ export function addPiece(stitch: Stitch, handle: Handle): void {
   stitch.mapped = end;
 }
 
-/** Takes back the last piece. */
+/** Removes the last piece. */
 export function retractPiece(stitch: Stitch): void {
   stitch.count--;
   stitch.mapped = pieceOffset(stitch, stitch.count);
   stitchChanges++;
 }
 
-/** Makes a hole of a piece. */
+/** Turns a piece into a hole. */
 export function clearPiece(stitch: Stitch, index: u32): void {
   stitchChanges++;
   store<usize>(stitch.pieces + <usize>index * STITCH_PIECE, 0, 8);
 }
 
-/** Index of the piece that holds `offset`, which lies before the stitch's end. */
+/** Index of the piece at `offset`, which lies before the end of the stitch. */
 export function pieceIndex(stitch: Stitch, offset: u64): u32 {
   const shift = <u64>stitch.cellShift;
   const cell = offset >> shift;

@@ -1,4 +1,4 @@
-// Unused Range records. Work takes enough of them before it begins, so that it cannot fail half way.
+// Unused Range records. Code takes as many as it needs before it begins, so that it cannot fail half way.
 import { fresh } from './memory';
 import { NO_RANGE, NO_STITCH, Range, Region } from './nodes';
 
@@ -6,7 +6,7 @@ let spareRanges: usize = 0;
 let spareCount: u32 = 0;
 const SLAB_RANGES: usize = 512;
 
-/** Makes sure that `count` ranges can be taken without failing. */
+/** Makes sure that `count` ranges can be taken. False if the engine's own memory is exhausted. */
 export function ensureRanges(count: u32): bool {
   while (spareCount < count) {
     const slab = fresh(SLAB_RANGES * offsetof<Range>());
@@ -29,7 +29,7 @@ function takeSpare(): Range {
   return range;
 }
 
-/** Only after ensureRanges. */
+/** A new range, linked to nothing. Call ensureRanges first. */
 export function newRange(region: Region, address: u64, size: u64, state: u8): Range {
   const range = takeSpare();
   range.address = address;
@@ -45,7 +45,7 @@ export function newRange(region: Region, address: u64, size: u64, state: u8): Ra
   return range;
 }
 
-/** A part of a range: it has its region, its owner and its release, and is linked to nothing yet. Only after ensureRanges. */
+/** A new range for a part of another: it gets its region, owner and release. Call ensureRanges first. */
 export function newPart(whole: Range, address: u64, size: u64, state: u8): Range {
   const range = takeSpare();
   range.address = address;

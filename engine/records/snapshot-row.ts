@@ -1,13 +1,13 @@
-// A row of the snapshot: one range as eight numbers, the same for JavaScript and C.
+// A row of the snapshot: one range as eight numbers.
 import { State } from '../abi/range-states';
 import { Arena, Range } from './nodes';
 
-/** A row of the snapshot: address, size, requested, address given out, state, stream, pool, small, eight f64 in all. */
+/** A row is eight f64: address, size, requested, address given out, state, stream, pool, small. */
 export const ROW: usize = 64;
 
 export function writeRow(row: usize, arena: Arena, range: Range): void {
   const isBlock = range.state === State.Live || range.state === State.Pending || range.state === State.Parked;
-  // A further piece shows the state of its block: what matters is whether its memory is live.
+  // A Piece shows the state of its block.
   const state = range.state === State.Piece ? range.head.state : range.state;
   store<f64>(row, <f64>(<i64>range.address));
   store<f64>(row, <f64>(<i64>range.size), 8);

@@ -1,34 +1,34 @@
-// The records of streams, of the waits between them and of blocks used by several, and the list of all streams.
+// Records of streams, of waits between them and of uses of blocks by other streams; the list of all streams.
 // streams/progress.ts says what the numbers mean.
 import { give, takeClear } from './memory';
 
-/** What is known of a stream's progress; see streams.ts. */
+/** A stream and its progress. */
 @unmanaged
 export class Stream {
   next: Stream = changetype<Stream>(0);
   id: u32 = 0;
   index: u32 = 0;
   capturing: bool = false;
-  /** The round of questions it was last asked in. */
+  /** The last round in which it was polled (streams/uses.ts). */
   asked: u32 = 0;
-  /** Releases up to this point are over: a query has said so. */
+  /** All releases up to this number are over. */
   done: u64 = 0;
   /** Bytes released since the newest event. */
   since: u64 = 0;
-  /** Events in flight: those numbered from `oldest` to before `newest`, each in slot (number modulo the ring). */
+  /** Events in flight are numbered from `oldest` to before `newest`. Event n is in slot n modulo RING. */
   oldest: u32 = 0;
   newest: u32 = 0;
-  /** What this stream waits for anyway. */
+  /** Waits that this stream has already made. */
   waits: Wait = changetype<Wait>(0);
-  // The ring follows: a u64 per slot, the last point its event covers.
+  // The ring follows: for each slot the last release that its event covers (u64).
 }
 
-/** Events a stream may have in flight. */
+/** Most events of a stream in flight. */
 export const RING: u32 = 32;
 export const STREAM_RING: usize = offsetof<Stream>() + ((8 - (offsetof<Stream>() & 7)) & 7);
 const STREAM_SIZE: usize = STREAM_RING + <usize>RING * 8;
 
-/** A stream comes after another's releases up to a point, by a wait made earlier. */
+/** A stream waits for all releases of another up to a number. */
 @unmanaged
 export class Wait {
   next: Wait = changetype<Wait>(0);
@@ -36,7 +36,7 @@ export class Wait {
   point: u64 = 0;
 }
 
-/** A stream that was recorded on a block, and from the block's release on the point that it must pass. */
+/** A use of a block by another stream. `point` is set when the block is freed: the stream must pass it. */
 @unmanaged
 export class Use {
   next: Use = changetype<Use>(0);
@@ -67,7 +67,7 @@ export function dropUse(use: Use): void {
 export let firstStream: Stream = NO_STREAM;
 export let streamCount: u32 = 0;
 
-/** The record of a stream, made when first asked for; NO_STREAM when the engine's own memory is exhausted. */
+/** The record of a stream, made on first use; NO_STREAM if the engine's own memory is exhausted. */
 export function streamOf(id: u32): Stream {
   for (let stream = firstStream; stream !== NO_STREAM; stream = stream.next) if (stream.id === id) return stream;
   const made = newStream();

@@ -1,4 +1,4 @@
-// Arenas by stream and pool, and the regions of addresses they consist of.
+// Arenas by stream and pool, and their regions of addresses.
 import { countRegion } from '../abi/counters';
 import { reserve, unreserve } from '../abi/driver';
 import { State } from '../abi/range-states';
@@ -17,12 +17,12 @@ export function firstArena(): Arena {
   return arenas;
 }
 
-/** The arena of a stream and pool, made when first asked for; NO_ARENA if there is no room for another. */
+/** The arena of a stream and pool, made on first use; NO_ARENA if there is no room for another. */
 export function arenaOf(stream: u32, pool: u32, small: bool): Arena {
   const first = arenas;
   if (first !== NO_ARENA && first.stream === stream && first.pool === pool) {
     if (first.small === small) return first;
-    // Both arenas of a stream come first mostly: the other one is its neighbour.
+    // The arenas of the stream in use come first in the list, side by side.
     const second = first.next;
     if (second !== NO_ARENA && second.stream === stream && second.pool === pool) return second;
   }
@@ -33,7 +33,7 @@ function searchArena(stream: u32, pool: u32, small: bool): Arena {
   let previous = NO_ARENA;
   for (let arena = arenas; arena !== NO_ARENA; arena = arena.next) {
     if (arena.stream === stream && arena.pool === pool && arena.small === small) {
-      // The arena in use comes first, so that most searches end where they begin.
+      // The arena in use moves to the front, so that most searches end there.
       if (previous !== NO_ARENA && previous !== arenas) {
         previous.next = arena.next;
         arena.next = arenas;
@@ -65,7 +65,7 @@ function dropRegion(region: Region): void {
   give(changetype<usize>(region), offsetof<Region>());
 }
 
-/** Reserves addresses for at least `bytes` as a region without memory; NO_REGION if the driver has none. */
+/** Reserves addresses for at least `bytes` as a region without memory; NO_REGION if the driver fails. */
 export function addRegion(arena: Arena, bytes: u64): Region {
   const size = longRegions !== 0 ? larger(regionBytes, roundUp(bytes, handleUnit)) : roundUp(bytes, handleUnit);
   if (!ensureRanges(1)) return NO_REGION;
@@ -86,7 +86,10 @@ export function addRegion(arena: Arena, bytes: u64): Region {
   return region;
 }
 
-/** A region made of a range that another arena lends. Needs one spare range; gives the one that covers it, in no set. */
+/**
+ * Makes a region of a slab that was carved out of another arena. Gives the range that covers it, in no set. Needs one spare
+ * range.
+ */
 export function addCarved(arena: Arena, carved: Range): Range {
   const region = newRegion();
   if (region === NO_REGION) return NO_RANGE;
@@ -104,7 +107,7 @@ function enlist(arena: Arena, region: Region): void {
   arena.regions = region;
 }
 
-/** Takes a region off its arena's list and forgets it; its one range is in no set. */
+/** Removes a region whose one range is in no set. */
 export function removeRegion(region: Region): void {
   const arena = region.arena;
   if (arena.regions === region) {
@@ -119,7 +122,7 @@ export function removeRegion(region: Region): void {
   dropRegion(region);
 }
 
-/** Gives back the addresses of a region without memory; false if the driver refuses: the region stays and can grow again. */
+/** Frees the addresses of a region without memory. False if the driver refuses: the region stays and can grow again. */
 export function releaseRegion(region: Region): bool {
   if (unreserve(region.address, region.bytes) < 0) return false;
   removeRegion(region);

@@ -1,5 +1,6 @@
-// What searches for extents have found, by the free set they were made in. Training repeats itself: the same request comes
-// again when the same ranges are free, and then the same extent is the shortest, without looking at every stitch again.
+// Remembers the results of searches for extents. Training repeats itself: the same request comes again while the same ranges
+// are
+// free. Then the same extent is the shortest, and no stitch has to be searched.
 import { smaller } from '../base/units';
 import { NO_HANDLE } from '../records/handles';
 import { take } from '../records/memory';
@@ -8,7 +9,7 @@ import { groupEnd, pieceEnd, pieceHandle, pieceIndex, pieceOffset, stitchChanges
 import { extentCount, extentStartAt, extentStitchAt, MOST_EXTENTS } from './extents';
 import { firstFree, nextFree } from './free-set';
 
-/** An answer: what was asked in which state, and the stitches that have an extent of the length found. */
+/** A remembered result: the request, the free set, and the stitches with an extent of the length found. */
 @unmanaged
 class Answer {
   signature: u64 = 0;
@@ -16,8 +17,8 @@ class Answer {
   arena: Arena = changetype<Arena>(0);
   changes: u32 = 0;
   count: u32 = 0;
-  // Runs follow as in reuse.ts: MOST_EXTENTS entries. Then, for each part of the extent that lies in one free range, a byte: the
-  // place of that range in the walk over all of them, which is the same walk when the same ranges are free.
+  // Extents follow as in space/extents.ts, MOST_EXTENTS entries. Then a byte for each part of the extent: the number of its
+  // free range in the walk over all free ranges. The walk is the same if the same ranges are free.
 }
 
 const EXTENT: usize = 16;
@@ -26,7 +27,7 @@ const PLACES: usize = EXTENTS + <usize>MOST_EXTENTS * EXTENT;
 const MOST_PLACES: usize = 32;
 const ANSWER: usize = PLACES + MOST_PLACES;
 const ANSWERS: usize = 512;
-/** With more free ranges than this the survey finds them faster. */
+/** With more free ranges than this, a survey is faster. */
 const MOST_RANGES: u32 = 64;
 
 let answers: usize = 0;
@@ -40,7 +41,7 @@ function answerFor(arena: Arena, size: u64): Answer {
   return changetype<Answer>(answers + <usize>(mixed >> 55) * ANSWER);
 }
 
-/** Keeps what the search just made in this arena has found. */
+/** Remembers the result of the last search, made in this arena. */
 export function keepExtents(arena: Arena, size: u64): void {
   if (extentCount > MOST_EXTENTS) return;
   if (answers === 0) {
@@ -62,15 +63,15 @@ export function keepExtents(arena: Arena, size: u64): void {
 }
 
 /**
- * Whether it is known where the shortest extent of at least `size` is: then `knownStitch` and `knownStart` say so, and a block can
- * be placed there as after a survey.
+ * Looks up the shortest extent of at least `size`. If it is known, `knownStitch` and `knownStart` say where it is, and a block
+ * can be placed there as after a survey.
  */
 export function recallExtent(arena: Arena, size: u64): bool {
   if (answers === 0 || arena.freeCount > MOST_RANGES) return false;
   const answer = answerFor(arena, size);
   if (answer.signature !== arena.signature || answer.size !== size || answer.arena !== arena || answer.changes !== stitchChanges)
     return false;
-  // Among equals the stitch used last, as the search would have it.
+  // Among equals the stitch used last, as in the search.
   knownStitch = NO_STITCH;
   for (let index: u32 = 0; index < answer.count; index++) {
     const extent = changetype<usize>(answer) + EXTENTS + <usize>index * EXTENT;
@@ -82,7 +83,7 @@ export function recallExtent(arena: Arena, size: u64): bool {
   return knownStitch !== NO_STITCH && knownStitch.usable && locate(answer, arena, knownStitch, knownStart, knownStart + size);
 }
 
-/** Notes in findings which free ranges the extent lies in; false if it is not free after all: signatures can coincide. */
+/** Writes the free ranges of the extent into findings. False if the extent is not free: a hash collision. */
 function locate(answer: Answer, arena: Arena, stitch: Stitch, start: u64, end: u64): bool {
   let count: usize = 0;
   for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) {

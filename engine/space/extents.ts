@@ -1,17 +1,17 @@
-// Free extents inside stitches: memory that lies side by side already, though not in the arena's own addresses.
+// Free extents in stitches: free memory that is contiguous in a stitch, though not in the arena's own addresses.
 import { NO_HANDLE } from '../records/handles';
 import { Arena, NO_STITCH, Stitch } from '../records/nodes';
 import { pieceEnd, pieceFinding, pieceHandle, pieceIndex, pieceOffset } from '../records/pieces';
 import { freeHeadOf, freeTailOf, isFound, isWhole } from './survey';
 
-/** What the last search for an extent found. */
+/** Result of the last search for an extent. */
 export let extentStitch: Stitch = NO_STITCH;
 export let extentStart: u64 = 0;
 let extentBytes: u64 = 0;
-/** Stitches with an extent of that length, the one found among them. */
+/** How many stitches have an extent of that length. */
 export let extentCount: u32 = 0;
 
-/** The first of those stitches, as entries: where the extent begins (u64), stitch (u32). */
+/** The first of those stitches. An entry: start of the extent (u64), stitch (u32). */
 export const MOST_EXTENTS: u32 = 4;
 const EXTENT: usize = 16;
 const extents: usize = memory.data(64);
@@ -24,11 +24,11 @@ export function extentStartAt(index: u32): u64 {
   return load<u64>(extents + <usize>index * EXTENT);
 }
 
-/** What the last search for a stitch to extend found: the one with the longest free end. */
+/** Result of the last search for a stitch to extend: the one with the longest free end. */
 export let openStitch: Stitch = NO_STITCH;
 export let openBytes: u64 = 0;
 
-/** Finds the shortest free extent of at least `size` in the arena's stitches. Needs the survey. */
+/** Finds the shortest free extent of at least `size` in the stitches of the arena. Needs its survey. */
 export function searchExtents(arena: Arena, size: u64): void {
   extentStitch = NO_STITCH;
   extentBytes = u64.MAX_VALUE;
@@ -36,7 +36,7 @@ export function searchExtents(arena: Arena, size: u64): void {
   searchMoreExtents(arena, size);
 }
 
-/** The same, in the stitches of a further arena. */
+/** Continues the search in the stitches of another arena. */
 export function searchMoreExtents(arena: Arena, size: u64): void {
   for (let stitch = arena.newestStitch; stitch !== NO_STITCH; stitch = stitch.older) {
     if (stitch.usable && stitch.mapped >= size) searchStitch(stitch, size);
@@ -44,15 +44,15 @@ export function searchMoreExtents(arena: Arena, size: u64): void {
 }
 
 /**
- * An extent of at least `size` holds a multiple of `size`. So it is enough to look at the pieces there and at what is free
- * around them: a stitch that is in use is passed over at the cost of one or two looks.
+ * An extent of at least `size` covers a multiple of `size`. So the search looks only at the pieces there and at what is free
+ * around them. A stitch in use costs one or two looks.
  */
 function searchStitch(stitch: Stitch, size: u64): void {
   let seen: u64 = 0;
   for (let point: u64 = 0; point < stitch.mapped; point += size) {
     if (point < seen) continue;
     const index = pieceIndex(stitch, point);
-    // Most memory is in use when an extent is looked for: most looks end here.
+    // Most memory is in use during a search, so most looks end here.
     const finding = pieceFinding(stitch, index);
     if (!isFound(finding)) continue;
     const handle = pieceHandle(stitch, index);
@@ -81,7 +81,7 @@ function searchStitch(stitch: Stitch, size: u64): void {
   }
 }
 
-/** Keeps the first extent of each stitch among equally short ones, as far as there is room. */
+/** Keeps the first extent of each stitch among equally short ones, up to MOST_EXTENTS. */
 function noteExtent(stitch: Stitch, start: u64): void {
   if (extentCount > 0 && extentCount <= MOST_EXTENTS && extentStitchAt(extentCount - 1) === stitch) return;
   if (extentCount < MOST_EXTENTS) {
@@ -91,7 +91,7 @@ function noteExtent(stitch: Stitch, start: u64): void {
   extentCount++;
 }
 
-/** Free bytes right before a piece. */
+/** Free bytes directly before a piece. */
 function freeBefore(stitch: Stitch, index: u32): u64 {
   const end = index < stitch.count ? pieceOffset(stitch, index) : stitch.mapped;
   let at = index;
@@ -101,7 +101,7 @@ function freeBefore(stitch: Stitch, index: u32): u64 {
   return end - start + (handle === NO_HANDLE ? 0 : freeTailOf(handle));
 }
 
-/** Free bytes right after a piece. */
+/** Free bytes directly after a piece. */
 function freeAfter(stitch: Stitch, index: u32): u64 {
   let at = index + 1;
   while (at < stitch.count && isWhole(pieceFinding(stitch, at)) && pieceHandle(stitch, at) !== NO_HANDLE) at++;
@@ -109,7 +109,7 @@ function freeAfter(stitch: Stitch, index: u32): u64 {
   return pieceEnd(stitch, at - 1) - pieceEnd(stitch, index) + (handle === NO_HANDLE ? 0 : freeHeadOf(handle));
 }
 
-/** Finds the stitch with the longest free end among those with addresses enough to extend it to `size`. Needs the survey. */
+/** Finds the stitch with the longest free end that has addresses to be extended to `size`. Needs the survey. */
 export function searchOpen(arena: Arena, size: u64): void {
   openStitch = NO_STITCH;
   openBytes = 0;

@@ -5,8 +5,8 @@ import { ARENA_BITS, ARENA_ROOTS, Arena, BIN_WORDS, BINS, NO_RANGE, Range } from
 import { after, before, checkTree, firstOf, insert, lastOf, lowerBound, plant, remove } from './tree';
 
 /**
- * 64 classes to each power of two, so that trees stay small however many ranges there are: below 64 KiB all ranges of a
- * class are of one size. Sizes of one class are in order of size with those of the next.
+ * 64 classes to each power of two keep trees small. Below 64 KiB a class has ranges of one size only. Every range of a class is
+ * smaller than those of the next.
  */
 function binOf(size: u64): usize {
   const units = size >> 9;
@@ -39,7 +39,7 @@ function bitOf(index: usize): u64 {
   return (<u64>1) << (<u64>(index & 63));
 }
 
-/** What a range adds to the signature of its arena's free set. Not linear: moving a border must not cancel out. */
+/** What a range adds to the signature of the free set. Not linear, so that moving a border changes the sum. */
 function traitOf(address: u64, size: u64): u64 {
   const mixed = (address + (size << 20)) * 0x9e3779b97f4a7c15;
   return (mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9;
@@ -49,7 +49,7 @@ function isAlone(slot: usize, range: Range): bool {
   return load<usize>(slot) === changetype<usize>(range) && range.left === NO_RANGE && range.right === NO_RANGE;
 }
 
-/** Makes a range the first of its class. */
+/** Adds the first range of a class. */
 function openBin(arena: Arena, bin: usize, range: Range): void {
   const word = bin >> 6;
   setWord(arena, word, wordOf(arena, word) | bitOf(bin));
@@ -57,7 +57,7 @@ function openBin(arena: Arena, bin: usize, range: Range): void {
   plant(slotOf(arena, bin), range);
 }
 
-/** Takes the last range out of a class. */
+/** Removes the last range of a class. */
 function closeBin(arena: Arena, bin: usize): void {
   const word = bin >> 6;
   const bits = wordOf(arena, word) & ~bitOf(bin);
@@ -91,8 +91,8 @@ export function takeFree(arena: Arena, range: Range): void {
 }
 
 /**
- * A range of `size` bytes leaves the set and another comes, or the same with its new size: what becomes of a free range that
- * something is cut from or given back to. A long one mostly stays in its class, alone, and then next to nothing is to be done.
+ * Replaces a range of `size` bytes by another, or by itself with a new size. This happens when a block is cut off a free range
+ * or joins it. A long range is mostly alone in its class and stays there, so little has to be done.
  */
 export function moveFree(arena: Arena, gone: Range, size: u64, come: Range): void {
   const from = binOf(size);
@@ -115,7 +115,7 @@ export function moveFree(arena: Arena, gone: Range, size: u64, come: Range): voi
   else insert(target, come);
 }
 
-/** The first class at or after `bin` that holds something; -1 if none does. */
+/** The first class at or after `bin` that is not empty; -1 if there is none. */
 function nextBin(arena: Arena, bin: usize): i32 {
   let word = bin >> 6;
   if (word >= BIN_WORDS) return -1;
@@ -129,7 +129,7 @@ function nextBin(arena: Arena, bin: usize): i32 {
   return <i32>((word << 6) + <usize>ctz<u64>(bits));
 }
 
-/** The last class at or before `bin` that holds something; -1 if none does. */
+/** The last class at or before `bin` that is not empty; -1 if there is none. */
 function previousBin(arena: Arena, bin: i32): i32 {
   if (bin < 0) return -1;
   let word = <usize>bin >> 6;
@@ -151,7 +151,7 @@ export function bestFit(arena: Arena, size: u64): Range {
   return higher < 0 ? NO_RANGE : firstOf(slotOf(arena, <usize>higher));
 }
 
-/** The walk over all free ranges, smallest first. */
+/** Walks all free ranges, smallest first. */
 export function firstFree(arena: Arena): Range {
   const bin = nextBin(arena, 0);
   return bin < 0 ? NO_RANGE : firstOf(slotOf(arena, <usize>bin));
@@ -164,7 +164,7 @@ export function nextFree(arena: Arena, range: Range): Range {
   return bin < 0 ? NO_RANGE : firstOf(slotOf(arena, <usize>bin));
 }
 
-/** The walk over all free ranges, largest first. */
+/** Walks all free ranges, largest first. */
 export function largestFree(arena: Arena): Range {
   const bin = previousBin(arena, <i32>BINS - 1);
   return bin < 0 ? NO_RANGE : lastOf(slotOf(arena, <usize>bin));
@@ -185,7 +185,7 @@ export function checkFreeSet(arena: Arena): bool {
     const bits = wordOf(arena, word);
     if ((bits !== 0) !== ((summaryOf(arena) & bitOf(word)) !== 0)) return false;
     const marked = (bits >> <u64>(bin & 63)) & 3;
-    // Two classes at a glance: nearly all are empty, and tests check after every operation.
+    // Two classes at once: nearly all are empty, and tests check after every operation.
     if (load<u64>(slotOf(arena, bin)) === 0) {
       if (marked !== 0) return false;
       continue;

@@ -1,5 +1,5 @@
-// New memory at the end of an arena: handles are created, mapped at their place and made accessible, all or nothing.
-// What the driver refuses to take back on the way out is kept as an orphan or a stuck range, never forgotten.
+// New memory at the end of an arena: handles are created, mapped and made accessible, all or nothing.
+// If the driver refuses to undo a step, the memory is kept as an orphan or a stuck range.
 import { countOrphan, countReleased, countReserved } from '../abi/counters';
 import { create, map, release, setAccess, unmap } from '../abi/driver';
 import { Call } from '../abi/driver-calls';
@@ -30,7 +30,7 @@ import { setFree, takeTail } from './ranges';
 
 let orphans: Orphan = NO_ORPHAN;
 
-/** Free bytes right before the place where the arena grows. */
+/** Free bytes directly before the place where the arena grows. */
 export function freeTail(arena: Arena): u64 {
   const region = arena.growing;
   if (region === NO_REGION || region.tail === NO_RANGE) return 0;
@@ -44,7 +44,7 @@ export function tailRoom(arena: Arena): u64 {
   return region === NO_REGION || region.tail === NO_RANGE ? 0 : region.tail.size;
 }
 
-/** Lets the arena grow in another of its regions, if one has the addresses. */
+/** Makes the arena grow in another of its regions, if one has enough addresses. */
 function growElsewhere(arena: Arena, bytes: u64): bool {
   for (let region = arena.regions; region !== NO_REGION; region = region.next) {
     if (region.tail === NO_RANGE || region.tail.size < bytes) continue;
@@ -54,7 +54,9 @@ function growElsewhere(arena: Arena, bytes: u64): bool {
   return false;
 }
 
-/** Adds `bytes` (a multiple of the handle unit) of free memory at the arena's end; gives the free range it is part of. */
+/**
+ * Adds `bytes` (a multiple of the handle unit) of free memory at the end of the arena. Gives the free range that it is part of.
+ */
 export function grow(arena: Arena, bytes: u64): Range {
   if (tailRoom(arena) < bytes && !growElsewhere(arena, bytes)) addRegion(arena, bytes);
   const region = tailRoom(arena) < bytes ? NO_REGION : arena.growing;
@@ -71,7 +73,7 @@ export function grow(arena: Arena, bytes: u64): Range {
   const first = region.handleCount;
   const start = region.tail.address;
   if (!createHandles(region, start, bytes, step)) {
-    // Addresses that were meant for this growth alone are of no use to another.
+    // A region for this growth alone is of no use to another.
     if (longRegions === 0 && isEmptyRegion(region)) releaseRegion(region);
     return NO_RANGE;
   }
@@ -84,7 +86,7 @@ export function grow(arena: Arena, bytes: u64): Range {
   return NO_RANGE;
 }
 
-/** Creates handles behind those the region has; on failure none stays. */
+/** Creates handles behind those of the region. If one fails, none stays. */
 function createHandles(region: Region, start: u64, bytes: u64, step: u64): bool {
   const first = region.handleCount;
   for (let done: u64 = 0; done < bytes; ) {
@@ -109,7 +111,7 @@ function createHandles(region: Region, start: u64, bytes: u64, step: u64): bool 
   return true;
 }
 
-/** How many could be mapped, from `first` on. */
+/** Maps handles from `first` on. Gives how many could be mapped. */
 function mapHandles(region: Region, first: u32, count: u32): u32 {
   for (let index: u32 = 0; index < count; index++) {
     const handle = handleAt(region, first + index);
@@ -139,7 +141,7 @@ function openAccess(region: Region, first: u32, count: u32): bool {
   return false;
 }
 
-/** Gives back the handles from `first` on, of which the first `mapped` are mapped without access. */
+/** Frees the handles from `first` on. The first `mapped` of them are mapped without access. */
 function undo(region: Region, first: u32, mapped: u32): void {
   releaseFrom(region, first + mapped);
   if (mapped === 0) return;
@@ -158,7 +160,7 @@ function releaseFrom(region: Region, first: u32): void {
   }
 }
 
-/** Gives a handle that is mapped nowhere back to the driver, or keeps it as an orphan. */
+/** Frees a handle that is mapped nowhere, or keeps it as an orphan. */
 export function releaseHandle(handle: Handle): void {
   if (release(handle.id) >= 0) {
     countReleased(handle.bytes);
@@ -171,7 +173,7 @@ export function releaseHandle(handle: Handle): void {
   countOrphan(1);
 }
 
-/** Tries again to give back what the driver once refused. */
+/** Tries again to free handles that the driver refused before. */
 export function releaseOrphans(): void {
   let kept = NO_ORPHAN;
   let orphan = orphans;
@@ -196,7 +198,7 @@ export function orphanBytes(): u64 {
   return bytes;
 }
 
-/** Room for `count` more handles in the region's list. */
+/** Makes room for `count` more handles in the list of a region. */
 function makeRoom(region: Region, count: u32): bool {
   const needed = region.handleCount + count;
   if (needed <= region.handleRoom) return true;
@@ -209,7 +211,7 @@ function makeRoom(region: Region, count: u32): bool {
   return true;
 }
 
-/** Takes a handle off its region's list. */
+/** Removes a handle from the list of its region. */
 export function forgetHandle(handle: Handle): void {
   const region = handle.region;
   const index = handleIndex(region, handle.address);

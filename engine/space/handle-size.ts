@@ -1,21 +1,21 @@
-// How large new handles are.
+// The size of new handles.
 import { fixedHandle, handleCount, handleUnit, loadHandle } from '../abi/settings';
 import { larger, smaller } from '../base/units';
 import { Arena } from '../records/nodes';
 
-/** With handle units of 2 MiB: from 8 MiB to 64 MiB. */
+/** Of memory that changes: from 8 to 64 MiB where the handle unit is 2 MiB. */
 const SMALLEST_HANDLE_UNITS: u64 = 4;
 const LARGEST_HANDLE_UNITS: u64 = 32;
-/** What is loaded is made of about this many handles until they have reached their largest. */
+/** Loaded memory consists of about this many handles, until they have reached their largest size. */
 const LOADED_HANDLES: u64 = 16;
-/** What streams lend each other goes from hand to hand by the handle: more of them leave less behind. */
+/** Streams lend each other whole handles, so arenas that borrow have this many times as many. */
 const SHARED_FACTOR: u64 = 2;
-/** A large growth is cut into about this many. */
+/** A large growth consists of about this many handles. */
 const GROWTH_HANDLES: u64 = 12;
 
 /**
- * The size of handles for a growth of `growth` bytes: small ones where every piece counts, few large ones where much is held
- * or comes at once, and for what is loaded and stays: the size of a handle matters only where memory becomes free piece by piece.
+ * The size of handles for a growth of `growth` bytes. Handles are small where memory becomes free piece by piece. They are
+ * large where much is held or created at once, and for memory that is loaded and stays.
  */
 export function handleBytes(arena: Arena, growth: u64): u64 {
   if (fixedHandle !== 0) return fixedHandle;
@@ -26,7 +26,9 @@ export function handleBytes(arena: Arena, growth: u64): u64 {
   return bytes;
 }
 
-/** A share of what changes in the arena; or of the growth, but not more than half the share of what the arena holds then. */
+/**
+ * A share of the memory that changes, or of the growth. The second is at most half the share of all that the arena then holds.
+ */
 function changingShare(arena: Arena, growth: u64): u64 {
   const count = arena.shared ? SHARED_FACTOR * handleCount : handleCount;
   const ofGrowth = smaller(growth / GROWTH_HANDLES, (arena.held + growth) / (2 * count));

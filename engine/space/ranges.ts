@@ -1,5 +1,5 @@
-// Splitting and joining ranges. Of two that join, the lower stays: whoever holds a pointer into a region
-// finds what has become of its range at or after that pointer.
+// Splits and joins ranges. Of two ranges that join, the lower stays.
+// So a pointer to a range stays valid for a walk: what became of the range lies at or after it.
 import { State } from '../abi/range-states';
 import { larger } from '../base/units';
 import { ownerOf } from '../records/arena-table';
@@ -33,7 +33,7 @@ export function takeFront(range: Range, size: u64, state: u8): void {
   takeFrontOf(ownerOf(range), range, size, state);
 }
 
-/** The same where the owner is known. */
+/** The same for a known owner. */
 export function takeFrontOf(arena: Arena, range: Range, size: u64, state: u8): void {
   const whole = range.size;
   if (whole > size) {
@@ -48,7 +48,7 @@ export function takeFrontOf(arena: Arena, range: Range, size: u64, state: u8): v
   range.nextPiece = NO_RANGE;
 }
 
-/** Takes [from, from + size) out of a free range; what is left on either side stays free. Needs two spare ranges. */
+/** Cuts [from, from + size) out of a free range. The rest on either side stays free. Needs two spare ranges. */
 export function cutOut(range: Range, from: u64, size: u64, state: u8): Range {
   if (from === range.address) {
     takeFront(range, size, state);
@@ -70,14 +70,14 @@ export function cutOut(range: Range, from: u64, size: u64, state: u8): Range {
 }
 
 /**
- * Makes a range that is in no set free and joins it with the neighbours of its owner; gives the whole. `point` is its
- * release; the whole has the latest release of its parts.
+ * Makes a range that is in no set free, and joins it with free neighbours of the same owner. Gives the joined range. `point` is
+ * the release; the joined range has the latest release of its parts.
  */
 export function setFree(range: Range, point: u64): Range {
   return setFreeOf(ownerOf(range), range, point);
 }
 
-/** The same where the owner is known. */
+/** The same for a known owner. */
 export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
   range.state = State.Free;
   const owner = range.owner;
@@ -105,7 +105,7 @@ export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
   return range;
 }
 
-/** Makes a range that is in no set unbacked and joins it with its neighbours. */
+/** Makes a range that is in no set unbacked and joins it with unbacked neighbours. */
 export function setUnbacked(range: Range): void {
   const region = range.region;
   range.state = State.Unbacked;
@@ -119,7 +119,7 @@ export function setUnbacked(range: Range): void {
   if (range.next === NO_RANGE) region.tail = range;
 }
 
-/** Turns the first `size` bytes of the region's unbacked tail into a range of the given state, in no set. Needs one spare range. */
+/** Turns the first `size` bytes of the unbacked tail into a range of the given state, in no set. Needs one spare range. */
 export function takeTail(tail: Range, size: u64, state: u8): Range {
   const region = tail.region;
   tail.state = state;
@@ -135,14 +135,14 @@ export function takeTail(tail: Range, size: u64, state: u8): Range {
   return tail;
 }
 
-/** The range that holds `address`, at or after a range of the same region. */
+/** The range at `address`, at or after `start` in the same region. */
 export function rangeAt(start: Range, address: u64): Range {
   let range = start;
   while (address >= range.address + range.size) range = range.next;
   return range;
 }
 
-/** Bytes given out for a block. */
+/** Bytes of all ranges of a block. */
 export function blockSize(block: Range): u64 {
   let size: u64 = 0;
   for (let piece = block; piece !== NO_RANGE; piece = piece.nextPiece) size += piece.size;

@@ -1,4 +1,4 @@
-// Giving memory back to the driver, handle by handle: whatever is wholly free and whatever a failure left behind.
+// Frees memory, handle by handle: all that is wholly free, and all that a failure left behind.
 import { unmap } from '../abi/driver';
 import { State } from '../abi/range-states';
 import { larger } from '../base/units';
@@ -12,16 +12,16 @@ import { cutOut, rangeAt, setUnbacked } from './ranges';
 import { dismissIdle, punch } from './stitches';
 
 const NOBODY: i32 = -1;
-/** The number of an arena whose free memory stays, wherever it lies. */
+/** The number of an arena whose free memory stays. */
 let spared: i32 = NOBODY;
 
-/** Gives back all that can be. */
+/** Frees all that can be freed. */
 export function releaseAll(): void {
   releaseOrphans();
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) releaseArena(arena);
 }
 
-/** Gives back the free memory of every arena but one. */
+/** Frees the free memory of every arena but one. */
 export function releaseOthers(kept: Arena): void {
   releaseOrphans();
   spared = <i32>kept.index;
@@ -29,12 +29,12 @@ export function releaseOthers(kept: Arena): void {
   spared = NOBODY;
 }
 
-/** Drops the idle stitches of all arenas: addresses and mappings come free, memory does not. */
+/** Drops the idle stitches of all arenas. This frees addresses and mappings, but no memory. */
 export function releaseAddresses(): void {
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) dismissIdle(arena);
 }
 
-/** Needs no memory of the engine's own: this must work when there is none left. */
+/** Takes no memory of the engine's own, since it must work when that is exhausted. */
 function releaseArena(arena: Arena): void {
   dismissIdle(arena);
   let region = arena.regions;
@@ -53,7 +53,7 @@ function releaseRanges(region: Region): void {
   while (range !== NO_RANGE) {
     const end = range.address + range.size;
     if (range.state === State.Free && <i32>range.owner !== spared) {
-      // What becomes of the range lies at or after what was before it.
+      // After the joining of ranges, the walk goes on from the one before.
       const before = range.prev !== NO_RANGE ? range.prev : range;
       releaseWhole(region, range);
       range = before;
@@ -62,7 +62,7 @@ function releaseRanges(region: Region): void {
   }
 }
 
-/** Gives back the handles that lie wholly in a free range, from its end down: so the range stays what is left of it. */
+/** Frees the handles that lie wholly in a free range, from its end down, so that the range keeps its start. */
 function releaseWhole(region: Region, range: Range): void {
   const start = range.address;
   const end = start + range.size;
@@ -79,7 +79,7 @@ function releaseWhole(region: Region, range: Range): void {
   }
 }
 
-/** Gives back the handles that are wholly free, but in parts of different owners. */
+/** Frees handles that are wholly free, but whose parts have different owners. */
 function releaseShared(region: Region): void {
   let range: Range = region.first;
   while (range !== NO_RANGE) {
@@ -87,7 +87,7 @@ function releaseShared(region: Region): void {
     if (next === NO_RANGE) return;
     const parted = range.state === State.Free && next.state === State.Free;
     const index = parted ? handleIndex(region, next.address) : region.handleCount;
-    // What is before the handle stays what it is: from there the walk goes on.
+    // The range before the handle stays, so the walk goes on from there.
     const before = index < region.handleCount ? rangeBefore(range, handleAt(region, index)) : NO_RANGE;
     if (index < region.handleCount && releaseParts(handleAt(region, index), range)) {
       range = before === NO_RANGE ? region.first : before;
@@ -97,14 +97,14 @@ function releaseShared(region: Region): void {
   }
 }
 
-/** The last range that ends before a handle, from one that begins before its end. */
+/** The last range that ends before a handle. `range` begins before the end of the handle. */
 function rangeBefore(range: Range, handle: Handle): Range {
   let before = range;
   while (before !== NO_RANGE && before.address + before.size > handle.address) before = before.prev;
   return before;
 }
 
-/** Gives back a handle if all ranges in it are free; `range` is one of them. */
+/** Frees a handle if all ranges in it are free. `range` is one of them. */
 function releaseParts(handle: Handle, range: Range): bool {
   const end = handle.address + handle.bytes;
   let first = range;
@@ -115,7 +115,7 @@ function releaseParts(handle: Handle, range: Range): bool {
     parts++;
   }
   if (!ensureRanges(2 * parts) || (handle.stitchCount > 0 && !punchAll(handle)) || unmap(handle.address, handle.bytes) < 0) return false;
-  // From the end down: what joins is then always behind what is still to come.
+  // From the end down, so that ranges join only behind the next part.
   for (let at = end; at > handle.address; ) {
     const part = rangeAt(first, at - 1);
     const start = larger(part.address, handle.address);
@@ -128,7 +128,7 @@ function releaseParts(handle: Handle, range: Range): bool {
   return true;
 }
 
-/** Takes a free handle out of the stitches that other blocks keep alive: of any arena, since it may have been lent. */
+/** Removes a free handle from all stitches, of any arena, since it may have been lent. */
 function punchAll(handle: Handle): bool {
   for (let arena = firstArena(); arena !== NO_ARENA && handle.stitchCount > 0; arena = arena.next) {
     let stitch = arena.newestStitch;
@@ -143,7 +143,7 @@ function punchAll(handle: Handle): bool {
   return handle.stitchCount === 0;
 }
 
-/** Tries again to undo mappings that once could not be undone. */
+/** Tries again to remove mappings that the driver refused to remove before. */
 function releaseStuck(region: Region): void {
   let range: Range = region.first;
   while (range !== NO_RANGE) {

@@ -1,4 +1,5 @@
-// A list of handles to be mapped side by side, built before any driver call is made. One at a time, reused.
+// The handles selected for a stitch, in order. The list is complete before the first driver call. There is one, used again and
+// again.
 import { Handle } from '../records/handles';
 import { regrow } from '../records/memory';
 
@@ -16,7 +17,7 @@ export function selectedAt(index: u32): Handle {
   return changetype<Handle>(load<usize>(list + ((<usize>index) << 2)));
 }
 
-/** False when the engine's own memory is exhausted. */
+/** Adds a handle. False if the engine's own memory is exhausted. */
 export function selectHandle(handle: Handle): bool {
   if (selectedCount === room) {
     const larger: u32 = room === 0 ? 64 : room << 1;

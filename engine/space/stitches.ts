@@ -1,5 +1,5 @@
-// Stitches: making one from a list of handles, extending it, placing a block in it, dropping it.
-// A stitch that the driver leaves half made and will not undo is kept as unusable and dropped when the driver allows it.
+// Stitches: makes one of the selected handles, extends it, places blocks in it, drops it.
+// If the driver refuses to undo half of the work, the stitch is kept as unusable, and dropped when the driver allows it.
 import { countMapped, countStitch, countStitchGone, countUnmapped } from '../abi/counters';
 import { map, reserve, setAccess, unmap, unreserve } from '../abi/driver';
 import { Call } from '../abi/driver-calls';
@@ -27,7 +27,7 @@ import {
 import { cutOut, rangeAt } from './ranges';
 import { selectedAt, selectedBytes, selectedCount } from './selection';
 
-/** A stitch over the planned handles, in their order; NO_STITCH if the driver fails, with nothing changed. */
+/** A stitch of the selected handles; NO_STITCH if the driver fails, and then nothing has changed. */
 export function makeStitch(arena: Arena): Stitch {
   makeWay(arena);
   const stitch = newStitch();
@@ -43,7 +43,7 @@ export function makeStitch(arena: Arena): Stitch {
   return NO_STITCH;
 }
 
-/** A stitch without memory yet, of `generous` addresses or at least `needed`; NO_STITCH if the driver has none. */
+/** A stitch without memory, of `generous` addresses or at least `needed`; NO_STITCH if the driver fails. */
 export function reserveStitch(arena: Arena, generous: u64, needed: u64): Stitch {
   const stitch = newStitch();
   if (stitch !== NO_STITCH) return reserveFor(stitch, arena, generous, needed) ? stitch : NO_STITCH;
@@ -79,7 +79,7 @@ function reserveFor(stitch: Stitch, arena: Arena, generous: u64, needed: u64): b
   return true;
 }
 
-/** Adds the planned handles at the stitch's end; on failure the stitch is as before, or unusable for new blocks. */
+/** Adds the selected handles at the end of a stitch. If the driver fails, the stitch is as before, or unusable for new blocks. */
 export function extend(stitch: Stitch): bool {
   if (stitch.mapped + selectedBytes > stitch.reserved || !makeRoom(stitch, stitch.count + selectedCount)) return false;
   return append(stitch);
@@ -113,7 +113,7 @@ function openAccess(stitch: Stitch, first: u32, start: u64): bool {
   return true;
 }
 
-/** Unmaps the pieces from `first` on. If that fails they stay, and nothing new may be placed in the stitch. */
+/** Unmaps the pieces from `first` on. If that fails they stay, and the stitch becomes unusable. */
 function retract(stitch: Stitch, first: u32, start: u64): void {
   if (stitch.mapped > start && unmap(stitch.address + start, stitch.mapped - start) < 0) {
     stitch.usable = false;
@@ -128,8 +128,8 @@ function retract(stitch: Stitch, first: u32, start: u64): void {
 }
 
 /**
- * Takes [start, start + size) of the stitch for a block: the free memory under it, wherever it lies. Gives the block's
- * first range. Needs two spare ranges per piece. `surveyed`: the survey holds for all handles of the stitch.
+ * Places a block at [start, start + size) of a stitch: takes the free memory there. Gives the first range of the block. Needs
+ * two spare ranges per piece. `surveyed`: the survey is valid for all handles of the stitch.
  */
 export function place(stitch: Stitch, start: u64, size: u64, surveyed: bool): Range {
   let first = NO_RANGE;
@@ -142,7 +142,7 @@ export function place(stitch: Stitch, start: u64, size: u64, surveyed: bool): Ra
     const from = handle.address + (start > offset ? start - offset : 0);
     const finding = handle.finding;
     const origin = !surveyed ? handle.region.first : from === handle.address ? finding.head : finding.tail;
-    // Handles that follow each other in memory as they do in the stitch are taken in one piece.
+    // Handles that are contiguous in memory as in the stitch become one range.
     index = groupEnd(stitch, index, end);
     const to = handle.address + (smaller(end, pieceEnd(stitch, index - 1)) - offset);
     const piece = cutOut(rangeAt(origin, from), from, to - from, State.Piece);
@@ -163,7 +163,7 @@ export function place(stitch: Stitch, start: u64, size: u64, surveyed: bool): Ra
   return first;
 }
 
-/** Keeps the arena within its limit of stitches by dropping the least recently used that no block lies in. */
+/** Drops idle stitches of the arena, least recently used first, until it is within its limit. */
 function makeWay(arena: Arena): void {
   let stitch = arena.oldestStitch;
   while (stitch !== NO_STITCH && <u64>arena.stitchCount >= stitchLimit) {
@@ -173,7 +173,7 @@ function makeWay(arena: Arena): void {
   }
 }
 
-/** Drops a stitch that no block lies in. False if the driver refuses: what it did not undo stays as it was. */
+/** Drops a stitch without blocks. If the driver refuses, the result is false, and the rest stays as it was. */
 export function dismiss(stitch: Stitch): bool {
   if (!cutStitch(stitch, 0)) return false;
   stitch.usable = false;
@@ -184,11 +184,14 @@ export function dismiss(stitch: Stitch): bool {
   return true;
 }
 
-/** Unmaps the pieces of a stitch from `start` on. False if the driver refuses: what it has undone by then are holes. */
+/**
+ * Unmaps the pieces of a stitch from `start` on. If the driver refuses, the result is false, and pieces already unmapped are
+ * holes.
+ */
 export function cutStitch(stitch: Stitch, start: u32): bool {
   let index = start;
   while (index < stitch.count) {
-    // Holes part the mappings: each extent of pieces is unmapped in one call.
+    // Pieces between two holes are unmapped in one call.
     if (pieceHandle(stitch, index) === NO_HANDLE) {
       index++;
       continue;
@@ -207,7 +210,7 @@ export function cutStitch(stitch: Stitch, start: u32): bool {
   return true;
 }
 
-/** Unmaps one piece of a stitch; a hole remains. */
+/** Unmaps one piece of a stitch. A hole remains. */
 export function punch(stitch: Stitch, index: u32): bool {
   const handle = pieceHandle(stitch, index);
   if (unmap(stitch.address + pieceOffset(stitch, index), handle.bytes) < 0) return false;
@@ -222,7 +225,7 @@ function forgetPiece(stitch: Stitch, index: u32): void {
   clearPiece(stitch, index);
 }
 
-/** Drops every stitch of the arena that no block lies in. */
+/** Drops all stitches of the arena that have no blocks. */
 export function dismissIdle(arena: Arena): void {
   let stitch = arena.oldestStitch;
   while (stitch !== NO_STITCH) {

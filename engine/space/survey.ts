@@ -1,12 +1,12 @@
-// What is free, handle by handle: worked out only when no single free range fits, and kept until something changes.
-// Handles that are wholly free can lie anywhere in a stitch; those free at one end can only begin or end one.
+// Surveys what is free in each handle. Made only if no free range is large enough, and valid until a free range changes.
+// A wholly free handle can be anywhere in a stitch. A handle that is free at one end can only be the first or the last.
 import { larger, log2, smaller } from '../base/units';
 import { Finding, findingAt, Handle, handleAt, handleEnd, handleIndex, NO_HANDLE } from '../records/handles';
 import { regrow } from '../records/memory';
 import { Arena, NO_RANGE, Range } from '../records/nodes';
 import { firstFree, nextFree } from './free-set';
 
-/** A growing list of handles with a sort key each: 16 bytes an entry. */
+/** A list of handles with a sort key each: 16 bytes an entry. */
 @unmanaged
 class HandleList {
   entries: usize = 0;
@@ -20,17 +20,17 @@ const headList = changetype<HandleList>(memory.data(16));
 const tailList = changetype<HandleList>(memory.data(16));
 
 let survey: u32 = 0;
-/** The arena and version the lists speak of. */
+/** The survey is of this arena, in this version. */
 let arenaSurveyed: usize = 0;
 let versionSurveyed: u32 = 0;
 let complete: bool = false;
-/** Whole handles are listed only for a stitch: finding a free extent in a stitch does not need them. */
+/** Whether whole handles are listed. Only stitching needs the list, searches for extents do not. */
 let listed: bool = false;
 let wholeHandles: u32 = 0;
 
 export let wholeBytes: u64 = 0;
 
-/** Brings the survey of the arena up to date; false when the engine's own memory is exhausted. */
+/** Makes a survey of the arena unless there is one. False if the engine's own memory is exhausted. */
 export function surveyArena(arena: Arena): bool {
   if (complete && arenaSurveyed === changetype<usize>(arena) && versionSurveyed === arena.version) return true;
   beginSurvey();
@@ -41,7 +41,7 @@ export function surveyArena(arena: Arena): bool {
   return true;
 }
 
-/** A survey of nothing yet, which holds for no arena. */
+/** Begins an empty survey of no arena. */
 export function beginSurvey(): void {
   survey++;
   complete = false;
@@ -57,7 +57,7 @@ function surveyMore(arena: Arena): bool {
   return true;
 }
 
-/** Adds a free range to the survey; false when the engine's own memory is exhausted. */
+/** Adds a free range to the survey. False if the engine's own memory is exhausted. */
 export function surveyRange(range: Range): bool {
   const region = range.region;
   const start = range.address;
@@ -67,14 +67,14 @@ export function surveyRange(range: Range): bool {
   let from = first.address;
   if (from < start) {
     from = first.address + first.bytes;
-    // A range in the middle of a handle is of no use to any stitch.
+    // A range inside a handle, at neither end, cannot be stitched.
     if (from > end) return true;
     const finding = touch(first.finding);
     finding.tail = range;
     if (!add(tailList, first, from - start)) return false;
     index++;
   }
-  // Handles under a free range lie side by side: what matters is where each of them ends.
+  // Handles under a free range are contiguous, so only their ends are read.
   const whole = from;
   let to = from;
   while (to < end && handleEnd(region, index) <= end) {
@@ -91,7 +91,7 @@ export function surveyRange(range: Range): bool {
   return add(headList, handleAt(region, index), end - to);
 }
 
-/** A finding of this survey, empty if the survey has not come to it before. */
+/** The finding, cleared if this survey has not written it yet. */
 function touch(finding: Finding): Finding {
   if (finding.survey !== survey) {
     finding.survey = survey;
@@ -101,17 +101,17 @@ function touch(finding: Finding): Finding {
   return finding;
 }
 
-/** Whether anything of a handle is free at one of its ends. */
+/** Whether the handle is free at one of its ends. */
 export function isFound(finding: Finding): bool {
   return finding.survey === survey;
 }
 
-/** Whether all of a handle is free: only then the same range lies at both ends. */
+/** Whether the handle is wholly free. Only then the same range covers both ends. */
 export function isWhole(finding: Finding): bool {
   return finding.survey === survey && finding.head === finding.tail;
 }
 
-/** Free bytes at the start of a handle, at its end; all of it if wholly free. Of no use once a free range has changed. */
+/** Free bytes at the start and at the end of a handle. Not valid after a change of free ranges. */
 export function freeHeadOf(handle: Handle): u64 {
   const finding = handle.finding;
   if (finding.survey !== survey || finding.head === NO_RANGE) return 0;
@@ -124,12 +124,12 @@ export function freeTailOf(handle: Handle): u64 {
   return smaller(handle.bytes, handle.address + handle.bytes - finding.tail.address);
 }
 
-/** Length of the free range around a wholly free handle. */
+/** Size of the free range around a wholly free handle. */
 export function aroundOf(handle: Handle): u64 {
   return handle.finding.head.size;
 }
 
-/** Large handles first, since fewer are needed; among alike those from short free ranges, so that long ones stay whole. */
+/** Sort key: large handles first, since fewer are needed; then those in short free ranges, so that long ones stay whole. */
 function wholeKey(handle: Handle): u64 {
   return ((<u64>(63 - log2(handle.bytes))) << 56) | (aroundOf(handle) >> 9);
 }
@@ -138,7 +138,7 @@ export function wholeCount(): u32 {
   return wholeHandles;
 }
 
-/** Lists the wholly free handles of the arena surveyed in the order in which to use them; false without memory for the list. */
+/** Lists the wholly free handles of the surveyed arena in order of preference. False if the engine's own memory is exhausted. */
 export function listWholes(arena: Arena): bool {
   if (listed) return true;
   wholeList.count = 0;
@@ -159,17 +159,17 @@ export function wholeAt(index: u32): Handle {
   return entryHandle(wholeList, index);
 }
 
-/** The handle with most free bytes at its end, other than `except`. */
+/** The handle with most free bytes at its end, except one. */
 export function bestTail(except: Handle): Handle {
   return bestOf(tailList, except);
 }
 
-/** The handle with most free bytes at its start, other than `except`. */
+/** The handle with most free bytes at its start, except one. */
 export function bestHead(except: Handle): Handle {
   return bestOf(headList, except);
 }
 
-/** The handle with fewest but at least `bytes` free at its start, not `except` and not marked. */
+/** The handle with the fewest free bytes at its start that are at least `bytes`; not `except`, and not marked. */
 export function fittingHead(bytes: u64, except: Handle, mark: u32): Handle {
   let best = NO_HANDLE;
   let least: u64 = u64.MAX_VALUE;
@@ -196,14 +196,14 @@ function bestOf(list: HandleList, except: Handle): Handle {
   return best;
 }
 
-/** The largest block that could be put together from what is free. */
+/** The largest block that could be stitched of what is free. */
 export function assemblable(): u64 {
   const tail = bestTail(NO_HANDLE);
   const head = bestHead(NO_HANDLE);
   if (tail === NO_HANDLE) return wholeBytes + (head === NO_HANDLE ? 0 : freeHeadOf(head));
   if (head === NO_HANDLE) return wholeBytes + freeTailOf(tail);
   if (head !== tail) return wholeBytes + freeTailOf(tail) + freeHeadOf(head);
-  // One handle cannot be both the first and the last: its better end counts, or each end with another handle's.
+  // One handle cannot be first and last. Either end is combined with another handle, and the better pair counts.
   const otherHead = bestHead(tail);
   const otherTail = bestTail(head);
   const one = freeTailOf(tail) + (otherHead === NO_HANDLE ? 0 : freeHeadOf(otherHead));
@@ -234,7 +234,7 @@ function add(list: HandleList, handle: Handle, key: u64): bool {
   return true;
 }
 
-/** Shell sort by key, then address: no recursion, no scratch, and the same order in every build. */
+/** Shell sort by key, then address: it needs no recursion and no scratch memory, and gives the same order in every build. */
 function sort(list: HandleList): void {
   let gap: u32 = 1;
   while (gap < list.count / 3) gap = gap * 3 + 1;

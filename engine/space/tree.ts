@@ -1,5 +1,5 @@
-// A red-black tree of free ranges by (size, address), threaded through the ranges themselves. `slot` is where the root is kept.
-// No recursion: every walk takes at most twice the logarithm of the count. Code that has a mirror image takes a side instead.
+// A red-black tree of free ranges by (size, address). The ranges are its nodes; `slot` holds the root.
+// No function recurses. Functions that would need a mirror image take a side instead.
 import { LEFT, NO_RANGE, Range, RIGHT } from '../records/nodes';
 
 function rootOf(slot: usize): Range {

@@ -1,5 +1,5 @@
-// Blocks that completed later than their free, for a caller who records when memory came free: the addresses they had.
-// Nothing is queued unless the setting says that somebody drains.
+// The queue of blocks that completed later than their free: their addresses, for a caller that records when memory came free.
+// Nothing is queued unless the setting queueCompleted is set.
 import { queueCompleted } from '../abi/settings';
 import { regrow } from '../records/memory';
 import { Range } from '../records/nodes';
@@ -11,7 +11,7 @@ let entries: usize = 0;
 let room: usize = 0;
 let count: usize = 0;
 
-/** Notes that a parked block is complete. Without memory for the note it is lost: a recording is not worth a failure. */
+/** Queues a parked block that is complete. If the engine's own memory is exhausted, the entry is lost rather than the request. */
 export function noteCompleted(block: Range): void {
   if (queueCompleted === 0 || (count === room && !enlarge())) return;
   store<u64>(entries + count * ENTRY, block.va);
@@ -22,7 +22,7 @@ export function completedCount(): usize {
   return count;
 }
 
-/** Where the addresses lie, oldest first; the queue is empty afterwards, and they stay there until the next request. */
+/** Empties the queue. Gives where the addresses lie, oldest first; they stay there until the next request. */
 export function drainCompleted(): usize {
   count = 0;
   return entries;

@@ -1,6 +1,7 @@
-// Memory lent between streams of one pool. A free range belongs to the arena that may use it at once; to borrow is to
-// make it belong to another. That costs no driver call: only the order of the two streams' work must be certain, because
-// the release is over, because the borrower waits for the lender anyway, or by a new wait.
+// Memory lent between streams of one pool. A free range belongs to the arena that may use it at once. To borrow it is to change
+// its owner, which costs no driver call. But the borrower's work must come after the lender's. Either the release is over, or
+// the
+// borrower already waits for the lender, or a new wait is made.
 import { countBorrow } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { earliestFirst, gmlake, lend, mainLendsOnly, preferDone, sizeDifferenceLimit, splitBorrowed, waitAllowed } from '../abi/settings';
@@ -12,9 +13,9 @@ import { bestFit, firstFree, largestFree, nextFree, nextSmallerFree, takeFree } 
 import { cutOut, setFree, takeFront } from '../space/ranges';
 import { isCapturing, isOrdered, order, poll, stamp } from './progress';
 
-/** Ranges of one lender that are looked at for one request. */
+/** Most ranges of one lender that are looked at for one request. */
 const MOST_LOOKS: u32 = 64;
-/** Ranges gathered with a wait for one request. */
+/** Most ranges gathered with a wait for one request. */
 const MOST_WAITED: u32 = 64;
 
 export function mayBorrow(arena: Arena): bool {
@@ -26,7 +27,7 @@ export function lends(lender: Arena, borrower: Arena): bool {
   return mainLendsOnly === 0 || lender.stream === 0;
 }
 
-/** Asks how far the streams have come that could lend; false if there are none. */
+/** Polls all streams that could lend. False if there are none. */
 export function pollLenders(borrower: Arena): bool {
   if (!mayBorrow(borrower)) return false;
   let any = false;
@@ -47,9 +48,9 @@ function isAlike(range: Range, size: u64): bool {
 }
 
 /**
- * A block of `size` out of one range of another stream, or NO_RANGE. `waiting`: a wait may be made for it. Among ranges
- * that need none, and where settings say so among all, the smallest that suffices; among those that need one, the
- * earliest release, whose wait is likely to be short or over.
+ * Takes a block of `size` out of one range of another stream; NO_RANGE if there is none. With `waiting`, a wait may be made.
+ * Among ranges that need no wait the smallest is taken, among the others the earliest release, whose wait is likely to be
+ * short. Settings can change both rules.
  */
 export function borrowBlock(borrower: Arena, size: u64, waiting: bool): Range {
   let ready = NO_RANGE;
@@ -92,8 +93,8 @@ function take(range: Range, lender: Arena, borrower: Arena, size: u64): Range {
 }
 
 /**
- * Makes free ranges of other streams ours that touch free ranges of ours: what was lent and split grows together again.
- * `waiting`: even those that need a wait. True if there were any.
+ * Takes free ranges of other streams that touch own free ranges, so that what was lent and split joins again. With `waiting`,
+ * also those that need a wait. True if there were any.
  */
 export function reunite(borrower: Arena, waiting: bool): bool {
   const mayWait = waiting && waitAllowed !== 0;
@@ -123,7 +124,7 @@ function touches(range: Range, arena: Arena): bool {
   return next !== NO_RANGE && next.state === State.Free && next.owner === arena.index;
 }
 
-/** Makes a whole free range the borrower's; their order is certain. */
+/** Takes a whole free range. The order of the two streams is certain. */
 function adopt(range: Range, lender: Arena, borrower: Arena): Range {
   takeFree(lender, range);
   return hand(range, lender, borrower);
@@ -132,15 +133,15 @@ function adopt(range: Range, lender: Arena, borrower: Arena): Range {
 /** Gives a range that is in no set to the borrower as free memory. */
 export function hand(range: Range, lender: Arena, borrower: Arena): Range {
   countBorrow(range.size);
-  // What is over is over for everyone; else it is the borrower's progress that tells from now on.
+  // If the release is over, it is over for every stream. Else the borrower's progress decides from now on.
   const point = range.releasePoint <= lender.lane.done ? 0 : stamp(borrower.lane, 0);
   range.owner = borrower.index;
   return setFree(range, point);
 }
 
 /**
- * Makes wholly free handles of other streams ours until they hold `bytes`: first those that need no wait, large ranges
- * first; then, with `waiting`, those that do, earliest release first. Gives how many bytes it was.
+ * Takes wholly free handles of other streams until they hold `bytes`. Handles that need no wait come first, from large ranges.
+ * With `waiting`, the others follow, earliest release first. Gives the bytes taken.
  */
 export function gather(borrower: Arena, bytes: u64, waiting: bool): u64 {
   let gathered: u64 = 0;
@@ -162,7 +163,7 @@ export function gather(borrower: Arena, bytes: u64, waiting: bool): u64 {
   return gathered;
 }
 
-/** The whole handles, as far as needed, of the range released first; the borrower waits for it. */
+/** Takes whole handles of the range that was released first. The borrower waits for it. */
 function gatherEarliest(borrower: Arena, bytes: u64): u64 {
   let earliest = NO_RANGE;
   let owner = NO_ARENA;
@@ -182,7 +183,7 @@ function gatherEarliest(borrower: Arena, bytes: u64): u64 {
 let spanStart: u64 = 0;
 let spanEnd: u64 = 0;
 
-/** Finds the handles that lie wholly in a range, as many as hold `bytes`; false if there is none. */
+/** Finds the handles that lie wholly in a range, up to `bytes`. False if there are none. */
 function spanHandles(range: Range, bytes: u64): bool {
   const region = range.region;
   const end = range.address + range.size;

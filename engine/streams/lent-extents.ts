@@ -1,4 +1,4 @@
-// Free extents in the stitches of a pool, whoever made them, over memory of whoever may lend it: a stitch made once serves all.
+// Free extents in any stitch of a pool, over memory of any stream that may lend. So a stitch made once serves all streams.
 import { State } from '../abi/range-states';
 import { larger, smaller } from '../base/units';
 import { ownerOf } from '../records/arena-table';
@@ -14,8 +14,8 @@ import { hand, isReady, lends } from './lending';
 import { order } from './progress';
 
 /**
- * Makes the borrower's what the shortest extent of at least `size` needs of others' memory. `waiting`: waits may be made for
- * it. True if there is such an extent: then `extentStitch` and `extentStart` say where, and all of it is the borrower's.
+ * Borrows the memory of the shortest extent of at least `size`. With `waiting`, waits may be made. If true, `extentStitch` and
+ * `extentStart` say where the extent is, and the borrower owns all of it.
  */
 export function borrowExtent(borrower: Arena, size: u64, waiting: bool): bool {
   beginSurvey();
@@ -37,7 +37,7 @@ export function borrowExtent(borrower: Arena, size: u64, waiting: bool): bool {
   return true;
 }
 
-/** The range under the part of an extent that lies in a piece of its stitch: the extent has one range in each piece. */
+/** The range under the part of an extent in one piece. An extent has one range in each piece. */
 function rangeUnder(stitch: Stitch, index: u32, start: u64): Range {
   const handle = pieceHandle(stitch, index);
   const offset = pieceOffset(stitch, index);
@@ -54,7 +54,10 @@ function orderExtent(borrower: Arena, stitch: Stitch, start: u64, end: u64): boo
   return true;
 }
 
-/** Cuts the extent's memory out of what others own, and only then makes it free: joining would move ranges the survey knows. */
+/**
+ * First cuts the memory of the extent out of the lenders' ranges, then makes it free. Joining earlier would move ranges that
+ * the survey knows.
+ */
 function takeExtent(borrower: Arena, stitch: Stitch, start: u64, end: u64): void {
   let taken = NO_RANGE;
   for (let index = pieceIndex(stitch, start); index < stitch.count && pieceOffset(stitch, index) < end; index++) {

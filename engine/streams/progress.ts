@@ -1,5 +1,6 @@
-// How far each stream has come. Releases are numbered, one count for all streams, so numbers order the releases of any
-// two; a ring of events per stream says which of its releases are over. A range has a number, never an event of its own.
+// How far each stream has come. Releases have numbers, from one count for all streams. A ring of events per stream says which
+// of
+// its releases are over. A free range has the number of its release, but no event of its own.
 import { countEvent, countQuery, countWait } from '../abi/counters';
 import { eventQuery, eventRecord, streamWait } from '../abi/driver';
 import { eventBytes, lend } from '../abi/settings';
@@ -9,7 +10,7 @@ let capturingCount: u32 = 0;
 /** The number of the latest release. */
 let clock: u64 = 0;
 
-/** While a stream is being captured into a graph no event may be recorded, asked for or waited for, on any stream. */
+/** While a stream is captured into a graph, no event of any stream may be recorded, queried or waited for. */
 export function setCapture(id: u32, capturing: bool): bool {
   const stream = streamOf(id);
   if (stream === NO_STREAM) return false;
@@ -24,21 +25,21 @@ export function isCapturing(): bool {
   return capturingCount !== 0;
 }
 
-/** Memory of so many bytes is released on the stream now: gives the number of the release. */
+/** Numbers a release of `bytes` on a stream. */
 export function stamp(stream: Stream, bytes: u64): u64 {
   clock++;
   stream.since += bytes;
-  // A single stream needs no events: nobody asks how far it has come.
+  // With a single stream nobody asks for its progress, so it needs no events.
   if (streamCount > 1 && lend !== 0 && stream.since >= eventBytes) mark(stream);
   return clock;
 }
 
-/** Records an event on the stream now, which covers all its releases so far. */
+/** Records an event that covers all releases of the stream so far. */
 export function mark(stream: Stream): bool {
   if (capturingCount !== 0) return false;
-  // The oldest event makes way: what it covered is covered by the next.
+  // The oldest event can be dropped, since the next one covers the same releases.
   if (stream.newest - stream.oldest === RING) stream.oldest++;
-  // A driver that fails is not asked again at every release.
+  // If the driver fails, the next attempt comes only after eventBytes.
   stream.since = 0;
   if (eventRecord(stream.id, slotOf(stream, stream.newest)) < 0) return false;
   countEvent();
@@ -47,7 +48,7 @@ export function mark(stream: Stream): bool {
   return true;
 }
 
-/** Asks which events are over, oldest first, and stops at the first that is not. */
+/** Queries events, oldest first, up to the first that is not over. */
 export function poll(stream: Stream): void {
   if (capturingCount !== 0) return;
   while (stream.oldest !== stream.newest) {
@@ -58,14 +59,14 @@ export function poll(stream: Stream): void {
   }
 }
 
-/** Whether work given to `later` now comes after the release `point` of `earlier` without a new wait. */
+/** Whether work given to `later` now comes after the release `point` of `earlier`, without a new wait. */
 export function isOrdered(later: Stream, earlier: Stream, point: u64): bool {
   if (later === earlier || point <= earlier.done) return true;
   const wait = waitOf(later, earlier);
   return wait !== NO_WAIT && point <= wait.point;
 }
 
-/** Makes work given to `later` from now on come after that release, by a wait on the GPU if need be; false if it cannot be. */
+/** Orders work given to `later` after that release, if necessary by a wait on the GPU. False if that is impossible. */
 export function order(later: Stream, earlier: Stream, point: u64): bool {
   if (isOrdered(later, earlier, point)) return true;
   if (capturingCount !== 0) return false;
@@ -88,12 +89,12 @@ export function order(later: Stream, earlier: Stream, point: u64): bool {
   return true;
 }
 
-/** Makes sure that an event covers the release, so that a later query can tell. */
+/** Makes sure that an event covers the release, so that a later query can tell whether it is over. */
 export function cover(stream: Stream, point: u64): bool {
   return point <= stream.done || eventFor(stream, point) !== stream.newest || mark(stream);
 }
 
-/** The oldest event in flight that covers a release; the newest number, which has no event yet, if none does. */
+/** The oldest event in flight that covers a release; if there is none, the number of the next event. */
 function eventFor(stream: Stream, point: u64): u32 {
   let number = stream.oldest;
   while (number !== stream.newest && load<u64>(coverOf(stream, number)) < point) number++;
@@ -114,7 +115,7 @@ function coverOf(stream: Stream, number: u32): usize {
   return changetype<usize>(stream) + STREAM_RING + ((<usize>(number % RING)) << 3);
 }
 
-/** All work given to any stream so far is over: the host has waited for it. */
+/** The host has waited for all streams, so all releases are over. */
 export function settleStreams(): void {
   for (let stream = firstStream; stream !== NO_STREAM; stream = stream.next) {
     stream.done = clock;

@@ -1,5 +1,6 @@
-// Blocks that other streams use as well (record_stream). Let go of, such a block is parked: it is free for its own stream
-// once every stream recorded on it has passed the release, which a query finds out or a wait on the GPU makes so.
+// Blocks that other streams use (record_stream). When such a block is freed, it is parked. It becomes free for its own stream
+// once
+// every stream recorded on it has passed the release. A query finds that out, or a wait on the GPU ensures it.
 import { countParked } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { ownerOf } from '../records/arena-table';
@@ -7,11 +8,11 @@ import { NO_RANGE, Range } from '../records/nodes';
 import { dropUse, NO_STREAM, NO_USE, newUse, Stream, streamOf } from '../records/streams';
 import { cover, isCapturing, isOrdered, order, poll, stamp } from './progress';
 
-/** Parked blocks, oldest first, linked by the number each keeps in place of its request. */
+/** Parked blocks, oldest first. */
 let oldest: Range = NO_RANGE;
 let newest: Range = NO_RANGE;
 
-/** Notes that work of another stream uses the block. False without memory for the note. */
+/** Notes that another stream uses the block. False if the engine's own memory is exhausted. */
 export function addUse(block: Range, id: u32): bool {
   const lane = streamOf(id);
   if (lane === NO_STREAM) return false;
@@ -29,7 +30,7 @@ export function hasUses(block: Range): bool {
   return block.uses !== NO_USE;
 }
 
-/** Parks a block that other streams use, and marks where each of them stands. */
+/** Parks a block that other streams use, and notes which release each of them must pass. */
 export function park(block: Range, bytes: u64): void {
   for (let use = block.uses; use !== NO_USE; use = use.next) {
     use.point = stamp(use.lane, bytes);
@@ -47,7 +48,7 @@ export function hasParked(): bool {
   return oldest !== NO_RANGE;
 }
 
-/** Takes a parked block off the list, which follows `before`; it is up to the caller to make it free. */
+/** Removes a parked block, which follows `before`, from the list. The caller makes it free. */
 function unpark(block: Range, before: Range): void {
   const next = block.nextParked;
   if (before === NO_RANGE) oldest = next;
@@ -71,7 +72,7 @@ function forgetUses(block: Range): void {
 
 let round: u32 = 0;
 
-/** Asks how far the streams have come that parked blocks depend on, each stream once. */
+/** Polls the streams that parked blocks wait for, each once. */
 export function pollUses(): void {
   if (isCapturing()) return;
   round++;
@@ -86,8 +87,8 @@ export function pollUses(): void {
 }
 
 /**
- * The first parked block, of a stream or of any, that its own stream may use, taken off the list and pending again.
- * With `waiting` its stream is made to wait for the others.
+ * Removes the first parked block that its own stream may use from the list; the block is pending again. `lane`: only blocks of
+ * this stream. With `waiting`, its stream is made to wait for the others.
  */
 export function takeParked(lane: Stream, waiting: bool): Range {
   let before = NO_RANGE;
