@@ -15,16 +15,21 @@ import { Stream, Use } from './streams';
 export class Range {
   address: u64 = 0;
   size: u64 = 0;
+  /** requested, releasePoint or nextParked. */
   private number: u64 = 0;
   /** Of a block: the address given out. It lies in a stitch if the block has one. */
   va: u64 = 0;
   /** Neighbours in the region, by address. */
   prev: Range = changetype<Range>(0);
   next: Range = changetype<Range>(0);
+  /** left or nextPiece. */
   private linkA: usize = 0;
+  /** right or uses. */
   private linkB: usize = 0;
+  /** parent, head or firstCell. */
   private linkC: usize = 0;
   region: Region = changetype<Region>(0);
+  /** stitch or endCell. */
   private linkD: usize = 0;
   state: u8 = 0;
   /** Of a node of the free tree: its color. */
