@@ -1,4 +1,4 @@
-// Random programs for an allocator, and the harness that runs them with everything checked after every step.
+// Random programs for an allocator, and the harness that runs them and checks everything after each step.
 import { readFileSync } from 'node:fs';
 import { EngineAllocator } from '../../src/allocator/engine/allocator.ts';
 import { compileEngine, type EngineModule } from '../../src/allocator/engine/load.ts';
@@ -7,7 +7,10 @@ import { GIB, KIB, MIB } from '../../src/base/bytes.ts';
 import { Ownership } from './ownership.ts';
 import type { StrictBackend } from './strict-backend.ts';
 
-/** A step: request bytes, or record another stream on a live block, or let go of one of the live blocks, or complete one of those let go, or empty the cache. */
+/**
+ * A step of a program: a request, the free of a live block, its two halves (release, complete), a use by another stream, or
+ * emptyCache().
+ */
 export type Step =
   | { readonly do: 'malloc'; readonly bytes: number; readonly stream: number; readonly pool: number }
   | { readonly do: 'free'; readonly pick: number }
@@ -16,7 +19,7 @@ export type Step =
   | { readonly do: 'record'; readonly pick: number; readonly stream: number }
   | { readonly do: 'emptyCache' };
 
-/** A generator of numbers that is the same everywhere (mulberry32). */
+/** Random numbers that are the same everywhere (mulberry32). */
 export function numbersFrom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -34,11 +37,11 @@ export interface ProgramOptions {
   /** Bytes to keep live, roughly. */
   readonly level?: number;
   readonly largest?: number;
-  /** Only large requests and no emptying of the cache: what makes for many stitches. */
+  /** Only large requests and no emptyCache(), for many stitches. */
   readonly stitching?: boolean;
 }
 
-/** A program whose memory rises and falls in waves, as training does, so that free memory lies in many places. */
+/** A program whose memory rises and falls in waves, as in training, so that free memory lies in many places. */
 export function randomProgram(seed: number, options: ProgramOptions): Step[] {
   const next = numbersFrom(seed);
   const { steps, streams = 2, pools = 2, level = 400 * MIB, largest = 256 * MIB, stitching = false } = options;
@@ -81,7 +84,7 @@ const UNIT_SIZES = [MIB, MIB + 1, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB, 20 * MIB,
 export interface Outcome {
   readonly allocator: EngineAllocator;
   readonly failures: number;
-  /** The address of every request in order, -1 where it failed. */
+  /** The address of every request in order, -1 if it failed. */
   readonly addresses: number[];
 }
 
@@ -117,7 +120,7 @@ export interface RunOptions {
   readonly cleanUp?: boolean;
 }
 
-/** Runs a program; throws when an invariant breaks or a byte has two owners. */
+/** Runs a program. Throws if an invariant is broken or a byte has two owners. */
 export function runProgram(program: readonly Step[], backend: StrictBackend, settings: EngineSettings, options: RunOptions = {}): Outcome {
   const { checked = true, cleanUp = true } = options;
   const allocator = new EngineAllocator({ backend, streams: [0, 1, 2], events: backend }, settings, assertingEngine());
@@ -175,7 +178,7 @@ export function runProgram(program: readonly Step[], backend: StrictBackend, set
   if (cleanUp) {
     for (const block of live) allocator.free(block);
     for (const block of [...live, ...pending]) end(block);
-    // What the driver refuses once it is asked again.
+    // The driver is asked again after a failure.
     for (let attempt = 0; attempt < 100 && (attempt === 0 || !backend.holdsNothing); attempt++) allocator.emptyCache();
     allocator.check(3);
   }

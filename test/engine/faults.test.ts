@@ -1,5 +1,6 @@
-// Every driver call can fail at any time. The k-th call of a program fails, for every k: at every step the invariants
-// hold and no byte is in two blocks, the program goes on, and in the end the backend holds nothing.
+// Every driver call can fail at any time. For every k, the k-th call of a program fails. After each step the invariants hold
+// and no
+// byte is in two blocks. The program goes on, and at the end the backend holds nothing.
 import { describe, expect, test } from 'vitest';
 import { MIB } from '../../src/base/bytes.ts';
 import { numbersFrom, PRESETS, randomProgram, runProgram } from './drive.ts';
@@ -23,7 +24,7 @@ describe.each(CASES)('%s', (preset) => {
       expect(backend.holdsNothing, `call ${failing}: ${backend.calls[failing]}; left: ${backend.describe()}`).toBe(true);
       if (failures === 0) served++;
     }
-    // One failure of the driver is hardly ever a failure of the program: there is another way.
+    // One failed driver call hardly ever fails a request, since there is another way.
     expect(served / clean.callsMade).toBeGreaterThan(0.98);
   });
 

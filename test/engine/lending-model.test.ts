@@ -1,5 +1,6 @@
-// A proof by search that lending is safe: every short program on two or three streams, every order in which kernels end,
-// on the real engine. And that the search can fail: with a mistake in the driver or in the engine it finds a race.
+// A proof by search that lending is safe: every short program on two or three streams, in every order in which kernels end, on
+// the
+// real engine. With a mistake in the driver or in the engine, the search finds a race.
 import { describe, expect, test } from 'vitest';
 import { type EngineSettings, LENDING, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { MIB } from '../../src/base/bytes.ts';
@@ -79,7 +80,7 @@ describe('no byte is ever in use by two unordered operations', () => {
   });
 });
 
-/** A race in the first scope in which the mistake shows, quick ones first. */
+/** A race in the first scope in which the mistake shows, quick scopes first. */
 function raceOf(run: (scope: Scope) => Found): string | undefined {
   for (const scope of Object.values(SCOPES).sort((left, right) => left.depth - right.depth || right.start.length - left.start.length)) {
     const { race } = run(scope);

@@ -1,4 +1,4 @@
-// The engine as an allocator: the same WebAssembly that becomes C for PyTorch, on any backend.
+// The engine as an allocator, on any backend: the same WebAssembly that becomes C for PyTorch.
 
 import type { StreamEvents } from '../../backend/backend.ts';
 import { InvariantError, UsageError } from '../../base/errors.ts';
@@ -7,17 +7,17 @@ import { type EngineExports, type EngineModule, instantiateEngine } from './load
 import { describeRule } from './rules.ts';
 import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, regionBytesFor, WEIR_SETTINGS } from './settings.ts';
 
-/** States of a range as engine/abi/range-states.ts numbers them. */
+/** States of a range, as in engine/abi/range-states.ts. */
 const RangeState = { Free: 1, Live: 2, Pending: 3, Unbacked: 4, Carved: 6, Stuck: 7, Parked: 8, Planned: 9 } as const;
-/** Numbers in a row of the engine's snapshot. */
+/** Numbers in a row of the snapshot. */
 const ROW = 8;
 
-/** A run of addresses of an arena, as the engine's snapshot shows it. */
+/** Contiguous addresses of an arena in one state. */
 export interface EngineRange {
   readonly address: number;
   readonly size: number;
   readonly requested: number;
-  /** The address given out for the block that begins here; 0 otherwise. */
+  /** The address given out for the block that begins here, else 0. */
   readonly given: number;
   readonly state: 'free' | 'live' | 'pending' | 'unbacked' | 'carved' | 'stuck' | 'parked' | 'planned';
   readonly stream: number;
@@ -25,7 +25,7 @@ export interface EngineRange {
   readonly small: boolean;
 }
 
-/** Why a request could not be served. */
+/** Why a request failed. */
 export interface Explanation {
   readonly asked: number;
   readonly allocated: number;
@@ -33,7 +33,7 @@ export interface Explanation {
   /** Free in the arena (stream and pool) of the request. */
   readonly free: number;
   readonly largestFree: number;
-  /** The largest block that could be stitched together from what is free there. */
+  /** The largest block that could be stitched of what is free there. */
   readonly assemblable: number;
   /** Free on other streams of the same pool. */
   readonly freeElsewhere: number;
@@ -44,7 +44,7 @@ export interface Explanation {
 const CALLS = ['none', 'create', 'reserve', 'map', 'setAccess', 'own memory'] as const;
 const STATES = { 1: 'free', 2: 'live', 3: 'pending', 4: 'unbacked', 6: 'carved', 7: 'stuck', 8: 'parked', 9: 'planned' } as const;
 
-/** Statistics by name; the order is the engine's ABI. */
+/** Statistics by name, in the order of engine/abi/statistics.ts. */
 const STATISTICS = [
   'reserved',
   'peakReserved',
@@ -77,17 +77,18 @@ const STATISTICS = [
 ] as const;
 export type EngineStatistics = Readonly<Record<(typeof STATISTICS)[number], number>>;
 
-/** Of plans, numbered apart from the others. */
+/** Statistics of plans, with numbers of their own. */
 const PLAN_STATISTICS = ['hits', 'misses', 'occupied', 'active', 'arenaBytes', 'plans', 'blocks'] as const;
 const FIRST_PLAN_STATISTIC = 32;
 
 /**
- * How plans are followed: requests served at their place, those that no plan named or whose place has no memory, those whose
- * place was still taken; the number of the plan in use; memory lent to plans; plans installed; blocks that lie at planned places.
+ * How plans are followed. hits: requests served at their places; misses: those that no plan expected, or whose place has no
+ * memory; occupied: those whose place was taken. active: the number of the plan in use; arenaBytes: memory lent to plans;
+ * plans: plans installed; blocks: blocks at planned places.
  */
 export type PlanStatistics = Readonly<Record<(typeof PLAN_STATISTICS)[number], number>>;
 
-/** A step's requests, in order, and where each lies in each turn. All of one stream. */
+/** The requests of a step, in order, with an offset for each turn. All are of one stream. */
 export interface EnginePlan {
   readonly requests: readonly { readonly size: number; readonly stream: number }[];
   readonly turns: number;
@@ -100,7 +101,7 @@ const PLAN_ROW_HEAD = 16;
 
 export class EngineAllocator implements Allocator {
   readonly settings: EngineSettings;
-  // Requests tried again after waiting for the streams: the engine counts a retry and a failure for each attempt.
+  // The engine counts a retry and a failure for each attempt. These are attempts made again after a wait for the streams.
   private repeatedRetries = 0;
   private repeatedOoms = 0;
   private readonly engine: EngineExports;
@@ -114,9 +115,9 @@ export class EngineAllocator implements Allocator {
     this.events = context.events;
     if (this.engine.settings() !== ENGINE_SETTINGS.length)
       throw new InvariantError('the engine has other settings than the code around it');
-    // The unit comes first: other settings are checked against it.
+    // The unit comes first, since bounds of other settings depend on it.
     for (const name of ['handleUnit', ...ENGINE_SETTINGS] as const) {
-      // Who cannot tell how far streams have come cannot lend.
+      // Lending needs events.
       const value = name === 'lend' && !this.events ? 0 : settings[name];
       if (this.engine.configureF64(ENGINE_SETTINGS.indexOf(name), value) !== 1) {
         throw new UsageError(`the engine does not take ${settings[name]} for its setting ${name}`);
@@ -149,7 +150,7 @@ export class EngineAllocator implements Allocator {
     return Object.fromEntries(entries) as PlanStatistics;
   }
 
-  /** Installs a plan beside those there are; gives its number, or 0 if the engine refuses it. */
+  /** Installs a plan beside the others. Gives its number, or 0 if the engine refuses it. */
   installPlan({ requests, turns, offsets, footprint }: EnginePlan): number {
     const rows = this.engine.planBuffer(requests.length, turns);
     if (rows === 0) return 0;
@@ -168,7 +169,7 @@ export class EngineAllocator implements Allocator {
     return this.engine.planInstallF64(rows, footprint);
   }
 
-  /** Forgets a plan, or all of them; whether there was one. */
+  /** Forgets a plan, or all with 0. False if there was none. */
   forgetPlan(plan: number = 0): boolean {
     return this.engine.planForget(plan) === 1;
   }
@@ -195,12 +196,12 @@ export class EngineAllocator implements Allocator {
   }
 
   recordStream(block: number, stream: number): void {
-    // Without events the caller says by `complete` when the block may be used again.
+    // Without events the caller says by `complete` when the memory may be used again.
     if (!this.events) return;
     if (this.engine.recordStreamBlock(block, stream) !== 1) throw new InvariantError(`block ${block} is not live`);
   }
 
-  /** A stream begins or ends being captured into a graph: until it ends, nothing is lent and no event is touched. */
+  /** A stream begins or ends being captured into a graph. Meanwhile nothing is lent and no event is touched. */
   setCapturing(stream: number, capturing: boolean): void {
     this.engine.setCapturing(stream, capturing ? 1 : 0);
   }
@@ -219,7 +220,7 @@ export class EngineAllocator implements Allocator {
     return this.engine.sizeOfF64(block);
   }
 
-  /** About the last request that failed. */
+  /** Why the last failed request failed. */
   explain(): Explanation {
     const value = (index: number) => this.engine.explanationF64(index);
     return {
@@ -234,7 +235,7 @@ export class EngineAllocator implements Allocator {
     };
   }
 
-  /** Every range of every arena, unbacked ones included. */
+  /** Every range of every arena, also those without memory. */
   snapshot(): EngineRange[] {
     const ranges: EngineRange[] = [];
     this.eachRow((row) => {
@@ -265,7 +266,7 @@ export class EngineAllocator implements Allocator {
         number,
         number,
       ];
-      // What is lent is counted where it is borrowed.
+      // Memory that was lent or carved counts where it is used.
       if (state === RangeState.Unbacked || state === RangeState.Carved || state === RangeState.Planned) return;
       const key = `${stream}/${pool}/${small}`;
       let group = groups.get(key);
@@ -299,13 +300,13 @@ export class EngineAllocator implements Allocator {
     return [...groups.values()].sort((a, b) => b.reserved - a.reserved);
   }
 
-  /** Levels: 1 sums, 2 every range, handle and stitch, 3 the trees and every block in a stitch too. */
+  /** Level 1 checks sums, 2 every range, handle and stitch, 3 also the trees and every block in a stitch. */
   check(level: 1 | 2 | 3 = 3): void {
     const broken = this.engine.check(level);
     if (broken !== 0) throw new InvariantError(`the engine breaks its rule that ${describeRule(broken)}`);
   }
 
-  /** Waits for the streams if blocks depend on it; whether any did. */
+  /** Waits for the streams if parked blocks depend on them. Whether any did. */
   private settle(): boolean {
     if (!this.events || this.statistics.parked === 0) return false;
     this.events.synchronize();
@@ -313,7 +314,7 @@ export class EngineAllocator implements Allocator {
     return true;
   }
 
-  /** A number for all that the engine has written to its memory: equal ones mean, as good as surely, equal states. */
+  /** A hash of the engine's memory: equal hashes mean equal states, almost certainly. */
   fingerprint(): string {
     const words = new Uint32Array(this.engine.memory.buffer, 0, this.statistics.ownMemory >>> 2);
     let low = 0x811c9dc5;

@@ -1,10 +1,10 @@
-// The engine as WebAssembly: compiled once, instantiated for every allocator. Works the same in Node and in the page.
+// The engine as WebAssembly: compiled once, instantiated for every allocator, in Node and in the page.
 
 import { type Backend, NO_MEMORY, type StreamEvents } from '../../backend/backend.ts';
 import { InvariantError } from '../../base/errors.ts';
 import { ENGINE_WASM_BASE64 } from './engine-wasm.ts';
 
-/** A compiled engine. The library is typed without the DOM, which is where TypeScript keeps WebAssembly: this is what we use of it. */
+/** A compiled engine. TypeScript declares WebAssembly only with the DOM, which this library does not use. */
 export interface EngineModule {
   readonly [Symbol.toStringTag]?: string;
 }
@@ -14,7 +14,7 @@ interface WebAssemblyNamespace {
 }
 const { WebAssembly } = globalThis as unknown as { readonly WebAssembly: WebAssemblyNamespace };
 
-/** What engine/index.ts exports, as far as JavaScript uses it. Blocks are pointers into the engine's memory. */
+/** The exports of engine/index.ts that JavaScript uses. Blocks are pointers into the engine's memory. */
 export interface EngineExports {
   readonly memory: { readonly buffer: ArrayBuffer };
   abiVersion(): number;
@@ -41,7 +41,7 @@ export interface EngineExports {
   planForget(plan: number): number;
 }
 
-/** The ABI this code was written for. */
+/** The version of the engine's ABI that this code needs. */
 const ABI_VERSION = 2;
 const FAILED = -1n;
 
@@ -59,12 +59,12 @@ function decodeBase64(text: string): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** Compiles another build of the engine than the one inside the package (tests use the one with assertions). */
+/** Compiles another build of the engine; tests use the one with assertions. */
 export function compileEngine(bytes: Uint8Array<ArrayBuffer>): EngineModule {
   return new WebAssembly.Module(bytes);
 }
 
-/** A new engine that acts on the backend, within the bytes it may hold. */
+/** A new engine on a backend, which may hold at most `allowedBytes`. */
 export function instantiateEngine(
   backend: Backend,
   allowedBytes: number = Number.POSITIVE_INFINITY,
@@ -83,7 +83,7 @@ export function instantiateEngine(
     map: (address: bigint, handle: bigint) => done(backend.map(bytesOf(address), bytesOf(handle))),
     setAccess: (address: bigint, bytes: bigint) => done(backend.setAccess(bytesOf(address), bytesOf(bytes))),
     unmap: (address: bigint, bytes: bigint) => done(backend.unmap(bytesOf(address), bytesOf(bytes))),
-    // Without events nothing is known to be over, so nothing is lent.
+    // Without events no release is ever over, so nothing is lent.
     eventRecord: (stream: number, slot: number) => done(events?.record(stream, slot) ?? false),
     eventQuery: (slot: number) => (events?.isDone(slot) ? 1 : 0),
     streamWait: (stream: number, slot: number) => done(events?.wait(stream, slot) ?? false),

@@ -1,4 +1,4 @@
-// The engine with deliberate mistakes: compiled from its sources with one line changed.
+// The engine with deliberate mistakes: its sources, compiled with one line changed.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { compileEngine, type EngineModule } from '../../../src/allocator/engine/load.ts';
@@ -73,7 +73,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
 ];
 
-/** What we use of the compiler. Its own types would bring those of its language into ours. */
+/** The part of the compiler that we use. Its own types would bring those of AssemblyScript into ours. */
 interface Compiler {
   main(
     options: readonly string[],
