@@ -2,7 +2,6 @@
 // S3: several, stitched. S4: the missing part created and stitched to the rest. S5: out of memory.
 // Below minStitch only S1, S2 and a new block.
 import { countWay, Way } from '../abi/counters';
-import { State } from '../abi/range-states';
 import { minStitch, shortfall } from '../abi/settings';
 import { handleAt, handleIndex, NO_HANDLE } from '../records/handles';
 import { Arena, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
@@ -10,7 +9,7 @@ import { pieceHandle } from '../records/pieces';
 import { ensureRanges } from '../records/range-pool';
 import { bestFit, largestFree, nextSmallerFree } from '../space/free-set';
 import { grow } from '../space/growth';
-import { takeFront } from '../space/ranges';
+import { takeBlock } from '../space/ranges';
 import { clearSelection, selectedBytes, selectedCount, selectHandle } from '../space/selection';
 import { makeStitch, place } from '../space/stitches';
 
@@ -63,12 +62,4 @@ function stitchLargest(arena: Arena, size: u64): Range {
   if (stitch === NO_STITCH) return NO_RANGE;
   countWay(Way.Stitch);
   return place(stitch, 0, size, false);
-}
-
-function takeBlock(range: Range, size: u64, way: u32): Range {
-  if (!ensureRanges(1)) return NO_RANGE;
-  takeFront(range, size, State.Live);
-  range.va = range.address;
-  countWay(way);
-  return range;
 }

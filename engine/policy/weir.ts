@@ -3,7 +3,6 @@
 // with
 // only the missing bytes created. Growing and stitching are compared by their cost.
 import { countWay, inUse, neededInUse, reserved, Way } from '../abi/counters';
-import { State } from '../abi/range-states';
 import {
   carveSlabs,
   createCost,
@@ -29,7 +28,7 @@ import { extentStart, extentStitch, openBytes, openStitch, searchExtents, search
 import { bestFit } from '../space/free-set';
 import { freeTail, grow, tailRoom } from '../space/growth';
 import { handleBytes } from '../space/handle-size';
-import { takeFront } from '../space/ranges';
+import { takeBlock } from '../space/ranges';
 import { selectedBytes, selectedCount } from '../space/selection';
 import { extend, makeStitch, place } from '../space/stitches';
 import { assemblable, listWholes, surveyArena, wholeCount } from '../space/survey';
@@ -42,7 +41,7 @@ import { awaitParked } from './completion';
 export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   // On a second attempt there may be a fit, after waits and freed memory.
   const fit = bestFit(arena, size);
-  if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
+  if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Fit);
   const haveLenders = pollLenders(arena);
   noteLenders(haveLenders);
   arena.shared = haveLenders;
@@ -61,7 +60,7 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   const affordable = reserved + atLeast(arena, growth) <= budgetWith(size);
   if (!affordable) {
     const spare = spareSlab(arena, size);
-    if (spare !== NO_RANGE) return takeFit(spare, size, Way.Carve);
+    if (spare !== NO_RANGE) return takeBlock(spare, size, Way.Carve);
   }
   if (haveLenders && (!affordable || pressed)) {
     const block = borrowLate(arena, size, pressed);
@@ -80,7 +79,7 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
     if (!pressed && growthIsCheaper(arena, atLeast(arena, growth), atLeast(arena, missing))) return growAndTake(arena, size, growth);
     if (expand(arena, missing) === NO_RANGE) return NO_RANGE;
     const grown = bestFit(arena, size);
-    if (grown !== NO_RANGE) return takeFit(grown, size, Way.Growth);
+    if (grown !== NO_RANGE) return takeBlock(grown, size, Way.Growth);
     if (!surveyArena(arena)) return NO_RANGE;
   }
   const block = join(arena, size);
@@ -93,12 +92,12 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   if (stitches && borrowExtent(arena, size, false)) return settleLent(arena, size);
   if (reunite(arena, false)) {
     const fit = bestFit(arena, size);
-    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
+    if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Borrow);
   }
   if (!surveyArena(arena) || (!pressed && isCheaperThanWaiting(arena, size))) return NO_RANGE;
   while (waitAllowed !== 0 && awaitParked(arena)) {
     const fit = bestFit(arena, size);
-    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Fit);
+    if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Fit);
   }
   const block = borrowBlock(arena, size, true);
   if (block !== NO_RANGE) return block;
@@ -108,13 +107,13 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   let free = assemblable();
   if (free < size && reunite(arena, true)) {
     const fit = bestFit(arena, size);
-    if (fit !== NO_RANGE) return takeFit(fit, size, Way.Borrow);
+    if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Borrow);
     if (!surveyArena(arena)) return NO_RANGE;
     free = assemblable();
   }
   if (free >= size || gather(arena, size - free, true) === 0) return NO_RANGE;
   const fit = bestFit(arena, size);
-  return fit === NO_RANGE ? NO_RANGE : takeFit(fit, size, Way.Borrow);
+  return fit === NO_RANGE ? NO_RANGE : takeBlock(fit, size, Way.Borrow);
 }
 
 /** Whether a stitch of free and missing memory would hold so little that no stream should wait instead. */
@@ -163,15 +162,7 @@ function expand(arena: Arena, bytes: u64): Range {
 
 function growAndTake(arena: Arena, size: u64, growth: u64): Range {
   const grown = expand(arena, growth);
-  return grown === NO_RANGE || grown.size < size ? NO_RANGE : takeFit(grown, size, Way.Growth);
-}
-
-function takeFit(range: Range, size: u64, way: u32): Range {
-  if (!ensureRanges(1)) return NO_RANGE;
-  takeFront(range, size, State.Live);
-  range.va = range.address;
-  countWay(way);
-  return range;
+  return grown === NO_RANGE || grown.size < size ? NO_RANGE : takeBlock(grown, size, Way.Growth);
 }
 
 /** Compares the cost of growing by `growth` with that of a stitch for which `missing` bytes are created. */

@@ -1,10 +1,11 @@
 // Splits and joins ranges. Of two ranges that join, the lower stays.
 // So a pointer to a range stays valid for a walk: what became of the range lies at or after it.
+import { countWay } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { larger } from '../base/units';
 import { ownerOf } from '../records/arena-table';
 import { Arena, NO_RANGE, Range } from '../records/nodes';
-import { dropRange, newPart, newRange } from '../records/range-pool';
+import { dropRange, ensureRanges, newPart, newRange } from '../records/range-pool';
 import { addFree, moveFree, takeFree } from './free-set';
 
 function linkAfter(range: Range, after: Range): void {
@@ -46,6 +47,15 @@ export function takeFrontOf(arena: Arena, range: Range, size: u64, state: u8): v
   }
   range.state = state;
   range.nextPiece = NO_RANGE;
+}
+
+/** A block at the start of a free range, served in the given way; NO_RANGE if the engine's own memory is exhausted. */
+export function takeBlock(range: Range, size: u64, way: u32): Range {
+  if (!ensureRanges(1)) return NO_RANGE;
+  takeFront(range, size, State.Live);
+  range.va = range.address;
+  countWay(way);
+  return range;
 }
 
 /** Cuts [from, from + size) out of a free range. The rest on either side stays free. Needs two spare ranges. */
