@@ -1,6 +1,5 @@
 // Blocks at planned places. They are ranges that belong to no region's tiling; they are kept in a list, and their cells are
-// taken.
-// Their region is a marker: it says that a block is planned, and to which arena it belongs.
+// taken. Their region is a marker: it says that a block is planned, and to which arena it belongs.
 import { countComplete, countPlanBlock, countUse } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { Arena, NO_RANGE, NO_REGION, Range, Region } from '../records/nodes';

@@ -1,7 +1,6 @@
 // Preset weir: serves large requests that no free range of the arena holds.
 // First a free extent in a stitch; then growth, while little more is held than was ever live; then a stitch of what is free,
-// with
-// only the missing bytes created. Growing and stitching are compared by their cost.
+// with only the missing bytes created. Growing and stitching are compared by their cost.
 import { countWay, inUse, neededInUse, reserved, Way } from '../abi/counters';
 import {
   carveSlabs,

@@ -1,7 +1,6 @@
 // Live blocks by address: a hash table with open addressing and linear probing.
 // A removal moves later entries back, so the table needs no marks and no cleaning. Entries hold the hash of the address: a
-// search
-// reads no other block, which would be a cache miss.
+// search reads no other block, which would be a cache miss.
 import { give, takeClear } from './memory';
 import { NO_RANGE, Range } from './nodes';
 

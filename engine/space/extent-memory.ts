@@ -1,6 +1,5 @@
 // Remembers the results of searches for extents. Training repeats itself: the same request comes again while the same ranges
-// are
-// free. Then the same extent is the shortest, and no stitch has to be searched.
+// are free. Then the same extent is the shortest, and no stitch has to be searched.
 import { smaller } from '../base/units';
 import { NO_HANDLE } from '../records/handles';
 import { take } from '../records/memory';

@@ -1,7 +1,6 @@
 // Memory lent between streams of one pool. A free range belongs to the arena that may use it at once. To borrow it is to change
 // its owner, which costs no driver call. But the borrower's work must come after the lender's. Either the release is over, or
-// the
-// borrower already waits for the lender, or a new wait is made.
+// the borrower already waits for the lender, or a new wait is made.
 import { countBorrow } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { earliestFirst, gmlake, lend, mainLendsOnly, preferDone, sizeDifferenceLimit, splitBorrowed, waitAllowed } from '../abi/settings';

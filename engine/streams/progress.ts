@@ -1,6 +1,5 @@
 // How far each stream has come. Releases have numbers, from one count for all streams. A ring of events per stream says which
-// of
-// its releases are over. A free range has the number of its release, but no event of its own.
+// of its releases are over. A free range has the number of its release, but no event of its own.
 import { countEvent, countQuery, countWait } from '../abi/counters';
 import { eventQuery, eventRecord, streamWait } from '../abi/driver';
 import { eventBytes, lend } from '../abi/settings';

@@ -1,6 +1,5 @@
 // Blocks that other streams use (record_stream). When such a block is freed, it is parked. It becomes free for its own stream
-// once
-// every stream recorded on it has passed the release. A query finds that out, or a wait on the GPU ensures it.
+// once every stream recorded on it has passed the release. A query finds that out, or a wait on the GPU ensures it.
 import { countParked } from '../abi/counters';
 import { State } from '../abi/range-states';
 import { ownerOf } from '../records/arena-table';

@@ -1,6 +1,5 @@
 // Every driver call can fail at any time. For every k, the k-th call of a program fails. After each step the invariants hold
-// and no
-// byte is in two blocks. The program goes on, and at the end the backend holds nothing.
+// and no byte is in two blocks. The program goes on, and at the end the backend holds nothing.
 import { describe, expect, test } from 'vitest';
 import { MIB } from '../../src/base/bytes.ts';
 import { numbersFrom, PRESETS, randomProgram, runProgram } from './drive.ts';

@@ -1,6 +1,5 @@
 // A proof by search that lending is safe: every short program on two or three streams, in every order in which kernels end, on
-// the
-// real engine. With a mistake in the driver or in the engine, the search finds a race.
+// the real engine. With a mistake in the driver or in the engine, the search finds a race.
 import { describe, expect, test } from 'vitest';
 import { type EngineSettings, LENDING, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { MIB } from '../../src/base/bytes.ts';

@@ -1,6 +1,5 @@
 // For every program, after every step: the invariants hold, no byte is in two live blocks, and a block keeps its memory until
-// it
-// ends. After everything is freed, the backend holds nothing.
+// it ends. After everything is freed, the backend holds nothing.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { GIB, MIB } from '../../src/base/bytes.ts';

@@ -1,6 +1,5 @@
 // Runs every program up to a length over a few streams, in every order of kernels ending, on the real engine. States seen
-// before
-// are not entered again. An engine cannot be copied, so a branch is reached by running its program again.
+// before are not entered again. An engine cannot be copied, so a branch is reached by running its program again.
 import { EngineAllocator } from '../../../src/allocator/engine/allocator.ts';
 import type { EngineModule } from '../../../src/allocator/engine/load.ts';
 import type { EngineSettings } from '../../../src/allocator/engine/settings.ts';

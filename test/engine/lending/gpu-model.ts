@@ -1,6 +1,5 @@
 // A small asynchronous GPU: streams with kernels in flight, events, waits, and the bytes that each kernel touches. Two kernels
-// of
-// different blocks on one byte must be ordered: by stream order, by waits, or because the first is over.
+// of different blocks on one byte must be ordered: by stream order, by waits, or because the first is over.
 import { type Extent, StrictBackend } from '../strict-backend.ts';
 
 interface Kernel {
