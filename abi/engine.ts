@@ -1,8 +1,14 @@
 // Numbers at the border of the engine: what its callers in TypeScript and C read and write by number or by offset.
 import type { Field, Numbered } from './table.ts';
 
+/** A value that the engine tells by number. */
+export interface Value extends Numbered {
+  /** The engine's variable, in engine/abi/counters.ts or engine/abi/failure.ts. */
+  readonly variable: string;
+}
+
 /** By number: `statistic(n)`. Numbers 28 to 31 are free. */
-export const STATISTICS: readonly Numbered[] = numbered(0, [
+export const STATISTICS: readonly Value[] = numbered(0, [
   ['reserved', 'Bytes of handles held from the driver.'],
   ['peakReserved', 'Peak of reserved.'],
   ['allocated', 'Bytes of blocks given out.'],
@@ -34,26 +40,26 @@ export const STATISTICS: readonly Numbered[] = numbered(0, [
 ]);
 
 /** Statistics of plans, behind the others. */
-export const PLAN_STATISTICS: readonly Numbered[] = numbered(32, [
-  ['hits', 'Requests served at their planned place, count.'],
-  ['misses', 'Requests that no plan named, or whose place has no memory, count.'],
-  ['occupied', 'Requests whose planned place was still taken, count.'],
-  ['active', 'Number of the plan in use; 0: none.'],
-  ['arenaBytes', 'Memory lent to plans, bytes.'],
-  ['plans', 'Plans installed, count.'],
-  ['blocks', 'Blocks at planned places, count.'],
+export const PLAN_STATISTICS: readonly Value[] = numbered(32, [
+  ['hits', 'Requests served at their planned place, count.', 'planHits'],
+  ['misses', 'Requests that no plan named, or whose place has no memory, count.', 'planMisses'],
+  ['occupied', 'Requests whose planned place was still taken, count.', 'planOccupied'],
+  ['active', 'Number of the plan in use; 0: none.', 'activePlan'],
+  ['arenaBytes', 'Memory lent to plans, bytes.', 'planBytes'],
+  ['plans', 'Plans installed, count.', 'planCount'],
+  ['blocks', 'Blocks at planned places, count.', 'planBlocks'],
 ]);
 
 /** By number: `explanation(n)`, about the last request that failed. */
-export const EXPLANATIONS: readonly Numbered[] = numbered(0, [
-  ['asked', 'Bytes asked for.'],
-  ['allocated', 'Bytes of blocks given out.'],
-  ['reserved', 'Bytes held from the driver.'],
-  ['free', "Free in the request's arena."],
-  ['largestFree', 'The largest free range there.'],
-  ['assemblable', 'The largest block that could be stitched from free memory there.'],
-  ['failedCall', 'The driver call that failed last.'],
-  ['freeElsewhere', 'Free on other streams of the same pool.'],
+export const EXPLANATIONS: readonly Value[] = numbered(0, [
+  ['asked', 'Bytes asked for.', 'askedThen'],
+  ['allocated', 'Bytes of blocks given out.', 'allocatedThen'],
+  ['reserved', 'Bytes held from the driver.', 'reservedThen'],
+  ['free', "Free in the request's arena.", 'freeThen'],
+  ['largestFree', 'The largest free range there.', 'largestThen'],
+  ['assemblable', 'The largest block that could be stitched from free memory there.', 'assemblableThen'],
+  ['failedCall', 'The driver call that failed last.', 'callThen'],
+  ['freeElsewhere', 'Free on other streams of the same pool.', 'elsewhereThen'],
 ]);
 
 /** Driver calls that can make a request fail. */
@@ -113,8 +119,8 @@ export const REPLAY_EVENT: readonly Field[] = [
   { name: 'bytes', type: 'u64', doc: 'Of the request; 0: a free.' },
 ];
 
-function numbered(first: number, rows: readonly (readonly [string, string])[]): Numbered[] {
-  return rows.map(([name, doc], index) => ({ name, doc, number: first + index }));
+function numbered(first: number, rows: readonly (readonly [name: string, doc: string, variable?: string])[]): Value[] {
+  return rows.map(([name, doc, variable = name], index) => ({ name, doc, variable, number: first + index }));
 }
 
 function fields(type: Field['type'], rows: readonly (readonly [string, string])[]): Field[] {

@@ -1,8 +1,8 @@
 // `npm run bench:lending`: memory that lending between streams saves, and its cost in events, waits and driver time.
 // Writes bench/results/lending-<date>.json and .md.
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { type EngineSettings, LENDING_RULES } from '../src/abi/settings.ts';
 import { createWeir, type EngineAllocator } from '../src/allocator/engine/allocator.ts';
-import { type EngineSettings, LENDING } from '../src/allocator/engine/settings.ts';
 import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { Timeline, type TimelineTotals } from '../src/backend/timeline.ts';
 import { MIB } from '../src/base/bytes.ts';
@@ -60,10 +60,10 @@ function rowOf(
  * The case that Wavelet describes: two trainings on two streams, the forward pass of one beside the backward pass of the other.
  * The activations of each nearly fill the memory, but at different times.
  */
-function tickTock(lending: keyof typeof LENDING, lagUs: number): Row {
+function tickTock(lending: keyof typeof LENDING_RULES, lagUs: number): Row {
   const backend = new SimulatedBackend();
   const timeline = new Timeline({ lagUs });
-  const allocator = createWeir({ backend, streams: [0, 1], events: timeline }, LENDING[lending]);
+  const allocator = createWeir({ backend, streams: [0, 1], events: timeline }, LENDING_RULES[lending]);
   const held: number[][] = [[], []];
   let timeUs = 0;
   let live = 0;
@@ -148,9 +148,9 @@ function recorded(settings: Partial<EngineSettings>, lending: string, lagUs: num
 const rows: Row[] = [];
 for (const lending of ['off', 'glake', 'weir'] as const) {
   for (const lagUs of lending === 'off' ? LAGS_US.slice(0, 1) : LAGS_US) {
-    rows.push(tickTock(lending, lagUs), ...recorded(LENDING[lending], lending, lagUs));
+    rows.push(tickTock(lending, lagUs), ...recorded(LENDING_RULES[lending], lending, lagUs));
   }
-  if (lending !== 'off') rows.push(...recorded(LENDING[lending], lending, 'step'));
+  if (lending !== 'off') rows.push(...recorded(LENDING_RULES[lending], lending, 'step'));
 }
 rows.sort((left, right) => left.workload.localeCompare(right.workload));
 

@@ -1,27 +1,30 @@
-// Requests and frees. A block is known by the pointer of its first range, from malloc until it is complete.
-import { approach } from './address-table';
-import { arenaOf } from './arenas';
-import { awaitParked, blockSize, completeParked, finish } from './completion';
-import { countFree, countUse, countWay, Way } from './counters';
-import { Call, clearFailure, failedCall } from './failure';
-import { bestFit } from './free-set';
-import { markBusy, serveGmlake } from './gmlake';
-import { Arena, ensureRanges, NO_ARENA, NO_RANGE, NO_VIEW, Range, State } from './nodes';
-import { lendIdle, mayBePlanned, servePlanned, yieldPlanned } from './planned';
-import { takeFront, takeFrontOf } from './ranges';
-import { releaseAddresses, releaseAll, releaseOthers } from './release';
+// Requests and frees. The pointer of its first range names a block, from malloc until it is complete.
+import { countFree, countUse, countWay, Way } from './abi/counters';
+import { clearFailure, failedCall } from './abi/failure';
+import { BLOCK_UNIT, Call, State } from './abi/numbers';
+import { gmlake, largeUnit, smallLimit } from './abi/settings';
+import { roundUp } from './base/units';
+import { lendIdle, mayBePlanned, servePlanned, yieldPlanned } from './plans/following';
+import { awaitParked, completeParked, finish } from './policy/completion';
+import { serveGmlake } from './policy/gmlake';
+import { addSlab } from './policy/small';
+import { serveWeir } from './policy/weir';
+import { approach } from './records/address-table';
+import { markBusy } from './records/handles';
+import { Arena, NO_ARENA, NO_RANGE, NO_STITCH, Range } from './records/nodes';
+import { ensureRanges } from './records/range-pool';
+import { NO_USE } from './records/streams';
 import { explain } from './report';
-import { gmlake, largeUnit, smallLimit } from './settings';
-import { addSlab } from './small';
-import { setCapture } from './streams';
-import { BLOCK_UNIT, roundUp } from './units';
-import { addUse, hasParked, hasUses, park } from './uses';
-import { serveWeir } from './weir';
+import { arenaOf } from './space/arenas';
+import { bestFit } from './space/free-set';
+import { blockSize, takeFront, takeFrontOf } from './space/ranges';
+import { releaseAddresses, releaseAll, releaseOthers } from './space/release';
+import { addUse, hasParked, hasUses, park } from './streams/uses';
 
-/** No device has this much; beyond it sums could overflow. */
+/** More than any GPU has. Sums of larger sizes could overflow. */
 const ABSURD: u64 = (<u64>1) << 46;
 
-/** A block for the request, or NO_RANGE; then `explain` has said why. */
+/** A block for the request; NO_RANGE if it fails, and then `explain` has kept the reason. */
 export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
   const small = bytes <= smallLimit;
   const size = roundUp(bytes === 0 ? 1 : bytes, small ? BLOCK_UNIT : largeUnit);
@@ -48,7 +51,7 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
       takeFrontOf(arena, block, size, State.Live);
       block.va = block.address;
       block.requested = bytes;
-      block.right = NO_RANGE;
+      block.uses = NO_USE;
       countUse(size, bytes);
       countWay(Way.Fit);
       return block;
@@ -58,25 +61,25 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
   block = serveHard(arena, size, bytes);
   if (block === NO_RANGE) return fail();
   block.requested = bytes;
-  block.right = NO_RANGE;
-  if (gmlake !== 0) for (let piece = block; piece !== NO_RANGE; piece = piece.left) markBusy(piece, true);
-  // A borrowed block may be larger than what was asked for.
+  block.uses = NO_USE;
+  if (gmlake !== 0) for (let piece = block; piece !== NO_RANGE; piece = piece.nextPiece) markBusy(piece, true);
+  // A borrowed block may be larger than the request.
   countUse(blockSize(block), bytes);
   return block;
 }
 
-/** By ever harder means: as usual, after giving back what others hold, after giving back everything. */
+/** Tries as usual, then after waits, then after freeing what other arenas hold, then after freeing everything. */
 function serveHard(arena: Arena, size: u64, bytes: u64): Range {
   clearFailure();
   let block = serve(arena, size, false);
   if (block !== NO_RANGE) return block;
-  // What other streams still use of ours is worth a wait on the GPU before anything is given back.
+  // A wait on the GPU for streams that use our blocks is better than freeing memory.
   while (awaitParked(arena)) {
     clearFailure();
     block = serve(arena, size, false);
     if (block !== NO_RANGE) return block;
   }
-  // How things stand is told before anything is given back: that is what the program ran into.
+  // The explanation shows the state before anything is freed: that is what the program ran into.
   explain(arena, bytes);
   countWay(Way.Retry);
   yieldPlanned();
@@ -85,7 +88,7 @@ function serveHard(arena: Arena, size: u64, bytes: u64): Range {
   clearFailure();
   block = serve(arena, size, true);
   if (block !== NO_RANGE) return block;
-  // Free memory of the arena itself is not in the way of a stitch, so giving it back helps only those that may not stitch.
+  // A stitch can use the free memory of its own arena, so freeing that helps only arenas that do not stitch.
   if (failedCall === Call.Create && gmlake === 0 && !arena.small) return block;
   releaseAll();
   return serve(arena, size, true);
@@ -108,25 +111,20 @@ function fail(): Range {
   return NO_RANGE;
 }
 
-/** The program lets go of a block. False if it is not live. */
+/** The program frees a block. False if the block is not live. */
 export function freeBlock(block: Range): bool {
   if (block.state !== State.Live) return false;
   block.state = State.Pending;
-  countFree(block.view === NO_VIEW ? block.size : blockSize(block), block.requested);
+  countFree(block.stitch === NO_STITCH ? block.size : blockSize(block), block.requested);
   return true;
 }
 
-/** Work of another stream uses the block: its memory is free only after that. False if the block is not live. */
+/** Another stream uses the block, so its memory is free only after that work. False if the block is not live. */
 export function recordUse(block: Range, stream: u32): bool {
   return block.state === State.Live && addUse(block, stream);
 }
 
-/** While a stream is captured into a graph, nothing is lent and nobody is asked how far they have come. */
-export function setCapturing(stream: u32, capturing: bool): bool {
-  return setCapture(stream, capturing);
-}
-
-/** The program is done with the block, and so is its stream: free again, once other streams recorded on it have passed. */
+/** The block's own stream is done with it. Its memory is free once other streams recorded on it have passed. */
 export function completeBlock(block: Range): bool {
   if (block.state !== State.Pending) return false;
   if (hasUses(block)) park(block, blockSize(block));

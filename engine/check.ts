@@ -1,48 +1,50 @@
-// The invariants, at graded cost: 1 sums, 2 every range, handle and view, 3 the trees and every block in a view as well.
-// Gives 0, or the number of the first rule found broken (the list is in src/allocator/engine/rules.ts).
-import { firstArena } from './arenas';
+// The invariants. Level 1 checks sums, 2 every range, handle and stitch, 3 also the trees and every block in a stitch.
+// Gives 0 or the number of the first broken rule; abi/engine.ts has the rules as sentences.
 import {
   allocated,
   blocks,
   handles,
   inUse,
+  keptStitches,
   orphans,
   peakInUse,
   peakReserved,
   regions,
   requested,
   reserved,
-  viewBytes,
-  views,
-} from './counters';
-import { checkFreeSet } from './free-set';
-import { orphanBytes } from './growth';
-import { handleAt, handleIndex } from './handles';
-import { NO_ARENA, NO_HANDLE, NO_RANGE, NO_REGION, NO_VIEW, ownerOf, Range, Region, State, View } from './nodes';
-import { pieceHandle, pieceOffset } from './pieces';
-import { newestPlanned } from './planned-blocks';
-import { checkPlanned } from './planned-check';
-import { plannedView } from './planned-memory';
-import { smaller } from './units';
+  stitchedBytes,
+} from './abi/counters';
+import { Rule, State } from './abi/numbers';
+import { smaller } from './base/units';
+import { newestPlanned } from './plans/blocks';
+import { checkPlanned } from './plans/check';
+import { planStitch } from './plans/memory';
+import { ownerOf } from './records/arena-table';
+import { handleAt, handleIndex, NO_HANDLE } from './records/handles';
+import { NO_ARENA, NO_RANGE, NO_REGION, NO_STITCH, Range, Region, Stitch } from './records/nodes';
+import { pieceHandle, pieceOffset } from './records/pieces';
+import { firstArena } from './space/arenas';
+import { checkFreeSet } from './space/free-set';
+import { orphanBytes } from './space/growth';
 
-// Sums of the walk in progress.
+// Sums of the check in progress.
 let liveBytes: u64 = 0;
 let usedBytes: u64 = 0;
 let askedBytes: u64 = 0;
 let blockCount: u32 = 0;
 let heldBytes: u64 = 0;
 let heldHandles: u32 = 0;
-/** Lent to plans. */
+/** Bytes lent to plans. */
 let lentBytes: u64 = 0;
-let viewUses: u64 = 0;
-/** Mappings that handles count, less those that views have. */
+let stitchUses: u64 = 0;
+/** Mappings that handles count, minus those that stitches have. */
 let mappedHandles: u64 = 0;
-/** Marks the handles of a view; far from the marks of assembly.ts, which never get this high. */
+/** Marks the handles of a stitch. policy/assembly.ts never reaches such marks. */
 let mark: u32 = 0x80000000;
 
 export function checkEngine(level: u32): u32 {
-  if (allocated > inUse || requested > allocated) return 1;
-  if (inUse > reserved || reserved > peakReserved || inUse > peakInUse) return 2;
+  if (allocated > inUse || requested > allocated) return Rule.UseCoversAllocated;
+  if (inUse > reserved || reserved > peakReserved || inUse > peakInUse) return Rule.ReservedCoversUse;
   if (level < 2) return 0;
   liveBytes = 0;
   usedBytes = 0;
@@ -52,10 +54,10 @@ export function checkEngine(level: u32): u32 {
   heldBytes = orphanBytes();
   heldHandles = orphans;
   let regionCount: u32 = 0;
-  let viewCount: u32 = 0;
+  let stitchCount: u32 = 0;
   let mappedBytes: u64 = 0;
   let lived: u64 = 0;
-  viewUses = 0;
+  stitchUses = 0;
   mappedHandles = 0;
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {
     arena.seenBytes = 0;
@@ -63,42 +65,42 @@ export function checkEngine(level: u32): u32 {
   }
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {
     for (let region = arena.regions; region !== NO_REGION; region = region.next) {
-      if (region.arena !== arena) return 3;
-      if (region.loan === NO_RANGE) regionCount++;
+      if (region.arena !== arena) return Rule.RegionOfArena;
+      if (region.carvedFrom === NO_RANGE) regionCount++;
       const broken = checkRegion(region, level);
       if (broken !== 0) return broken;
     }
   }
-  // Only now: an arena may own ranges in any region of its pool.
+  // After all regions, since an arena may own ranges in any region of its pool.
   for (let arena = firstArena(); arena !== NO_ARENA; arena = arena.next) {
-    if (arena.seenBytes !== arena.freeBytes || arena.seenCount !== arena.freeCount) return 4;
-    if (level >= 3 && !checkFreeSet(arena)) return 5;
+    if (arena.seenBytes !== arena.freeBytes || arena.seenCount !== arena.freeCount) return Rule.FreeBytesOfArena;
+    if (level >= 3 && !checkFreeSet(arena)) return Rule.FreeTrees;
     let seen: u32 = 0;
-    for (let view = arena.newestView; view !== NO_VIEW; view = view.older) {
+    for (let stitch = arena.newestStitch; stitch !== NO_STITCH; stitch = stitch.older) {
       seen++;
-      lived += view.live;
-      if (view.arena !== arena || (view.older === NO_VIEW && arena.oldestView !== view)) return 6;
-      if (view.older !== NO_VIEW && view.older.newer !== view) return 6;
-      const broken = checkView(view);
+      lived += stitch.live;
+      if (stitch.arena !== arena || (stitch.older === NO_STITCH && arena.oldestStitch !== stitch)) return Rule.StitchLinks;
+      if (stitch.older !== NO_STITCH && stitch.older.newer !== stitch) return Rule.StitchLinks;
+      const broken = checkStitch(stitch);
       if (broken !== 0) return broken;
-      mappedBytes += mappedOf(view);
+      mappedBytes += mappedOf(stitch);
     }
-    if (seen !== arena.viewCount) return 7;
-    viewCount += seen;
+    if (seen !== arena.stitchCount) return Rule.StitchesOfArena;
+    stitchCount += seen;
   }
-  if (mappedHandles !== 0) return 54;
-  for (let block = newestPlanned(); block !== NO_RANGE; block = block.next) {
+  if (mappedHandles !== 0) return Rule.StitchesOfHandle;
+  for (let block = newestPlanned(); block !== NO_RANGE; block = block.olderPlanned) {
     const broken = checkPlannedBlock(block);
     if (broken !== 0) return broken;
   }
-  // The view of the plans is kept though no block of an arena lies in it.
-  if (plannedView() !== NO_VIEW) viewUses++;
-  if (lived !== viewUses) return 8;
-  if (liveBytes !== allocated || usedBytes !== inUse || askedBytes !== requested || blockCount !== blocks) return 9;
-  if (heldBytes !== reserved || heldHandles !== handles) return 10;
+  // The stitch of the plans counts as used, though no block of an arena lies in it.
+  if (planStitch() !== NO_STITCH) stitchUses++;
+  if (lived !== stitchUses) return Rule.BlocksOfStitch;
+  if (liveBytes !== allocated || usedBytes !== inUse || askedBytes !== requested || blockCount !== blocks) return Rule.BlocksCounted;
+  if (heldBytes !== reserved || heldHandles !== handles) return Rule.HandlesCounted;
   const planned = checkPlanned(lentBytes);
   if (planned !== 0) return planned;
-  if (regionCount !== regions || viewCount !== views || mappedBytes !== viewBytes) return 11;
+  if (regionCount !== regions || stitchCount !== keptStitches || mappedBytes !== stitchedBytes) return Rule.RangesCounted;
   return 0;
 }
 
@@ -106,12 +108,12 @@ function checkRegion(region: Region, level: u32): u32 {
   let expected = region.address;
   let previous = NO_RANGE;
   for (let range = region.first; range !== NO_RANGE; range = range.next) {
-    if (range.region !== region || range.prev !== previous) return 20;
-    if (range.address !== expected || range.size === 0) return 21;
+    if (range.region !== region || range.prev !== previous) return Rule.RangeLinks;
+    if (range.address !== expected || range.size === 0) return Rule.RangesTile;
     expected += range.size;
     const joins = range.state === State.Unbacked || (range.state === State.Free && previous !== NO_RANGE && previous.owner === range.owner);
-    if (joins && previous !== NO_RANGE && previous.state === range.state) return 22;
-    if (range.state !== State.Unbacked && !mayOwn(range, region)) return 29;
+    if (joins && previous !== NO_RANGE && previous.state === range.state) return Rule.FreeJoined;
+    if (range.state !== State.Unbacked && !mayOwn(range, region)) return Rule.LentInPool;
     if (range.state === State.Free) {
       const owner = ownerOf(range);
       owner.seenBytes += range.size;
@@ -120,26 +122,27 @@ function checkRegion(region: Region, level: u32): u32 {
       const broken = checkBlock(range, level);
       if (broken !== 0) return broken;
     } else if (range.state === State.Piece) {
-      const state = range.parent.state;
-      if (state !== State.Live && state !== State.Pending && state !== State.Parked) return 23;
+      const state = range.head.state;
+      if (state !== State.Live && state !== State.Pending && state !== State.Parked) return Rule.PieceOfBlock;
     } else if (range.state === State.Planned) {
       lentBytes += range.size;
     } else if (range.state < State.Free || range.state > State.Planned) {
-      return 24;
+      return Rule.RangeState;
     }
     previous = range;
   }
-  if (expected !== region.address + region.bytes) return 25;
+  if (expected !== region.address + region.bytes) return Rule.RangesFill;
   const tail = previous.state === State.Unbacked ? previous : NO_RANGE;
-  if (region.tail !== tail) return 26;
-  if (region.loan !== NO_RANGE) {
-    if (region.loan.state !== State.Loan || region.loan.address !== region.address || region.loan.size !== region.bytes) return 27;
-    return region.handleCount === 0 ? 0 : 28;
+  if (region.tail !== tail) return Rule.GrowthEnd;
+  if (region.carvedFrom !== NO_RANGE) {
+    if (region.carvedFrom.state !== State.Carved || region.carvedFrom.address !== region.address || region.carvedFrom.size !== region.bytes)
+      return Rule.SlabPlace;
+    return region.handleCount === 0 ? 0 : Rule.SlabHandles;
   }
   return checkHandles(region);
 }
 
-/** Memory crosses arenas of large requests in one pool, nothing else. */
+/** Memory is lent only between arenas of large requests in one pool. */
 function mayOwn(range: Range, region: Region): bool {
   const owner = ownerOf(range);
   if (owner === region.arena) return true;
@@ -154,24 +157,24 @@ function checkHandles(region: Region): u32 {
   for (; range !== NO_RANGE; range = range.next) if (range.state !== State.Unbacked) backed += range.size;
   for (let index: u32 = 0; index < region.handleCount; index++) {
     const handle = handleAt(region, index);
-    if (handle.region !== region || handle.address < end || handle.bytes === 0) return 30;
+    if (handle.region !== region || handle.address < end || handle.bytes === 0) return Rule.HandleOrder;
     end = handle.address + handle.bytes;
     heldBytes += handle.bytes;
     heldHandles++;
     backed -= handle.bytes;
-    mappedHandles += handle.views;
+    mappedHandles += handle.stitchCount;
   }
-  if (backed !== 0) return 31;
+  if (backed !== 0) return Rule.HandleBytes;
   for (range = region.first; range !== NO_RANGE; range = range.next) {
     const index = handleIndex(region, range.address);
     const covered = index < region.handleCount && handleAt(region, index).address <= range.address;
-    if (covered !== (range.state !== State.Unbacked)) return 32;
+    if (covered !== (range.state !== State.Unbacked)) return Rule.RangeBacked;
   }
   return 0;
 }
 
 function checkPlannedBlock(block: Range): u32 {
-  if (block.state !== State.Live && block.state !== State.Pending && block.state !== State.Parked) return 24;
+  if (block.state !== State.Live && block.state !== State.Pending && block.state !== State.Parked) return Rule.RangeState;
   return addBlock(block, block.size);
 }
 
@@ -182,71 +185,72 @@ function addBlock(block: Range, size: u64): u32 {
     liveBytes += size;
     askedBytes += block.requested;
   }
-  return block.state !== State.Parked && block.requested > size ? 42 : 0;
+  return block.state !== State.Parked && block.requested > size ? Rule.BlockHoldsRequest : 0;
 }
 
 function checkBlock(block: Range, level: u32): u32 {
   let size: u64 = 0;
-  for (let piece = block; piece !== NO_RANGE; piece = piece.left) {
+  for (let piece = block; piece !== NO_RANGE; piece = piece.nextPiece) {
     size += piece.size;
-    if (piece !== block && (piece.state !== State.Piece || piece.parent !== block)) return 40;
-    if (piece.view !== block.view || piece.owner !== block.owner) return 41;
+    if (piece !== block && (piece.state !== State.Piece || piece.head !== block)) return Rule.PiecesOfBlock;
+    if (piece.stitch !== block.stitch || piece.owner !== block.owner) return Rule.PiecesInStitch;
   }
   const broken = addBlock(block, size);
   if (broken !== 0) return broken;
-  if (block.view === NO_VIEW) return block.va === block.address && block.left === NO_RANGE ? 0 : 43;
-  viewUses++;
-  return level >= 3 ? checkPlacement(block, block.view, size) : 0;
+  if (block.stitch === NO_STITCH) return block.va === block.address && block.nextPiece === NO_RANGE ? 0 : Rule.PlainBlock;
+  stitchUses++;
+  return level >= 3 ? checkPlacement(block, block.stitch, size) : 0;
 }
 
-/** A block in a view has, byte for byte, the memory that the view maps at its addresses. */
-function checkPlacement(block: Range, view: View, size: u64): u32 {
-  if (block.va < view.address || block.va + size > view.address + view.mapped) return 44;
-  let offset = block.va - view.address;
+/** A block in a stitch has the memory that the stitch maps at its addresses. */
+function checkPlacement(block: Range, stitch: Stitch, size: u64): u32 {
+  if (block.va < stitch.address || block.va + size > stitch.address + stitch.mapped) return Rule.BlockInStitch;
+  let offset = block.va - stitch.address;
   let piece = block;
   let within: u64 = 0;
-  for (let index: u32 = 0; index < view.count && piece !== NO_RANGE; index++) {
-    const handle = pieceHandle(view, index);
-    const start = pieceOffset(view, index);
-    const end = index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped;
+  for (let index: u32 = 0; index < stitch.count && piece !== NO_RANGE; index++) {
+    const handle = pieceHandle(stitch, index);
+    const start = pieceOffset(stitch, index);
+    const end = index + 1 < stitch.count ? pieceOffset(stitch, index + 1) : stitch.mapped;
     while (piece !== NO_RANGE && offset < end) {
-      if (handle === NO_HANDLE) return 45;
+      if (handle === NO_HANDLE) return Rule.BlockOverHole;
       const bytes = smaller(end - offset, piece.size - within);
-      if (piece.address + within !== handle.address + (offset - start) || piece.region !== handle.region) return 46;
+      if (piece.address + within !== handle.address + (offset - start) || piece.region !== handle.region) return Rule.BlockMemory;
       offset += bytes;
       within += bytes;
       if (within === piece.size) {
-        piece = piece.left;
+        piece = piece.nextPiece;
         within = 0;
       }
     }
   }
-  return piece === NO_RANGE ? 0 : 47;
+  return piece === NO_RANGE ? 0 : Rule.BlockEnd;
 }
 
-function checkView(view: View): u32 {
+function checkStitch(stitch: Stitch): u32 {
   let offset: u64 = 0;
   mark++;
-  for (let index: u32 = 0; index < view.count; index++) {
-    if (pieceOffset(view, index) !== offset) return 50;
-    const handle = pieceHandle(view, index);
-    const end = index + 1 < view.count ? pieceOffset(view, index + 1) : view.mapped;
+  for (let index: u32 = 0; index < stitch.count; index++) {
+    if (pieceOffset(stitch, index) !== offset) return Rule.StitchPieces;
+    const handle = pieceHandle(stitch, index);
+    const end = index + 1 < stitch.count ? pieceOffset(stitch, index + 1) : stitch.mapped;
     if (handle !== NO_HANDLE) {
-      if (handle.bytes !== end - offset || handle.region.arena.pool !== view.arena.pool || handle.views === 0) return 51;
-      if (handle.mark === mark) return 53;
+      if (handle.bytes !== end - offset || handle.region.arena.pool !== stitch.arena.pool || handle.stitchCount === 0)
+        return Rule.StitchHandles;
+      if (handle.mark === mark) return Rule.HandleOnce;
       handle.mark = mark;
       mappedHandles--;
     }
     offset = end;
   }
-  if (offset !== view.mapped || view.mapped > view.reserved) return 52;
+  if (offset !== stitch.mapped || stitch.mapped > stitch.reserved) return Rule.StitchReserved;
   return 0;
 }
 
-function mappedOf(view: View): u64 {
+function mappedOf(stitch: Stitch): u64 {
   let bytes: u64 = 0;
-  for (let index: u32 = 0; index < view.count; index++) {
-    const handle = pieceHandle(view, index);
+  for (let index: u32 = 0; index < stitch.count; index++) {
+    const handle = pieceHandle(stitch, index);
     if (handle !== NO_HANDLE) bytes += handle.bytes;
   }
   return bytes;

@@ -1,27 +1,35 @@
-// The engine's exports. Those with u64 are for C, their twins in f64 for JavaScript (exact below 2^53);
-// a block is the number that mallocBlock gives, valid until it is complete. Results of 0 mean failure.
-import { forgetAddress, recall, remember } from './address-table';
-import { completeBlock as complete_, freeBlock as free_, mallocBlock as malloc_, recordUse, setCapturing as setCapturing_ } from './blocks';
+// The exports of the engine. Functions with u64 are for C; JavaScript uses those with f64, exact below 2^53.
+// A block is a number, valid until the block is complete. Result 0 means failure.
+import { planCount, restartNeed } from './abi/counters';
+import { ABI_DIGEST, Freed, State } from './abi/numbers';
+import { applyPreset, setSetting, settingOf } from './abi/settings';
+import { explanationOf, statisticOf } from './abi/statistics';
+import { completeBlock as complete_, freeBlock as free_, mallocBlock as malloc_, recordUse } from './blocks';
 import { checkEngine } from './check';
-import { completedCount, drainCompleted as drainCompleted_ } from './completed';
-import { blockSize, completeParked } from './completion';
-import { resetPeaks as resetCounters, restartNeed } from './counters';
-import { take } from './memory';
-import { NO_RANGE, ownerOf, Range, State } from './nodes';
-import { emptyPlanned, forgetPlan, installPlan } from './planned';
-import { openRows, planCount } from './planned-plans';
-import { releaseAll } from './release';
+import { emptyPlanned, forgetPlan, installPlan } from './plans/following';
+import { openRows } from './plans/installed';
+import { completeParked } from './policy/completion';
+import { forgetAddress, recall, remember } from './records/address-table';
+import { ownerOf } from './records/arena-table';
+import { take } from './records/memory';
+import { NO_RANGE, Range } from './records/nodes';
 import { replayEvents } from './replay';
-import { explanationOf, snapshotAddress as rowsAddress, statisticOf, takeSnapshot } from './report';
-import { setSetting, settingCount } from './settings';
-import { settleStreams } from './streams';
+import { snapshotAddress as rowsAddress, takeSnapshot } from './report';
+import { blockSize } from './space/ranges';
+import { releaseAll } from './space/release';
+import { completedCount, drainCompleted as drainCompleted_ } from './streams/completed';
+import { setCapture, settleStreams } from './streams/progress';
 
-/** Bumped whenever an export, a setting or a statistic changes its meaning. */
-export function abiVersion(): u32 {
-  return 2;
+/** Hash over all tables of abi/: callers of another build must not use this engine. */
+export function abiDigest(): u64 {
+  return ABI_DIGEST;
 }
 
-/** Sets a setting by number, before the first request; 1 if it was accepted. */
+export function abiDigestF64(): f64 {
+  return <f64>(<i64>ABI_DIGEST);
+}
+
+/** Sets a setting by number, before the first request. 1 if it was accepted. */
 export function configure(index: u32, value: u64): u32 {
   return setSetting(index, value) ? 1 : 0;
 }
@@ -30,17 +38,27 @@ export function configureF64(index: u32, value: f64): u32 {
   return setSetting(index, <u64>(<i64>value)) ? 1 : 0;
 }
 
-export function settings(): u32 {
-  return settingCount();
+/** Applies a preset by number, before the first request and after the handle unit is set. 1 if there is such a preset. */
+export function preset(index: u32): u32 {
+  return applyPreset(index) ? 1 : 0;
 }
 
-/** The address of memory for the request, 0 if there is none. */
+/** The value of a setting. */
+export function setting(index: u32): u64 {
+  return settingOf(index);
+}
+
+export function settingF64(index: u32): f64 {
+  return <f64>(<i64>settingOf(index));
+}
+
+/** The address of memory for the request; 0 if there is none. */
 export function malloc(bytes: u64, stream: u32, pool: u32): u64 {
   const block = allocate(bytes, stream, pool);
   return block === 0 ? 0 : addressOf(block);
 }
 
-/** The same as a block, which `blockAt` finds again by its address. */
+/** The same, but gives the block. `blockAt` finds it by its address. */
 export function allocate(bytes: u64, stream: u32, pool: u32): u32 {
   const block = malloc_(bytes, stream, pool);
   if (block === NO_RANGE) return 0;
@@ -50,21 +68,21 @@ export function allocate(bytes: u64, stream: u32, pool: u32): u32 {
   return 0;
 }
 
-/** The block that `malloc` or `allocate` gave at the address, 0 if none is live there. */
+/** The live block at an address that `malloc` or `allocate` gave; 0 if there is none. */
 export function blockAt(address: u64): u32 {
   return changetype<usize>(recall(address)) as u32;
 }
 
-/** Frees a block of `blockAt`: 1 if its memory is free now, 2 if it is parked until other streams have passed, 0 if it is not live. */
+/** Frees a block; says by a number of `Freed` what became of it. */
 export function deallocate(block: u32): u32 {
   const range = changetype<Range>(<usize>block);
-  if (!free_(range)) return 0;
+  if (!free_(range)) return Freed.NotLive;
   forgetAddress(range.va);
-  if (!complete_(range)) return 0;
-  return range.state === State.Parked ? 2 : 1;
+  if (!complete_(range)) return Freed.NotLive;
+  return range.state === State.Parked ? Freed.Parked : Freed.Freed;
 }
 
-/** Frees what `malloc` gave, for use again at once; 0 if nothing is live at the address. */
+/** Frees the block at an address; its memory can be used again at once. 0 if nothing is live there. */
 export function free(address: u64): u32 {
   const block = recall(address);
   if (block === NO_RANGE || !free_(block)) return 0;
@@ -73,8 +91,8 @@ export function free(address: u64): u32 {
 }
 
 /**
- * The first half of `free`: the program lets go of the address, the memory stays in use until `completeBlock` is given
- * the number this gives. 0 if nothing is live at the address.
+ * The first half of `free`: gives the block, whose memory stays in use until `completeBlock`. 0 if nothing is live at the
+ * address.
  */
 export function letGo(address: u64): u32 {
   const block = recall(address);
@@ -83,38 +101,34 @@ export function letGo(address: u64): u32 {
   return changetype<usize>(block) as u32;
 }
 
-export function mallocBlock(bytes: u64, stream: u32, pool: u32): u32 {
-  return changetype<usize>(malloc_(bytes, stream, pool)) as u32;
-}
-
 export function mallocBlockF64(bytes: f64, stream: u32, pool: u32): u32 {
   return changetype<usize>(malloc_(<u64>(<i64>bytes), stream, pool)) as u32;
 }
 
-/** The program lets go of a block; 0 if it is not live. */
+/** The program frees a block. 0 if it is not live. */
 export function freeBlock(block: u32): u32 {
   return free_(changetype<Range>(<usize>block)) ? 1 : 0;
 }
 
-/** Nobody uses the block any more: its memory may be given out again. 0 if it was not freed. */
+/** Nobody uses the freed block any more, so its memory can be given out again. 0 if it was not freed. */
 export function completeBlock(block: u32): u32 {
   return complete_(changetype<Range>(<usize>block)) ? 1 : 0;
 }
 
-/** Work of another stream uses the live block: its memory is free only after that, wherever it is freed. */
+/** Another stream uses the live block. Its memory is free only after that work. */
 export function recordStreamBlock(block: u32, stream: u32): u32 {
   return recordUse(changetype<Range>(<usize>block), stream) ? 1 : 0;
 }
 
-/** The same for what `malloc` gave; 0 if nothing is live at the address. */
+/** The same by address. 0 if nothing is live there. */
 export function recordStream(address: u64, stream: u32): u32 {
   const block = recall(address);
   return block !== NO_RANGE && recordUse(block, stream) ? 1 : 0;
 }
 
-/** A stream begins or ends being captured into a graph. Until it ends nothing is lent and no event is touched. */
+/** A stream begins or ends being captured into a graph. Meanwhile nothing is lent and no event is touched. */
 export function setCapturing(stream: u32, on: u32): u32 {
-  return setCapturing_(stream, on !== 0) ? 1 : 0;
+  return setCapture(stream, on !== 0) ? 1 : 0;
 }
 
 export function addressOf(block: u32): u64 {
@@ -141,31 +155,31 @@ export function streamOf(block: u32): u32 {
   return ownerOf(changetype<Range>(<usize>block)).stream;
 }
 
-/** How many blocks have completed later than their free since the queue was last drained (setting queueCompleted). */
+/** How many blocks completed later than their free since the queue was last drained (setting queueCompleted). */
 export function completed(): u32 {
   return <u32>completedCount();
 }
 
-/** Where their addresses lie (u64 each) until the next request; empties the queue. */
+/** Empties the queue. Gives where their addresses lie (u64 each), until the next request. */
 export function drainCompleted(): u32 {
   return <u32>drainCompleted_();
 }
 
-/** The host has waited for all streams: whatever they were given is over. */
+/** The host has waited for all streams, so all work given to them is over. */
 export function streamsIdle(): void {
   settleStreams();
   completeParked();
 }
 
-/** Gives back to the driver all that can be. */
+/** Frees all memory that can be freed. */
 export function emptyCache(): void {
   emptyPlanned();
   releaseAll();
-  // Plans know what is needed.
+  // With plans the engine knows what is needed.
   if (planCount === 0) restartNeed();
 }
 
-/** 0, or the number of the broken rule. */
+/** Checks the invariants. Gives 0 or the number of the broken rule. */
 export function check(level: u32): u32 {
   return checkEngine(level);
 }
@@ -178,10 +192,6 @@ export function statisticF64(index: u32): f64 {
   return <f64>(<i64>statisticOf(index));
 }
 
-export function resetPeaks(): void {
-  resetCounters();
-}
-
 export function explanation(index: u32): u64 {
   return explanationOf(index);
 }
@@ -190,7 +200,7 @@ export function explanationF64(index: u32): f64 {
   return <f64>(<i64>explanationOf(index));
 }
 
-/** Writes every range to linear memory; gives their number. */
+/** Writes every range to linear memory. Gives their number. */
 export function snapshot(): u32 {
   return takeSnapshot();
 }
@@ -199,7 +209,7 @@ export function snapshotAddress(): u32 {
   return <u32>rowsAddress();
 }
 
-/** Linear memory for the caller, for the life of the engine; 0 if there is none. */
+/** Linear memory for the caller, never freed; 0 if there is none. */
 export function buffer(bytes: u32): u32 {
   return <u32>take(<usize>bytes);
 }
@@ -209,14 +219,14 @@ export function replay(events: u32, count: u32, slots: u32, addresses: u32): u32
 }
 
 /**
- * Linear memory for the rows of a plan, one per request of a step in order: bytes (u64, a multiple of 512), stream (u32),
- * 4 bytes unused, then for each turn the offset (u64). 0 if that is too much. One plan at a time.
+ * Linear memory for the rows of a plan, one per request of a step: bytes (u64, a multiple of 512), stream (u32), 4 unused
+ * bytes, then an offset (u64) for each turn. 0 if the plan is too long. One plan at a time.
  */
 export function planBuffer(requests: u32, turns: u32): u32 {
   return <u32>openRows(requests, turns);
 }
 
-/** Installs the plan that was written there; its number, or 0 if it is refused. The buffer is gone either way. */
+/** Installs the plan in that memory. Gives its number, or 0 if it is refused. The memory is freed in any case. */
 export function planInstall(plan: u32, footprint: u64): u32 {
   return installPlan(<usize>plan, footprint);
 }
@@ -225,7 +235,7 @@ export function planInstallF64(plan: u32, footprint: f64): u32 {
   return installPlan(<usize>plan, <u64>(<i64>footprint));
 }
 
-/** Forgets a plan, or all of them with 0; 0 if there is none of that number. */
+/** Forgets a plan, or all with 0. Gives 0 if there is no such plan. */
 export function planForget(plan: u32): u32 {
   return forgetPlan(plan) ? 1 : 0;
 }

@@ -1,23 +1,21 @@
-// A whole trace in one call: requests and frees encoded in linear memory, so that no boundary is crossed per event.
+// Replays a whole trace in one call, so that no event crosses the border of the engine.
+import { ReplayEvent } from './abi/numbers';
 import { completeBlock, freeBlock, mallocBlock } from './blocks';
-import { NO_RANGE, Range } from './nodes';
-
-/** An event: slot (u32), stream (u16), pool (u16), bytes (u64). With bytes it is a request kept in the slot, without it a free. */
-const EVENT: usize = 16;
+import { NO_RANGE, Range } from './records/nodes';
 
 /**
- * Runs `count` events. `slots` has a u32 per slot, 0 at first. With `addresses` (a u64 per event) the address each request
- * got is written there, 0 where it failed. Gives the number of requests that failed.
+ * Replays `count` events. `slots`: a u32 per slot, 0 at first. `addresses`: 0, or a u64 per event for the address that the
+ * request got (0 if it failed). Gives the number of failed requests.
  */
 export function replayEvents(events: usize, count: u32, slots: usize, addresses: usize): u32 {
   let failed: u32 = 0;
   for (let index: usize = 0; index < <usize>count; index++) {
-    const event = events + index * EVENT;
-    const slot = slots + ((<usize>load<u32>(event)) << 2);
-    const bytes = load<u64>(event, 8);
+    const event = events + index * ReplayEvent.BYTES;
+    const slot = slots + ((<usize>load<u32>(event, ReplayEvent.Slot)) << 2);
+    const bytes = load<u64>(event, ReplayEvent.Bytes);
     let address: u64 = 0;
     if (bytes !== 0) {
-      const block = mallocBlock(bytes, load<u16>(event, 4), load<u16>(event, 6));
+      const block = mallocBlock(bytes, load<u16>(event, ReplayEvent.Stream), load<u16>(event, ReplayEvent.Pool));
       store<usize>(slot, changetype<usize>(block));
       if (block === NO_RANGE) failed++;
       else address = block.va;

@@ -10,6 +10,7 @@ import {
   RULES,
   SNAPSHOT_ROW,
   STATISTICS,
+  type Value,
 } from '../engine.ts';
 import { BLOCK_UNIT, type Bounds, PRESETS, SETTINGS } from '../settings.ts';
 import { type Field, type Numbered, pascal } from '../table.ts';
@@ -23,6 +24,7 @@ export function assemblyscriptFiles(): ReadonlyMap<string, string> {
   return new Map([
     ['settings.ts', settingsFile()],
     ['numbers.ts', numbersFile()],
+    ['statistics.ts', statisticsFile()],
   ]);
 }
 
@@ -88,6 +90,37 @@ function guard({ atLeast, atMost, multipleOf, powerOfTwo }: Bounds): string {
     powerOfTwo ? 'popcnt<u64>(value) === 1' : '',
   ].filter((term) => term !== '');
   return terms.length > 0 ? `      if (!(${terms.join(' && ')})) return false;\n` : '';
+}
+
+function statisticsFile(): string {
+  const counters = [...STATISTICS, ...PLAN_STATISTICS];
+  const imports = (values: readonly Value[]) =>
+    values
+      .map((value) => value.variable)
+      .sort()
+      .join(', ');
+  const cases = (values: readonly Value[]) =>
+    values.map((value) => `    case ${value.number}:\n      return ${value.variable};`).join('\n');
+  return `// Statistics and explanations by number.
+${MARK}
+import { ${imports(counters)} } from './counters';
+import { ${imports(EXPLANATIONS)} } from './failure';
+
+export function statisticOf(index: u32): u64 {
+  switch (index) {
+${cases(counters)}
+  }
+  return 0;
+}
+
+/** About the last request that failed. */
+export function explanationOf(index: u32): u64 {
+  switch (index) {
+${cases(EXPLANATIONS)}
+  }
+  return 0;
+}
+`;
 }
 
 function numbersFile(): string {

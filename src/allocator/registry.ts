@@ -1,11 +1,11 @@
 // All allocators by name. A choice is written `name` or `name[settings]`; commas separate several.
 import { ALLOCATOR_DOCS, ALLOCATOR_NAMES, type AllocatorName } from '../abi/allocators.ts';
+import { ENGINE_SETTINGS, type EngineSettings } from '../abi/settings.ts';
 import { formatBytes, parseBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Allocator, AllocatorContext } from './allocator.ts';
 import { CnMemAllocator } from './cnmem.ts';
 import { createGmlake, createWeir } from './engine/allocator.ts';
-import { ENGINE_SETTINGS, type EngineSettings } from './engine/settings.ts';
 import { PyTorchAllocator } from './pytorch/allocator.ts';
 import { DEFAULT_SETTINGS, formatConf, type PyTorchSettings, parseConf, splitOutsideBrackets } from './pytorch/settings.ts';
 

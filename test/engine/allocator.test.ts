@@ -1,8 +1,8 @@
-// The engine behind the allocator interface: what it says of itself, and that it uses what there is.
+// The engine behind the allocator interface: its statistics and explanations, and that it uses all memory there is.
 import { describe, expect, test } from 'vitest';
+import type { EngineSettings } from '../../src/abi/settings.ts';
 import { OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
 import { createGmlake, createWeir, type EngineAllocator } from '../../src/allocator/engine/allocator.ts';
-import type { EngineSettings } from '../../src/allocator/engine/settings.ts';
 import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { GIB, MIB } from '../../src/base/bytes.ts';
 import { UsageError } from '../../src/base/errors.ts';
@@ -34,7 +34,7 @@ test('after emptyCache() no more is held than is needed from then on', () => {
     end(allocator, ...larger, ...blocks.filter((_, index) => index % 2 === 1));
     return allocator.reservedBytes / (20 * 24 * MIB);
   };
-  // Free pieces are put together; before, there was room to grow into.
+  // Free pieces are stitched; before, there was room to grow.
   expect(peakAfter(1)).toBeLessThan(1.05);
   expect(peakAfter(0)).toBeGreaterThan(1.4);
 });
@@ -106,7 +106,7 @@ describe.each([
   });
 });
 
-// The targets of the issue, on the two recordings that ship with the repository: `npm run bench:replay` has them all.
+// Targets for memory held, on the two recordings in the repository. `npm run bench:replay` has all recordings.
 test.each(['resnet50-b100', 'vgg16-b100'])('weir on %s holds hardly more than is live, and settles', (name) => {
   const trace = sampleTrace(`${name}.native.pickle.gz`);
   const result = replay(trace, createWeir, { backend: new SimulatedBackend(), checkEvery: 97 });
@@ -119,7 +119,7 @@ test('memory goes back to small requests and comes from them', () => {
   const small = Array.from({ length: 4096 }, () => allocator.malloc(4096, 0, 0));
   end(allocator, ...small);
   const held = allocator.reservedBytes;
-  // What small requests have left serves a large one.
+  // A large request takes a slab that small ones have left.
   const large = allocator.malloc(7 * MIB, 0, 0);
   expect(allocator.reservedBytes).toBe(held);
   allocator.check();
@@ -127,7 +127,7 @@ test('memory goes back to small requests and comes from them', () => {
   allocator.check();
 });
 
-test('a handle that is free at both ends serves as the last of a view where its start is what is needed', () => {
+test('a handle that is free at both ends serves as the last of a stitch where its start is what is needed', () => {
   const allocator = createWeir({ backend: new SimulatedBackend(), streams: [0] }, { fixedHandle: 16 * MIB });
   end(allocator, allocator.malloc(48 * MIB, 0, 0));
   // The second handle is free at both ends, 7 MiB each; the third at its end, 6 MiB.

@@ -1,13 +1,17 @@
-// Random programs for an allocator, and the harness that runs them with everything checked after every step.
+// Random programs for an allocator, and the harness that runs them and checks everything after each step.
 import { readFileSync } from 'node:fs';
+import { type EngineSettings, LENDING_RULES } from '../../src/abi/settings.ts';
 import { EngineAllocator } from '../../src/allocator/engine/allocator.ts';
 import { compileEngine, type EngineModule } from '../../src/allocator/engine/load.ts';
-import { type EngineSettings, GMLAKE_SETTINGS, LENDING, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
+import { GMLAKE_SETTINGS, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { GIB, KIB, MIB } from '../../src/base/bytes.ts';
 import { Ownership } from './ownership.ts';
 import type { StrictBackend } from './strict-backend.ts';
 
-/** A step: request bytes, or record another stream on a live block, or let go of one of the live blocks, or complete one of those let go, or empty the cache. */
+/**
+ * A step of a program: a request, the free of a live block, its two halves (release, complete), a use by another stream, or
+ * emptyCache().
+ */
 export type Step =
   | { readonly do: 'malloc'; readonly bytes: number; readonly stream: number; readonly pool: number }
   | { readonly do: 'free'; readonly pick: number }
@@ -16,7 +20,7 @@ export type Step =
   | { readonly do: 'record'; readonly pick: number; readonly stream: number }
   | { readonly do: 'emptyCache' };
 
-/** A generator of numbers that is the same everywhere (mulberry32). */
+/** Random numbers that are the same everywhere (mulberry32). */
 export function numbersFrom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -34,11 +38,11 @@ export interface ProgramOptions {
   /** Bytes to keep live, roughly. */
   readonly level?: number;
   readonly largest?: number;
-  /** Only large requests and no emptying of the cache: what makes for many stitches. */
+  /** Only large requests and no emptyCache(), for many stitches. */
   readonly stitching?: boolean;
 }
 
-/** A program whose memory rises and falls in waves, as training does, so that free memory lies in many places. */
+/** A program whose memory rises and falls in waves, as in training, so that free memory lies in many places. */
 export function randomProgram(seed: number, options: ProgramOptions): Step[] {
   const next = numbersFrom(seed);
   const { steps, streams = 2, pools = 2, level = 400 * MIB, largest = 256 * MIB, stitching = false } = options;
@@ -81,7 +85,7 @@ const UNIT_SIZES = [MIB, MIB + 1, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB, 20 * MIB,
 export interface Outcome {
   readonly allocator: EngineAllocator;
   readonly failures: number;
-  /** The address of every request in order, -1 where it failed. */
+  /** The address of every request in order, -1 if it failed. */
   readonly addresses: number[];
 }
 
@@ -95,18 +99,18 @@ export function assertingEngine(): EngineModule {
 
 export const PRESETS: Readonly<Record<string, EngineSettings>> = {
   weir: { ...WEIR_SETTINGS, regionBytes: 8 * GIB },
-  'weir, few views, handles of 4 MiB': { ...WEIR_SETTINGS, regionBytes: 2 * GIB, viewLimit: 3, fixedHandle: 4 * MIB },
+  'weir, few stitches, handles of 4 MiB': { ...WEIR_SETTINGS, regionBytes: 2 * GIB, stitchLimit: 3, fixedHandle: 4 * MIB },
   'weir, tight': {
     ...WEIR_SETTINGS,
     regionBytes: 64 * MIB,
     slackShare: 0,
     slackBytes: 0,
-    viewRoom: 1,
+    stitchRoom: 1,
     eventBytes: MIB,
     sharedSlackShare: 0,
   },
-  'weir, rules of GLake': { ...WEIR_SETTINGS, ...LENDING.glake, regionBytes: 8 * GIB, slackShare: 0, slackBytes: 0, eventBytes: MIB },
-  gmlake: { ...GMLAKE_SETTINGS, minStitch: 2 * MIB, viewLimit: 20 },
+  'weir, rules of GLake': { ...WEIR_SETTINGS, ...LENDING_RULES.glake, regionBytes: 8 * GIB, slackShare: 0, slackBytes: 0, eventBytes: MIB },
+  gmlake: { ...GMLAKE_SETTINGS, minStitch: 2 * MIB, stitchLimit: 20 },
   'gmlake, limit 32 MiB': { ...GMLAKE_SETTINGS, minStitch: 32 * MIB },
 };
 
@@ -117,7 +121,7 @@ export interface RunOptions {
   readonly cleanUp?: boolean;
 }
 
-/** Runs a program; throws when an invariant breaks or a byte has two owners. */
+/** Runs a program. Throws if an invariant is broken or a byte has two owners. */
 export function runProgram(program: readonly Step[], backend: StrictBackend, settings: EngineSettings, options: RunOptions = {}): Outcome {
   const { checked = true, cleanUp = true } = options;
   const allocator = new EngineAllocator({ backend, streams: [0, 1, 2], events: backend }, settings, assertingEngine());
@@ -175,7 +179,7 @@ export function runProgram(program: readonly Step[], backend: StrictBackend, set
   if (cleanUp) {
     for (const block of live) allocator.free(block);
     for (const block of [...live, ...pending]) end(block);
-    // What the driver refuses once it is asked again.
+    // The driver is asked again after a failure.
     for (let attempt = 0; attempt < 100 && (attempt === 0 || !backend.holdsNothing); attempt++) allocator.emptyCache();
     allocator.check(3);
   }

@@ -1,5 +1,5 @@
-// Every driver call can fail at any time. The k-th call of a program fails, for every k: at every step the invariants
-// hold and no byte is in two blocks, the program goes on, and in the end the backend holds nothing.
+// Every driver call can fail at any time. For every k, the k-th call of a program fails. After each step the invariants hold
+// and no byte is in two blocks. The program goes on, and at the end the backend holds nothing.
 import { describe, expect, test } from 'vitest';
 import { MIB } from '../../src/base/bytes.ts';
 import { numbersFrom, PRESETS, randomProgram, runProgram } from './drive.ts';
@@ -7,7 +7,7 @@ import { StrictBackend } from './strict-backend.ts';
 
 const PROGRAM = randomProgram(11, { steps: 170, streams: 2, level: 260 * MIB, largest: 64 * MIB });
 const STITCHING = randomProgram(4, { steps: 150, streams: 1, pools: 1, level: 260 * MIB, largest: 48 * MIB, stitching: true });
-const CASES = ['weir', 'weir, few views, handles of 4 MiB', 'weir, tight', 'gmlake'] as const;
+const CASES = ['weir', 'weir, few stitches, handles of 4 MiB', 'weir, tight', 'gmlake'] as const;
 
 describe.each(CASES)('%s', (preset) => {
   const settings = PRESETS[preset]!;
@@ -23,7 +23,7 @@ describe.each(CASES)('%s', (preset) => {
       expect(backend.holdsNothing, `call ${failing}: ${backend.calls[failing]}; left: ${backend.describe()}`).toBe(true);
       if (failures === 0) served++;
     }
-    // One failure of the driver is hardly ever a failure of the program: there is another way.
+    // One failed driver call hardly ever fails a request, since there is another way.
     expect(served / clean.callsMade).toBeGreaterThan(0.98);
   });
 

@@ -1,8 +1,9 @@
-// Defects that GMLake's source has (B1 to B7), each as a test that our engine does not have it.
+// Seven defects in GMLake's source (B1 to B7), each with a test that our engine does not have it.
 import { describe, expect, test } from 'vitest';
+import type { EngineSettings } from '../../src/abi/settings.ts';
 import { OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
 import { EngineAllocator } from '../../src/allocator/engine/allocator.ts';
-import { type EngineSettings, GMLAKE_SETTINGS, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
+import { GMLAKE_SETTINGS, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { GIB, MIB } from '../../src/base/bytes.ts';
 import { assertingEngine } from './drive.ts';
 import { StrictBackend } from './strict-backend.ts';
@@ -28,7 +29,7 @@ const request = (allocator: EngineAllocator, mib: number, pool = 0): number => {
   return block;
 };
 
-/** Islands of free memory: blocks of the size with live ones between them. Gives the live ones. */
+/** Free blocks of the size with live ones between them. Gives the live ones. */
 function islands(allocator: EngineAllocator, count: number, mib: number): number[] {
   const blocks = Array.from({ length: 2 * count }, () => request(allocator, mib));
   end(allocator, ...blocks.filter((_, index) => index % 2 === 0));
@@ -43,12 +44,12 @@ describe.each([
     const backend = new StrictBackend();
     const allocator = engineOn(backend, settings);
     const walls = islands(allocator, 4, 8);
-    // Each is longer than any view there is, and all of them share handles.
+    // Each is longer than any stitch, and all of them share handles.
     for (const mib of [18, 26, 32]) end(allocator, request(allocator, mib));
-    expect(allocator.statistics.views).toBeGreaterThanOrEqual(name === 'gmlake' ? 3 : 1);
+    expect(allocator.statistics.keptStitches).toBeGreaterThanOrEqual(name === 'gmlake' ? 3 : 1);
     allocator.emptyCache();
     allocator.check(3);
-    expect(allocator.statistics.views).toBe(0);
+    expect(allocator.statistics.keptStitches).toBe(0);
     expect(backend.usedBytes).toBe(allocator.statistics.inUse);
     end(allocator, ...walls);
     allocator.emptyCache();
@@ -60,9 +61,9 @@ describe.each([
     const allocator = engineOn(backend, settings);
     const walls = islands(allocator, 4, 8);
     end(allocator, request(allocator, 30));
-    // A smaller block in what the longer one left: part of its view is free, and its memory is given back.
+    // A smaller block in the memory of the longer one: part of its stitch is free, and that memory is freed.
     const live = request(allocator, 20);
-    expect(allocator.statistics.views).toBeGreaterThan(0);
+    expect(allocator.statistics.keptStitches).toBeGreaterThan(0);
     allocator.emptyCache();
     allocator.check(3);
     backend.resolve(allocator.addressOf(live), 20 * MIB);
@@ -81,9 +82,9 @@ describe.each([
     expect(request(allocator, 30)).toBe(OUT_OF_MEMORY);
     expect(allocator.explain()).toMatchObject({ asked: 30 * MIB, free: 32 * MIB, largestFree: 8 * MIB, assemblable: 32 * MIB });
     failing = false;
-    // GMLake, out of memory, gives back all it can; Weir has no reason to.
+    // Out of memory, GMLake frees all it can; Weir has no reason to.
     if (name === 'weir') expect(allocator.census()).toEqual(before);
-    expect(allocator.statistics).toMatchObject({ inUse: 32 * MIB, views: 0, orphans: 0 });
+    expect(allocator.statistics).toMatchObject({ inUse: 32 * MIB, keptStitches: 0, orphans: 0 });
     const block = request(allocator, 30);
     expect(block).not.toBe(OUT_OF_MEMORY);
     end(allocator, block, ...walls);
@@ -110,7 +111,7 @@ describe.each([
   test('B5: what cannot be served or is misused is an answer or a typed error, never the end of the process', () => {
     const allocator = engineOn(new StrictBackend(GIB), settings);
     for (const bytes of [2 ** 62, 2 ** 46 + 1, 2 * GIB]) expect(allocator.malloc(bytes, 0, 0)).toBe(OUT_OF_MEMORY);
-    // Sizes that are no multiple of anything, and none at all.
+    // Sizes that are multiples of nothing, and size 0.
     const odd = [0, 1, 511, MIB + 1, 3 * MIB + 7, 10 * MIB - 1].map((bytes) => allocator.malloc(bytes, 0, 0));
     expect(odd).not.toContain(OUT_OF_MEMORY);
     allocator.free(odd[1]!);
@@ -129,7 +130,7 @@ describe.each([
     const others = [request(allocator, 8, 1), request(allocator, 30, 1), allocator.malloc(1000, 0, 1)];
     expect(backend.usedBytes - held).toBeGreaterThanOrEqual(38 * MIB + 1000);
     end(allocator, ...others);
-    // And not the other way round.
+    // And not in the other direction.
     const again = backend.usedBytes;
     const mine = request(allocator, 60);
     expect(backend.usedBytes - again).toBeGreaterThanOrEqual(60 * MIB - 32 * MIB);
@@ -141,13 +142,14 @@ describe.each([
   test('B7: after everything is given back the statistics are where they began', () => {
     const allocator = engineOn(new StrictBackend(), settings);
     const counted = () => {
-      const { reserved, allocated, inUse, requested, handles, views, viewBytes, regions, orphans, blocks } = allocator.statistics;
-      return { reserved, allocated, inUse, requested, handles, views, viewBytes, regions, orphans, blocks };
+      const { reserved, allocated, inUse, requested, handles, keptStitches, stitchedBytes, regions, orphans, blocks } =
+        allocator.statistics;
+      return { reserved, allocated, inUse, requested, handles, keptStitches, stitchedBytes, regions, orphans, blocks };
     };
     const before = counted();
     const walls = islands(allocator, 4, 8);
     const stitched = request(allocator, 30);
-    expect(counted().viewBytes).toBeGreaterThan(0);
+    expect(counted().stitchedBytes).toBeGreaterThan(0);
     end(allocator, stitched, ...walls);
     allocator.emptyCache();
     expect(counted()).toEqual(before);

@@ -1,7 +1,8 @@
-// A proof by search that lending is safe: every short program on two or three streams, every order in which kernels end,
-// on the real engine. And that the search can fail: with a mistake in the driver or in the engine it finds a race.
+// A proof by search that lending is safe: every short program on two or three streams, in every order in which kernels end, on
+// the real engine. With a mistake in the driver or in the engine, the search finds a race.
 import { describe, expect, test } from 'vitest';
-import { type EngineSettings, LENDING, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
+import { type EngineSettings, LENDING_RULES } from '../../src/abi/settings.ts';
+import { WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { MIB } from '../../src/base/bytes.ts';
 import { type Action, explore, type Found, type Scope } from './lending/explore.ts';
 import type { DriverMistake } from './lending/gpu-model.ts';
@@ -56,7 +57,11 @@ const SCOPES: Readonly<Record<string, Scope>> = {
     depth: 3,
     start: [malloc(0, 4), malloc(0, 4), malloc(0, 4), malloc(0, 4), free(0), free(1)],
   },
-  'the rules of GLake': { ...TWO, settings: { ...TIGHT, ...LENDING.glake, eventBytes: 1 }, start: [malloc(0, 8), malloc(0, 8), free(0)] },
+  'the rules of GLake': {
+    ...TWO,
+    settings: { ...TIGHT, ...LENDING_RULES.glake, eventBytes: 1 },
+    start: [malloc(0, 8), malloc(0, 8), free(0)],
+  },
   'without waits': { ...TWO, settings: { ...TIGHT, waitAllowed: 0 } },
 };
 
@@ -79,7 +84,7 @@ describe('no byte is ever in use by two unordered operations', () => {
   });
 });
 
-/** A race in the first scope in which the mistake shows, quick ones first. */
+/** A race in the first scope in which the mistake shows, quick scopes first. */
 function raceOf(run: (scope: Scope) => Found): string | undefined {
   for (const scope of Object.values(SCOPES).sort((left, right) => left.depth - right.depth || right.start.length - left.start.length)) {
     const { race } = run(scope);

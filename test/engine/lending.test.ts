@@ -1,8 +1,8 @@
-// The rules of lending one by one: what is lent to whom, when a wait is made, and when nothing may be lent.
+// The rules of lending, one by one: what is lent to whom, when a wait is made, and when nothing may be lent.
 import { expect, test } from 'vitest';
+import { type EngineSettings, LENDING_RULES } from '../../src/abi/settings.ts';
 import { OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
 import { createWeir, type EngineAllocator } from '../../src/allocator/engine/allocator.ts';
-import { type EngineSettings, LENDING } from '../../src/allocator/engine/settings.ts';
 import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { Timeline } from '../../src/backend/timeline.ts';
 import { MIB } from '../../src/base/bytes.ts';
@@ -12,7 +12,7 @@ interface Setup {
   readonly timeline: Timeline;
 }
 
-/** A GPU that two blocks of 32 MiB fill; an event for each release. */
+/** A GPU that two blocks of 32 MiB fill, with an event for each release. */
 function setUp(settings: Partial<EngineSettings> = {}, lagUs: number | ((stream: number) => number) = 1000): Setup {
   const timeline = new Timeline({ lagUs });
   timeline.advanceTo(0);
@@ -26,7 +26,7 @@ function release(allocator: EngineAllocator, block: number): void {
   allocator.complete(block);
 }
 
-/** Stream 0 fills the GPU and lets go of half; stream 1 is known. Gives the address of the free half. */
+/** Stream 0 fills the GPU and frees half of it; stream 1 is known. Gives the address of the free half. */
 function lendable({ allocator }: Setup): number {
   release(allocator, allocator.malloc(512, 1, 0));
   allocator.emptyCache();
@@ -66,7 +66,7 @@ test('what is not over is lent with a wait on the GPU, and belongs to the borrow
 });
 
 test('with lending off each stream keeps its own', () => {
-  const setup = setUp(LENDING.off);
+  const setup = setUp(LENDING_RULES.off);
   lendable(setup);
   setup.allocator.malloc(32 * MIB, 1, 0);
   expect(setup.allocator.statistics.borrows).toBe(0);
@@ -104,7 +104,7 @@ test('nothing is lent across pools, nor while a stream is captured', () => {
   timeline.advanceTo(5000);
   allocator.setCapturing(1, true);
   const { events, queries } = timeline.totals();
-  // Memory has run out, so what stream 0 holds is given back; but it is not lent.
+  // Memory has run out, so the free memory of stream 0 goes back to the driver; but it is not lent.
   const captured = allocator.malloc(16 * MIB, 1, 0);
   expect(captured).not.toBe(OUT_OF_MEMORY);
   expect(allocator.statistics.borrows).toBe(0);
@@ -124,7 +124,7 @@ test('a block that another stream uses is free only after that, without the host
   allocator.recordStream(first, 1);
   release(allocator, first);
   expect(allocator.statistics.parked).toBe(1);
-  // Nothing else is left: the stream waits on the GPU for the other one.
+  // Nothing else is left, so the stream waits on the GPU for the other one.
   const second = allocator.malloc(32 * MIB, 0, 0);
   expect(allocator.addressOf(second)).toBe(address);
   expect(allocator.statistics).toMatchObject({ parked: 0, waits: 1 });

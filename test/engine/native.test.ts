@@ -1,9 +1,10 @@
-// One engine, two forms: WebAssembly here and C from that very WebAssembly give the same address to every request and
-// make the same driver calls in the same order. Sanitizers watch the native form.
+// One engine in two forms: WebAssembly here and C made from it give the same address to every request, and make the same driver
+// calls in the same order. Sanitizers check the native form.
 import { spawnSync } from 'node:child_process';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { ENGINE_SETTINGS, type EngineSettings } from '../../src/abi/settings.ts';
 import { EngineAllocator, type EnginePlan } from '../../src/allocator/engine/allocator.ts';
-import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
+import { GMLAKE_SETTINGS, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { MIB } from '../../src/base/bytes.ts';
 import { opsOfTrace } from '../../src/plan/steps/memory-ops.ts';
 import { enginePlanOf, findStep, planStep } from '../../src/plan/steps/step-plan.ts';
@@ -28,11 +29,11 @@ type Line =
 interface Conditions {
   readonly settings: EngineSettings;
   readonly capacity?: number;
-  /** Driver calls from, to (exclusive) that fail. */
+  /** Driver calls that fail: from, to (exclusive). */
   readonly fails?: readonly [number, number];
 }
 
-/** The program on WebAssembly, as the native form would print it. */
+/** Runs the program on WebAssembly and gives what the native form would print. */
 function runOnWasm(lines: readonly Line[], { settings, capacity = Number.POSITIVE_INFINITY, fails = [0, 0] }: Conditions): string {
   const backend = new StrictBackend(capacity, (call) => call >= fails[0] && call < fails[1]);
   const allocator = new EngineAllocator({ backend, streams: [0], events: backend }, settings);
@@ -74,7 +75,7 @@ function runOnWasm(lines: readonly Line[], { settings, capacity = Number.POSITIV
   return output.join('\n');
 }
 
-/** The line that installs a plan, and back. */
+/** The line that installs a plan, and its parser. */
 function planLine({ requests, turns, offsets, footprint }: EnginePlan): Line {
   const rows = requests.map(({ size, stream }, index) => [size, stream, ...offsets.subarray(index * turns, (index + 1) * turns)].join(' '));
   return `P ${requests.length} ${turns} ${footprint} ${rows.join(' ')}`;
@@ -100,7 +101,7 @@ function runNatively(path: string, lines: readonly Line[], { settings, capacity,
   return result.stdout.trimEnd().replace(/\nleft .*$/, '');
 }
 
-/** The same choice of blocks as the harness of random programs makes, as numbers of requests. */
+/** Chooses the same blocks as the harness of random programs, as numbers of requests. */
 function toLines(program: readonly Step[]): Line[] {
   const lines: Line[] = [];
   const live: number[] = [];
@@ -174,7 +175,7 @@ describe.skipIf(reason !== undefined)(`native form against WebAssembly${reason ?
   });
 });
 
-/** A recorded run whose plan is installed in its course, a second time, and forgotten again. */
+/** A recorded run whose plan is installed twice in its course, and forgotten again. */
 function plannedLines(sample: string): Line[] {
   const trace = sampleTrace(sample);
   const found = findStep(opsOfTrace(trace));

@@ -1,4 +1,4 @@
-// The engine's own linear memory can run out too: requests then fail with a reason, and the engine goes on.
+// The engine's own linear memory can be exhausted, too. Then requests fail with a reason, and the engine goes on.
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { OUT_OF_MEMORY } from '../../src/allocator/allocator.ts';
@@ -8,10 +8,10 @@ import { MIB } from '../../src/base/bytes.ts';
 import { PRESETS } from './drive.ts';
 import { StrictBackend } from './strict-backend.ts';
 
-/** The engine with at most `pages` of linear memory: the limit in its memory section is overwritten in place. */
+/** The engine with at most `pages` of linear memory: overwrites the limit in its memory section. */
 function engineWithin(pages: number): EngineModule {
   const bytes = new Uint8Array(readFileSync('build/engine/engine.debug.wasm'));
-  // Section 5: size 6, one memory, with a maximum, 1 page at first, 32768 (in three bytes) at most.
+  // Section 5: size 6, one memory, with a maximum, 1 page at first, at most 32768 (in three bytes).
   const section = [5, 6, 1, 1, 1, 0x80, 0x80, 0x02];
   const at = bytes.findIndex((_, index) => section.every((byte, offset) => bytes[index + offset] === byte));
   expect(at).toBeGreaterThan(0);

@@ -1,4 +1,4 @@
-// The reference model: which physical bytes belong to which live block. No byte may ever belong to two.
+// The reference model: which physical bytes belong to which live block. No byte may belong to two.
 import type { Extent, StrictBackend } from './strict-backend.ts';
 
 interface Owned {
@@ -27,7 +27,7 @@ export class Ownership {
     this.extentsOf.set(block, extents);
   }
 
-  /** The block ends; its addresses must still lead to the memory they led to at first. */
+  /** The block ends. Its addresses must still lead to the memory they led to at first. */
   drop(block: number, address: number, bytes: number): void {
     const extents = this.extentsOf.get(block)!;
     const now = this.backend.resolve(address, bytes);

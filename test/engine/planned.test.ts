@@ -1,4 +1,4 @@
-// Plans in the engine: what follows one is served at its places without a driver call, and what does not is never harmed.
+// Plans in the engine: requests that follow one are served at their places without a driver call, and others are never harmed.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { createWeir, type EngineAllocator } from '../../src/allocator/engine/allocator.ts';
@@ -25,7 +25,7 @@ function steps(training: Training, count: number, shape: Shape = SHAPE): void {
   for (let step = 0; step < count; step++) training.step(shape);
 }
 
-/** Requests served at their places while something runs. */
+/** How many requests are served at their places while something runs. */
 function hitsOf({ allocator }: Training, run: () => void): number {
   const before = allocator.planStatistics.hits;
   run();
@@ -67,7 +67,7 @@ describe('a plan that is followed', () => {
       if ('periodic' in choice) throw new Error(choice.reason);
       const backend = new SimulatedBackend();
       let calls = 0;
-      // Of the last step, from the start of which on the driver is not asked for anything.
+      // In the last step, from its beginning on, there is no driver call.
       const lastStep = Math.floor(trace.events.count * 0.86);
       const result = replay(trace, choice.create, {
         backend,
@@ -162,7 +162,7 @@ describe('several plans', () => {
     const calls = training.backend.callsMade;
     expect(hitsOf(training, round)).toBe(shapes[0]!.sizes.length + shapes[1]!.sizes.length);
     expect(training.backend.callsMade).toBe(calls);
-    // Blocks of the one that live on while the other runs are in its way, and only that.
+    // Blocks of one plan that live while the other runs take its places, and do nothing else.
     steps(training, 3, SHAPE);
     for (let mixed = 0; mixed < 3; mixed++) round();
     expect(training.allocator.planStatistics.plans).toBe(2);

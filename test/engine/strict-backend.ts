@@ -1,16 +1,16 @@
-// A backend for tests that knows what every address leads to, refuses every misuse loudly and fails on demand.
+// A backend for tests that knows the memory behind every address, refuses every misuse and fails on demand.
 
 import { type Backend, type DriverCall, DriverLedger, NO_MEMORY, type StreamEvents } from '../../src/backend/backend.ts';
 import { MIB } from '../../src/base/bytes.ts';
 
 export const UNIT: number = 2 * MIB;
 
-/** What streams were given is over when so many further calls were made. */
+/** Work given to a stream is over after this many further calls. */
 const EVENT_CALLS = 40;
 
 type StrictCall = DriverCall | 'unreserve' | 'eventRecord' | 'eventQuery' | 'streamWait';
 
-/** A piece of a handle: what stands behind a run of addresses. */
+/** A piece of a handle: the memory behind contiguous addresses. */
 export interface Extent {
   readonly handle: number;
   readonly offset: number;
@@ -36,7 +36,7 @@ export class StrictBackend implements Backend, StreamEvents {
   private readonly reservations = new Map<number, number>();
   /** Mapping by unit of address. */
   private readonly units = new Map<number, Mapping>();
-  /** By slot, the call that recorded it. */
+  /** For each slot, the call that recorded it. */
   private readonly recorded = new Map<number, number>();
   private nextHandle = 1;
   private nextAddress = 0x10_0000_0000;
@@ -89,7 +89,7 @@ export class StrictBackend implements Backend, StreamEvents {
     if (bytes <= 0 || bytes % UNIT !== 0) throw new Error(`reserve of ${bytes} bytes`);
     if (this.failing('reserve', `${bytes}`)) return NO_MEMORY;
     const address = this.nextAddress;
-    // A gap, so that no two reservations ever touch: running over the end of one is always noticed.
+    // A gap, so that no two reservations touch, and an access beyond the end of one is noticed.
     this.nextAddress += bytes + UNIT;
     this.reservations.set(address, bytes);
     return address;
@@ -164,7 +164,7 @@ export class StrictBackend implements Backend, StreamEvents {
     return call;
   }
 
-  /** What lies behind a run of addresses; throws where nothing accessible does. */
+  /** The memory behind contiguous addresses. Throws if any of it is not accessible. */
   resolve(address: number, bytes: number): Extent[] {
     const extents: Extent[] = [];
     for (let at = address; at < address + bytes; ) {

@@ -1,7 +1,9 @@
-// A training for tests of plans: steps of one or more shapes, with whatever may go wrong, on a backend that forgives nothing.
+// A training for tests of plans: steps of one or more shapes, with all that may go wrong, on a strict backend.
 // After every request and free the invariants are checked, and that no byte belongs to two blocks.
+
+import type { EngineSettings } from '../../src/abi/settings.ts';
 import { EngineAllocator, type EnginePlan } from '../../src/allocator/engine/allocator.ts';
-import { type EngineSettings, WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
+import { WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { GIB, KIB, MIB } from '../../src/base/bytes.ts';
 import type { Step } from '../../src/plan/steps/step.ts';
 import { enginePlanOf, planStep } from '../../src/plan/steps/step-plan.ts';
@@ -9,7 +11,7 @@ import { assertingEngine, numbersFrom } from './drive.ts';
 import { Ownership } from './ownership.ts';
 import type { StrictBackend } from './strict-backend.ts';
 
-/** What a step does, in order: a request or the free of one. */
+/** What a step does, in order: requests and frees. */
 export interface Shape {
   readonly sizes: readonly number[];
   /** `+n` requests number n, `-n - 1` frees it. */
@@ -17,7 +19,7 @@ export interface Shape {
   readonly plan: EnginePlan;
 }
 
-/** A step in which blocks of all sizes live for short and long; `crossing` of them live into the next step. */
+/** A step with blocks of all sizes, short and long lives; `crossing` of them live into the next step. */
 export function shapeFrom(seed: number, count: number, largest: number = 24 * MIB, crossing = 1): Shape {
   const next = numbersFrom(seed);
   const sizes = Array.from({ length: count }, () => {
@@ -34,7 +36,7 @@ export function shapeFrom(seed: number, count: number, largest: number = 24 * MI
     }
   }
   while (live.length > crossing) order.push(-live.pop()! - 1);
-  // What is left is freed in the next step, after its second request.
+  // The rest is freed in the next step, after its second request.
   const period = order.length + live.length;
   const start = order.indexOf(1) + 1;
   order.splice(start, 0, ...live.map((request) => -request - 1));
@@ -50,15 +52,15 @@ export function shapeFrom(seed: number, count: number, largest: number = 24 * MI
 
 /** What a step does differently. */
 export interface Deviation {
-  /** Requests left out. */
+  /** Requests that are left out. */
   readonly without?: ReadonlySet<number>;
-  /** An unplanned request after each of these, freed at the step's end. */
+  /** An unplanned request after each of these, freed at the end of the step. */
   readonly extra?: ReadonlyMap<number, number>;
-  /** Requests that are not freed when they should be, but kept. */
+  /** Requests that are kept instead of being freed. */
   readonly kept?: ReadonlySet<number>;
   /** Requests of another size. */
   readonly resized?: ReadonlyMap<number, number>;
-  /** Requests that stream 1 uses too. */
+  /** Requests that stream 1 uses, too. */
   readonly recorded?: ReadonlySet<number>;
 }
 
@@ -129,7 +131,7 @@ export class Training {
           const before = live.get(what);
           if (before !== undefined) this.kept.push(before);
           live.set(what, block);
-          // Freed blocks that others use are reused only later: the model of ownership has them as free already.
+          // Freed blocks that others use are reused only later, but the model of ownership has them as free already.
           if (recorded?.has(what)) this.allocator.recordStream(block, 1);
         }
       }
@@ -139,7 +141,7 @@ export class Training {
     for (const block of extras) this.free(block);
   }
 
-  /** Frees everything and empties the cache; whether the backend holds nothing then. */
+  /** Frees everything and empties the cache. Whether the backend then holds nothing. */
   end(): boolean {
     for (const blocks of this.live.values()) for (const block of blocks.values()) this.free(block);
     this.live.clear();

@@ -1,31 +1,39 @@
-// The engine as an allocator: the same WebAssembly that becomes C for PyTorch, on any backend.
+// The engine as an allocator, on any backend: the same WebAssembly that becomes C for PyTorch.
 
+import {
+  DRIVER_CALL_NAMES,
+  ENGINE_RULES,
+  Explained,
+  PLAN_ROW_BYTES,
+  PlanRowOffset,
+  PlanStatistic,
+  RANGE_STATE_NAMES,
+  RangeState,
+  SNAPSHOT_COLUMNS,
+  SnapshotColumn,
+  Statistic,
+} from '../../abi/engine.ts';
+import { ENGINE_SETTINGS, type EngineSettings } from '../../abi/settings.ts';
 import type { StreamEvents } from '../../backend/backend.ts';
 import { InvariantError, UsageError } from '../../base/errors.ts';
 import { type Allocator, type AllocatorContext, type CensusGroup, OUT_OF_MEMORY } from '../allocator.ts';
 import { type EngineExports, type EngineModule, instantiateEngine } from './load.ts';
-import { describeRule } from './rules.ts';
-import { ENGINE_SETTINGS, type EngineSettings, GMLAKE_SETTINGS, regionBytesFor, WEIR_SETTINGS } from './settings.ts';
+import { GMLAKE_SETTINGS, regionBytesFor, WEIR_SETTINGS } from './settings.ts';
 
-/** States of a range as engine/nodes.ts numbers them. */
-const RangeState = { Free: 1, Live: 2, Pending: 3, Unbacked: 4, Loan: 6, Stuck: 7, Parked: 8, Planned: 9 } as const;
-/** Numbers in a row of the engine's snapshot. */
-const ROW = 8;
-
-/** A run of addresses of an arena, as the engine's snapshot shows it. */
+/** Contiguous addresses of an arena in one state. */
 export interface EngineRange {
   readonly address: number;
   readonly size: number;
   readonly requested: number;
-  /** The address given out for the block that begins here; 0 otherwise. */
+  /** The address given out for the block that begins here, else 0. */
   readonly given: number;
-  readonly state: 'free' | 'live' | 'pending' | 'unbacked' | 'loan' | 'stuck' | 'parked' | 'planned';
+  readonly state: (typeof RANGE_STATE_NAMES)[keyof typeof RANGE_STATE_NAMES];
   readonly stream: number;
   readonly pool: number;
   readonly small: boolean;
 }
 
-/** Why a request could not be served. */
+/** Why a request failed. */
 export interface Explanation {
   readonly asked: number;
   readonly allocated: number;
@@ -33,61 +41,20 @@ export interface Explanation {
   /** Free in the arena (stream and pool) of the request. */
   readonly free: number;
   readonly largestFree: number;
-  /** The largest block that could be stitched together from what is free there. */
+  /** The largest block that could be stitched of what is free there. */
   readonly assemblable: number;
   /** Free on other streams of the same pool. */
   readonly freeElsewhere: number;
   /** The driver call that failed last. */
-  readonly failedCall: 'none' | 'create' | 'reserve' | 'map' | 'setAccess' | 'own memory';
+  readonly failedCall: (typeof DRIVER_CALL_NAMES)[number];
 }
 
-const CALLS = ['none', 'create', 'reserve', 'map', 'setAccess', 'own memory'] as const;
-const STATES = { 1: 'free', 2: 'live', 3: 'pending', 4: 'unbacked', 6: 'loan', 7: 'stuck', 8: 'parked', 9: 'planned' } as const;
+export type EngineStatistics = Readonly<Record<keyof typeof Statistic, number>>;
 
-/** Statistics by name; the order is the engine's ABI. */
-const STATISTICS = [
-  'reserved',
-  'peakReserved',
-  'allocated',
-  'inUse',
-  'peakInUse',
-  'requested',
-  'handles',
-  'views',
-  'viewBytes',
-  'regions',
-  'orphans',
-  'blocks',
-  'fits',
-  'reuses',
-  'growths',
-  'stitches',
-  'extensions',
-  'loans',
-  'evictions',
-  'retries',
-  'ooms',
-  'ownMemory',
-  'borrows',
-  'borrowedBytes',
-  'waits',
-  'events',
-  'queries',
-  'parked',
-] as const;
-export type EngineStatistics = Readonly<Record<(typeof STATISTICS)[number], number>>;
+/** How plans are followed. */
+export type PlanStatistics = Readonly<Record<keyof typeof PlanStatistic, number>>;
 
-/** Of plans, numbered apart from the others. */
-const PLAN_STATISTICS = ['hits', 'misses', 'occupied', 'active', 'arenaBytes', 'plans', 'blocks'] as const;
-const FIRST_PLAN_STATISTIC = 32;
-
-/**
- * How plans are followed: requests served at their place, those that no plan named or whose place has no memory, those whose
- * place was still taken; the number of the plan in use; memory lent to plans; plans installed; blocks that lie at planned places.
- */
-export type PlanStatistics = Readonly<Record<(typeof PLAN_STATISTICS)[number], number>>;
-
-/** A step's requests, in order, and where each lies in each turn. All of one stream. */
+/** The requests of a step, in order, with an offset for each turn. All are of one stream. */
 export interface EnginePlan {
   readonly requests: readonly { readonly size: number; readonly stream: number }[];
   readonly turns: number;
@@ -96,11 +63,9 @@ export interface EnginePlan {
   readonly footprint: number;
 }
 
-const PLAN_ROW_HEAD = 16;
-
 export class EngineAllocator implements Allocator {
   readonly settings: EngineSettings;
-  // Requests tried again after waiting for the streams: the engine counts a retry and a failure for each attempt.
+  // The engine counts a retry and a failure for each attempt. These are attempts made again after a wait for the streams.
   private repeatedRetries = 0;
   private repeatedOoms = 0;
   private readonly engine: EngineExports;
@@ -112,11 +77,9 @@ export class EngineAllocator implements Allocator {
     this.engine = instantiateEngine(context.backend, context.allowedBytes, module, context.events);
     this.synchronize = context.synchronize ?? (() => []);
     this.events = context.events;
-    if (this.engine.settings() !== ENGINE_SETTINGS.length)
-      throw new InvariantError('the engine has other settings than the code around it');
-    // The unit comes first: other settings are checked against it.
+    // The unit comes first, since bounds of other settings depend on it.
     for (const name of ['handleUnit', ...ENGINE_SETTINGS] as const) {
-      // Who cannot tell how far streams have come cannot lend.
+      // Lending needs events.
       const value = name === 'lend' && !this.events ? 0 : settings[name];
       if (this.engine.configureF64(ENGINE_SETTINGS.indexOf(name), value) !== 1) {
         throw new UsageError(`the engine does not take ${settings[name]} for its setting ${name}`);
@@ -125,11 +88,11 @@ export class EngineAllocator implements Allocator {
   }
 
   get reservedBytes(): number {
-    return this.engine.statisticF64(0);
+    return this.engine.statisticF64(Statistic.reserved);
   }
 
   get allocatedBytes(): number {
-    return this.engine.statisticF64(2);
+    return this.engine.statisticF64(Statistic.allocated);
   }
 
   get retries(): number {
@@ -141,34 +104,31 @@ export class EngineAllocator implements Allocator {
   }
 
   get statistics(): EngineStatistics {
-    return Object.fromEntries(STATISTICS.map((name, index) => [name, this.engine.statisticF64(index)])) as EngineStatistics;
+    return this.valuesOf(Statistic);
   }
 
   get planStatistics(): PlanStatistics {
-    const entries = PLAN_STATISTICS.map((name, index) => [name, this.engine.statisticF64(FIRST_PLAN_STATISTIC + index)]);
-    return Object.fromEntries(entries) as PlanStatistics;
+    return this.valuesOf(PlanStatistic);
   }
 
-  /** Installs a plan beside those there are; gives its number, or 0 if the engine refuses it. */
+  /** Installs a plan beside the others. Gives its number, or 0 if the engine refuses it. */
   installPlan({ requests, turns, offsets, footprint }: EnginePlan): number {
     const rows = this.engine.planBuffer(requests.length, turns);
     if (rows === 0) return 0;
     const view = new DataView(this.engine.memory.buffer);
-    let at = rows;
-    const writeBytes = (bytes: number) => {
-      view.setBigUint64(at, BigInt(bytes), true);
-      at += 8;
-    };
+    const rowBytes = PLAN_ROW_BYTES + 8 * turns;
     requests.forEach(({ size, stream }, request) => {
-      writeBytes(size);
-      view.setUint32(at, stream, true);
-      at += PLAN_ROW_HEAD - 8;
-      for (let turn = 0; turn < turns; turn++) writeBytes(offsets[request * turns + turn]!);
+      const row = rows + request * rowBytes;
+      view.setBigUint64(row + PlanRowOffset.bytes, BigInt(size), true);
+      view.setUint32(row + PlanRowOffset.stream, stream, true);
+      for (let turn = 0; turn < turns; turn++) {
+        view.setBigUint64(row + PLAN_ROW_BYTES + 8 * turn, BigInt(offsets[request * turns + turn]!), true);
+      }
     });
     return this.engine.planInstallF64(rows, footprint);
   }
 
-  /** Forgets a plan, or all of them; whether there was one. */
+  /** Forgets a plan, or all with 0. False if there was none. */
   forgetPlan(plan: number = 0): boolean {
     return this.engine.planForget(plan) === 1;
   }
@@ -195,12 +155,12 @@ export class EngineAllocator implements Allocator {
   }
 
   recordStream(block: number, stream: number): void {
-    // Without events the caller says by `complete` when the block may be used again.
+    // Without events the caller says by `complete` when the memory may be used again.
     if (!this.events) return;
     if (this.engine.recordStreamBlock(block, stream) !== 1) throw new InvariantError(`block ${block} is not live`);
   }
 
-  /** A stream begins or ends being captured into a graph: until it ends, nothing is lent and no event is touched. */
+  /** A stream begins or ends being captured into a graph. Meanwhile nothing is lent and no event is touched. */
   setCapturing(stream: number, capturing: boolean): void {
     this.engine.setCapturing(stream, capturing ? 1 : 0);
   }
@@ -219,34 +179,34 @@ export class EngineAllocator implements Allocator {
     return this.engine.sizeOfF64(block);
   }
 
-  /** About the last request that failed. */
+  /** Why the last failed request failed. */
   explain(): Explanation {
     const value = (index: number) => this.engine.explanationF64(index);
     return {
-      asked: value(0),
-      allocated: value(1),
-      reserved: value(2),
-      free: value(3),
-      largestFree: value(4),
-      assemblable: value(5),
-      failedCall: CALLS[value(6)] ?? 'none',
-      freeElsewhere: value(7),
+      asked: value(Explained.asked),
+      allocated: value(Explained.allocated),
+      reserved: value(Explained.reserved),
+      free: value(Explained.free),
+      largestFree: value(Explained.largestFree),
+      assemblable: value(Explained.assemblable),
+      failedCall: DRIVER_CALL_NAMES[value(Explained.failedCall)] ?? 'none',
+      freeElsewhere: value(Explained.freeElsewhere),
     };
   }
 
-  /** Every range of every arena, unbacked ones included. */
+  /** Every range of every arena, also those without memory. */
   snapshot(): EngineRange[] {
     const ranges: EngineRange[] = [];
     this.eachRow((row) => {
       ranges.push({
-        address: row[0]!,
-        size: row[1]!,
-        requested: row[2]!,
-        given: row[3]!,
-        state: STATES[row[4]! as keyof typeof STATES],
-        stream: row[5]!,
-        pool: row[6]!,
-        small: row[7] === 1,
+        address: row[SnapshotColumn.address]!,
+        size: row[SnapshotColumn.size]!,
+        requested: row[SnapshotColumn.requested]!,
+        given: row[SnapshotColumn.given]!,
+        state: RANGE_STATE_NAMES[row[SnapshotColumn.state]! as keyof typeof RANGE_STATE_NAMES],
+        stream: row[SnapshotColumn.stream]!,
+        pool: row[SnapshotColumn.pool]!,
+        small: row[SnapshotColumn.small] === 1,
       });
     });
     return ranges;
@@ -255,18 +215,14 @@ export class EngineAllocator implements Allocator {
   census(): CensusGroup[] {
     const groups = new Map<string, { -readonly [Field in keyof CensusGroup]: CensusGroup[Field] }>();
     this.eachRow((row) => {
-      const [, size, requested, , state, stream, pool, small] = row as unknown as [
-        number,
-        number,
-        number,
-        number,
-        number,
-        number,
-        number,
-        number,
-      ];
-      // What is lent is counted where it is borrowed.
-      if (state === RangeState.Unbacked || state === RangeState.Loan || state === RangeState.Planned) return;
+      const size = row[SnapshotColumn.size]!;
+      const requested = row[SnapshotColumn.requested]!;
+      const state = row[SnapshotColumn.state]!;
+      const stream = row[SnapshotColumn.stream]!;
+      const pool = row[SnapshotColumn.pool]!;
+      const small = row[SnapshotColumn.small]!;
+      // Memory that was lent or carved counts where it is used.
+      if (state === RangeState.Unbacked || state === RangeState.Carved || state === RangeState.Planned) return;
       const key = `${stream}/${pool}/${small}`;
       let group = groups.get(key);
       if (!group) {
@@ -299,13 +255,13 @@ export class EngineAllocator implements Allocator {
     return [...groups.values()].sort((a, b) => b.reserved - a.reserved);
   }
 
-  /** Levels: 1 sums, 2 every range, handle and view, 3 the trees and every block in a view too. */
+  /** Level 1 checks sums, 2 every range, handle and stitch, 3 also the trees and every block in a stitch. */
   check(level: 1 | 2 | 3 = 3): void {
     const broken = this.engine.check(level);
-    if (broken !== 0) throw new InvariantError(`the engine breaks its rule that ${describeRule(broken)}`);
+    if (broken !== 0) throw new InvariantError(`the engine breaks its rule that ${ENGINE_RULES[broken] ?? `rule ${broken} holds`}`);
   }
 
-  /** Waits for the streams if blocks depend on it; whether any did. */
+  /** Waits for the streams if parked blocks depend on them. Whether any did. */
   private settle(): boolean {
     if (!this.events || this.statistics.parked === 0) return false;
     this.events.synchronize();
@@ -313,7 +269,7 @@ export class EngineAllocator implements Allocator {
     return true;
   }
 
-  /** A number for all that the engine has written to its memory: equal ones mean, as good as surely, equal states. */
+  /** A hash of the engine's memory: equal hashes mean equal states, almost certainly. */
   fingerprint(): string {
     const words = new Uint32Array(this.engine.memory.buffer, 0, this.statistics.ownMemory >>> 2);
     let low = 0x811c9dc5;
@@ -327,10 +283,16 @@ export class EngineAllocator implements Allocator {
     return `${low >>> 0}-${high >>> 0}`;
   }
 
+  /** All values of a table of numbers, by name. */
+  private valuesOf<Name extends string>(numbers: Readonly<Record<Name, number>>): Readonly<Record<Name, number>> {
+    const entries = Object.entries<number>(numbers).map(([name, number]) => [name, this.engine.statisticF64(number)]);
+    return Object.fromEntries(entries) as Record<Name, number>;
+  }
+
   private eachRow(visit: (row: Float64Array) => void): void {
     const count = this.engine.snapshot();
-    const rows = new Float64Array(this.engine.memory.buffer, this.engine.snapshotAddress(), count * ROW);
-    for (let index = 0; index < count; index++) visit(rows.subarray(index * ROW, (index + 1) * ROW));
+    const rows = new Float64Array(this.engine.memory.buffer, this.engine.snapshotAddress(), count * SNAPSHOT_COLUMNS);
+    for (let index = 0; index < count; index++) visit(rows.subarray(index * SNAPSHOT_COLUMNS, (index + 1) * SNAPSHOT_COLUMNS));
   }
 }
 

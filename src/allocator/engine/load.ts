@@ -1,10 +1,11 @@
-// The engine as WebAssembly: compiled once, instantiated for every allocator. Works the same in Node and in the page.
+// The engine as WebAssembly: compiled once, instantiated for every allocator, in Node and in the page.
 
+import { ABI_DIGEST } from '../../abi/engine.ts';
 import { type Backend, NO_MEMORY, type StreamEvents } from '../../backend/backend.ts';
 import { InvariantError } from '../../base/errors.ts';
 import { ENGINE_WASM_BASE64 } from './engine-wasm.ts';
 
-/** A compiled engine. The library is typed without the DOM, which is where TypeScript keeps WebAssembly: this is what we use of it. */
+/** A compiled engine. TypeScript declares WebAssembly only with the DOM, which this library does not use. */
 export interface EngineModule {
   readonly [Symbol.toStringTag]?: string;
 }
@@ -14,12 +15,13 @@ interface WebAssemblyNamespace {
 }
 const { WebAssembly } = globalThis as unknown as { readonly WebAssembly: WebAssemblyNamespace };
 
-/** What engine/index.ts exports, as far as JavaScript uses it. Blocks are pointers into the engine's memory. */
+/** The exports of engine/index.ts that JavaScript uses. Blocks are pointers into the engine's memory. */
 export interface EngineExports {
   readonly memory: { readonly buffer: ArrayBuffer };
-  abiVersion(): number;
+  abiDigestF64(): number;
   configureF64(index: number, value: number): number;
-  settings(): number;
+  settingF64(index: number): number;
+  preset(index: number): number;
   mallocBlockF64(bytes: number, stream: number, pool: number): number;
   freeBlock(block: number): number;
   completeBlock(block: number): number;
@@ -31,7 +33,6 @@ export interface EngineExports {
   emptyCache(): void;
   check(level: number): number;
   statisticF64(index: number): number;
-  resetPeaks(): void;
   explanationF64(index: number): number;
   snapshot(): number;
   snapshotAddress(): number;
@@ -42,8 +43,6 @@ export interface EngineExports {
   planForget(plan: number): number;
 }
 
-/** The ABI this code was written for. */
-const ABI_VERSION = 2;
 const FAILED = -1n;
 
 let compiled: EngineModule | undefined;
@@ -60,12 +59,12 @@ function decodeBase64(text: string): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** Compiles another build of the engine than the one inside the package (tests use the one with assertions). */
+/** Compiles another build of the engine; tests use the one with assertions. */
 export function compileEngine(bytes: Uint8Array<ArrayBuffer>): EngineModule {
   return new WebAssembly.Module(bytes);
 }
 
-/** A new engine that acts on the backend, within the bytes it may hold. */
+/** A new engine on a backend, which may hold at most `allowedBytes`. */
 export function instantiateEngine(
   backend: Backend,
   allowedBytes: number = Number.POSITIVE_INFINITY,
@@ -84,7 +83,7 @@ export function instantiateEngine(
     map: (address: bigint, handle: bigint) => done(backend.map(bytesOf(address), bytesOf(handle))),
     setAccess: (address: bigint, bytes: bigint) => done(backend.setAccess(bytesOf(address), bytesOf(bytes))),
     unmap: (address: bigint, bytes: bigint) => done(backend.unmap(bytesOf(address), bytesOf(bytes))),
-    // Without events nothing is known to be over, so nothing is lent.
+    // Without events no release is ever over, so nothing is lent.
     eventRecord: (stream: number, slot: number) => done(events?.record(stream, slot) ?? false),
     eventQuery: (slot: number) => (events?.isDone(slot) ? 1 : 0),
     streamWait: (stream: number, slot: number) => done(events?.wait(stream, slot) ?? false),
@@ -94,6 +93,6 @@ export function instantiateEngine(
     },
   };
   const exports = new WebAssembly.Instance(module, { env }).exports as EngineExports;
-  if (exports.abiVersion() !== ABI_VERSION) throw new InvariantError('the engine and the code around it are of different versions');
+  if (exports.abiDigestF64() !== ABI_DIGEST) throw new InvariantError('the engine and the code around it are of different versions');
   return exports;
 }

@@ -1,11 +1,12 @@
-// Every program up to a length over a few streams, in every order of kernels ending, on the real engine. States seen before
-// are not entered again. An engine cannot be copied, so a branch is reached by running its program anew.
+// Runs every program up to a length over a few streams, in every order of kernels ending, on the real engine. States seen
+// before are not entered again. An engine cannot be copied, so a branch is reached by running its program again.
+
+import type { EngineSettings } from '../../../src/abi/settings.ts';
 import { EngineAllocator } from '../../../src/allocator/engine/allocator.ts';
 import type { EngineModule } from '../../../src/allocator/engine/load.ts';
-import type { EngineSettings } from '../../../src/allocator/engine/settings.ts';
 import { type DriverMistake, GpuModel, RaceError } from './gpu-model.ts';
 
-/** Letters of a program: request and use, use again, let go, use on another stream as well, a kernel ends. */
+/** Letters of a program: request and use, use again, free, use on another stream, a kernel ends. */
 export type Action =
   | { readonly do: 'malloc'; readonly stream: number; readonly bytes: number }
   | { readonly do: 'use'; readonly block: number }
@@ -29,7 +30,7 @@ export interface Found {
   steps: number;
   borrows: number;
   waits: number;
-  /** The shortest program that races, as far as the search order goes; undefined if none does. */
+  /** The first program found that races; undefined if none does. */
   race: string | undefined;
 }
 
@@ -76,7 +77,7 @@ class World {
       case 'share': {
         const block = this.live[action.block]!;
         this.live[action.block] = { ...block, shared: true };
-        // A correct program makes the other stream wait for the block's contents, and tells the allocator.
+        // A correct program makes the other stream wait for the contents of the block, and tells the allocator.
         gpu.join(action.stream, block.stream);
         allocator.recordStream(block.handle, action.stream);
         gpu.launch(action.stream, block.number, allocator.addressOf(block.handle), allocator.sizeOf(block.handle));

@@ -1,4 +1,4 @@
-// A small asynchronous GPU: streams with kernels in flight, events, waits, and which bytes each kernel touches. Two kernels
+// A small asynchronous GPU: streams with kernels in flight, events, waits, and the bytes that each kernel touches. Two kernels
 // of different blocks on one byte must be ordered: by stream order, by waits, or because the first is over.
 import { type Extent, StrictBackend } from '../strict-backend.ts';
 
@@ -11,7 +11,7 @@ interface Kernel {
 }
 
 interface Gate {
-  /** The stream and how many of its operations must be over. */
+  /** The stream, and how many of its operations must be over. */
   readonly stream: number;
   readonly count: number;
 }
@@ -44,7 +44,7 @@ export class GpuModel extends StrictBackend {
     this.clocks = Array.from({ length: streams }, () => new Array<number>(streams).fill(0));
   }
 
-  /** A kernel of the program on the bytes of a block; throws if it could run beside one of another block. */
+  /** A kernel of the program on the bytes of a block. Throws if it could run beside a kernel of another block. */
   launch(stream: number, block: number, address: number, bytes: number): void {
     const extents = this.resolve(address, bytes);
     for (const { kernel } of this.inFlight()) {
@@ -56,7 +56,7 @@ export class GpuModel extends StrictBackend {
     this.push(stream, { kernel: { stream, index: this.operations[stream]!.length, block, extents } });
   }
 
-  /** The program itself makes one stream wait for all that another was given. */
+  /** The program makes one stream wait for all work given to another. */
   join(stream: number, other: number): void {
     this.pass(stream, { stream: other, count: this.operations[other]!.length, clock: [...this.clocks[other]!] });
   }

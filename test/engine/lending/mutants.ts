@@ -1,4 +1,4 @@
-// The engine with deliberate mistakes: compiled from its sources with one line changed.
+// The engine with deliberate mistakes: its sources, compiled with one line changed.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { compileEngine, type EngineModule } from '../../../src/allocator/engine/load.ts';
@@ -13,45 +13,45 @@ export interface Mutant {
 export const MUTANTS: readonly Mutant[] = [
   {
     name: 'no wait is made',
-    file: 'engine/streams.ts',
+    file: 'engine/streams/progress.ts',
     from: 'if (streamWait(later.id, slotOf(earlier, number)) < 0) return false;',
     to: '',
   },
   {
     name: 'the wait is for the event before',
-    file: 'engine/streams.ts',
+    file: 'engine/streams/progress.ts',
     from: 'if (streamWait(later.id, slotOf(earlier, number)) < 0) return false;',
     to: 'if (streamWait(later.id, slotOf(earlier, number - 1)) < 0) return false;',
   },
   {
     name: 'an event is taken to cover the release after it',
-    file: 'engine/streams.ts',
+    file: 'engine/streams/progress.ts',
     from: 'load<u64>(coverOf(stream, number)) < point) number++;',
     to: 'load<u64>(coverOf(stream, number)) + 1 < point) number++;',
   },
   {
     name: 'every event is over',
-    file: 'engine/streams.ts',
+    file: 'engine/streams/progress.ts',
     from: 'if (eventQuery(slotOf(stream, stream.oldest)) !== 1) return;',
     to: 'eventQuery(slotOf(stream, stream.oldest));',
   },
   {
     name: 'a wait is remembered as longer than it was',
-    file: 'engine/streams.ts',
+    file: 'engine/streams/progress.ts',
     from: 'wait.point = load<u64>(coverOf(earlier, number));',
     to: 'wait.point = u64.MAX_VALUE;',
   },
   {
     name: 'joined ranges keep the older release',
-    file: 'engine/ranges.ts',
-    from: 'prev.requested = larger(point, prev.requested);',
+    file: 'engine/space/ranges.ts',
+    from: 'prev.releasePoint = larger(point, prev.releasePoint);',
     to: '',
   },
   {
     name: 'the rest of a split range has no release',
-    file: 'engine/nodes.ts',
-    from: '  range.requested = whole.requested;',
-    to: '  range.requested = 0;',
+    file: 'engine/records/range-pool.ts',
+    from: '  range.releasePoint = whole.releasePoint;',
+    to: '  range.releasePoint = 0;',
   },
   {
     name: 'recorded streams are forgotten',
@@ -61,19 +61,19 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the point of a recorded use is that of the release before',
-    file: 'engine/uses.ts',
+    file: 'engine/streams/uses.ts',
     from: 'use.point = stamp(use.lane, bytes);',
     to: 'use.point = stamp(use.lane, bytes) - 2;',
   },
   {
     name: 'borrowed memory that is free keeps the number of its lender',
-    file: 'engine/lending.ts',
-    from: 'const point = range.requested <= lender.lane.done ? 0 : stamp(borrower.lane, 0);',
+    file: 'engine/streams/lending.ts',
+    from: 'const point = range.releasePoint <= lender.lane.done ? 0 : stamp(borrower.lane, 0);',
     to: 'const point: u64 = 0;',
   },
 ];
 
-/** What we use of the compiler. Its own types would bring those of its language into ours. */
+/** The part of the compiler that we use. Its own types would bring those of AssemblyScript into ours. */
 interface Compiler {
   main(
     options: readonly string[],

@@ -1,0 +1,64 @@
+// The end of blocks: their memory becomes free for their stream, at once or after other streams have passed.
+import { countComplete } from '../abi/counters';
+import { gmlake } from '../abi/settings';
+import { isPlanned } from '../plans/blocks';
+import { finishPlanned } from '../plans/following';
+import { ownerOf } from '../records/arena-table';
+import { markBusy } from '../records/handles';
+import { Arena, NO_RANGE, NO_STITCH, Range } from '../records/nodes';
+import { NO_STREAM } from '../records/streams';
+import { blockSize, setFreeOf } from '../space/ranges';
+import { noteCompleted } from '../streams/completed';
+import { stamp } from '../streams/progress';
+import { hasParked, pollUses, takeParked } from '../streams/uses';
+import { returnSlab } from './small';
+
+/** Completes parked blocks that no stream uses any more. */
+export function completeParked(): void {
+  pollUses();
+  let block = takeParked(NO_STREAM, false);
+  while (block !== NO_RANGE) {
+    noteCompleted(block);
+    finish(block);
+    block = takeParked(NO_STREAM, false);
+  }
+}
+
+/** Makes the stream of the arena wait for the users of one parked block, and completes the block. */
+export function awaitParked(arena: Arena): bool {
+  if (!hasParked()) return false;
+  const block = takeParked(arena.lane, true);
+  if (block === NO_RANGE) return false;
+  noteCompleted(block);
+  finish(block);
+  return true;
+}
+
+/** Makes the memory of a block free for its stream. */
+export function finish(block: Range): void {
+  if (isPlanned(block)) {
+    finishPlanned(block);
+    return;
+  }
+  const arena = ownerOf(block);
+  arena.churned = true;
+  if (block.stitch === NO_STITCH) {
+    countComplete(block.size);
+    if (gmlake !== 0) markBusy(block, false);
+    const whole = setFreeOf(arena, block, stamp(arena.lane, block.size));
+    if (whole.region.carvedFrom !== NO_RANGE) returnSlab(whole);
+    return;
+  }
+  const size = blockSize(block);
+  const point = stamp(arena.lane, size);
+  countComplete(size);
+  block.stitch.live--;
+  let piece = block;
+  while (piece !== NO_RANGE) {
+    const next = piece.nextPiece;
+    piece.stitch = NO_STITCH;
+    if (gmlake !== 0) markBusy(piece, false);
+    setFreeOf(arena, piece, point);
+    piece = next;
+  }
+}

@@ -1,0 +1,36 @@
+// The size of new handles.
+import { fixedHandle, handleCount, handleUnit, loadHandle } from '../abi/settings';
+import { larger, smaller } from '../base/units';
+import { Arena } from '../records/nodes';
+
+/** Of memory that changes: from 8 to 64 MiB where the handle unit is 2 MiB. */
+const SMALLEST_HANDLE_UNITS: u64 = 4;
+const LARGEST_HANDLE_UNITS: u64 = 32;
+/** Loaded memory consists of about this many handles, until they have reached their largest size. */
+const LOADED_HANDLES: u64 = 16;
+/** Streams lend each other whole handles, so arenas that borrow have this many times as many. */
+const SHARED_FACTOR: u64 = 2;
+/** A large growth consists of about this many handles. */
+const GROWTH_HANDLES: u64 = 12;
+
+/**
+ * The size of handles for a growth of `growth` bytes. Handles are small where memory becomes free piece by piece. They are
+ * large where much is held or created at once, and for memory that is loaded and stays.
+ */
+export function handleBytes(arena: Arena, growth: u64): u64 {
+  if (fixedHandle !== 0) return fixedHandle;
+  const share = arena.churned ? changingShare(arena, growth) : arena.loaded / LOADED_HANDLES;
+  const most = arena.churned ? LARGEST_HANDLE_UNITS * handleUnit : loadHandle;
+  let bytes = SMALLEST_HANDLE_UNITS * handleUnit;
+  while (bytes * 2 <= share && bytes * 2 <= most) bytes <<= 1;
+  return bytes;
+}
+
+/**
+ * A share of the memory that changes, or of the growth. The second is at most half the share of all that the arena then holds.
+ */
+function changingShare(arena: Arena, growth: u64): u64 {
+  const count = arena.shared ? SHARED_FACTOR * handleCount : handleCount;
+  const ofGrowth = smaller(growth / GROWTH_HANDLES, (arena.held + growth) / (2 * count));
+  return larger((arena.held - arena.loaded) / count, ofGrowth);
+}

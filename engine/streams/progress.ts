@@ -1,0 +1,124 @@
+// How far each stream has come. Releases have numbers, from one count for all streams. A ring of events per stream says which
+// of its releases are over. A free range has the number of its release, but no event of its own.
+import { countEvent, countQuery, countWait } from '../abi/counters';
+import { eventQuery, eventRecord, streamWait } from '../abi/driver';
+import { eventBytes, lend } from '../abi/settings';
+import { firstStream, NO_STREAM, NO_WAIT, newWait, RING, STREAM_RING, Stream, streamCount, streamOf, Wait } from '../records/streams';
+
+let capturingCount: u32 = 0;
+/** The number of the latest release. */
+let clock: u64 = 0;
+
+/** While a stream is captured into a graph, no event of any stream may be recorded, queried or waited for. */
+export function setCapture(id: u32, capturing: bool): bool {
+  const stream = streamOf(id);
+  if (stream === NO_STREAM) return false;
+  if (stream.capturing === capturing) return true;
+  stream.capturing = capturing;
+  if (capturing) capturingCount++;
+  else capturingCount--;
+  return true;
+}
+
+export function isCapturing(): bool {
+  return capturingCount !== 0;
+}
+
+/** Numbers a release of `bytes` on a stream. */
+export function stamp(stream: Stream, bytes: u64): u64 {
+  clock++;
+  stream.since += bytes;
+  // With a single stream nobody asks for its progress, so it needs no events.
+  if (streamCount > 1 && lend !== 0 && stream.since >= eventBytes) mark(stream);
+  return clock;
+}
+
+/** Records an event that covers all releases of the stream so far. */
+export function mark(stream: Stream): bool {
+  if (capturingCount !== 0) return false;
+  // The oldest event can be dropped, since the next one covers the same releases.
+  if (stream.newest - stream.oldest === RING) stream.oldest++;
+  // If the driver fails, the next attempt comes only after eventBytes.
+  stream.since = 0;
+  if (eventRecord(stream.id, slotOf(stream, stream.newest)) < 0) return false;
+  countEvent();
+  store<u64>(coverOf(stream, stream.newest), clock);
+  stream.newest++;
+  return true;
+}
+
+/** Queries events, oldest first, up to the first that is not over. */
+export function poll(stream: Stream): void {
+  if (capturingCount !== 0) return;
+  while (stream.oldest !== stream.newest) {
+    countQuery();
+    if (eventQuery(slotOf(stream, stream.oldest)) !== 1) return;
+    stream.done = load<u64>(coverOf(stream, stream.oldest));
+    stream.oldest++;
+  }
+}
+
+/** Whether work given to `later` now comes after the release `point` of `earlier`, without a new wait. */
+export function isOrdered(later: Stream, earlier: Stream, point: u64): bool {
+  if (later === earlier || point <= earlier.done) return true;
+  const wait = waitOf(later, earlier);
+  return wait !== NO_WAIT && point <= wait.point;
+}
+
+/** Orders work given to `later` after that release, if necessary by a wait on the GPU. False if that is impossible. */
+export function order(later: Stream, earlier: Stream, point: u64): bool {
+  if (isOrdered(later, earlier, point)) return true;
+  if (capturingCount !== 0) return false;
+  let number = eventFor(earlier, point);
+  if (number === earlier.newest) {
+    if (!mark(earlier)) return false;
+    number = earlier.newest - 1;
+  }
+  let wait = waitOf(later, earlier);
+  if (wait === NO_WAIT) {
+    wait = newWait();
+    if (wait === NO_WAIT) return false;
+    wait.lender = earlier;
+    wait.next = later.waits;
+    later.waits = wait;
+  }
+  if (streamWait(later.id, slotOf(earlier, number)) < 0) return false;
+  countWait();
+  wait.point = load<u64>(coverOf(earlier, number));
+  return true;
+}
+
+/** Makes sure that an event covers the release, so that a later query can tell whether it is over. */
+export function cover(stream: Stream, point: u64): bool {
+  return point <= stream.done || eventFor(stream, point) !== stream.newest || mark(stream);
+}
+
+/** The oldest event in flight that covers a release; if there is none, the number of the next event. */
+function eventFor(stream: Stream, point: u64): u32 {
+  let number = stream.oldest;
+  while (number !== stream.newest && load<u64>(coverOf(stream, number)) < point) number++;
+  return number;
+}
+
+function waitOf(later: Stream, earlier: Stream): Wait {
+  let wait = later.waits;
+  while (wait !== NO_WAIT && wait.lender !== earlier) wait = wait.next;
+  return wait;
+}
+
+function slotOf(stream: Stream, number: u32): u32 {
+  return stream.index * RING + (number % RING);
+}
+
+function coverOf(stream: Stream, number: u32): usize {
+  return changetype<usize>(stream) + STREAM_RING + ((<usize>(number % RING)) << 3);
+}
+
+/** The host has waited for all streams, so all releases are over. */
+export function settleStreams(): void {
+  for (let stream = firstStream; stream !== NO_STREAM; stream = stream.next) {
+    stream.done = clock;
+    stream.oldest = stream.newest;
+    stream.since = 0;
+  }
+}
