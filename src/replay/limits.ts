@@ -14,14 +14,19 @@ export interface MemoryLimits {
 }
 
 export function findLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
-  const { deviceBytes, memoryFraction = 1 } = trace.limits;
+  const { deviceBytes } = trace.limits;
   if (deviceBytes !== undefined) {
-    const allowedBytes = memoryFraction < 1 ? Math.floor(memoryFraction * deviceBytes) : undefined;
+    const allowedBytes = allowedByFraction(trace.limits);
     // A job never has all of its GPU: where the driver refused it more, that says how much it had.
     const shown = allowedBytes === undefined ? inferLimits(trace, settings).capacity : undefined;
     return { capacity: Math.min(deviceBytes, shown ?? deviceBytes), allowedBytes, origin: 'recorded' };
   }
   return inferLimits(trace, settings);
+}
+
+/** Reserved bytes that the recorded memory fraction allows; undefined: no fraction, or the GPU's size is unknown. */
+export function allowedByFraction({ deviceBytes, memoryFraction = 1 }: Trace['limits']): number | undefined {
+  return deviceBytes !== undefined && memoryFraction < 1 ? Math.floor(memoryFraction * deviceBytes) : undefined;
 }
 
 /**

@@ -4,12 +4,13 @@ import type { AllocatorChoice } from '../allocator/registry.ts';
 import { plannedChoice, withPlan } from '../plan/steps/planned-choice.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
+import type { WhatIfGpu } from '../replay/what-if.ts';
 import { type RecordedEngine, summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import type { Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
 import { type Breakdown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
 import { type CallSite, topSites } from './sites.ts';
-import { tryChoice, usualChoices, type WhatIfRow } from './what-if.ts';
+import { usualChoices, type WhatIfRow, whatIfRow } from './what-if.ts';
 
 export interface Analysis {
   readonly device: number;
@@ -94,6 +95,10 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     whatIf,
     advice: advise(whatIf, { summary, capacity, capacityAtLeast, warnings: trace.warnings, source: options.source ?? 'SNAPSHOT' }),
   });
+  // If the recording shows a memory fraction, the size in question is what that fraction allows.
+  const hasFraction = options.capacity === undefined && whole.limits.allowedBytes !== undefined;
+  const gpuOf = (bytes: number): WhatIfGpu =>
+    hasFraction ? { capacity: whole.limits.capacity, allowedBytes: bytes } : { capacity: bytes };
   yield analysisWith([]);
   const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
   const expected = (options.allocators ?? usualChoices(recorded)).length + 1;
@@ -101,11 +106,11 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   for (const choice of choicesFor(trace, recorded, options.allocators)) {
     const index = rows.length;
     rows.push(
-      tryChoice(trace, summary, choice, index === 0, {
+      whatIfRow(trace, summary, choice, {
+        isRecorded: index === 0,
         emptyCacheBefore: whole.emptyCacheBefore,
-        capacity,
-        capacityAtLeast,
-        limits: options.capacity === undefined ? whole.limits : undefined,
+        gpu: capacity === undefined ? undefined : gpuOf(capacity),
+        leastGpu: capacityAtLeast === undefined ? undefined : gpuOf(capacityAtLeast),
         findSmallest,
         onProgress: (done) => progress(0.3 + (0.7 * (index + done)) / Math.max(expected, index + 1), `trying ${choice.name}`),
       }),

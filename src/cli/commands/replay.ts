@@ -4,19 +4,17 @@ import type { AllocatorContext } from '../../allocator/allocator.ts';
 import { formatConf, type PyTorchSettings, parseConf, settingsFromRecording } from '../../allocator/pytorch/settings.ts';
 import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../../allocator/registry.ts';
 import { isTouchable } from '../../backend/memory.ts';
-import { SimulatedBackend } from '../../backend/simulated.ts';
 import { formatBytes, MIB, parseBytes } from '../../base/bytes.ts';
 import { UsageError } from '../../base/errors.ts';
 import { withPlan } from '../../plan/steps/planned-choice.ts';
 import { BACKEND_NAMES, type BackendName, openBackend } from '../../pool/open-backend.ts';
 import { reconstruct } from '../../replay/reconstruct.ts';
-import { RecordedPlacement } from '../../replay/recorded-placement.ts';
 import { replay } from '../../replay/replay.ts';
 import { scaleTrace } from '../../replay/scale.ts';
 import { type Verification, VerifyingAllocator } from '../../replay/verifying-allocator.ts';
+import { whatIf, withoutAllocator } from '../../replay/what-if.ts';
 import { type ReplayRow, replayJson } from '../../report/json.ts';
 import { formatTable } from '../../report/table.ts';
-import { resultOf } from '../../report/what-if.ts';
 import { recordedEngine, summarizeTrace, type TraceSummary } from '../../trace/summary.ts';
 import type { Trace } from '../../trace/trace.ts';
 import { loadRecording, pickGpus } from '../input.ts';
@@ -134,6 +132,8 @@ function replayAll(
   if (choices.some((choice) => choice.conf?.includes('per_process_memory_fraction')) && knownBytes === undefined) {
     throw new UsageError('a memory fraction needs the size of the GPU; add --capacity SIZE');
   }
+  // A fraction is one of PyTorch's settings here, so the allocator itself takes it of what the GPU reports.
+  const gpu = { capacity: options.capacity, reportedBytes: knownBytes ?? limits.capacity };
   const scaled = scaleTrace(trace, options.scale);
   const floor = options.scale === 1 ? summary.peakDemand : summarizeTrace(scaled).peakDemand;
   const onProgress = (index: number, name: string) => (done: number) =>
@@ -141,11 +141,9 @@ function replayAll(
 
   const simulate = (choice: AllocatorChoice, index: number) => {
     const isRecorded = choice.conf === recordedConf && options.scale === 1 && !recordedEngine(trace);
-    return replay(scaled, choice.create, {
-      backend: new SimulatedBackend({ capacity: options.capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
-      deviceBytes: knownBytes ?? limits.capacity,
+    return whatIf(scaled, choice, gpu, {
+      isRecorded,
       emptyCacheBefore,
-      restoreStart: isRecorded,
       checkEvery: options.paranoid ? 1 : 0,
       onProgress: onProgress(index, choice.name),
     });
@@ -173,14 +171,14 @@ function replayAll(
         checkEvery: options.paranoid ? 1 : 0,
         onProgress: onProgress(index, choice.name),
       });
-      return { result: resultOf(result), verification, description: opened.description };
+      return { result: withoutAllocator(result), verification, description: opened.description };
     } finally {
       opened.close();
     }
   };
   return choices.map((choice, index) => {
     const started = performance.now();
-    const modelled = resultOf(simulate(choice, index));
+    const modelled = simulate(choice, index);
     const real = options.backend === 'sim' ? undefined : runFor(choice, index, options.backend);
     return {
       allocator: choice.name,
