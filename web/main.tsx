@@ -1,6 +1,6 @@
 // The page's entry: finds out where it runs (behind a server, as one file, alone) and opens what is there to open.
 import { render } from 'preact';
-import type { AnalysisView } from '../src/view/words.ts';
+import type { AnalysisView } from '../src/view/analysis-view.ts';
 import { wantedByAddress } from './app/address.ts';
 import { App, isDropping } from './app/app.tsx';
 import { listenToDrops } from './app/files.ts';

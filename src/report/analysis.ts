@@ -1,5 +1,5 @@
-// The whole answer about one recording: what it shows, what was lost to what, what other allocators would have
-// needed, and what to do. Pure data; text.ts and json.ts write it down.
+// All facts about one recording: what it shows, what was lost to what, what other allocators would need, what to do.
+// Plain data that can cross from a worker; terminal/, json.ts and the page each render it.
 import type { AllocatorChoice } from '../allocator/registry.ts';
 import { plannedChoice, withPlan } from '../plan/steps/planned-choice.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
@@ -16,25 +16,26 @@ export interface Analysis {
   readonly device: number;
   readonly summary: TraceSummary;
   readonly warnings: readonly Warning[];
-  /** The model of the recorded allocator against the recording. */
+  /** How far the model of the recorded allocator is from the recording. */
   readonly replayError: ReplayError;
-  /** Memory at the moment reserved memory peaked. */
+  /** Where memory was when reserved memory peaked. */
   readonly peak: Breakdown;
   readonly oom: OomFinding | undefined;
   readonly sites: readonly CallSite[];
-  /** Memory of the GPU in question, and where that figure is from. */
+  /** Memory of the GPU in question; undefined: unknown. */
   readonly capacity: number | undefined;
-  /** Where `capacity` is the most that the recording allows for, the least. */
+  /** If the recording shows a range only, `capacity` is its upper end and this its lower. */
   readonly capacityAtLeast: number | undefined;
+  /** Where `capacity` comes from. */
   readonly capacityOrigin: 'given' | 'recorded' | 'inferred' | 'unknown';
   readonly whatIf: readonly WhatIfRow[];
   readonly advice: readonly Advice[];
 }
 
 export interface ReplayError {
-  /** The preset of Weir's engine that ran, where it did: then only the peaks are compared. */
+  /** The preset of Weir's engine, if the job ran on one; then only the peaks are compared. */
   readonly engine: RecordedEngine | null;
-  /** Events compared, and how many of them the model did otherwise. */
+  /** Events compared, and how many of them the model does differently. */
   readonly compared: number;
   readonly differing: number;
   readonly firstEvent: number;
@@ -48,14 +49,14 @@ export interface AnalysisOptions {
   readonly capacity?: number | undefined;
   /** Allocators to compare; the usual ones if absent. The recorded one always comes first. */
   readonly allocators?: readonly AllocatorChoice[] | undefined;
-  /** Whether to search for the smallest GPU for each; by default only on traces where that takes seconds. */
+  /** Search for the smallest GPU of each allocator; by default only if that takes seconds. */
   readonly findSmallest?: boolean | undefined;
-  /** The recording's file, for advice that names it. */
+  /** The recording's file, for commands that name it. */
   readonly source?: string | undefined;
   readonly onProgress?: ((fraction: number, doing: string) => void) | undefined;
 }
 
-/** Beyond this many events ten more replays per allocator are felt. */
+/** Beyond this many events, ten more replays per allocator take too long. */
 const QUICK_EVENTS = 1_000_000;
 
 export function analyzeTrace(trace: Trace, options: AnalysisOptions = {}): Analysis {
@@ -66,7 +67,7 @@ export function analyzeTrace(trace: Trace, options: AnalysisOptions = {}): Analy
   }
 }
 
-/** The same piece by piece, for pages that show what is known so far: the verdict first, then one allocator more each time. */
+/** The same in steps, for a page that shows what is known so far: the verdict first, then one more allocator each time. */
 export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Generator<Analysis, Analysis> {
   const progress = options.onProgress ?? (() => {});
   const summary = summarizeTrace(trace);
@@ -120,7 +121,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   return analysisWith(rows);
 }
 
-/** The recorded allocator first, and last a plan: finding the step of a long run takes a while, which nothing else need wait for. */
+/** The recorded allocator comes first. A plan comes last, since finding the step of a long run takes a while. */
 function* choicesFor(
   trace: Trace,
   recorded: AllocatorChoice,

@@ -1,5 +1,5 @@
-// One row of the what-if table: what an allocator takes for the recorded run without a limit, on the GPU in question, and
-// at the least.
+// The what-if table as facts. Each row says what an allocator takes for the recorded run: without a limit, on the GPU in
+// question, and at the least. Plain data, so that a row can cross from a worker.
 import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts';
 import type { ReplayResult } from '../replay/replay.ts';
 import { smallestGpu, UNLIMITED_GPU, type WhatIfGpu, type WhatIfOptions, whatIf } from '../replay/what-if.ts';
@@ -7,7 +7,12 @@ import type { TraceSummary } from '../trace/summary.ts';
 import type { Trace } from '../trace/trace.ts';
 
 export interface WhatIfRow {
-  readonly choice: AllocatorChoice;
+  /** The allocator as the command line writes it: `pytorch[max_split_size_mb:128]`. */
+  readonly allocator: string;
+  /** `pytorch`, `weir`, ... */
+  readonly kind: string;
+  /** What to set in PYTORCH_CUDA_ALLOC_CONF to get it; undefined: it is not one of PyTorch's allocators. */
+  readonly conf: string | undefined;
   /** The allocator and settings the recording was made with. */
   readonly isRecorded: boolean;
   /** Without a limit. Requests that failed in the recording are served too. */
@@ -57,7 +62,9 @@ export function whatIfRow(trace: Trace, summary: TraceSummary, choice: Allocator
   const smallest = options.findSmallest ? smallestGpu(summary.peakDemand, unlimited.peakReserved, fits) : undefined;
   onProgress?.(1);
   return {
-    choice,
+    allocator: choice.name,
+    kind: choice.kind,
+    conf: choice.conf,
     isRecorded,
     unlimited,
     reservedOverLive: summary.peakDemand > 0 ? unlimited.peakReserved / summary.peakDemand : 1,
@@ -66,4 +73,18 @@ export function whatIfRow(trace: Trace, summary: TraceSummary, choice: Allocator
     smallestGpu: smallest,
     wallMs: performance.now() - started,
   };
+}
+
+/** Whether the run fits the GPU in question. */
+export type Fit = { readonly kind: 'fits' | 'may-fit'; readonly retries: number } | { readonly kind: 'fails'; readonly ooms: number };
+
+/** Undefined: the GPU's size is unknown. */
+export function fitOf({ limited, isSure }: WhatIfRow): Fit | undefined {
+  if (!limited) return undefined;
+  if (limited.ooms > 0) return { kind: 'fails', ooms: limited.ooms };
+  return { kind: isSure === false ? 'may-fit' : 'fits', retries: limited.retries };
+}
+
+export function recordedRow(rows: readonly WhatIfRow[]): WhatIfRow | undefined {
+  return rows.find((row) => row.isRecorded);
 }

@@ -1,7 +1,7 @@
 // The page as one file that needs nothing else: scripts, styles, the recording and its analysis inside. It works from a
 // disk with no network, and its policy allows no other.
 import { createHash } from 'node:crypto';
-import type { AnalysisView } from '../view/words.ts';
+import type { AnalysisView } from '../view/analysis-view.ts';
 import type { Assets } from './assets.ts';
 
 export interface ReportContent {

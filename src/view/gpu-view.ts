@@ -11,7 +11,7 @@ import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { BlockClasses, type ColourMode, type LegendEntry } from './block-classes.ts';
-import { type AxisKind, Clock } from './clock.ts';
+import { Clock } from './clock.ts';
 import { flameGraph, isUnder, nodeOf } from './flame.ts';
 import { type History, watchChoice, watchRecorded } from './history.ts';
 import { Lifetimes } from './lifetimes.ts';
@@ -299,8 +299,4 @@ function partsOf(history: History, allocation: number): readonly number[] {
   if (stitched) return [...stitched];
   const offset = history.offset[allocation]!;
   return Number.isNaN(offset) ? [] : [offset, history.size[allocation]!];
-}
-
-export function axisOf(info: Pick<GpuInfo, 'durationUs'>): AxisKind {
-  return info.durationUs > 0 ? 'time' : 'event';
 }

@@ -1,4 +1,5 @@
 // What the page asks and what it is told, the same whether a worker of its own answers or a server does.
+import type { AnalysisView } from './analysis-view.ts';
 import type { ColourMode, LegendEntry } from './block-classes.ts';
 import type { AxisKind } from './clock.ts';
 import type { FlameGraph } from './flame.ts';
@@ -6,7 +7,6 @@ import type { MapCells, MapWindow } from './map-cells.ts';
 import type { PlanView } from './plan-view.ts';
 import type { SearchResult } from './search.ts';
 import type { TimelineColumns } from './timeline.ts';
-import type { AnalysisView } from './words.ts';
 
 /** The run as it was recorded; any other name is an allocator as the command line writes it. */
 export const RECORDED = 'recorded';
@@ -111,6 +111,11 @@ export interface Calls {
 }
 
 export type Method = keyof Calls;
+
+/** Comparing and planning take seconds. A thread of its own answers them, so that zooming never waits. */
+export function isSlow(method: string): boolean {
+  return method === 'analyze' || method === 'plan';
+}
 
 export type Question = { [Name in Method]: { readonly method: Name; readonly gpu: number } & Calls[Name]['ask'] }[Method];
 

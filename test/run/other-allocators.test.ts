@@ -23,7 +23,7 @@ describe.each([
   it('is what weir analyze says', () => {
     const choices = results.flatMap(({ allocator }) => chooseAllocators(allocator));
     const { whatIf: rows } = analyzeTrace(trace, { allocators: choices, findSmallest: false });
-    const seen = rows.slice(1).map(({ choice, unlimited, limited }) => [choice.name, unlimited.peakReserved, limited!.ooms]);
+    const seen = rows.slice(1).map(({ allocator, unlimited, limited }) => [allocator, unlimited.peakReserved, limited!.ooms]);
     expect(results.map(({ allocator, peakReserved, ooms }) => [allocator, peakReserved, ooms])).toEqual(seen);
   });
 

@@ -10,7 +10,7 @@ import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { reconstruct } from '../../src/replay/reconstruct.ts';
 import { replay } from '../../src/replay/replay.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
-import { formatAnalysis } from '../../src/report/text.ts';
+import { formatAnalysis } from '../../src/report/terminal/analysis.ts';
 import { limitsOf } from '../../src/run/rings/process-recording.ts';
 import { Recorder } from '../../src/run/rings/recorder.ts';
 import type { Gauges } from '../../src/run/rings/ring-layout.ts';

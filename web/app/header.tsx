@@ -1,5 +1,7 @@
 // The bar on top: what is open, search, theme and help.
+
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { formatCount } from '../../src/report/words/numbers.ts';
 import { pickFile } from './files.ts';
 import { openSource, showSource } from './opening.ts';
 import { runSearch, selectBlock } from './selecting.ts';
@@ -49,7 +51,7 @@ export function Header() {
       )}
       {lane && (
         <span class="faint counts">
-          {lane.gpu.events.toLocaleString('en-US')} events
+          {formatCount(lane.gpu.events)} events
           {lane.gpu.durationUs > 0 && `, ${(lane.gpu.durationUs / 1e6).toFixed(1)} s`}
         </span>
       )}
@@ -122,7 +124,7 @@ function Search() {
       />
       {found && (
         <span class="hits" data-testid="hits">
-          {found.total === 0 ? 'nothing found' : `${at >= 0 ? `${at + 1} / ` : ''}${found.total.toLocaleString('en-US')}`}
+          {found.total === 0 ? 'nothing found' : `${at >= 0 ? `${at + 1} / ` : ''}${formatCount(found.total)}`}
         </span>
       )}
     </form>

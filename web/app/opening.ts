@@ -97,7 +97,7 @@ let analysisTurn = 0;
 async function analyze(source: OpenSource, gpu: GpuInfo): Promise<void> {
   const turn = ++analysisTurn;
   const known = capacity.value === undefined ? source.analyses?.get(gpu.device) : undefined;
-  analysis.value = known ?? (analysis.value?.json['file'] === source.name ? analysis.value : undefined);
+  analysis.value = known ?? (analysis.value?.file === source.name ? analysis.value : undefined);
   if (known) {
     void findPlan(source, gpu, turn);
     return;

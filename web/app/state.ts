@@ -1,5 +1,6 @@
 // All that the page shows, as signals, and what follows from them. Components read; opening.ts and selecting.ts write.
 import { computed, type ReadonlySignal, signal } from '@preact/signals';
+import type { AnalysisView } from '../../src/view/analysis-view.ts';
 import type { ColourMode, LegendEntry } from '../../src/view/block-classes.ts';
 import type { AxisKind } from '../../src/view/clock.ts';
 import type { PlanView } from '../../src/view/plan-view.ts';
@@ -15,7 +16,6 @@ import {
   type SourceInfo,
 } from '../../src/view/protocol.ts';
 import type { Viewport } from '../../src/view/viewport.ts';
-import type { AnalysisView } from '../../src/view/words.ts';
 import { type Backend, Problem } from '../data/source.ts';
 
 /** A recording that can be looked at. */

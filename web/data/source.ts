@@ -1,6 +1,6 @@
 // Where answers come from: workers of this page for files that were dropped or are inside it, the server for its own.
 import type { Told } from '../../src/view/answering.ts';
-import type { Calls, Method, ProgressNote } from '../../src/view/protocol.ts';
+import { type Calls, isSlow, type Method, type ProgressNote } from '../../src/view/protocol.ts';
 import { decodeAnswer } from '../../src/view/wire.ts';
 import type { Opened } from '../worker.ts';
 
@@ -97,7 +97,7 @@ export class WorkerBackend implements Backend {
   }
 
   private lineFor(method: Method): WorkerLine {
-    if (method === 'analyze' || method === 'plan') {
+    if (isSlow(method)) {
       this.analyst ??= new WorkerLine(this.opened);
       return this.analyst;
     }

@@ -2,6 +2,7 @@
 import { batch, effect } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
+import { formatShare } from '../../src/report/words/numbers.ts';
 import { CATEGORY_COLOURS, type Rgb } from '../../src/view/colours.ts';
 import type { FlameGraph } from '../../src/view/flame.ts';
 import { refreshMoment } from '../app/selecting.ts';
@@ -88,7 +89,7 @@ export function Flame() {
               translate: tip.x > (canvas.current?.clientWidth ?? 0) / 2 ? 'calc(-100% - 24px) 0' : 'none',
             }}
           >
-            <strong>{formatBytes(flame.bytes[tip.index]!)}</strong> {((100 * flame.bytes[tip.index]!) / flame.total).toFixed(1)} %
+            <strong>{formatBytes(flame.bytes[tip.index]!)}</strong> {formatShare(flame.bytes[tip.index]!, flame.total)}
             <div>{flame.name[tip.index]}</div>
             <div class="faint">{flame.place[tip.index]}</div>
           </div>

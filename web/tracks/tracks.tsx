@@ -156,8 +156,7 @@ class TrackCanvas {
       colour: colour.value,
       selection: selection.value,
     };
-    const limit = analysis.value?.json['capacity'];
-    const capacity = typeof limit === 'number' ? limit : undefined;
+    const capacity = analysis.value?.analysis.capacity;
     const peak = Math.max(1, ...lanes.value.map(({ run }) => run.peakReserved));
     const position = cursorX.value;
     return {
