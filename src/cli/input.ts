@@ -44,13 +44,13 @@ function named(path: string, error: unknown): unknown {
   return error instanceof InputError ? new InputError(`${nameOf(path)}: ${error.message}`) : error;
 }
 
-/** The trace of one GPU, or of all when none is named. */
+/** The trace of one GPU, or of all if `gpu` is undefined. */
 export function pickGpus(recording: Recording, gpu: number | undefined, path: string): readonly Trace[] {
   if (gpu === undefined) return recording.traces;
   const trace = recording.traces.find((candidate) => candidate.device === gpu);
   if (trace) return [trace];
   const known = recording.traces.map((candidate) => candidate.device).join(', ');
-  throw new InputError(`${nameOf(path)} has nothing about GPU ${gpu}; it has GPU ${known}`);
+  throw new InputError(`${nameOf(path)} has no events of GPU ${gpu}; it has GPU ${known}`);
 }
 
 function readWhole(path: string, progress: Progress): Uint8Array {
@@ -63,7 +63,7 @@ function readWhole(path: string, progress: Progress): Uint8Array {
   try {
     const stat = fstatSync(file);
     if (stat.isDirectory()) throw new InputError(`${path} is a folder; name the snapshot file in it`);
-    // Pipes and /dev/stdin have no size: they are read until they end.
+    // Pipes and /dev/stdin have no size.
     if (!stat.isFile()) return readUntilEnd(file);
     if (stat.size > MOST_BYTES) throw tooLarge(path);
     const bytes = Buffer.allocUnsafeSlow(stat.size);
@@ -91,7 +91,7 @@ function readUntilEnd(file: number): Uint8Array {
 }
 
 async function readStdin(): Promise<Uint8Array> {
-  if (process.stdin.isTTY) throw new InputError('nothing comes from standard input; name a file, or pipe one in');
+  if (process.stdin.isTTY) throw new InputError('standard input is a terminal; name a file, or pipe one in');
   const buffer = new GrowingBuffer(limitOf('the input'));
   for await (const chunk of process.stdin) buffer.add(chunk as Buffer);
   return buffer.bytes();

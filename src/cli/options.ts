@@ -1,4 +1,4 @@
-// Options that several commands share, and how their values are read.
+// Options that several commands share, and the parsers of their values.
 import { InvalidArgumentError, Option } from 'commander';
 import { type AllocatorChoice, chooseAllocators, describeAllocators } from '../allocator/registry.ts';
 import { parseBytes } from '../base/bytes.ts';

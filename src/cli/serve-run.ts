@@ -1,4 +1,4 @@
-// The page of a job that is running, on this machine only; it ends with the job.
+// The page of a running job, on this machine only. It ends with the job.
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
@@ -24,12 +24,12 @@ export function servePage(port: number, voice: RunVoice): RunWatcher {
         listening.listen(port, HOST, resolve);
       });
       listening.unref();
-      voice.say(`the job, live: http://${HOST}:${(listening.address() as AddressInfo).port}/`);
+      voice.say(`live page: http://${HOST}:${(listening.address() as AddressInfo).port}/`);
     },
     levels: () => feed?.sample(),
     end() {
       feed?.sample(true);
-      // Pages are told that it is over before they are cut off.
+      // Pages hear that the job is over before their connections close.
       setTimeout(() => server?.closeAllConnections(), 500).unref();
       server?.close();
     },

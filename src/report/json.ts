@@ -1,4 +1,4 @@
-// The JSON contract: schema 1, fields are only ever added; bytes and microseconds as numbers.
+// Reports as JSON, schema 1 (docs/json.md). Fields are only ever added; bytes and microseconds are numbers.
 import type { TraceSummary } from '../trace/summary.ts';
 import type { Analysis } from './analysis.ts';
 import type { Breakdown } from './moment.ts';

@@ -1,4 +1,4 @@
-// Rules for CI: `peak>70GiB`, `fragmentation>15%`, `ooms>0`. A rule names a figure, a comparison and a bound.
+// Rules for CI: a figure, a comparison and a bound, like `peak>70GiB`, `fragmentation>15%` or `ooms>0`.
 import { formatBytes, parseBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Analysis } from './analysis.ts';

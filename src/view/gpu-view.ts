@@ -1,5 +1,5 @@
-// Everything the page can ask about one GPU of a recording. Runs are watched when they are first asked for and kept;
-// the oldest go when there are too many, since each is about forty bytes per event.
+// Answers every question of the page about one GPU of a recording. Runs are replayed when they are first needed. Only a few
+// are kept, since each takes about forty bytes per event.
 import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts';
 import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
@@ -98,7 +98,7 @@ export class GpuView {
 
   map({ run, window, colour, selection }: Calls['map']['ask']): MapCells {
     const history = this.history(run);
-    // Ages are measured on the axis that is shown; event numbers stand in for time where there is none.
+    // Ages are measured on the visible axis, in events if the recording has no times.
     const classify = this.classes.classifier(colour, 1, this.selector(history, selection));
     return mapCells(this.clock, this.lifetimes, history, window, classify, colour === 'age');
   }
@@ -234,7 +234,7 @@ export class GpuView {
       history = this.watch(name, onProgress);
     }
     this.histories.set(name, history);
-    // The recorded run stays: everything else starts from it.
+    // The recorded run stays, since all others start from it.
     for (const oldest of this.histories.keys()) {
       if (this.histories.size <= MOST_RUNS) break;
       if (oldest !== RECORDED) this.histories.delete(oldest);
@@ -293,7 +293,7 @@ export class GpuView {
   }
 }
 
-/** A request that failed has none. */
+/** A failed request has no parts. */
 function partsOf(history: History, allocation: number): readonly number[] {
   const stitched = history.parts.get(allocation);
   if (stitched) return [...stitched];

@@ -1,4 +1,4 @@
-// One recording that is open: answers every question of the page about it. Runs in a worker of the page or of the server.
+// An open recording: answers every question of the page. Runs in a worker of the page or of the server.
 import { UsageError } from '../base/errors.ts';
 import { analysisSteps } from '../report/analysis.ts';
 import type { Recording } from '../trace/trace.ts';

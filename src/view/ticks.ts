@@ -1,4 +1,4 @@
-// Round numbers along an axis, and how times, counts and sizes are written at them.
+// Ticks at round numbers along an axis, and their labels.
 
 import { formatBytes, GIB, KIB, MIB, TIB } from '../base/bytes.ts';
 import { formatCount } from '../report/words/numbers.ts';
@@ -43,7 +43,7 @@ function roundStep(wanted: number): number {
   return magnitude * STEPS.find((step) => step * magnitude >= wanted * 0.999)!;
 }
 
-/** Microseconds for reading, at the precision that tells values `step` apart. */
+/** A time for reading, precise enough to tell values `step` apart. */
 export function formatTime(us: number, step?: number): string {
   const finest = step ?? Math.abs(us) / 1000;
   const [unit, name] = Math.abs(us) >= 1e6 || finest >= 1e5 ? [1e6, 's'] : Math.abs(us) >= 1e3 || finest >= 100 ? [1e3, 'ms'] : [1, 'µs'];

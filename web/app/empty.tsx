@@ -1,4 +1,4 @@
-// The page with nothing open: a place to drop a file, an example in one click, and how to make a snapshot.
+// The page without a recording: a place to drop a file, an example, and how to make a snapshot.
 import { DUMP_SNAPSHOT, START_RECORDING } from '../../src/report/words/shell.ts';
 import { CopyLine } from '../panels/advice.tsx';
 import { hasExample, openExample, pickFile } from './files.ts';

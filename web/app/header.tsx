@@ -1,4 +1,4 @@
-// The bar on top: what is open, search, theme and help.
+// The top bar: the open recording, search, theme and help.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatCount } from '../../src/report/words/numbers.ts';
@@ -83,7 +83,7 @@ function Search() {
   const isNextWanted = useRef(false);
   const [text, setText] = useState(selection.value.search ?? '');
   const searched = selection.value.search;
-  // While somebody types, what they type counts; answers to what they typed before come late.
+  // Answers to earlier text come late and must not replace what the user is typing.
   useEffect(() => {
     if (document.activeElement?.id !== 'search') setText(searched ?? '');
   }, [searched]);
@@ -94,7 +94,7 @@ function Search() {
     setAt(index);
     void selectBlock(found.hits[index]!, true);
   };
-  // Somebody who types and presses Enter at once means what they typed, which may not have been searched for yet.
+  // Enter right after typing means the typed text, whose search may not have finished.
   const goOn = () => {
     if (!isNextWanted.current || searched !== text) return;
     isNextWanted.current = false;

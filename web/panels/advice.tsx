@@ -1,4 +1,4 @@
-// What to do: one line to copy per suggestion with its effect, and how to share what is seen here.
+// What to do: a line to copy for each suggestion, with its effect; and how to share the page.
 import { useState } from 'preact/hooks';
 import { adviceEffect, adviceLine, NO_ADVICE } from '../../src/report/words/advice.ts';
 import { shellWord } from '../../src/report/words/shell.ts';

@@ -1,4 +1,4 @@
-// The flame graph: who holds the bytes that are live at the cursor, by call stack. A click selects, a second one zooms.
+// The flame graph of live bytes at the cursor, by call stack. A click selects, a second click zooms.
 import { batch, effect } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
@@ -71,7 +71,7 @@ export function Flame() {
         )}
       </div>
       <div class="flame-scroll">
-        {/* The table beside it holds the same figures for those who cannot see or point. */}
+        {/* The table beside it has the same figures in text. */}
         <canvas
           ref={canvas}
           role="img"

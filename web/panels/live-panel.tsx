@@ -1,4 +1,4 @@
-// What is live at the cursor: figures, a table by call site or by block, and the flame graph; with two lanes, the difference.
+// Live memory at the cursor: figures, a table by call site or block, and the flame graph; with two lanes, the difference.
 
 import { useEffect, useState } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
@@ -10,7 +10,7 @@ import { block, lanes, main, mainState, mark, other, otherState, runLabel, searc
 import { Flame } from './flame.tsx';
 import { type Column, Table } from './table.tsx';
 
-/** More rows than anybody reads; drawing them would make scrubbing slow. */
+/** More rows would make scrubbing slow. */
 const MOST_ROWS = 100;
 
 type Site = LiveState['sites'][number];
@@ -124,7 +124,7 @@ function signed(bytes: number): string {
 const SITE_COLUMNS: readonly Column<Site>[] = [
   { title: 'bytes', align: 'right', value: (row) => row.bytes, cell: (row) => formatBytes(row.bytes) },
   { title: 'blocks', align: 'right', value: (row) => row.count, cell: (row) => formatCount(row.count) },
-  { title: 'asked for by', value: (row) => row.site, cell: (row) => <span class="site">{row.site}</span> },
+  { title: 'call site', value: (row) => row.site, cell: (row) => <span class="site">{row.site}</span> },
 ];
 
 const BLOCK_COLUMNS: readonly Column<LiveRow>[] = [
@@ -132,7 +132,7 @@ const BLOCK_COLUMNS: readonly Column<LiveRow>[] = [
   { title: 'age', align: 'right', value: (row) => row.ageUs, cell: (row) => formatTime(row.ageUs) },
   { title: 'stream', align: 'right', value: (row) => row.stream, cell: (row) => row.stream },
   { title: 'address', value: (row) => row.address, cell: (row) => <code>{row.address}</code> },
-  { title: 'asked for by', value: (row) => row.site, cell: (row) => <span class="site">{row.site}</span> },
+  { title: 'call site', value: (row) => row.site, cell: (row) => <span class="site">{row.site}</span> },
 ];
 
 type Tab = 'sites' | 'blocks' | 'found';

@@ -98,7 +98,7 @@ function draw(canvas: HTMLCanvasElement, { layout, swaps }: PlanView): void {
   }
   for (const tick of byteTicks(0, layout.height, 4)) text(tick.label, LEFT - 8, Math.max(8, y(tick.at)), 'right', 'middle');
   const axis = layout.unit === 'operations' ? 'event' : 'time';
-  // The end of the axis is taken by its name.
+  // The axis's name needs room at its end.
   const room = layout.unit === 'operations' ? width - 150 : width - 20;
   for (const tick of axisTicks(axis, 0, layout.length, Math.floor(width / 140))) {
     if (x(tick.at) < room) text(tick.label, x(tick.at), LAYOUT + 6, tick.at === 0 ? 'left' : 'center', 'top');

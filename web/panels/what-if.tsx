@@ -1,4 +1,4 @@
-// The what-if table: every allocator on the recorded run, the replay error, and the GPU size that the user asks about.
+// The what-if table: every allocator on the recorded run, the replay error, and the GPU size to try.
 import { useState } from 'preact/hooks';
 import { formatBytes, parseBytes } from '../../src/base/bytes.ts';
 import type { Analysis } from '../../src/report/analysis.ts';

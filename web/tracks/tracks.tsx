@@ -99,7 +99,7 @@ class TrackCanvas {
       this.colours = readColours(isDark.value);
       this.redraw();
     });
-    // Whatever the picture reads, it is drawn again for.
+    // Redraws when any signal changes that drawing reads.
     const stopDrawing = effect(() => {
       this.picture(100, 100);
       this.redraw();

@@ -83,7 +83,7 @@ async function listen(server: Server, port: number): Promise<AddressInfo> {
     await once(server, 'listening');
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code === 'EADDRINUSE') throw new UsageError(`port ${port} is in use; without -p, weir chooses a free one`);
+    if (code === 'EADDRINUSE') throw new UsageError(`port ${port} is taken; without -p, weir chooses a free one`);
     throw new UsageError(code === 'EACCES' ? `port ${port} needs root; choose one above 1023` : message);
   }
   return server.address() as AddressInfo;
