@@ -280,13 +280,13 @@ export class GpuView {
       case EventKind.SegmentUnmap:
         return `${size} given back to the driver`;
       case EventKind.Oom:
-        return `out of memory: ${size} was asked for`;
+        return `out of memory: a request for ${size} failed`;
       case EventKind.Snapshot:
         return 'snapshot';
       case EventKind.EmptyCache:
         return 'empty_cache()';
       case EventKind.Reserved:
-        return `${size} reserved from here on`;
+        return `reserved memory is now ${size}`;
       default:
         return 'event';
     }

@@ -154,8 +154,8 @@ describe('a recording on the real engine', () => {
       recordedPeakReserved: result.peakReserved,
       peakLive: result.peakLive,
     });
-    expect(analysis.whatIf[0]).toMatchObject({ isRecorded: true, choice: { name: 'weir' } });
-    expect(formatAnalysis(analysis, 'x')).toContain('The run was made on weir: ');
+    expect(analysis.whatIf[0]).toMatchObject({ isRecorded: true, allocator: 'weir' });
+    expect(formatAnalysis(analysis, 'x')).toContain('The job ran on weir and reserved ');
     const { history } = watchRecorded(trace!);
     expect(history.peakReserved).toBe(result.peakReserved);
   });

@@ -1,5 +1,5 @@
 // `weir analyze FILE...`: the verdict, the what-if table and the advice. Several files are the ranks of one job.
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import type { AllocatorChoice } from '../../allocator/registry.ts';
 import { analyzeTrace } from '../../report/analysis.ts';
 import { analysisJson, SCHEMA } from '../../report/json.ts';
@@ -33,7 +33,11 @@ export function analyzeCommand(): Command {
     .addOption(capacityOption())
     .addOption(gpuOption())
     .addOption(allocatorOption('allocators to compare, instead of the usual ones'))
-    .option('--fail-if <rule>', "exit with code 1 if this is true, like 'peak>70GiB'; can be repeated", collectRules, [])
+    .addOption(
+      new Option('--fail-if <rule>', "exit with code 1 if this is true, like 'peak>70GiB'; can be repeated")
+        .argParser(collectRules)
+        .default([], 'no rule'),
+    )
     .option('--smallest', 'search for the smallest GPU that the run fits on, even if the recording is long')
     .option('--no-smallest', 'do not search for the smallest GPU')
     .addOption(jsonOption())

@@ -129,7 +129,7 @@ function withSharedOptions(command: Command): Command {
     .addOption(new Option('--metrics <port>', "serve live figures in Prometheus' format on this port").argParser(parsePort))
     .addOption(new Option('--metrics-host <address>', 'the address for --metrics').default('127.0.0.1'))
     .option('--serve', 'serve a live page about the job, on this machine only')
-    .addOption(new Option('--serve-port <port>', 'the port for --serve (0: a free one)').argParser(parsePort).default(0))
+    .addOption(new Option('--serve-port <port>', 'the port for --serve; 0 chooses a free one').argParser(parsePort).default(0))
     .addOption(
       new Option('--ring-rows <n>', 'size of the event buffer of each process, in events; a power of two')
         .argParser(asArgument(parseRows))

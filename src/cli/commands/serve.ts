@@ -31,7 +31,7 @@ export function serveCommand(): Command {
     .summary('show timeline, map and what-if table in a browser')
     .description('Serves a page about recordings, on this machine only. Files dropped onto the page stay in the browser.')
     .argument('[files...]', 'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd; without one, the page asks for a file')
-    .option('-p, --port <port>', 'the port to listen on (default: a free one)', parsePort, 0)
+    .option('-p, --port <port>', 'the port to listen on; 0 chooses a free one', parsePort, 0)
     .option('--open', 'open the page in a browser')
     .option('--live', 'play the recordings back like a running job, one rank per file')
     .addOption(new Option('--speed <factor>', 'with --live: seconds of the job per second').argParser(parseSpeed).default(1))

@@ -29,5 +29,8 @@ export function formatMs(microseconds: number): string {
 
 /** A size, or the range in which it lies. */
 export function formatSizeRange(mostBytes: number, leastBytes: number | undefined): string {
-  return leastBytes === undefined ? formatBytes(mostBytes) : `${formatBytes(leastBytes)} to ${formatBytes(mostBytes)}`;
+  const most = formatBytes(mostBytes);
+  if (leastBytes === undefined) return most;
+  const [number, unit] = formatBytes(leastBytes).split(' ');
+  return most.endsWith(` ${unit}`) ? `${number} to ${most}` : `${number} ${unit} to ${most}`;
 }
