@@ -4,6 +4,9 @@ import { type AllocatorChoice, chooseAllocators, describeAllocators } from '../a
 import { parseBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 
+/** Pages and metrics are for this machine only, unless the user says otherwise. */
+export const LOCAL_HOST = '127.0.0.1';
+
 /** What commands read, for their help. */
 export const RECORDING = 'a PyTorch snapshot (pickle or JSON) or a .weir file, plain, gzip or zstd; - is standard input';
 export const RECORDINGS = 'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd; - is standard input';

@@ -141,7 +141,7 @@ function isEngine(allocator: TraceSummary['recordedAllocator']): allocator is Re
   return allocator === 'weir' || allocator === 'gmlake';
 }
 
-export function replayErrorOf(whole: Reconstruction, summary: TraceSummary): ReplayError {
+function replayErrorOf(whole: Reconstruction, summary: TraceSummary): ReplayError {
   const { addresses, segments, outcomes, compared, firstEvent } = whole.differences;
   return {
     engine: isEngine(summary.recordedAllocator) ? summary.recordedAllocator : null,

@@ -10,7 +10,7 @@ export const SCHEMA = 1;
 
 type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
-export function traceJson(summary: TraceSummary): Json {
+function traceJson(summary: TraceSummary): Json {
   return {
     events: summary.events,
     allocs: summary.allocs,
@@ -25,7 +25,7 @@ export function traceJson(summary: TraceSummary): Json {
   };
 }
 
-export function replayRowJson(row: ReplayRow): { [key: string]: Json } {
+function replayRowJson(row: ReplayRow): { [key: string]: Json } {
   const { result } = row;
   return {
     allocator: row.allocator,

@@ -41,7 +41,7 @@ export interface RowOptions {
 }
 
 /** The settings people try first, besides the defaults. */
-export const USUAL_CHOICES =
+const USUAL_CHOICES =
   'pytorch,expandable,pytorch[max_split_size_mb:128],pytorch[max_split_size_mb:512],pytorch[roundup_power2_divisions:8],cnmem,gmlake,weir';
 
 /** The recorded allocator first, then the usual ones that differ from it. */

@@ -3,9 +3,9 @@ import { NO_STACK } from '../trace/symbols.ts';
 import type { Trace } from '../trace/trace.ts';
 
 /** Stacks that are not in the tree. */
-export const ROOT_NODE = -1;
-export const NO_STACK_NODE = -2;
-export const OLDER_NODE = -3;
+const ROOT_NODE = -1;
+const NO_STACK_NODE = -2;
+const OLDER_NODE = -3;
 
 export interface FlameGraph {
   /** Bytes of the whole graph. */

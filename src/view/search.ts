@@ -17,7 +17,7 @@ export interface SearchResult {
   readonly total: number;
 }
 
-export const MOST_HITS = 500;
+const MOST_HITS = 500;
 
 /** A rounded size matches all sizes that are shown like it: many sizes are shown as 2.76 GiB. */
 const SHOWN_DIGITS = 0.005;

@@ -4,7 +4,7 @@ import { EventKind, type Trace } from '../trace/trace.ts';
 import type { AxisKind, Clock } from './clock.ts';
 import type { MinMax } from './min-max.ts';
 
-export const SERIES = ['allocated', 'reserved', 'live'] as const;
+const SERIES = ['allocated', 'reserved', 'live'] as const;
 export type Series = (typeof SERIES)[number];
 
 export interface TimelineColumns {

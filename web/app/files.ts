@@ -3,11 +3,11 @@ import { WorkerConnection } from '../data/connection.ts';
 import { openSource } from './opening.ts';
 import { problem, sources } from './state.ts';
 
-export async function openFiles(files: Iterable<File>): Promise<void> {
+async function openFiles(files: Iterable<File>): Promise<void> {
   for (const file of files) await openFile(file, file.name);
 }
 
-export async function openFile(content: Blob, name: string): Promise<void> {
+async function openFile(content: Blob, name: string): Promise<void> {
   const taken = new Set(sources.value.map((source) => source.name));
   let unique = name;
   for (let copy = 2; taken.has(unique); copy++) unique = `${name} (${copy})`;

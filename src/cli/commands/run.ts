@@ -12,7 +12,7 @@ import { emptyReason, formatSummary } from '../../run/summary/summary-text.ts';
 import { checkSummaryFile, type RunOptions, type RunOutcome, type RunVoice, supervise, writeSummary } from '../../run/supervise.ts';
 import { preferTyped, takeEnvironment } from '../environment-options.ts';
 import { ExitCode } from '../exit-code.ts';
-import { asArgument, parsePort, parsePositive } from '../options.ts';
+import { asArgument, LOCAL_HOST, parsePort, parsePositive } from '../options.ts';
 import { paintFor } from '../paint.ts';
 import { createVoice } from '../run-voice.ts';
 import { servePage } from '../serve-run.ts';
@@ -127,7 +127,7 @@ function withSharedOptions(command: Command): Command {
         .default(DEFAULT_WHAT_IF_EVENTS),
     )
     .addOption(new Option('--metrics <port>', "serve live figures in Prometheus' format on this port").argParser(parsePort))
-    .addOption(new Option('--metrics-host <address>', 'the address for --metrics').default('127.0.0.1'))
+    .addOption(new Option('--metrics-host <address>', 'the address for --metrics').default(LOCAL_HOST))
     .option('--serve', 'serve a live page about the job, on this machine only')
     .addOption(new Option('--serve-port <port>', 'the port for --serve; 0 chooses a free one').argParser(parsePort).default(0))
     .addOption(

@@ -13,7 +13,7 @@ import { readAssets } from '../../server/assets.ts';
 import { Playback, type PlayedRank } from '../../server/live-feed.ts';
 import { type Calls, RECORDED } from '../../view/protocol.ts';
 import { decodeAnswer } from '../../view/wire.ts';
-import { parsePort, quietOption } from '../options.ts';
+import { LOCAL_HOST, parsePort, quietOption } from '../options.ts';
 import { ViewSource } from '../view-source.ts';
 
 interface ServeOptions {
@@ -23,8 +23,6 @@ interface ServeOptions {
   readonly speed: number;
   readonly quiet?: boolean;
 }
-
-const HOST = '127.0.0.1';
 
 export function serveCommand(): Command {
   return new Command('serve')
@@ -54,11 +52,11 @@ async function serve(files: string[], options: ServeOptions): Promise<void> {
   const app = createApp({ assets: readAssets(), sources, live });
   const server = createServer(getRequestListener(app.fetch));
   const { port } = await listen(server, options.port);
-  const url = `http://${HOST}:${port}/`;
+  const url = `http://${LOCAL_HOST}:${port}/`;
   process.stdout.write(`Weir is at ${url}\n`);
   if (!options.quiet) {
     process.stderr.write(
-      `from another machine: ssh -L ${port}:${HOST}:${port} ${userInfo().username}@${hostname()}, then open the same address\n`,
+      `from another machine: ssh -L ${port}:${LOCAL_HOST}:${port} ${userInfo().username}@${hostname()}, then open the same address\n`,
     );
     process.stderr.write('Ctrl-C stops the server\n');
   }
@@ -78,7 +76,7 @@ function checkFile(file: string): void {
 }
 
 async function listen(server: Server, port: number): Promise<AddressInfo> {
-  server.listen(port, HOST);
+  server.listen(port, LOCAL_HOST);
   try {
     await once(server, 'listening');
   } catch (error) {

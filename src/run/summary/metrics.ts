@@ -57,7 +57,7 @@ const PROCESS_METRICS: readonly { name: string; type: Metric['type']; help: stri
   { name: 'weir_process_running', type: 'gauge', help: '1 until the process closes its recording.', of: (p) => (p.isFinished ? 0 : 1) },
 ];
 
-export function formatMetrics(processes: readonly ProcessRecording[]): string {
+function formatMetrics(processes: readonly ProcessRecording[]): string {
   const lines: string[] = [];
   const head = (name: string, type: string, help: string) => lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`);
   const levels = levelsOf(processes);
