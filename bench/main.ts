@@ -7,7 +7,7 @@ import { SimulatedBackend } from '../src/backend/simulated.ts';
 import { formatBytes } from '../src/base/bytes.ts';
 import { loadRecording } from '../src/cli/input.ts';
 import { replay } from '../src/replay/replay.ts';
-import { formatTable } from '../src/report/table.ts';
+import { formatTable } from '../src/report/terminal/table.ts';
 import { provenanceOf } from './provenance.ts';
 import { generateSnapshot } from './snapshot-generator.ts';
 

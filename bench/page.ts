@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { chromium, type Page } from 'playwright-core';
-import { formatTable } from '../src/report/table.ts';
+import { formatTable } from '../src/report/terminal/table.ts';
 import { provenanceOf, thisMachine } from './provenance.ts';
 import { generateSnapshot } from './snapshot-generator.ts';
 

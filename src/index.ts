@@ -28,7 +28,7 @@ export { replay } from './replay/replay.ts';
 export type { Analysis, AnalysisOptions } from './report/analysis.ts';
 export { analyzeTrace } from './report/analysis.ts';
 export { analysisJson, replayJson } from './report/json.ts';
-export { formatAnalysis } from './report/text.ts';
+export { formatAnalysis } from './report/terminal/analysis.ts';
 export { readRecording } from './trace/detect.ts';
 export { writeSnapshotJson } from './trace/snapshot-json.ts';
 export type { TraceSummary } from './trace/summary.ts';

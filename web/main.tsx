@@ -1,13 +1,13 @@
-// The page's entry: finds out where it runs (behind a server, as one file, alone) and opens what is there to open.
+// The page's entry: finds out how it runs (from a server, as one file, alone) and opens the recordings it finds.
 import { render } from 'preact';
-import type { AnalysisView } from '../src/view/words.ts';
+import type { AnalysisView } from '../src/view/analysis-view.ts';
 import { wantedByAddress } from './app/address.ts';
 import { App, isDropping } from './app/app.tsx';
 import { listenToDrops } from './app/files.ts';
 import { listenToKeys } from './app/keyboard.ts';
 import { openSource } from './app/opening.ts';
 import { type OpenSource, sources } from './app/state.ts';
-import { ServerBackend, WorkerBackend } from './data/source.ts';
+import { ServerConnection, WorkerConnection } from './data/connection.ts';
 import { followFeed } from './panels/live-ranks.tsx';
 import './style/base.css';
 import './style/page.css';
@@ -33,14 +33,14 @@ async function start(): Promise<void> {
       name: string;
       analyses: { gpu: number; analysis: AnalysisView }[];
     };
-    const backend = new WorkerBackend({ name: report.name, content: inside.textContent ?? '' });
+    const connection = new WorkerConnection({ name: report.name, content: inside.textContent ?? '' });
     const analyses = new Map(report.analyses.map(({ gpu, analysis }) => [gpu, analysis]));
-    await openSource({ name: report.name, backend, analyses }, wanted);
+    await openSource({ name: report.name, connection, analyses }, wanted);
     return;
   }
   const served = await askServer();
   if (!served) return;
-  const known: OpenSource[] = served.sources.map(({ id, name }) => ({ name, backend: new ServerBackend(id) }));
+  const known: OpenSource[] = served.sources.map(({ id, name }) => ({ name, connection: new ServerConnection(id) }));
   sources.value = known;
   if (served.live) {
     followFeed(served.live.ranks);
@@ -50,7 +50,7 @@ async function start(): Promise<void> {
   if (first) await openSource(first, wanted);
 }
 
-/** What the server has; undefined where there is none, as on a plain web host. */
+/** The server's recordings; undefined: a plain web host without a server. */
 async function askServer(): Promise<Served | undefined> {
   if (!location.protocol.startsWith('http')) return undefined;
   try {

@@ -1,7 +1,7 @@
 // The page's worker: holds one recording that never leaves the browser, and answers questions about it.
 import { readRecording } from '../src/trace/detect.ts';
 import { Answering, type Asked, type Told } from '../src/view/answering.ts';
-import { unpack } from './data/unpack.ts';
+import { unpackInBrowser } from './data/unpack.ts';
 
 /** What to open: a dropped file, or a recording that is inside the page. */
 export interface Opened {
@@ -18,7 +18,7 @@ scope.onmessage = ({ data }) => {
       data.name,
       async (onProgress) => {
         onProgress(0, `reading ${data.name}`);
-        const bytes = await unpack(await bytesOf(data.content));
+        const bytes = await unpackInBrowser(await bytesOf(data.content));
         return readRecording(bytes, { onProgress: (fraction) => onProgress(fraction, `reading ${data.name}`) });
       },
       (told) => scope.postMessage(told),

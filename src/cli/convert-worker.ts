@@ -1,4 +1,4 @@
-// Worker thread that converts one recording, so that the main thread stays free to hear Ctrl-C.
+// Worker thread that converts one recording, so that the main thread can handle Ctrl-C.
 import { parentPort, workerData } from 'node:worker_threads';
 import { InputError } from '../base/errors.ts';
 import { writeSnapshotJson } from '../trace/snapshot-json.ts';
@@ -8,7 +8,7 @@ import { openOutput } from './output.ts';
 
 export interface ConvertTask {
   readonly from: string;
-  /** Where to write; the main thread gives it its final name. */
+  /** The file to write; the main thread renames it at the end. */
   readonly temporary: string;
   readonly format: 'weir' | 'json';
   readonly gzip: boolean;

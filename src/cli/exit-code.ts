@@ -1,12 +1,12 @@
-// What the process's exit code says; documented in the README and kept stable.
+// Exit codes of the command. Documented in the README and stable.
 
 export const ExitCode = {
   Ok: 0,
-  /** What was asked for is not so: a --fail-if rule is broken, a plan wrong or not to be had, results differ. */
+  /** The answer is no: a --fail-if rule is broken, a plan is wrong or impossible, results differ. */
   RuleBroken: 1,
-  /** The command line makes no sense. */
+  /** The command line is wrong. */
   Usage: 2,
-  /** A file cannot be read, written or understood. */
+  /** A file cannot be read, written or parsed. */
   Input: 3,
   /** A defect in weir. */
   Defect: 70,

@@ -1,53 +1,56 @@
-// Reads a recording from a file or from stdin, unpacking gzip and zstd, with progress on long work.
+// Reads a recording from a file or from standard input, unpacks it, and shows progress if that takes a while.
 import { constants } from 'node:buffer';
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { createGunzip } from 'node:zlib';
-import { Decompress } from 'fzstd';
 import { formatBytes } from '../base/bytes.ts';
 import { InputError } from '../base/errors.ts';
+import { type BufferLimit, GrowingBuffer } from '../io/growing-buffer.ts';
+import { unpack } from '../io/unpack.ts';
 import { detectFormat, readRecording } from '../trace/detect.ts';
 import type { Recording, Trace } from '../trace/trace.ts';
 import type { Progress } from './progress.ts';
 
 const CHUNK = 8 * 1024 * 1024;
-/** A small file can unpack to more than any machine has: stop at what this one can hold beside the work itself. */
+/** A small file can unpack to more than any machine has. Half of this machine's memory is left for the work itself. */
 const MOST_BYTES = Math.min(constants.MAX_LENGTH, Math.floor(totalmem() * 0.5));
 
-/** Reads `path` (`-` is stdin) and understands it; errors name the file. */
+/** Reads and parses `path` (`-` is standard input); errors name the file. */
 export async function loadRecording(path: string, progress: Progress): Promise<Recording> {
   const bytes = await readBytes(path, progress, detectFormat);
   return naming(path, () => readRecording(bytes, { onProgress: (done) => progress.update(done, `reading ${path}`) }));
 }
 
-/**
- * The content of `path`, unpacked if it is packed. A small file can unpack to very much: `examine` sees the beginning and
- * may refuse it before the rest is unpacked.
- */
+/** The content of `path`, unpacked if it is packed. A small file can unpack to a huge one, so `examine` may refuse its beginning. */
 export async function readBytes(path: string, progress: Progress, examine: (start: Uint8Array) => void = () => {}): Promise<Uint8Array> {
   const raw = path === '-' ? await readStdin() : readWhole(path, progress);
-  if (raw[0] === 0x1f && raw[1] === 0x8b) return unpack(path, raw, gunzipChunks(raw), examine);
-  if (raw[0] === 0x28 && raw[1] === 0xb5 && raw[2] === 0x2f && raw[3] === 0xfd) return unpack(path, raw, unzstdChunks(raw), examine);
-  return raw;
+  try {
+    return await unpack(raw, { ...limitOf('the unpacked recording'), gunzip: gunzipChunks, examine });
+  } catch (error) {
+    throw named(path, error);
+  }
 }
 
-/** Runs something that may not like the content of `path`, and has its error name the file. */
+/** Runs `act`, and puts the file's name in front of the InputError that it may throw. */
 export function naming<Result>(path: string, act: () => Result): Result {
   try {
     return act();
   } catch (error) {
-    if (error instanceof InputError) throw new InputError(`${nameOf(path)}: ${error.message}`);
-    throw error;
+    throw named(path, error);
   }
 }
 
-/** The trace of one GPU, or of all when none is named. */
+function named(path: string, error: unknown): unknown {
+  return error instanceof InputError ? new InputError(`${nameOf(path)}: ${error.message}`) : error;
+}
+
+/** The trace of one GPU, or of all if `gpu` is undefined. */
 export function pickGpus(recording: Recording, gpu: number | undefined, path: string): readonly Trace[] {
   if (gpu === undefined) return recording.traces;
   const trace = recording.traces.find((candidate) => candidate.device === gpu);
   if (trace) return [trace];
   const known = recording.traces.map((candidate) => candidate.device).join(', ');
-  throw new InputError(`${nameOf(path)} has nothing about GPU ${gpu}; it has GPU ${known}`);
+  throw new InputError(`${nameOf(path)} has no events of GPU ${gpu}; it has GPU ${known}`);
 }
 
 function readWhole(path: string, progress: Progress): Uint8Array {
@@ -60,7 +63,7 @@ function readWhole(path: string, progress: Progress): Uint8Array {
   try {
     const stat = fstatSync(file);
     if (stat.isDirectory()) throw new InputError(`${path} is a folder; name the snapshot file in it`);
-    // Pipes and /dev/stdin have no size: they are read until they end.
+    // Pipes and /dev/stdin have no size.
     if (!stat.isFile()) return readUntilEnd(file);
     if (stat.size > MOST_BYTES) throw tooLarge(path);
     const bytes = Buffer.allocUnsafeSlow(stat.size);
@@ -81,38 +84,16 @@ function readWhole(path: string, progress: Progress): Uint8Array {
 }
 
 function readUntilEnd(file: number): Uint8Array {
-  const buffer = new GrowingBuffer();
+  const buffer = new GrowingBuffer(limitOf('the input'));
   const chunk = Buffer.allocUnsafe(CHUNK);
   for (let read = readSync(file, chunk); read > 0; read = readSync(file, chunk)) buffer.add(chunk.subarray(0, read));
   return buffer.bytes();
 }
 
 async function readStdin(): Promise<Uint8Array> {
-  if (process.stdin.isTTY) throw new InputError('nothing comes from standard input; name a file, or pipe one in');
-  const buffer = new GrowingBuffer();
+  if (process.stdin.isTTY) throw new InputError('standard input is a terminal; name a file, or pipe one in');
+  const buffer = new GrowingBuffer(limitOf('the input'));
   for await (const chunk of process.stdin) buffer.add(chunk as Buffer);
-  return buffer.bytes();
-}
-
-async function unpack(
-  path: string,
-  raw: Uint8Array,
-  chunks: AsyncIterable<Uint8Array>,
-  examine: (start: Uint8Array) => void,
-): Promise<Uint8Array> {
-  const buffer = new GrowingBuffer(raw.length * 8);
-  let isFirst = true;
-  try {
-    for await (const chunk of chunks) {
-      if (isFirst) examine(chunk);
-      isFirst = false;
-      buffer.add(chunk);
-    }
-  } catch (error) {
-    if (error instanceof InputError) throw new InputError(`${nameOf(path)}: unpacked, ${error.message}`);
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new InputError(`${nameOf(path)} cannot be unpacked (${reason}): it is truncated or damaged; copy it again`);
-  }
   return buffer.bytes();
 }
 
@@ -122,40 +103,8 @@ async function* gunzipChunks(raw: Uint8Array): AsyncGenerator<Uint8Array> {
   yield* gunzip;
 }
 
-async function* unzstdChunks(raw: Uint8Array): AsyncGenerator<Uint8Array> {
-  let ready: Uint8Array[] = [];
-  const stream = new Decompress((chunk) => ready.push(chunk));
-  for (let start = 0; start < raw.length; start += CHUNK) {
-    stream.push(raw.subarray(start, start + CHUNK), start + CHUNK >= raw.length);
-    yield* ready;
-    ready = [];
-  }
-}
-
-/** Collects chunks into one buffer without keeping them twice. */
-class GrowingBuffer {
-  private buffer: Buffer;
-  private length = 0;
-
-  constructor(expected = CHUNK) {
-    this.buffer = Buffer.allocUnsafeSlow(Math.min(MOST_BYTES, Math.max(CHUNK, expected)));
-  }
-
-  add(chunk: Uint8Array): void {
-    const needed = this.length + chunk.length;
-    if (needed > MOST_BYTES) throw tooLarge('the unpacked recording');
-    if (needed > this.buffer.length) {
-      const grown = Buffer.allocUnsafeSlow(Math.min(MOST_BYTES, Math.max(needed, this.buffer.length * 2)));
-      this.buffer.copy(grown, 0, 0, this.length);
-      this.buffer = grown;
-    }
-    this.buffer.set(chunk, this.length);
-    this.length = needed;
-  }
-
-  bytes(): Uint8Array {
-    return this.buffer.subarray(0, this.length);
-  }
+function limitOf(what: string): BufferLimit {
+  return { mostBytes: MOST_BYTES, tooLarge: () => tooLarge(what) };
 }
 
 function tooLarge(what: string): InputError {

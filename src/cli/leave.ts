@@ -1,10 +1,10 @@
-// Ends the process with its exit code, at once. Node's own way out waits for its compiler threads, and these may be waiting
-// for the thread that waits (nodejs/node#54918): now and then a busy process then never ends, its work long done.
+// Ends the process at once, with its exit code. Node's own exit waits for its compiler threads, which can deadlock
+// (nodejs/node#54918): a busy process then hangs although its work is done.
 import { constants } from 'node:fs';
 import type { Writable } from 'node:stream';
 import { loadKoffi } from '../backend/ffi.ts';
 
-/** When all that was written is out: a pipe may be slower than we are. */
+/** Ends the process after all output is written, since a pipe may be slow. */
 export async function leave(): Promise<never> {
   await Promise.all([written(process.stdout), written(process.stderr)]);
   return leaveNow();
@@ -20,14 +20,14 @@ export function leaveNow(): never {
     if (process.platform === 'linux') unblock(library.func('int fcntl(int, int, ...)') as Fcntl);
     library.func('void _exit(int)')(code);
   } catch {
-    // Without native code the ordinary way has to do.
+    // Without native code, exit as Node does.
   }
   process.exit(code);
 }
 
 type Fcntl = (fd: number, command: number, type: 'int', value: number) => number;
 
-/** Node makes pipes non-blocking, for all who share them: programs that write to them after us would lose what they write. */
+/** Node makes shared pipes non-blocking. Programs that write to them after us would lose output. */
 function unblock(fcntl: Fcntl): void {
   for (const fd of [0, 1, 2]) {
     const flags = fcntl(fd, F_GETFL, 'int', 0);
@@ -35,7 +35,7 @@ function unblock(fcntl: Fcntl): void {
   }
 }
 
-/** Resolves when everything written so far has gone out, or cannot. */
+/** Resolves when everything written so far is flushed, or the stream is broken. */
 export async function written(stream: Writable): Promise<void> {
   if (stream.writableLength === 0 || stream.destroyed) return;
   await new Promise<void>((resolve) => {

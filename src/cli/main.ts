@@ -8,7 +8,7 @@ import { ExitCode } from './exit-code.ts';
 import { leave, leaveNow } from './leave.ts';
 import { createProgram } from './program.ts';
 
-// `weir analyze FILE | head` closes our stdout early; that is not an error. A command that runs a job sees to it itself.
+// `weir analyze FILE | head` closes our stdout early, which is no error. `weir run` handles this itself.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;
   if (!isRunningJob()) leaveNow();
@@ -22,7 +22,7 @@ try {
 await leave();
 
 function report(error: unknown): number {
-  // commander has printed its own message, or the help that was asked for.
+  // commander has printed its message, or the help.
   if (error instanceof CommanderError) return error.exitCode === 0 ? ExitCode.Ok : ExitCode.Usage;
   if (error instanceof UsageError) {
     process.stderr.write(`weir: ${error.message}\n`);
@@ -37,12 +37,12 @@ function report(error: unknown): number {
     return ExitCode.Input;
   }
   process.stderr.write(
-    `weir: this is a defect in weir, please report it with the file if you can:\n${error instanceof Error ? error.stack : String(error)}\n`,
+    `weir: this is a bug in weir. Please report it, with the file if you can:\n${error instanceof Error ? error.stack : String(error)}\n`,
   );
   return ExitCode.Defect;
 }
 
-/** Disk full, permission denied and the like: the operating system's own words are the best we have. */
+/** Disk full, permission denied and the like: the operating system's message is the best one. */
 function isSystemError(error: unknown): error is NodeJS.ErrnoException {
   return error instanceof Error && 'syscall' in error;
 }

@@ -1,17 +1,24 @@
-// Options that several commands share, and how their values are read.
+// Options that several commands share, and the parsers of their values.
 import { InvalidArgumentError, Option } from 'commander';
 import { type AllocatorChoice, chooseAllocators, describeAllocators } from '../allocator/registry.ts';
 import { parseBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 
+/** Pages and metrics are for this machine only, unless the user says otherwise. */
+export const LOCAL_HOST = '127.0.0.1';
+
+/** What commands read, for their help. */
+export const RECORDING = 'a PyTorch snapshot (pickle or JSON) or a .weir file, plain, gzip or zstd; - is standard input';
+export const RECORDINGS = 'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd; - is standard input';
+
 export function capacityOption(): Option {
-  return new Option('--capacity <size>', 'memory of the GPU to try, like 80GiB (what PyTorch can get of it)').argParser(
+  return new Option('--capacity <size>', 'memory of the GPU to try, like 80GiB: the part that PyTorch can use').argParser(
     asArgument(parsePositive),
   );
 }
 
 export function gpuOption(): Option {
-  return new Option('--gpu <index>', 'which GPU of a recording that has several').argParser(
+  return new Option('--gpu <index>', 'the GPU to look at, if the recording has several').argParser(
     asArgument((text) => {
       const gpu = Number(text);
       if (!Number.isInteger(gpu) || gpu < 0 || text.trim() === '') throw new UsageError(`'${text}' is not the number of a GPU`);
@@ -25,18 +32,18 @@ export function allocatorOption(description: string): Option {
 }
 
 export function quietOption(): Option {
-  return new Option('-q, --quiet', 'no progress on stderr');
+  return new Option('-q, --quiet', 'show no progress on stderr');
 }
 
 export function jsonOption(): Option {
-  return new Option('--json', 'the result as JSON (schema 1; bytes and microseconds as numbers)');
+  return new Option('--json', 'print the result as JSON (schema 1; bytes and microseconds as numbers)');
 }
 
 export const ALLOCATOR_HELP: string = `
-Allocators, written NAME or NAME[SETTINGS], several with commas between them:
+Allocators: NAME or NAME[SETTINGS], separated by commas:
 ${describeAllocators()}`;
 
-/** Makes our own errors commander's, which then names the option they are about. */
+/** Turns our errors into commander's, which name the option. */
 export function asArgument<Value>(parse: (text: string) => Value): (text: string) => Value {
   return (text) => {
     try {
@@ -50,6 +57,13 @@ export function asArgument<Value>(parse: (text: string) => Value): (text: string
 
 export function parsePositive(text: string): number {
   const bytes = parseBytes(text);
-  if (bytes <= 0) throw new UsageError('it must be more than 0');
+  if (bytes <= 0) throw new UsageError('the size must be more than 0');
   return bytes;
+}
+
+export function parsePort(text: string): number {
+  const port = Number(text);
+  if (text.trim() === '' || !Number.isInteger(port) || port < 0 || port > 65535)
+    throw new InvalidArgumentError('a port is a number from 0 to 65535.');
+  return port;
 }

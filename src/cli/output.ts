@@ -1,10 +1,10 @@
-// Writes a file chunk by chunk, packed if asked, and makes sure it is on the disk when it is finished.
+// Writes a file chunk by chunk, packed on request, and syncs it to the disk at the end.
 import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 
 export interface Output {
   write(chunk: Uint8Array): void;
-  /** Gives back the number of bytes in the file. */
+  /** Returns the size of the file in bytes. */
   finish(): number;
 }
 
@@ -17,7 +17,7 @@ export function openOutput(path: string, gzip: boolean): Output {
   let waitingBytes = 0;
   const flush = () => {
     if (waitingBytes === 0) return;
-    // Several gzip members one after the other are one gzip file, so packing needs no more memory than a chunk.
+    // A gzip file may have several members. One per chunk keeps memory small.
     const chunk = gzip ? gzipSync(Buffer.concat(waiting)) : Buffer.concat(waiting);
     waiting = [];
     waitingBytes = 0;

@@ -1,6 +1,6 @@
-// Colours for the terminal, or none: never into a pipe, and never against NO_COLOR.
+// Colours for the terminal; none in a pipe or with NO_COLOR.
 import { styleText } from 'node:util';
-import { type Paint, PLAIN } from '../report/text.ts';
+import { type Paint, PLAIN } from '../report/terminal/paint.ts';
 
 export function paintFor(stream: NodeJS.WriteStream): Paint {
   if (!stream.isTTY || process.env['NO_COLOR']) return PLAIN;

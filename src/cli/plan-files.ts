@@ -1,10 +1,10 @@
-// Reads what `weir plan` and `weir verify` are given: a recording, a list of buffers, a text trace or accesses.
+// Reads the input of `weir plan` and `weir verify`: a recording, a list of buffers, a text trace or accesses.
 import { type PlanInput, planInputOf, readPlanText } from '../plan/files/plan-input.ts';
 import { readRecording } from '../trace/detect.ts';
 import { naming, pickGpus, readBytes } from './input.ts';
 import type { Progress } from './progress.ts';
 
-/** Formats that are text are told by their beginning; anything else is a recording. */
+/** Text formats are recognised by their beginning; anything else is a recording. */
 export async function loadPlanInput(path: string, swap: boolean, gpu: number | undefined, progress: Progress): Promise<PlanInput> {
   const bytes = await readBytes(path, progress);
   return naming(path, () => {
@@ -12,7 +12,7 @@ export async function loadPlanInput(path: string, swap: boolean, gpu: number | u
     const text = isBinary ? undefined : readPlanText(new TextDecoder().decode(bytes));
     if (text) return text;
     const recording = readRecording(bytes, { onProgress: (done) => progress.update(done, `reading ${path}`) });
-    // The first GPU unless another is named: a plan is for one.
+    // A plan is for one GPU: the first one, unless --gpu names another.
     return planInputOf(pickGpus(recording, gpu ?? recording.traces[0]?.device, path)[0]!, swap);
   });
 }

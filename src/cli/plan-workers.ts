@@ -1,5 +1,5 @@
 // Races the exact search in worker threads, one seed each, and stops all when one reaches the goal.
-// The search itself is pure and lives in src/plan; where threads cannot be had it runs in this one.
+// The search itself is pure and is in src/plan. If no thread can be started, it runs in this one.
 import { availableParallelism } from 'node:os';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { dismiss } from '../base/thread.ts';
@@ -9,11 +9,11 @@ import type { Instance } from '../plan/offsets/instance.ts';
 import { type OffsetsOptions, type OffsetsPlan, OffsetsPlanner } from '../plan/offsets/planner.ts';
 
 export interface WorkerOptions extends OffsetsOptions {
-  /** Threads to race, at most; as many as there are cores if absent. 1 searches in this thread. */
+  /** Most threads to use (default: one per core); 1 searches in this thread. */
   readonly threads?: number | undefined;
 }
 
-/** Word 0 of the shared memory tells the workers to stop; the rest is the best footprint known, as a double. */
+/** Word 0 of the shared memory tells the workers to stop. The rest is the best known footprint, as a double. */
 const SHARED_BYTES = 16;
 
 interface Job {
@@ -38,7 +38,7 @@ export async function planOffsetsInWorkers(buffers: readonly Buffer[], options: 
     planner.search();
     return planner.finish();
   }
-  // Most inputs fall within milliseconds, less than it takes to start a thread.
+  // Most inputs are solved within milliseconds, before a thread would have started.
   const firstTry = performance.now() + Math.min(FIRST_TRY_MS, planner.remainingMs);
   searchFootprint(planner.instance, {
     seed: planner.seed,
@@ -52,7 +52,7 @@ export async function planOffsetsInWorkers(buffers: readonly Buffer[], options: 
   return planner.finish();
 }
 
-/** False when no thread could be started. */
+/** False: no thread could be started. */
 async function race(planner: OffsetsPlanner, threads: number, capacity: number | undefined): Promise<boolean> {
   const shared = new SharedArrayBuffer(SHARED_BYTES);
   const stop = new Int32Array(shared, 0, 1);

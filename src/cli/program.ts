@@ -1,5 +1,6 @@
-// The command line as a whole: global behaviour here, one file per command in commands/.
+// The command line: global options and help here, one file per command in commands/.
 import { Command } from 'commander';
+import { DUMP_SNAPSHOT, START_RECORDING } from '../report/words/shell.ts';
 import { analyzeCommand } from './commands/analyze.ts';
 import { convertCommand } from './commands/convert.ts';
 import { doctorCommand } from './commands/doctor.ts';
@@ -13,31 +14,29 @@ import { readVersion } from './version.ts';
 
 export function createProgram(): Command {
   const program = new Command('weir')
-    .description(
-      "Says what a GPU job's memory was lost to and what another allocator would have needed, and runs the job on one that needs less.",
-    )
+    .description('Shows where a GPU job loses memory and what other allocators would need, and runs the job on one that needs less.')
     .version(readVersion(), '-V, --version')
     .enablePositionalOptions()
-    .showHelpAfterError('(weir --help, or weir COMMAND --help, shows what can be written)')
+    .showHelpAfterError('(see weir --help or weir COMMAND --help)')
     .exitOverride()
     .addHelpText(
       'before',
       `Examples:
-  weir analyze snapshot.pickle                 what was lost, to what, and which setting gets it back
-  weir analyze rank*.pickle --capacity 80GiB   the ranks of one job, and whether they fit an 80 GiB GPU
-  weir serve snapshot.pickle --open            the same as a page
-  weir run -- python train.py                  the job itself, in less memory
+  weir analyze snapshot.pickle                 where memory was lost, and which setting gets it back
+  weir analyze rank*.pickle --capacity 80GiB   all ranks of a job, and whether they fit on 80 GiB
+  weir serve snapshot.pickle --open            the same in a browser
+  weir run -- python train.py                  the job itself, with less memory
 `,
     )
     .addHelpText(
       'after',
       `
-Record a job with weir record -- COMMAND, or make a snapshot in three lines of Python:
-  torch.cuda.memory._record_memory_history(max_entries=5_000_000)   # at the start
-  ...                                                               # the work
-  torch.cuda.memory._dump_snapshot("snapshot.pickle")               # at the end, or in \`except torch.OutOfMemoryError\`
+Record a job with weir record -- COMMAND, or make a snapshot in Python:
+  ${START_RECORDING}   # at the start
+  ${DUMP_SNAPSHOT.padEnd(START_RECORDING.length)}   # at the end, or in \`except torch.OutOfMemoryError\`
 
-Exit codes: 0 done, 1 a --fail-if rule was broken, 2 wrong usage, 3 unusable file, 70 a defect in weir; weir run and record end as their command does.`,
+Exit codes: 0 done, 1 a --fail-if rule is broken or a plan is wrong, 2 wrong usage, 3 unusable file, 70 a bug in weir.
+weir run and weir record exit as their command does.`,
     );
   for (const command of [
     runCommand(),
@@ -51,7 +50,7 @@ Exit codes: 0 done, 1 a --fail-if rule was broken, 2 wrong usage, 3 unusable fil
     reportCommand(),
     doctorCommand(),
   ]) {
-    program.addCommand(command.exitOverride().showHelpAfterError(`(weir ${command.name()} --help shows what can be written)`));
+    program.addCommand(command.exitOverride().showHelpAfterError(`(see weir ${command.name()} --help)`));
   }
   return program;
 }

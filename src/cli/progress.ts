@@ -1,8 +1,8 @@
-// One line on stderr that says what is being done and how far it is; only on a terminal, and only when it takes a while.
+// A progress line on stderr, only on a terminal and only if the work takes a while.
 
 export interface Progress {
   update(fraction: number, doing: string): void;
-  /** Wipes the line, so that what follows starts clean. */
+  /** Removes the line before other output. */
   clear(): void;
 }
 

@@ -1,4 +1,4 @@
-// Hands recordings to worker threads, one each at a time, and gathers their answers in order.
+// Gives recordings to worker threads, one at a time each, and collects the answers in order.
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { dismiss } from '../base/thread.ts';

@@ -1,4 +1,4 @@
-// Worker thread that analyses one recording at a time, lightly, for a comparison of ranks.
+// Worker thread that analyses one recording at a time for a comparison of ranks, with few allocators.
 import { parentPort } from 'node:worker_threads';
 import { chooseAllocators } from '../allocator/registry.ts';
 import { InputError } from '../base/errors.ts';
@@ -18,7 +18,7 @@ export interface RankTask {
 export interface RankAnswer {
   readonly index: number;
   readonly rows: readonly RankRow[];
-  /** Why the file could not be used. */
+  /** Why the file cannot be used. */
   readonly problem: string | undefined;
 }
 

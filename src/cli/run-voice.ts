@@ -1,11 +1,11 @@
-// How a run talks: on stderr alone, each line marked as ours, since the rest of the screen belongs to the command.
+// Messages of a run: on stderr only, each line marked, since all other output belongs to the command.
 import type { RunVoice } from '../run/supervise.ts';
 import { createProgress, type Progress } from './progress.ts';
 
 const MARK = 'weir: ';
 
 export function createVoice(how: { isQuiet: boolean; isVerbose: boolean; isSilent: boolean }): RunVoice {
-  // Made when there is something to wait for: it shows itself only after a while.
+  // Created at the first wait: the progress line appears some time after its creation.
   let progress: Progress | undefined;
   const write = (sentence: string) => {
     progress?.clear();
@@ -18,7 +18,7 @@ export function createVoice(how: { isQuiet: boolean; isVerbose: boolean; isSilen
     detail: (sentence) => {
       if (how.isVerbose && !how.isSilent) write(sentence);
     },
-    // With --json a program reads our lines: there, trouble is in the JSON.
+    // With --json a program reads stderr, and problems are in the JSON.
     trouble: (sentence) => {
       if (!how.isSilent) write(sentence);
     },

@@ -1,4 +1,4 @@
-// The page of a job that is running, on this machine only; it ends with the job.
+// The page of a running job, on this machine only. It ends with the job.
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
@@ -7,8 +7,7 @@ import { RunFeed } from '../run/summary/run-feed.ts';
 import type { RunVoice, RunWatcher } from '../run/supervise.ts';
 import { createApp } from '../server/app.ts';
 import { readAssets } from '../server/assets.ts';
-
-const HOST = '127.0.0.1';
+import { LOCAL_HOST } from './options.ts';
 
 export function servePage(port: number, voice: RunVoice): RunWatcher {
   let feed: RunFeed | undefined;
@@ -20,16 +19,16 @@ export function servePage(port: number, voice: RunVoice): RunWatcher {
       const listening = createServer(getRequestListener(app.fetch));
       server = listening;
       await new Promise<void>((resolve, reject) => {
-        listening.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, port, HOST)));
-        listening.listen(port, HOST, resolve);
+        listening.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, port, LOCAL_HOST)));
+        listening.listen(port, LOCAL_HOST, resolve);
       });
       listening.unref();
-      voice.say(`the job, live: http://${HOST}:${(listening.address() as AddressInfo).port}/`);
+      voice.say(`live page: http://${LOCAL_HOST}:${(listening.address() as AddressInfo).port}/`);
     },
     levels: () => feed?.sample(),
     end() {
       feed?.sample(true);
-      // Pages are told that it is over before they are cut off.
+      // Pages hear that the job is over before their connections close.
       setTimeout(() => server?.closeAllConnections(), 500).unref();
       server?.close();
     },

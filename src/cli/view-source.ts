@@ -1,11 +1,11 @@
-// A recording on the disk that the page can ask about. Two threads read it: one answers at once while somebody zooms and
-// scrubs, the other works through the allocators meanwhile.
+// A recording on the disk that the page asks about. Two threads read it: one answers quick questions (zooming), the other
+// compares allocators and plans.
 import { Worker } from 'node:worker_threads';
 import { InputError } from '../base/errors.ts';
 import { dismiss } from '../base/thread.ts';
 import type { Source } from '../server/app.ts';
 import type { Told } from '../view/answering.ts';
-import type { ProgressNote, Question } from '../view/protocol.ts';
+import { isSlow, type ProgressNote, type Question } from '../view/protocol.ts';
 import type { ViewTask } from './view-worker.ts';
 
 interface Waiting {
@@ -27,10 +27,10 @@ export class ViewSource implements Source {
     return this.threadFor(question.method).ask(question);
   }
 
-  /** The second thread reads the file while the first one does. */
+  /** Lets the second thread read the file while the first one does. */
   prepare(): void {
     if (this.analyst) return;
-    // What is wrong with the file is said to whoever asks.
+    // Whoever asks gets the error, if the file has one.
     this.threadFor('analyze')
       .ask({ method: 'describe', gpu: 0 })
       .catch(() => {});
@@ -40,7 +40,7 @@ export class ViewSource implements Source {
     return (isSlow(method) ? this.analyst : this.viewer)?.progress(method);
   }
 
-  /** Ends the threads; questions that wait are not answered any more. */
+  /** Ends the threads; waiting questions stay unanswered. */
   close(): void {
     this.viewer?.close();
     this.analyst?.close();
@@ -54,11 +54,6 @@ export class ViewSource implements Source {
     this.viewer ??= new Thread(this.name);
     return this.viewer;
   }
-}
-
-/** Comparing and planning take seconds; looking must not wait for them. */
-function isSlow(method: string): boolean {
-  return method === 'analyze' || method === 'plan';
 }
 
 class Thread {
@@ -103,10 +98,10 @@ class Thread {
     else waiting.reject(new InputError(told.problem));
   }
 
-  /** The thread itself broke, by running out of memory as a rule. */
+  /** The thread itself failed, usually because it ran out of memory. */
   private fail(error: unknown): void {
     const reason = error instanceof Error ? error.message : String(error);
-    for (const { reject } of this.waiting.values()) reject(new InputError(`the recording could not be worked through: ${reason}`));
+    for (const { reject } of this.waiting.values()) reject(new InputError(`the recording could not be analysed: ${reason}`));
     this.waiting.clear();
   }
 }

@@ -1,33 +1,38 @@
-// How much memory the recorded job could have, read from its failures where nothing says it outright.
+// The memory limit of the recorded job: as recorded, or inferred from its failures.
 import type { PyTorchSettings } from '../allocator/pytorch/settings.ts';
 import { roundRequest, segmentSizeFor } from '../allocator/pytorch/sizes.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 
 export interface MemoryLimits {
-  /** Physical memory the job could have; undefined when unknown. */
+  /** Memory that the driver could give the job; undefined: unknown. */
   readonly capacity: number | undefined;
-  /** Reserved bytes the job was allowed, by a memory fraction or as far as its failures show; undefined when unknown. */
+  /** Most bytes the job could reserve, by a memory fraction or as its failures show; undefined: unknown. */
   readonly allowedBytes: number | undefined;
-  /** Where `allowedBytes` is inferred, it is what the job could have at most; this is what it surely could. */
+  /** If `allowedBytes` is inferred, it is an upper bound, and this is a lower bound. */
   readonly grantedBytes?: number | undefined;
   readonly origin: 'recorded' | 'inferred' | 'unknown';
 }
 
 export function findLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
-  const { deviceBytes, memoryFraction = 1 } = trace.limits;
+  const { deviceBytes } = trace.limits;
   if (deviceBytes !== undefined) {
-    const allowedBytes = memoryFraction < 1 ? Math.floor(memoryFraction * deviceBytes) : undefined;
-    // A job never has all of its GPU: where the driver refused it more, that says how much it had.
+    const allowedBytes = allowedByFraction(trace.limits);
+    // A job never gets all memory of its GPU. If the driver refused a request, that shows how much it got.
     const shown = allowedBytes === undefined ? inferLimits(trace, settings).capacity : undefined;
     return { capacity: Math.min(deviceBytes, shown ?? deviceBytes), allowedBytes, origin: 'recorded' };
   }
   return inferLimits(trace, settings);
 }
 
+/** Reserved bytes that the recorded memory fraction allows; undefined: no fraction, or the GPU's size is unknown. */
+export function allowedByFraction({ deviceBytes, memoryFraction = 1 }: Trace['limits']): number | undefined {
+  return deviceBytes !== undefined && memoryFraction < 1 ? Math.floor(memoryFraction * deviceBytes) : undefined;
+}
+
 /**
- * An oom tells what the driver had free: if that was less than a new segment, the GPU was full; if not, a memory
- * fraction said no, and lies below what was refused. Pages mapped right before others are given back are a request
- * that got stuck half way: one more page did not fit.
+ * An out-of-memory event records what the driver had free. If that is less than a new segment, the GPU was full. If not, a
+ * memory fraction refused the request, and its limit is below the refused total. Pages that are mapped right before others
+ * are unmapped belong to a request that got only a part of its pages: one more page did not fit.
  */
 function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
   const { events } = trace;
@@ -75,7 +80,7 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
   };
 }
 
-/** The most that any request which got new memory was checked against: the job was allowed at least that. */
+/** The largest total that PyTorch checked before a request got new memory. The limit is at least that. */
 export function grantedBytes(trace: Trace, settings: PyTorchSettings): number {
   const { events } = trace;
   let reserved = reservedAtStart(trace);

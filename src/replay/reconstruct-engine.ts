@@ -1,23 +1,24 @@
-// A recording that was made on Weir's own engine. It shows no segments to compare with, so the same requests go through the
-// same engine on a simulated backend: what the model reserves stands beside what was reserved.
+// Reconstructs a run on Weir's own engine. Its recording has no segments, so the requests go through the same engine on a
+// simulated backend, and only the peaks can be compared.
+import type { EngineAllocatorName } from '../abi/allocators.ts';
 import type { Allocator } from '../allocator/allocator.ts';
 import { settingsFromRecording } from '../allocator/pytorch/settings.ts';
 import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../allocator/registry.ts';
 import { SimulatedBackend } from '../backend/simulated.ts';
-import { type RecordedEngine, recordedEngine } from '../trace/summary.ts';
+import { recordedEngine } from '../trace/summary.ts';
 import type { Trace } from '../trace/trace.ts';
 import { findLimits } from './limits.ts';
 import type { Reconstruction, ReconstructOptions } from './reconstruct.ts';
 import { replay } from './replay.ts';
 
-/** The allocator that a recording was made with, and its settings. */
+/** The allocator and the settings that the recording was made with. */
 export function recordedChoice(trace: Trace, { settings }: Pick<Reconstruction, 'settings'>): AllocatorChoice {
   const engine = recordedEngine(trace);
   if (engine) return chooseAllocators(engine)[0]!;
   return pytorchChoice(settings.expandableSegments ? 'expandable' : 'pytorch', { ...settings, memoryFraction: 1 });
 }
 
-export function reconstructOnEngine(trace: Trace, engine: RecordedEngine, options: ReconstructOptions): Reconstruction {
+export function reconstructOnEngine(trace: Trace, engine: EngineAllocatorName, options: ReconstructOptions): Reconstruction {
   const settings = options.settings ?? settingsFromRecording(trace.settings, trace.limits.memoryFraction);
   const limits = options.limits ?? findLimits(trace, settings);
   const capacity = limits.allowedBytes ?? limits.capacity;
@@ -40,7 +41,7 @@ export function reconstructOnEngine(trace: Trace, engine: RecordedEngine, option
     peakAllocated: result.peakAllocated,
     retries: result.retries,
     ooms: result.ooms,
-    // Such recordings hold the calls of empty_cache() themselves.
+    // These recordings hold the calls of empty_cache() as events.
     emptyCacheBefore: [],
     differences: { addresses: 0, segments: 0, outcomes: 0, compared: 0, firstEvent: -1 },
     driver: backend.ledger,

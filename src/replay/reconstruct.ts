@@ -1,5 +1,5 @@
-// Replays a recording through the model of the allocator that made it and compares every event: each address,
-// each segment, each failure. From where they agree follows what the recording leaves out, such as empty_cache().
+// Replays a recording through the model of the allocator that made it, and compares each address, segment and failure.
+// This finds what the recording leaves out: calls of empty_cache(), retries and the memory limit.
 import { type Allocator, type AllocatorContext, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import { PyTorchAllocator } from '../allocator/pytorch/allocator.ts';
 import { type PyTorchSettings, settingsFromRecording } from '../allocator/pytorch/settings.ts';
@@ -13,7 +13,7 @@ import { liveAtStart, OngoingAllocations, type ReplayObserver } from './replay.t
 import { ReservedPeak } from './reserved-peak.ts';
 
 export interface Reconstruction {
-  /** Only PyTorch's allocator has segments to show. */
+  /** Only PyTorch's allocator has segments. */
   readonly allocator: Allocator & { layout?(): Segment[] };
   readonly settings: PyTorchSettings;
   readonly limits: MemoryLimits;
@@ -29,11 +29,11 @@ export interface Reconstruction {
   readonly driver: SimulatedBackend['ledger'];
 }
 
-/** Where the model and the recording part; all zero means that every event was reproduced. */
+/** How the model and the recording differ; all zero: every event was reproduced. */
 export interface Differences {
-  /** Allocations the model put at another address. */
+  /** Allocations that the model put at another address. */
   addresses: number;
-  /** Segment events that the model did not make, or made otherwise. */
+  /** Segment events that the model did not make, or made differently. */
   segments: number;
   /** Requests that failed in one and not in the other. */
   outcomes: number;
@@ -46,7 +46,7 @@ export interface ReconstructOptions {
   /** Limits found by an earlier reconstruction of the same trace. */
   readonly limits?: MemoryLimits | undefined;
   readonly settings?: PyTorchSettings | undefined;
-  /** Stop before this event: to look at the allocator as it was then. */
+  /** Stop before this event, to look at the allocator at that moment. */
   readonly stopBefore?: number | undefined;
   readonly checkEvery?: number | undefined;
   readonly onProgress?: ((fraction: number) => void) | undefined;
@@ -65,7 +65,7 @@ class Reconstructor {
   private readonly options: ReconstructOptions;
   private readonly settings: PyTorchSettings;
   private limits: MemoryLimits;
-  /** What the job was surely allowed to reserve. */
+  /** Reserved bytes that the job was certainly allowed. */
   private readonly granted: number;
   private readonly placement = new RecordedPlacement();
   private readonly backend: SimulatedBackend;
@@ -73,7 +73,7 @@ class Reconstructor {
   private readonly allocator: PyTorchAllocator;
   private readonly emptyCacheBefore: number[] = [];
   private readonly differences: Differences = { addresses: 0, segments: 0, outcomes: 0, compared: 0, firstEvent: -1 };
-  /** Segment events the model made since they were last compared: kind, address, size in turn. */
+  /** Segment events of the model that are not compared yet, flat: kind, address, size. */
   private journal: number[] = [];
   /** Allocations that complete when the model waits for all streams. */
   private completing: number[] = [];
@@ -134,11 +134,11 @@ class Reconstructor {
     };
   }
 
-  /** Memory as it lay before the first event; what lies in no known segment is asked for anew. */
+  /** Restores the memory before the first event. Allocations outside any known segment are requested again. */
   private restoreStart(): void {
     const { allocations, startSegments } = this.trace;
     const live = liveAtStart(this.trace);
-    // Equal sizes are used last first, while segments are restored in order.
+    // Of equal sizes the last one is used first, but segments are restored in order.
     for (const segment of [...startSegments].reverse())
       if (!segment.expandable) this.placement.expect(segment.address, segment.size, false);
     const blocks = this.allocator.restore(startSegments, live);
@@ -153,7 +153,7 @@ class Reconstructor {
     this.options.observer?.after(-1, this.allocator);
   }
 
-  /** Handles the event, or the group of events that one call of the allocator left behind; gives back the next one to handle. */
+  /** Handles an event, or the group of events of one allocator call. Returns the next event to handle. */
   private step(event: number, stop: number): number {
     const { events, allocations, allocationOf } = this.trace;
     const allocation = allocationOf[event]!;
@@ -183,7 +183,7 @@ class Reconstructor {
     }
   }
 
-  /** Completions and segment events up to the request they belong to; without one they are an empty_cache(). */
+  /** Handles completions and segment events up to their request. Without a request they come from empty_cache(). */
   private group(start: number, stop: number): number {
     const { events, allocationOf } = this.trace;
     const early: number[] = [];
@@ -206,7 +206,7 @@ class Reconstructor {
       return end + 1;
     }
     this.completing = [...early, ...late];
-    // A recording that holds the call itself may hold it before what it gave back, or after.
+    // If the call itself is recorded, it stands before or after the segments that it freed.
     if (firstRelease >= 0) this.emptyCache(firstRelease, segments, kind === EventKind.EmptyCache);
     else this.compareSegments(segments, start);
     this.completeRemaining();
@@ -232,8 +232,8 @@ class Reconstructor {
       for (const allocation of early) this.complete(allocation);
       this.completing = late;
     } else {
-      // Completions before the first release may be the retry's own wait; had they come first, the request
-      // might have been served from the cache, which it was not.
+      // Completions before the first release may come from the wait of the retry itself. Had they come earlier, the cache
+      // might have served the request.
       this.completing = [...early, ...late];
     }
     for (const segment of [...recorded].reverse()) {
@@ -254,7 +254,7 @@ class Reconstructor {
     this.settle(event, block);
   }
 
-  /** Compares the outcome of a request and keeps its block. */
+  /** Compares the outcome of a request and remembers its block. */
   private settle(event: number, block: number): void {
     const { events, allocationOf } = this.trace;
     const failed = events.kind[event] === EventKind.Oom;
@@ -288,8 +288,8 @@ class Reconstructor {
     if (grown > (this.limits.allowedBytes ?? Number.POSITIVE_INFINITY) || grown > (this.limits.capacity ?? Number.POSITIVE_INFINITY))
       return false;
     if (this.limits.origin === 'recorded' || grown <= this.granted) return true;
-    // Nobody was ever granted that much, so this request was refused it: the limit is lower than it seemed. (A program
-    // that calls empty_cache() right before a request that would have set a new record looks the same.)
+    // The job never held that much, so this request was refused and the limit is lower than assumed. (A call of
+    // empty_cache() right before a request for a new peak looks the same.)
     this.limits = { ...this.limits, allowedBytes: grown - 1, grantedBytes: this.granted, origin: 'inferred' };
     this.allocator.lowerAllowance(grown - 1);
     return false;
@@ -350,7 +350,7 @@ class Reconstructor {
     this.completing = [];
   }
 
-  /** Ends an allocation on our side and gives back its block, freed but not complete; negative if it has none any more. */
+  /** Ends an allocation in the books. Returns its block, freed but not complete; negative: it has none. */
   private detach(allocation: number): number {
     this.free(allocation);
     const block = this.ongoing.blocks[allocation]!;

@@ -1,18 +1,18 @@
-// Puts the model's segments where the recording had them, so that ties between equal blocks break the same way.
+// Puts the model's segments at their recorded addresses, since PyTorch breaks ties between equal blocks by address.
 import { InventedPlacement, type Placement } from '../backend/simulated.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 
-/** Far from any recorded address: used once a replay asks for something the recording does not have. */
+/** Far from any recorded address, for segments that the recording does not have. */
 const OWN_TOP = 2 ** 48;
 const OWN_BOTTOM = 2 ** 47;
 
 export class RecordedPlacement implements Placement {
   private readonly invented = new InventedPlacement(OWN_TOP, OWN_BOTTOM);
-  /** Addresses to come, by size, the next one last. */
+  /** Addresses not used yet, by size; the next one is last. */
   private readonly plain = new Map<number, number[]>();
   private expandable: number[] = [];
 
-  /** The segments the recording took from the driver, in its order. */
+  /** The recorded segments in their recorded order. */
   static of(trace: Trace): RecordedPlacement {
     const placement = new RecordedPlacement();
     const { events } = trace;
@@ -24,7 +24,7 @@ export class RecordedPlacement implements Placement {
     return placement;
   }
 
-  /** A piece the recording shows: a segment, or the first pages of an expandable one. Of equal sizes the last one is used first. */
+  /** A recorded segment, or the first pages of an expandable one. Of equal sizes the last one is used first. */
   expect(address: number, size: number, expandable: boolean): void {
     if (expandable) {
       this.expandable.push(address);

@@ -1,4 +1,4 @@
-// A trace through an allocator: every request and free in recorded order, and what it took.
+// Runs every recorded request and free through an allocator, in order, and measures what it takes.
 import { type Allocator, type AllocatorContext, type LiveRange, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import type { Backend, DriverCall } from '../backend/backend.ts';
 import { Timeline, type TimelineTotals } from '../backend/timeline.ts';
@@ -7,36 +7,36 @@ import { ReservedPeak } from './reserved-peak.ts';
 
 export interface ReplayOptions {
   readonly backend: Backend;
-  /** Total memory of the GPU, where known. */
+  /** Memory that the GPU reports; undefined: unknown. */
   readonly deviceBytes?: number | undefined;
   readonly allowedBytes?: number | undefined;
-  /** Events before which the program called empty_cache(), ascending; the recording itself rarely says. */
+  /** Events before which the program called empty_cache(), ascending. Few recordings hold these calls. */
   readonly emptyCacheBefore?: readonly number[] | undefined;
-  /** Begin with memory laid out as recorded, where the allocator can; else what was live is asked for anew. */
+  /** Start with the recorded layout, if the allocator can. Otherwise live memory is requested again. */
   readonly restoreStart?: boolean | undefined;
-  /** Stop before this event: to look at the allocator as it was then. */
+  /** Stop before this event, to look at the allocator at that moment. */
   readonly stopBefore?: number | undefined;
-  /** Stop at the first request that fails: enough to know whether a run fits. */
+  /** Stop at the first request that fails, which is enough to know that the run does not fit. */
   readonly stopAtOom?: boolean | undefined;
-  /** Run the allocator's invariant check every so many events; 0 is never. */
+  /** Check the allocator's invariants every so many events; 0: never. */
   readonly checkEvery?: number | undefined;
   readonly onProgress?: ((fraction: number) => void) | undefined;
   readonly observer?: ReplayObserver | undefined;
-  /** How far streams are behind the program; by default a timeline with its default lag. */
+  /** How far streams lag behind the program; a timeline with the default lag if absent. */
   readonly timeline?: Timeline | undefined;
 }
 
-/** Sees a replay as it happens, for pictures of it. */
+/** Sees each step of a replay, to draw it. */
 export interface ReplayObserver {
   /** The allocation was given this block. */
   placed(allocation: number, block: number, allocator: Allocator): void;
-  /** All events up to and with this one are done; -1 before the first. */
+  /** This event and all before it are done; -1: before the first. */
   after(event: number, allocator: Allocator): void;
 }
 
 export interface ReplayResult {
   readonly peakReserved: number;
-  /** The event at which reserved memory stood at its peak, and most of it was in use; -1 before the first. */
+  /** The event of the peak of reserved memory; of several, the one with most memory in use; -1: before the first. */
   readonly peakReservedEvent: number;
   readonly finalReserved: number;
   readonly peakAllocated: number;
@@ -45,18 +45,18 @@ export interface ReplayResult {
   readonly retries: number;
   readonly driver: {
     readonly timeUs: number;
-    /** Spent in the last third of the events: what remains once the job has settled. */
+    /** Time in the last third of the events, after the job has settled. */
     readonly steadyTimeUs: number;
     readonly calls: Readonly<Record<DriverCall, number>>;
     /** Microseconds by call. */
     readonly times: Readonly<Record<DriverCall, number>>;
   };
-  /** What the order between streams took; all 0 where the allocator lends nothing. */
+  /** What ordering between streams cost; all 0 if the allocator lends nothing. */
   readonly streams: TimelineTotals;
 }
 
 export interface Replayed extends ReplayResult {
-  /** The allocator as it stands at the end. */
+  /** The allocator at the end. */
   readonly allocator: Allocator;
 }
 
@@ -134,7 +134,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
         const block = allocation < 0 ? OUT_OF_MEMORY : ongoing.blocks[allocation]!;
         if (block < 0) break;
         const completedAt = allocations.freeCompletedEvent[allocation]!;
-        // Who knows the uses of other streams finds out by itself when they are over.
+        // An allocator that was told of the other streams' uses finds out by itself when they end.
         if (ongoing.recorded.delete(allocation) || completedAt === event || completedAt === event + 1) {
           end(allocation);
         } else {
@@ -147,7 +147,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
         if (allocation >= 0) end(allocation);
         break;
       case EventKind.Oom: {
-        // Nobody knows how long it would have lived: it is let go at once.
+        // Its lifetime is unknown, so it is freed at once.
         const block = request(events.size[event]!, events.stream[event]!, events.pool[event]!, event);
         if (block >= 0) {
           allocator.free(block);
@@ -191,7 +191,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
   };
 }
 
-/** What was allocated before the first event. */
+/** Allocations that are older than the first event. */
 export function liveAtStart({ allocations }: Trace): LiveRange[] {
   return Array.from({ length: allocations.liveAtStart }, (_, index) => ({
     address: allocations.address[index]!,
@@ -201,17 +201,17 @@ export function liveAtStart({ allocations }: Trace): LiveRange[] {
 
 /** The block of each allocation that has one, and which of them are freed but not complete. */
 export class OngoingAllocations {
-  /** Block by allocation; negative when it has none (failed, ended, or not begun). */
+  /** Block by allocation; negative: none (failed, ended, or not begun). */
   readonly blocks: Int32Array;
   readonly pending: Set<number> = new Set();
-  /** Those that other streams use, as far as the allocator was told. */
+  /** Allocations whose use by other streams the allocator was told of. */
   readonly recorded: Set<number> = new Set();
 
   constructor(count: number) {
     this.blocks = new Int32Array(count).fill(OUT_OF_MEMORY);
   }
 
-  /** The blocks of all pending allocations, which end here: whoever asked completes them. */
+  /** Ends all pending allocations and returns their blocks, which the caller completes. */
   takePending(): number[] {
     const taken: number[] = [];
     for (const allocation of this.pending) {

@@ -1,9 +1,9 @@
-// The moment at which a run holds the most memory, and of several such moments the one in which most of it is in use:
-// at the others the cache may lie empty, which says nothing about what the run needed.
+// Finds the peak of reserved memory. Of several equal peaks it takes the one with most memory in use, since an idle cache
+// says nothing about what the run needed.
 
 export class ReservedPeak {
   bytes = 0;
-  /** -1 before the first event. */
+  /** -1: before the first event. */
   event = -1;
   private allocated = 0;
 

@@ -1,8 +1,7 @@
-// The same run with every request smaller (or larger), so that a trace of a large GPU can be replayed on real memory
-// of a small machine.
+// Scales every request of a run, so that a trace of a large GPU can be replayed on the real memory of a small machine.
 import type { Trace } from '../trace/trace.ts';
 
-/** Every request times `factor`, at least one byte. What a recording says of segments no longer applies and is dropped. */
+/** Multiplies every request by `factor`, to at least one byte. Recorded segments no longer apply and are dropped. */
 export function scaleTrace(trace: Trace, factor: number): Trace {
   if (factor === 1) return trace;
   const scaled = (sizes: Float64Array) => sizes.map((size) => Math.max(1, Math.round(size * factor)));

@@ -1,5 +1,5 @@
-// Any allocator on real memory, with every block filled when it is given out and looked at again when it is let go:
-// if two live blocks ever share a byte, or a mapping leads to the wrong memory, this notices.
+// Any allocator on real memory: fills every block when it is allocated and compares it when it is freed. This detects live
+// blocks that share bytes, and mappings to the wrong memory.
 import { type Allocator, type CensusGroup, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import type { TouchableMemory } from '../backend/memory.ts';
 import { InvariantError } from '../base/errors.ts';
@@ -20,7 +20,7 @@ interface Mark {
 }
 
 const WORD = 4;
-/** Odd, so that all 2^32 marks come before one comes again. */
+/** Odd, so that all 2^32 marks are used before one repeats. */
 const MARK_STEP = 0x9e3779b1;
 
 export class VerifyingAllocator implements Allocator {

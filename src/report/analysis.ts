@@ -1,39 +1,42 @@
-// The whole answer about one recording: what it shows, what was lost to what, what other allocators would have
-// needed, and what to do. Pure data; text.ts and json.ts write it down.
+// All facts about one recording: what it shows, what was lost to what, what other allocators would need, what to do.
+// Plain data that can cross from a worker; terminal/, json.ts and the page each render it.
+import { ENGINE_ALLOCATORS, type EngineAllocatorName } from '../abi/allocators.ts';
 import type { AllocatorChoice } from '../allocator/registry.ts';
 import { plannedChoice, withPlan } from '../plan/steps/planned-choice.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
-import { type RecordedEngine, summarizeTrace, type TraceSummary } from '../trace/summary.ts';
+import type { WhatIfGpu } from '../replay/what-if.ts';
+import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import type { Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
 import { type Breakdown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
 import { type CallSite, topSites } from './sites.ts';
-import { tryChoice, usualChoices, type WhatIfRow } from './what-if.ts';
+import { usualChoices, type WhatIfRow, whatIfRow } from './what-if.ts';
 
 export interface Analysis {
   readonly device: number;
   readonly summary: TraceSummary;
   readonly warnings: readonly Warning[];
-  /** The model of the recorded allocator against the recording. */
+  /** How far the model of the recorded allocator is from the recording. */
   readonly replayError: ReplayError;
-  /** Memory at the moment reserved memory peaked. */
+  /** Where memory was when reserved memory peaked. */
   readonly peak: Breakdown;
   readonly oom: OomFinding | undefined;
   readonly sites: readonly CallSite[];
-  /** Memory of the GPU in question, and where that figure is from. */
+  /** Memory of the GPU in question; undefined: unknown. */
   readonly capacity: number | undefined;
-  /** Where `capacity` is the most that the recording allows for, the least. */
+  /** If the recording shows a range only, `capacity` is its upper end and this its lower. */
   readonly capacityAtLeast: number | undefined;
+  /** Where `capacity` comes from. */
   readonly capacityOrigin: 'given' | 'recorded' | 'inferred' | 'unknown';
   readonly whatIf: readonly WhatIfRow[];
   readonly advice: readonly Advice[];
 }
 
 export interface ReplayError {
-  /** The preset of Weir's engine that ran, where it did: then only the peaks are compared. */
-  readonly engine: RecordedEngine | null;
-  /** Events compared, and how many of them the model did otherwise. */
+  /** The preset of Weir's engine, if the job ran on one; then only the peaks are compared. */
+  readonly engine: EngineAllocatorName | null;
+  /** Events compared, and how many of them the model does differently. */
   readonly compared: number;
   readonly differing: number;
   readonly firstEvent: number;
@@ -47,14 +50,14 @@ export interface AnalysisOptions {
   readonly capacity?: number | undefined;
   /** Allocators to compare; the usual ones if absent. The recorded one always comes first. */
   readonly allocators?: readonly AllocatorChoice[] | undefined;
-  /** Whether to search for the smallest GPU for each; by default only on traces where that takes seconds. */
+  /** Search for the smallest GPU of each allocator; by default only if that takes seconds. */
   readonly findSmallest?: boolean | undefined;
-  /** The recording's file, for advice that names it. */
+  /** The recording's file, for commands that name it. */
   readonly source?: string | undefined;
   readonly onProgress?: ((fraction: number, doing: string) => void) | undefined;
 }
 
-/** Beyond this many events ten more replays per allocator are felt. */
+/** Beyond this many events, ten more replays per allocator take too long. */
 const QUICK_EVENTS = 1_000_000;
 
 export function analyzeTrace(trace: Trace, options: AnalysisOptions = {}): Analysis {
@@ -65,7 +68,7 @@ export function analyzeTrace(trace: Trace, options: AnalysisOptions = {}): Analy
   }
 }
 
-/** The same piece by piece, for pages that show what is known so far: the verdict first, then one allocator more each time. */
+/** The same in steps, for a page that shows what is known so far: the verdict first, then one more allocator each time. */
 export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Generator<Analysis, Analysis> {
   const progress = options.onProgress ?? (() => {});
   const summary = summarizeTrace(trace);
@@ -94,6 +97,10 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     whatIf,
     advice: advise(whatIf, { summary, capacity, capacityAtLeast, warnings: trace.warnings, source: options.source ?? 'SNAPSHOT' }),
   });
+  // If the recording shows a memory fraction, the size in question is what that fraction allows.
+  const hasFraction = options.capacity === undefined && whole.limits.allowedBytes !== undefined;
+  const gpuOf = (bytes: number): WhatIfGpu =>
+    hasFraction ? { capacity: whole.limits.capacity, allowedBytes: bytes } : { capacity: bytes };
   yield analysisWith([]);
   const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
   const expected = (options.allocators ?? usualChoices(recorded)).length + 1;
@@ -101,11 +108,11 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   for (const choice of choicesFor(trace, recorded, options.allocators)) {
     const index = rows.length;
     rows.push(
-      tryChoice(trace, summary, choice, index === 0, {
+      whatIfRow(trace, summary, choice, {
+        isRecorded: index === 0,
         emptyCacheBefore: whole.emptyCacheBefore,
-        capacity,
-        capacityAtLeast,
-        limits: options.capacity === undefined ? whole.limits : undefined,
+        gpu: capacity === undefined ? undefined : gpuOf(capacity),
+        leastGpu: capacityAtLeast === undefined ? undefined : gpuOf(capacityAtLeast),
         findSmallest,
         onProgress: (done) => progress(0.3 + (0.7 * (index + done)) / Math.max(expected, index + 1), `trying ${choice.name}`),
       }),
@@ -115,7 +122,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   return analysisWith(rows);
 }
 
-/** The recorded allocator first, and last a plan: finding the step of a long run takes a while, which nothing else need wait for. */
+/** The recorded allocator comes first. A plan comes last, since finding the step of a long run takes a while. */
 function* choicesFor(
   trace: Trace,
   recorded: AllocatorChoice,
@@ -131,11 +138,11 @@ function* choicesFor(
   if (!('periodic' in planned)) yield planned;
 }
 
-function isEngine(allocator: TraceSummary['recordedAllocator']): allocator is RecordedEngine {
-  return allocator === 'weir' || allocator === 'gmlake';
+function isEngine(allocator: TraceSummary['recordedAllocator']): allocator is EngineAllocatorName {
+  return ENGINE_ALLOCATORS.some((engine) => engine === allocator);
 }
 
-export function replayErrorOf(whole: Reconstruction, summary: TraceSummary): ReplayError {
+function replayErrorOf(whole: Reconstruction, summary: TraceSummary): ReplayError {
   const { addresses, segments, outcomes, compared, firstEvent } = whole.differences;
   return {
     engine: isEngine(summary.recordedAllocator) ? summary.recordedAllocator : null,

@@ -1,15 +1,17 @@
-// The JSON contract: schema 1, fields are only ever added; bytes and microseconds as numbers.
-import type { ReplayResult } from '../replay/replay.ts';
-import type { Verification } from '../replay/verifying-allocator.ts';
+// Reports as JSON, schema 1 (docs/json.md). Fields are only ever added; bytes and microseconds are numbers.
+import { Format } from '../abi/formats.ts';
 import type { TraceSummary } from '../trace/summary.ts';
 import type { Analysis } from './analysis.ts';
 import type { Breakdown } from './moment.ts';
+import type { OffsetsFacts, StepFacts, SwapFacts } from './plan.ts';
+import type { ReplayRow } from './replay-row.ts';
+import { adviceEffect, adviceLine } from './words/advice.ts';
 
-export const SCHEMA = 1;
+export const SCHEMA: number = Format.output.version;
 
 type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
-export function traceJson(summary: TraceSummary): Json {
+function traceJson(summary: TraceSummary): Json {
   return {
     events: summary.events,
     allocs: summary.allocs,
@@ -24,21 +26,7 @@ export function traceJson(summary: TraceSummary): Json {
   };
 }
 
-export interface ReplayRow {
-  readonly allocator: string;
-  readonly backend: string;
-  readonly result: ReplayResult;
-  readonly floor: number;
-  readonly capacity: number | undefined;
-  readonly wallMs: number;
-  /** On a real backend: the same replay on the simulated one, whose driver time is modelled. */
-  readonly modelled?: ReplayResult | undefined;
-  readonly verification?: Readonly<Verification> | undefined;
-  /** What the real backend is. */
-  readonly description?: string | undefined;
-}
-
-export function replayRowJson(row: ReplayRow): { [key: string]: Json } {
+function replayRowJson(row: ReplayRow): { [key: string]: Json } {
   const { result } = row;
   return {
     allocator: row.allocator,
@@ -106,7 +94,7 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
     capacityOrigin: analysis.capacityOrigin,
     whatIf: analysis.whatIf.map((row) => ({
       ...replayRowJson({
-        allocator: row.choice.name,
+        allocator: row.allocator,
         backend: 'sim',
         result: row.unlimited,
         floor: summary.peakDemand,
@@ -114,15 +102,39 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
         wallMs: row.wallMs,
       }),
       isRecorded: row.isRecorded,
-      conf: row.choice.conf ?? null,
+      conf: row.conf ?? null,
       smallestGpu: row.smallestGpu ?? null,
       isSure: row.isSure ?? null,
       limited: row.limited ? { ooms: row.limited.ooms, retries: row.limited.retries, peakReserved: row.limited.peakReserved } : null,
     })),
-    advice: analysis.advice.map((suggestion) => ({ ...suggestion })),
+    advice: analysis.advice.map((advice) => ({ line: adviceLine(advice), effect: adviceEffect(advice), savedBytes: advice.savedBytes })),
   };
 }
 
 function breakdownJson(breakdown: Breakdown): { [key: string]: Json } {
   return { ...breakdown };
+}
+
+/** `weir plan --json` for a list of buffers. */
+export function offsetsJson({ buffers, plan }: OffsetsFacts, periodic = false): { [key: string]: Json } {
+  const { lowerBound, footprint, ratio, wallMs, optimal, by } = plan;
+  return { schema: SCHEMA, buffers, lowerBound, footprint, ratio, periodic, verified: true, wallMs, optimal, by };
+}
+
+/** `weir plan --json` for the step of a recording. */
+export function stepPlanJson({ offsets, peak, total, smartPoolTotal }: StepFacts): { [key: string]: Json } {
+  return { ...offsetsJson(offsets, true), peak, total, smartPoolTotal };
+}
+
+/** `weir plan --json` for a recording without a step. */
+export function notPeriodicJson({ reason }: { readonly reason: string }): { [key: string]: Json } {
+  return { schema: SCHEMA, buffers: 0, lowerBound: 0, footprint: 0, ratio: 0, periodic: false, verified: false, wallMs: 0, reason };
+}
+
+/** `weir plan --swap --json`. */
+export function swapPlanJson({ plan }: SwapFacts): { [key: string]: Json } {
+  const { peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, verified, wallMs, footprint } = plan;
+  const curve = plan.curve.map((point) => ({ ...point }));
+  const bounds = { ...plan.bounds };
+  return { schema: SCHEMA, peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, curve, verified, wallMs, footprint, bounds };
 }

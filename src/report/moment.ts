@@ -1,9 +1,9 @@
-// Where memory was at one moment of the recorded run, and why what was free could not be used.
+// Where memory was at one moment of the recorded run, and why free memory could not be used.
 import type { CensusGroup } from '../allocator/allocator.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 
-/** All reserved memory at one moment, by what it was good for. The parts add up to `reserved`. */
+/** All reserved memory at one moment, by its state. The parts add up to `reserved`. */
 export interface Breakdown {
   readonly event: number;
   readonly reserved: number;
@@ -11,11 +11,11 @@ export interface Breakdown {
   readonly requested: number;
   /** Part of `requested`: allocated before the recording began. */
   readonly heldSinceStart: number;
-  /** Given out beyond what was requested. */
+  /** Allocated beyond the requested sizes. */
   readonly rounding: number;
   /** Freed by the program, still in use by other streams. */
   readonly pending: number;
-  /** External fragmentation: free, for the very stream that asked, in pieces between what is live. */
+  /** External fragmentation: free, for the requesting stream, in pieces between live blocks. */
   readonly fragmented: number;
   /** Free, in segments that serve only requests up to 1 MiB. */
   readonly smallSegments: number;
@@ -34,14 +34,14 @@ export interface OomFinding {
   readonly timeUs: number;
   /** Rounded as the allocator rounds. */
   readonly asked: number;
-  /** What the driver said was free. */
+  /** Free memory that the driver reported. */
   readonly deviceFree: number;
-  /** Memory the job could have; undefined when unknown. */
+  /** The job's memory limit; undefined: unknown. */
   readonly limit: number | undefined;
   readonly limitOrigin: 'recorded' | 'inferred' | 'unknown';
   readonly breakdown: Breakdown;
   readonly cause: 'fragmentation' | 'demand' | 'other-streams' | 'other-pools' | 'pending';
-  /** Live allocations that keep partly free segments from being given back or used whole. */
+  /** Live allocations that keep partly free segments from being freed or used as a whole. */
   readonly pinning: Pinning;
 }
 
@@ -52,7 +52,7 @@ export interface Pinning {
   readonly liveBytes: number;
 }
 
-/** The state after `event`, as the recorded allocator had it. */
+/** The state of the recorded allocator after `event`. */
 export function breakdownAt(trace: Trace, whole: Reconstruction, event: number): { breakdown: Breakdown; state: Reconstruction } {
   const state = reconstruct(trace, { settings: whole.settings, limits: whole.limits, stopBefore: event + 1 });
   return { breakdown: breakDown(trace, state.allocator.census(), event), state };
@@ -109,7 +109,7 @@ export function isLiveAt(trace: Trace, allocation: number, event: number): boole
   return ended < 0 || ended > event;
 }
 
-/** Explains the last out-of-memory event, which is the one that ended the job if any did. */
+/** Explains the last out-of-memory event, since an earlier one did not end the job. */
 export function explainOom(trace: Trace, whole: Reconstruction): OomFinding | undefined {
   const { events } = trace;
   let event = -1;
@@ -131,7 +131,7 @@ export function explainOom(trace: Trace, whole: Reconstruction): OomFinding | un
   };
 }
 
-/** What, put right alone, would have let the request through; demand if nothing would. */
+/** The one thing whose removal would have let the request succeed; `demand` if there is none. */
 function findCause(breakdown: Breakdown, asked: number, limit: number): OomFinding['cause'] {
   const inUse = breakdown.requested + breakdown.rounding;
   const unreserved = Math.max(0, limit - breakdown.reserved);

@@ -1,12 +1,9 @@
-// Several recordings of one job side by side: a line per rank, how far they are apart, and which one is worst.
-import { formatBytes } from '../base/bytes.ts';
+// Several recordings of one job side by side: the figures of each rank, their spread, and the worst rank.
 import type { Analysis } from './analysis.ts';
-import { analysisJson } from './json.ts';
-import type { Rule } from './rules.ts';
-import { formatTable } from './table.ts';
-import type { Paint } from './text.ts';
+import { lostBytes } from './losses.ts';
+import type { Breach, Rule } from './rules.ts';
 
-/** One rank in plain data, so that it can cross from a worker. */
+/** Plain data, so that it can cross from a worker. */
 export interface RankRow {
   readonly file: string;
   readonly gpu: number;
@@ -18,9 +15,8 @@ export interface RankRow {
   readonly expandable: number | undefined;
   readonly replayExact: boolean;
   readonly warnings: readonly string[];
-  /** One sentence per broken rule. */
-  readonly breaches: readonly string[];
-  readonly json: ReturnType<typeof analysisJson>;
+  readonly breaches: readonly Breach[];
+  readonly analysis: Analysis;
 }
 
 export function rankRow(analysis: Analysis, file: string, rules: readonly Rule[]): RankRow {
@@ -29,13 +25,13 @@ export function rankRow(analysis: Analysis, file: string, rules: readonly Rule[]
     gpu: analysis.device,
     peakLive: analysis.summary.peakLive,
     peakReserved: analysis.replayError.recordedPeakReserved ?? analysis.peak.reserved,
-    lost: analysis.peak.reserved - analysis.peak.requested,
+    lost: lostBytes(analysis.peak),
     ooms: analysis.summary.ooms,
-    expandable: analysis.whatIf.find((row) => row.choice.kind === 'expandable')?.unlimited.peakReserved,
+    expandable: analysis.whatIf.find((row) => row.kind === 'expandable')?.unlimited.peakReserved,
     replayExact: analysis.replayError.differing === 0,
     warnings: analysis.warnings.map((warning) => warning.code),
-    breaches: rules.map((rule) => rule.breach(analysis)).filter((sentence) => sentence !== undefined),
-    json: analysisJson(analysis, file),
+    breaches: rules.map((rule) => rule.breach(analysis)).filter((breach) => breach !== undefined),
+    analysis,
   };
 }
 
@@ -56,38 +52,4 @@ export interface Spread {
 export function spreadOf(values: readonly number[]): Spread {
   const sorted = [...values].sort((a, b) => a - b);
   return { least: sorted[0] ?? 0, median: sorted[Math.floor((sorted.length - 1) / 2)] ?? 0, most: sorted.at(-1) ?? 0 };
-}
-
-export function formatRanks(rows: readonly RankRow[], paint: Paint): string {
-  const worst = worstRank(rows);
-  const columns = [
-    { title: 'rank', align: 'left' },
-    { title: 'GPU', align: 'right' },
-    { title: 'peak live', align: 'right' },
-    { title: 'peak reserved', align: 'right' },
-    { title: 'lost at peak', align: 'right' },
-    { title: 'ran out', align: 'right' },
-    { title: 'with expandable', align: 'right' },
-    { title: 'notes', align: 'left' },
-  ] as const;
-  const cells = rows.map((row) => [
-    row.file,
-    String(row.gpu),
-    formatBytes(row.peakLive),
-    formatBytes(row.peakReserved),
-    formatBytes(row.lost),
-    row.ooms === 0 ? '' : `${row.ooms} x`,
-    row.expandable === undefined ? '' : formatBytes(row.expandable),
-    [row === worst ? 'worst' : '', row.replayExact ? '' : 'replay differs', ...row.warnings].filter((note) => note !== '').join(', '),
-  ]);
-  const [head, ...body] = formatTable(columns, cells);
-  const spread = (name: string, { least, median, most }: Spread) =>
-    `${name}: ${formatBytes(least)} to ${formatBytes(most)}, median ${formatBytes(median)}${least > 0 ? `; the largest is ${(most / least).toFixed(2)} times the smallest` : ''}`;
-  return `${[
-    paint.strong(`${rows.length} ranks`),
-    paint.dim(head!),
-    ...body.map((line, index) => (rows[index]!.ooms > 0 ? paint.bad(line) : line)),
-    spread('Peak reserved', spreadOf(rows.map((row) => row.peakReserved))),
-    spread('Peak live', spreadOf(rows.map((row) => row.peakLive))),
-  ].join('\n')}\n`;
 }

@@ -1,7 +1,8 @@
-// Rules for CI: `peak>70GiB`, `fragmentation>15%`, `ooms>0`. A rule names a figure, a comparison and a bound.
+// Rules for CI: a figure, a comparison and a bound, like `peak>70GiB`, `fragmentation>15%` or `ooms>0`.
 import { formatBytes, parseBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Analysis } from './analysis.ts';
+import { lostBytes } from './losses.ts';
 
 type Unit = 'bytes' | 'share' | 'count';
 
@@ -11,8 +12,6 @@ interface Metric {
   of(analysis: Analysis): number;
 }
 
-const lostAtPeak = (analysis: Analysis) => analysis.peak.reserved - analysis.peak.requested;
-
 const METRICS: Readonly<Record<string, Metric>> = {
   peak: {
     unit: 'bytes',
@@ -20,17 +19,17 @@ const METRICS: Readonly<Record<string, Metric>> = {
     of: ({ replayError, peak }) => replayError.recordedPeakReserved ?? peak.reserved,
   },
   live: { unit: 'bytes', meaning: 'peak live memory', of: ({ summary }) => summary.peakLive },
-  lost: { unit: 'bytes', meaning: 'reserved and not in use at the peak', of: lostAtPeak },
+  lost: { unit: 'bytes', meaning: 'bytes reserved but not in use at the peak', of: ({ peak }) => lostBytes(peak) },
   fragmentation: {
     unit: 'share',
-    meaning: 'the same as a share of reserved memory',
-    of: (analysis) => ratio(lostAtPeak(analysis), analysis.peak.reserved),
+    meaning: 'lost / reserved at the peak',
+    of: ({ peak }) => ratio(lostBytes(peak), peak.reserved),
   },
   ooms: { unit: 'count', meaning: 'requests that failed', of: ({ summary }) => summary.ooms },
-  retries: { unit: 'count', meaning: 'times the cache had to be flushed to serve a request', of: ({ replayError }) => replayError.retries },
+  retries: { unit: 'count', meaning: 'requests served only after a flush of the cache', of: ({ replayError }) => replayError.retries },
   'replay-error': {
     unit: 'share',
-    meaning: 'peak reserved modelled against recorded',
+    meaning: 'how far the modelled peak reserved is from the recorded one',
     of: ({ replayError: { recordedPeakReserved: recorded, modelledPeakReserved: modelled } }) =>
       recorded ? ratio(Math.abs(modelled - recorded), recorded) : 0,
   },
@@ -38,8 +37,16 @@ const METRICS: Readonly<Record<string, Metric>> = {
 
 export interface Rule {
   readonly text: string;
-  /** A sentence if the analysis breaks the rule. */
-  breach(analysis: Analysis): string | undefined;
+  /** Undefined if the analysis keeps the rule. */
+  breach(analysis: Analysis): Breach | undefined;
+}
+
+/** A broken rule: which figure has which value. Plain data, so that it can cross from a worker. */
+export interface Breach {
+  readonly figure: string;
+  readonly value: number;
+  readonly unit: Unit;
+  readonly rule: string;
 }
 
 export function parseRule(text: string): Rule {
@@ -55,9 +62,13 @@ export function parseRule(text: string): Rule {
     text,
     breach: (analysis) => {
       const value = metric.of(analysis);
-      return holds(value, bound) ? `${match[1]} is ${format(value, metric.unit)} (rule: ${text})` : undefined;
+      return holds(value, bound) ? { figure: match[1]!, value, unit: metric.unit, rule: text } : undefined;
     },
   };
+}
+
+export function formatBreach({ figure, value, unit, rule }: Breach): string {
+  return `${figure} is ${format(value, unit)} (rule: ${rule})`;
 }
 
 /** One line per figure, for help texts. */

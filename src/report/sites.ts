@@ -1,17 +1,17 @@
-// Who held the memory at one moment: live allocations by the place in the user's code that asked for them.
+// Live allocations at one moment, by the place in the user's code that requested them.
 import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import type { Trace } from '../trace/trace.ts';
 import { isLiveAt } from './moment.ts';
 
 export interface CallSite {
-  /** `file.py:123 function`, or what is known instead. */
+  /** `file.py:123 function`, or why it is unknown. */
   readonly label: string;
   readonly bytes: number;
   readonly allocations: number;
 }
 
-/** The call sites that hold the most live memory after `event`, largest first; empty when no stacks were recorded. */
+/** The call sites with the most live memory after `event`, largest first; empty: no stacks were recorded. */
 export function topSites(trace: Trace, event: number, count: number): CallSite[] {
   const { allocations, events, symbols } = trace;
   const labels = new Map<number, string>();
@@ -39,10 +39,10 @@ export function topSites(trace: Trace, event: number, count: number): CallSite[]
     .slice(0, count);
 }
 
-/** Frames inside these are the machinery; the first frame outside says more. */
-const MACHINERY = /(^|\/)(torch|accelerate|deepspeed|lightning|pytorch_lightning)\/|^\?\?$|\.(cpp|cc|h|so)\b|^$/;
+/** Libraries between the user's code and the allocator. The first frame outside of them tells more. */
+const LIBRARIES = /(^|\/)(torch|accelerate|deepspeed|lightning|pytorch_lightning)\/|^\?\?$|\.(cpp|cc|h|so)\b|^$/;
 
-/** The innermost frame of the stack that is not machinery; `older` allocations have none. */
+/** The innermost frame outside of those libraries; `older` allocations have no stack. */
 export function labelOf(trace: Trace, stack: number, older: boolean): string {
   if (older) return '(allocated before the recording began)';
   if (stack === NO_STACK) return '(no stack recorded)';
@@ -50,17 +50,17 @@ export function labelOf(trace: Trace, stack: number, older: boolean): string {
   for (const frame of trace.symbols.framesOf(stack)) {
     const label = frame.filename === '' ? frame.name : `${shorten(frame.filename)}:${frame.line} ${frame.name}`;
     if (innermost === '') innermost = label;
-    if (!MACHINERY.test(inPackages(frame.filename))) return label;
+    if (!LIBRARIES.test(inPackages(frame.filename))) return label;
   }
   return innermost;
 }
 
-/** The path from the installed packages on: an environment may itself lie in a folder called torch. */
+/** The path below the installed packages, since the environment itself may be in a folder called torch. */
 function inPackages(filename: string): string {
   return filename.replace(/^.*\/(site|dist)-packages\//, '');
 }
 
-/** The last two parts of a path tell files apart well enough. */
+/** The last two parts of a path are enough to tell files apart. */
 function shorten(filename: string): string {
   return filename.split('/').slice(-2).join('/');
 }

@@ -1,45 +1,47 @@
-// What each allocator would have needed on the recorded run: without a limit, within a given GPU, and at the least.
+// The what-if table as facts. Each row says what an allocator takes for the recorded run: without a limit, on the GPU in
+// question, and at the least. Plain data, so that a row can cross from a worker.
 import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts';
-import { SimulatedBackend } from '../backend/simulated.ts';
-import { MIB, roundUp } from '../base/bytes.ts';
-import type { MemoryLimits } from '../replay/limits.ts';
-import { RecordedPlacement } from '../replay/recorded-placement.ts';
-import { type ReplayOptions, type ReplayResult, replay } from '../replay/replay.ts';
+import type { ReplayResult } from '../replay/replay.ts';
+import { smallestGpu, UNLIMITED_GPU, type WhatIfGpu, type WhatIfOptions, whatIf } from '../replay/what-if.ts';
 import type { TraceSummary } from '../trace/summary.ts';
 import type { Trace } from '../trace/trace.ts';
 
 export interface WhatIfRow {
-  readonly choice: AllocatorChoice;
+  /** The allocator as the command line writes it: `pytorch[max_split_size_mb:128]`. */
+  readonly allocator: string;
+  /** `pytorch`, `weir`, ... */
+  readonly kind: string;
+  /** What to set in PYTORCH_CUDA_ALLOC_CONF to get it; undefined: it is not one of PyTorch's allocators. */
+  readonly conf: string | undefined;
   /** The allocator and settings the recording was made with. */
   readonly isRecorded: boolean;
-  /** Every request served, those that failed in the recording too, and no limit. */
+  /** Without a limit. Requests that failed in the recording are served too. */
   readonly unlimited: ReplayResult;
-  /** `unlimited.peakReserved` over the floor: peak live, failed requests included. */
+  /** Peak reserved / peak live; requests that failed count as live. */
   readonly reservedOverLive: number;
-  /** The same run on a GPU of the given size; undefined when no size is known. */
+  /** The same run on the GPU in question; undefined: its size is unknown. */
   readonly limited: ReplayResult | undefined;
-  /** Whether it fits even in the least that the GPU in question may be; undefined where its size is certain, or it does not fit at all. */
+  /** Whether the run fits even if the GPU has only its least size; undefined: the size is certain, or the run does not fit. */
   readonly isSure: boolean | undefined;
-  /** The least memory on which no request fails; undefined when it was not searched for. */
+  /** The least memory on which no request fails; undefined: not searched for. */
   readonly smallestGpu: number | undefined;
   readonly wallMs: number;
 }
 
-export interface WhatIfOptions {
+export interface RowOptions {
+  readonly isRecorded: boolean;
   readonly emptyCacheBefore: readonly number[];
-  /** Memory of the GPU in question; undefined when unknown. */
-  readonly capacity: number | undefined;
-  /** Where `capacity` is what it is at most, what it is at least. */
-  readonly capacityAtLeast?: number | undefined;
-  /** Where `capacity` is from the recording: what PyTorch's allocators knew of it. */
-  readonly limits?: MemoryLimits | undefined;
-  /** Whether to search for the smallest GPU, which takes about ten replays. */
+  /** The GPU in question; undefined: unknown. */
+  readonly gpu: WhatIfGpu | undefined;
+  /** The same GPU at its least size, if its size is a range. */
+  readonly leastGpu: WhatIfGpu | undefined;
+  /** Searching for the smallest GPU takes about ten replays. */
   readonly findSmallest: boolean;
   readonly onProgress?: ((fraction: number) => void) | undefined;
 }
 
 /** The settings people try first, besides the defaults. */
-export const USUAL_CHOICES =
+const USUAL_CHOICES =
   'pytorch,expandable,pytorch[max_split_size_mb:128],pytorch[max_split_size_mb:512],pytorch[roundup_power2_divisions:8],cnmem,gmlake,weir';
 
 /** The recorded allocator first, then the usual ones that differ from it. */
@@ -48,69 +50,41 @@ export function usualChoices(recorded: AllocatorChoice): AllocatorChoice[] {
   return [recorded, ...others];
 }
 
-export function tryChoice(
-  trace: Trace,
-  summary: TraceSummary,
-  choice: AllocatorChoice,
-  isRecorded: boolean,
-  options: WhatIfOptions,
-): WhatIfRow {
+export function whatIfRow(trace: Trace, summary: TraceSummary, choice: AllocatorChoice, options: RowOptions): WhatIfRow {
   const started = performance.now();
-  const { emptyCacheBefore, capacity } = options;
-  const run = (bytes: number | undefined, more: Partial<ReplayOptions>) =>
-    replay(trace, choice.create, {
-      backend: new SimulatedBackend({ capacity: bytes, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
-      deviceBytes: bytes,
-      emptyCacheBefore,
-      restoreStart: isRecorded,
-      ...more,
-    });
-  // A memory fraction is not a smaller GPU to PyTorch: it collects garbage by it.
-  const knowsFraction = options.limits?.allowedBytes !== undefined && (choice.kind === 'pytorch' || choice.kind === 'expandable');
-  const runLimited = (bytes: number, more: Partial<ReplayOptions> = {}) =>
-    knowsFraction ? run(options.limits?.capacity, { allowedBytes: bytes, ...more }) : run(bytes, more);
-  const unlimited = resultOf(run(undefined, { onProgress: (done) => options.onProgress?.(done / 3) }));
-  const fits = (bytes: number) => run(bytes, { stopAtOom: true }).ooms === 0;
-  const limited = capacity === undefined ? undefined : resultOf(runLimited(capacity));
-  const isOpen = options.capacityAtLeast !== undefined && limited !== undefined && limited.ooms === 0;
-  const isSure = isOpen ? runLimited(options.capacityAtLeast!, { stopAtOom: true }).ooms === 0 : undefined;
-  options.onProgress?.(0.5);
-  const smallestGpu = options.findSmallest ? findSmallest(summary.peakDemand, unlimited.peakReserved, fits) : undefined;
-  options.onProgress?.(1);
+  const { isRecorded, emptyCacheBefore, onProgress } = options;
+  const on = (gpu: WhatIfGpu, more: WhatIfOptions = {}) => whatIf(trace, choice, gpu, { isRecorded, emptyCacheBefore, ...more });
+  const fits = (gpu: WhatIfGpu) => on(gpu, { stopAtOom: true }).ooms === 0;
+  const unlimited = on(UNLIMITED_GPU, { onProgress: (done) => onProgress?.(done / 3) });
+  const limited = options.gpu && on(options.gpu);
+  const isSure = options.leastGpu && limited?.ooms === 0 ? fits(options.leastGpu) : undefined;
+  onProgress?.(0.5);
+  const smallest = options.findSmallest ? smallestGpu(summary.peakDemand, unlimited.peakReserved, fits) : undefined;
+  onProgress?.(1);
   return {
-    choice,
+    allocator: choice.name,
+    kind: choice.kind,
+    conf: choice.conf,
     isRecorded,
     unlimited,
     reservedOverLive: summary.peakDemand > 0 ? unlimited.peakReserved / summary.peakDemand : 1,
     limited,
     isSure,
-    smallestGpu,
+    smallestGpu: smallest,
     wallMs: performance.now() - started,
   };
 }
 
-/** The allocator itself is left out: it can be large, and nobody looks at it again. */
-export function resultOf({ allocator: _, ...result }: ReturnType<typeof replay>): ReplayResult {
-  return result;
+/** Whether the run fits the GPU in question. */
+export type Fit = { readonly kind: 'fits' | 'may-fit'; readonly retries: number } | { readonly kind: 'fails'; readonly ooms: number };
+
+/** Undefined: the GPU's size is unknown. */
+export function fitOf({ limited, isSure }: WhatIfRow): Fit | undefined {
+  if (!limited) return undefined;
+  if (limited.ooms > 0) return { kind: 'fails', ooms: limited.ooms };
+  return { kind: isSure === false ? 'may-fit' : 'fits', retries: limited.retries };
 }
 
-const SEARCH_UNIT = 2 * MIB;
-/** Precision of the search, as a share of the answer. */
-const SEARCH_PRECISION = 1 / 256;
-
-/**
- * Bisects between what no allocator can do without and what surely suffices. More memory hardly ever makes an
- * allocator fail, but nothing rules it out; the answer is a size that was tried and fits.
- */
-function findSmallest(floor: number, enough: number, fits: (bytes: number) => boolean): number {
-  let low = roundUp(floor, SEARCH_UNIT);
-  let high = Math.max(low, roundUp(enough, SEARCH_UNIT));
-  if (fits(low)) return low;
-  const step = Math.max(SEARCH_UNIT, roundUp(high * SEARCH_PRECISION, SEARCH_UNIT));
-  while (high - low > step) {
-    const middle = roundUp((low + high) / 2, SEARCH_UNIT);
-    if (fits(middle)) high = middle;
-    else low = middle;
-  }
-  return high;
+export function recordedRow(rows: readonly WhatIfRow[]): WhatIfRow | undefined {
+  return rows.find((row) => row.isRecorded);
 }

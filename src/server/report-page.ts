@@ -1,7 +1,7 @@
 // Builds the page as one HTML file that holds its scripts, styles, the recording and its analysis.
 // The file works from a disk without a network, and its content policy forbids any network.
 import { createHash } from 'node:crypto';
-import type { AnalysisView } from '../view/words.ts';
+import type { AnalysisView } from '../view/analysis-view.ts';
 import type { Assets } from './assets.ts';
 
 export interface ReportContent {

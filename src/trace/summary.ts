@@ -27,8 +27,6 @@ export interface TraceSummary {
   readonly recordedAllocator: 'pytorch' | 'expandable' | EngineAllocatorName;
 }
 
-export type RecordedEngine = EngineAllocatorName;
-
 /** The preset of Weir's engine that the run used; undefined if it ran on PyTorch's allocator. */
 export function recordedEngine({ settings }: Pick<Trace, 'settings'>): EngineAllocatorName | undefined {
   const name = settings.get('allocator');

@@ -1,8 +1,8 @@
-// The y axis of the fragmentation map. Addresses are scattered over terabytes, so the ranges that were ever held are put
-// side by side, and one that was given back makes room for a later one: the axis is about as long as the peak is high.
+// The y axis of the fragmentation map. Addresses are scattered over terabytes, so held ranges are put side by side, and
+// freed ranges make room for later ones. The axis is about as long as the peak.
 import type { PieceLog } from './pieces.ts';
 
-/** Beyond this many ranges, finding room for each takes longer than it is worth: they are stacked in address order. */
+/** Beyond this many ranges, fitting takes too long and they are stacked in address order. */
 const MOST_PACKED = 4000;
 
 interface Range {
@@ -23,7 +23,7 @@ export class AddressLayout {
     this.height = this.ranges.length <= MOST_PACKED ? pack(this.ranges) : stack(this.ranges);
   }
 
-  /** Where an address lies on the axis; NaN if it was never held. */
+  /** Position of an address on the axis; NaN: never held. */
   offsetOf(address: number): number {
     const range = this.rangeAt(address);
     return range ? range.offset + (address - range.address) : Number.NaN;
@@ -42,7 +42,7 @@ export class AddressLayout {
   }
 }
 
-/** Pieces that overlap are one range of addresses; so are mapped pages that touch, since a block may span them. */
+/** Merges overlapping pieces, and mapped pages that touch, since a block may span them. */
 function joinPieces(pieces: PieceLog): Range[] {
   const order = pieces.address.map((_, row) => row).sort((a, b) => pieces.address[a]! - pieces.address[b]!);
   const ranges: Range[] = [];
@@ -64,7 +64,7 @@ function joinPieces(pieces: PieceLog): Range[] {
   return ranges;
 }
 
-/** First fit in order of appearance, beside what is held at the same time. Gives back the height. */
+/** First fit in order of time, beside the ranges held at the same time. Returns the height. */
 function pack(ranges: readonly Range[]): number {
   const order = [...ranges].sort((a, b) => a.from - b.from || a.address - b.address);
   let present: Range[] = [];

@@ -1,5 +1,5 @@
-// The loop of a worker that holds one recording: questions in, answers, progress and problems out. The page's worker and
-// the server's threads differ only in how they read the file and how they post.
+// The loop of a worker that holds one recording: takes questions, posts answers, progress and problems. The page's worker and
+// the server's threads differ only in how they read the file and post.
 import { InputError, UsageError } from '../base/errors.ts';
 import type { Recording } from '../trace/trace.ts';
 import type { ProgressNote, Question } from './protocol.ts';
@@ -48,12 +48,12 @@ export class Answering {
     return new Session(await this.load((fraction, doing) => note({ fraction, doing })), this.name);
   }
 
-  /** Loops report thousands of times a second; people read a few. */
+  /** Loops report thousands of times a second; a page needs a few. */
   private note(id: number, progress: ProgressNote): void {
     const now = performance.now();
     if (now - this.lastNote < PROGRESS_EVERY_MS && progress.partial === this.lastPartial) return;
     this.lastNote = now;
-    // What has been sent once is not sent again.
+    // A partial analysis is sent only once.
     const isNew = progress.partial !== this.lastPartial;
     this.lastPartial = progress.partial;
     this.post({ id, progress: isNew ? progress : { fraction: progress.fraction, doing: progress.doing } });

@@ -1,5 +1,5 @@
-// What a block's colour stands for: the class of each allocation by stream, size, age, lifetime or call site.
-// Classes are small numbers that cross to the page; colours.ts gives them colours there.
+// The class of each allocation, which decides its colour: by stream, size, age, lifetime or call site. Classes are small
+// numbers; colours.ts maps them to colours in the page.
 import { labelOf } from '../report/sites.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import type { Trace } from '../trace/trace.ts';
@@ -14,7 +14,7 @@ export type ColourMode = (typeof COLOUR_MODES)[number];
 export const CATEGORIES = 7;
 /** Steps of the logarithmic scales: sizes from 512 B, times from 1 us, each step twice the one before. */
 export const SCALE_STEPS = 32;
-/** The class of blocks that are not selected while others are. */
+/** The class of blocks that a selection leaves out. */
 export const FADED = 255;
 const SMALLEST = 512;
 
@@ -35,7 +35,7 @@ export class BlockClasses {
     this.lifetimes = lifetimes;
   }
 
-  /** `selected`, if given, fades every other allocation. */
+  /** With `selected`, all other allocations fade. */
   classifier(mode: ColourMode, perUnitUs: number, selected?: (allocation: number) => boolean): Classify {
     const { classes } = this.of(mode);
     const plain: Classify = mode === 'age' ? (_, age) => timeStep(age * perUnitUs) : (allocation) => classes[allocation]!;

@@ -1,11 +1,11 @@
-// Where events lie on the x axis: by their number, or by the microseconds since the first of them.
+// Positions of events on the x axis: their number, or the microseconds since the first event.
 import type { Trace } from '../trace/trace.ts';
 
 export type AxisKind = 'event' | 'time';
 
 export class Clock {
   readonly count: number;
-  /** Microseconds from the first event to the last; 0 when the recording has no times. */
+  /** Microseconds from the first event to the last; 0: the recording has no times. */
   readonly durationUs: number;
   readonly startUs: number;
   private readonly times: Float64Array;
@@ -13,7 +13,7 @@ export class Clock {
   constructor({ events }: Trace) {
     this.count = events.count;
     this.startUs = events.count > 0 ? events.timeUs[0]! : 0;
-    // Clocks of several threads may step back a little; an axis may not.
+    // Times of several threads may go back a little; the axis must not.
     this.times = new Float64Array(events.count);
     let latest = 0;
     for (let event = 0; event < events.count; event++) {
@@ -28,7 +28,7 @@ export class Clock {
     return axis === 'event' ? this.count : this.durationUs;
   }
 
-  /** Where an event begins on the axis; -1 is the start and `count` the end. */
+  /** Position of an event; -1 is the start and `count` the end. */
   position(axis: AxisKind, event: number): number {
     if (event < 0) return 0;
     if (axis === 'event') return Math.min(event, this.count);
@@ -48,7 +48,7 @@ export class Clock {
     return low;
   }
 
-  /** The last event that has happened at a position; -1 before the first. */
+  /** The last event at or before a position; -1: before the first. */
   lastAt(axis: AxisKind, position: number): number {
     if (axis === 'event') return Math.min(this.count - 1, Math.max(-1, Math.floor(position)));
     let low = 0;

@@ -1,4 +1,4 @@
-// Colours that people with any colour vision can tell apart: Okabe and Ito's palette for categories, viridis for scales.
+// Colours for any colour vision: Okabe and Ito's palette for categories, viridis for scales.
 import { CATEGORIES, type ColourMode, FADED, SCALE_STEPS } from './block-classes.ts';
 
 export type Rgb = readonly [number, number, number];
@@ -30,7 +30,7 @@ const VIRIDIS: readonly Rgb[] = [
 ];
 
 export interface MapTheme {
-  /** Addresses nobody holds. */
+  /** Addresses that are not held. */
   readonly empty: Rgb;
   /** Held from the driver and free. */
   readonly held: Rgb;

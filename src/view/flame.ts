@@ -3,15 +3,15 @@ import { NO_STACK } from '../trace/symbols.ts';
 import type { Trace } from '../trace/trace.ts';
 
 /** Stacks that are not in the tree. */
-export const ROOT_NODE = -1;
-export const NO_STACK_NODE = -2;
-export const OLDER_NODE = -3;
+const ROOT_NODE = -1;
+const NO_STACK_NODE = -2;
+const OLDER_NODE = -3;
 
 export interface FlameGraph {
   /** Bytes of the whole graph. */
   readonly total: number;
   readonly depth: number;
-  /** Per rectangle: the stack node it stands for, its row, where it begins and how wide it is (shares of the whole). */
+  /** Per rectangle: its stack node, its row, and its start and width as shares of the whole. */
   readonly node: Int32Array;
   readonly row: Int32Array;
   readonly x: Float64Array;
@@ -30,7 +30,7 @@ export interface FlameLeaf {
 /** Rectangles narrower than this share of the whole are left out. */
 const NARROWEST = 1 / 2000;
 
-/** `under`, if given, makes that node the whole. */
+/** With `under`, that node is the whole graph. */
 export function flameGraph(trace: Trace, leaves: Iterable<FlameLeaf>, under: number = ROOT_NODE): FlameGraph {
   const { stacks, frames, strings } = trace.symbols;
   const bytes = new Float64Array(stacks.count);
@@ -40,7 +40,7 @@ export function flameGraph(trace: Trace, leaves: Iterable<FlameLeaf>, under: num
     else special.set(leaf.node, (special.get(leaf.node) ?? 0) + leaf.bytes);
   }
   const children = new Map<number, number[]>();
-  // A parent has a smaller number than its children, so one pass from the end sums the tree up.
+  // Parents have smaller numbers than their children, so one pass from the end sums up the tree.
   for (let node = stacks.count - 1; node >= 0; node--) {
     if (bytes[node] === 0) continue;
     const parent = stacks.parent(node);
@@ -101,7 +101,7 @@ export function flameGraph(trace: Trace, leaves: Iterable<FlameLeaf>, under: num
   };
 }
 
-/** Which allocations lie under a node: the node of each is given by `nodeOf`. */
+/** Tells whether a node (of an allocation: `nodeOf`) is `under` or below it. */
 export function isUnder(trace: Trace, under: number): (node: number) => boolean {
   if (under < 0) return (node) => node === under;
   const { stacks } = trace.symbols;

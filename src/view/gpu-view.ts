@@ -1,5 +1,5 @@
-// Everything the page can ask about one GPU of a recording. Runs are watched when they are first asked for and kept;
-// the oldest go when there are too many, since each is about forty bytes per event.
+// Answers every question of the page about one GPU of a recording. Runs are replayed when they are first needed. Only a few
+// are kept, since each takes about forty bytes per event.
 import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts';
 import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
@@ -11,7 +11,7 @@ import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { BlockClasses, type ColourMode, type LegendEntry } from './block-classes.ts';
-import { type AxisKind, Clock } from './clock.ts';
+import { Clock } from './clock.ts';
 import { flameGraph, isUnder, nodeOf } from './flame.ts';
 import { type History, watchChoice, watchRecorded } from './history.ts';
 import { Lifetimes } from './lifetimes.ts';
@@ -98,7 +98,7 @@ export class GpuView {
 
   map({ run, window, colour, selection }: Calls['map']['ask']): MapCells {
     const history = this.history(run);
-    // Ages are measured on the axis that is shown; event numbers stand in for time where there is none.
+    // Ages are measured on the visible axis, in events if the recording has no times.
     const classify = this.classes.classifier(colour, 1, this.selector(history, selection));
     return mapCells(this.clock, this.lifetimes, history, window, classify, colour === 'age');
   }
@@ -234,7 +234,7 @@ export class GpuView {
       history = this.watch(name, onProgress);
     }
     this.histories.set(name, history);
-    // The recorded run stays: everything else starts from it.
+    // The recorded run stays, since all others start from it.
     for (const oldest of this.histories.keys()) {
       if (this.histories.size <= MOST_RUNS) break;
       if (oldest !== RECORDED) this.histories.delete(oldest);
@@ -280,27 +280,23 @@ export class GpuView {
       case EventKind.SegmentUnmap:
         return `${size} given back to the driver`;
       case EventKind.Oom:
-        return `out of memory: ${size} was asked for`;
+        return `out of memory: a request for ${size} failed`;
       case EventKind.Snapshot:
         return 'snapshot';
       case EventKind.EmptyCache:
         return 'empty_cache()';
       case EventKind.Reserved:
-        return `${size} reserved from here on`;
+        return `reserved memory is now ${size}`;
       default:
         return 'event';
     }
   }
 }
 
-/** A request that failed has none. */
+/** A failed request has no parts. */
 function partsOf(history: History, allocation: number): readonly number[] {
   const stitched = history.parts.get(allocation);
   if (stitched) return [...stitched];
   const offset = history.offset[allocation]!;
   return Number.isNaN(offset) ? [] : [offset, history.size[allocation]!];
-}
-
-export function axisOf(info: Pick<GpuInfo, 'durationUs'>): AxisKind {
-  return info.durationUs > 0 ? 'time' : 'event';
 }

@@ -1,4 +1,4 @@
-// What the page shows, as the part of its address after the #: a link brings back the view, the cursor and the selection.
+// The state of the page as the part of its address after the #, so that a link restores view, cursor and selection.
 import { COLOUR_MODES, type ColourMode } from './block-classes.ts';
 import type { AxisKind } from './clock.ts';
 
@@ -34,7 +34,7 @@ export function writeHash(state: HashState): string {
   return text === '' ? '' : `#${text}`;
 }
 
-/** Whatever cannot be understood is left out: links are typed, cut and mailed. */
+/** Ignores what it cannot read, since links get typed and cut. */
 export function readHash(hash: string): HashState {
   const fields = new URLSearchParams(hash.replace(/^#/, ''));
   const state: Record<string, unknown> = {};

@@ -1,5 +1,5 @@
-// One run, watched event by event: what was allocated and reserved after each, where every allocation lay, and which
-// memory was held meanwhile. The recorded run, or the same requests through another allocator.
+// A run event by event: allocated and reserved bytes after each event, the address of each allocation, and the memory held
+// from the driver. Either the recorded run, or its requests through another allocator.
 import type { Allocator } from '../allocator/allocator.ts';
 import type { AllocatorChoice } from '../allocator/registry.ts';
 import { type Reconstruction, type ReconstructOptions, reconstruct } from '../replay/reconstruct.ts';
@@ -19,15 +19,15 @@ export interface History {
   readonly reserved: Float64Array;
   readonly allocatedRange: MinMax;
   readonly reservedRange: MinMax;
-  /** By allocation: address and bytes given out; NaN where the request failed. */
+  /** By allocation: address and size of its block; NaN: the request failed. */
   readonly address: Float64Array;
   readonly size: Float64Array;
-  /** By allocation: where it lies on the map's axis, or where its first part does. */
+  /** By allocation: its position on the map's axis, or that of its first part. */
   readonly offset: Float64Array;
-  /** Offset and size of each part, for allocations that are stitched together from several. */
+  /** Offset and size of each part, for stitched allocations. */
   readonly parts: ReadonlyMap<number, Float64Array>;
   readonly pieces: PieceLog;
-  /** By piece: where it lies on the map's axis. */
+  /** By piece: its position on the map's axis. */
   readonly pieceOffset: Float64Array;
   readonly layout: AddressLayout;
   readonly peakReserved: number;
@@ -35,7 +35,7 @@ export interface History {
   readonly ooms: number;
 }
 
-/** The run as it was recorded, and what the reconstruction found out about it. */
+/** The recorded run, and what its reconstruction found. */
 export function watchRecorded(
   trace: Trace,
   onProgress?: (fraction: number) => void,
@@ -56,7 +56,7 @@ export function watchRecorded(
   return { history: observer.finish(allocator.ooms), reconstruction };
 }
 
-/** A run on Weir's engine: blocks and pieces as the model places them, reserved memory as it was recorded. */
+/** A run on Weir's engine: blocks and pieces from the model, reserved memory from the recording. */
 function watchEngine(trace: Trace, onProgress?: (fraction: number) => void): ReturnType<typeof watchRecorded> {
   const { allocator: _, ...reconstruction } = reconstruct(trace);
   const modelled = watchChoice(trace, recordedChoice(trace, reconstruction), false, [], onProgress);
@@ -73,7 +73,7 @@ function watchEngine(trace: Trace, onProgress?: (fraction: number) => void): Ret
   return { history, reconstruction };
 }
 
-/** A group of events is replayed at once, yet time passes in it: which of them takes or gives back this piece? -1 for none. */
+/** The event of a group, replayed as one, that takes or frees this piece; -1: none. */
 function findSegmentEvent({ events }: Trace, kind: number, address: number, from: number): number {
   for (let event = Math.max(0, from); event < events.count; event++) {
     const found = events.kind[event]!;
@@ -83,13 +83,13 @@ function findSegmentEvent({ events }: Trace, kind: number, address: number, from
   return -1;
 }
 
-/** 1 for memory that is taken from the driver, -1 for what is given back, 0 for other events. */
+/** 1: takes memory from the driver; -1: gives it back; 0: another event. */
 function segmentSign(kind: number): number {
   if (kind === EventKind.SegmentAlloc || kind === EventKind.SegmentMap) return 1;
   return kind === EventKind.SegmentFree || kind === EventKind.SegmentUnmap ? -1 : 0;
 }
 
-/** The same requests through another allocator, where memory is no limit: the run behind `peakReserved` of the what-if table. */
+/** The same requests through another allocator without a limit: the run behind the peaks of the what-if table. */
 export function watchChoice(
   trace: Trace,
   choice: AllocatorChoice,
@@ -111,10 +111,10 @@ class Observer implements ReplayObserver {
   private readonly size: Float64Array;
   private readonly pieces: PieceLog;
   private readonly homesOf: (address: number, size: number) => number[] | undefined;
-  /** Start and size of each run of homes, where they are not the addresses themselves. */
+  /** Start and size of each extent of homes, for allocations that are not their own home. */
   private readonly homes = new Map<number, number[]>();
   private next = 0;
-  /** What there was before the first event. */
+  /** Levels before the first event. */
   private startAllocated = 0;
   private startReserved = 0;
   private readonly peak = new ReservedPeak();
@@ -152,7 +152,7 @@ class Observer implements ReplayObserver {
     this.pieces.now = this.next;
   }
 
-  /** Events that were replayed together with the one they led to: memory was given back and taken first, then given out. */
+  /** Fills in events that were replayed together with their request: segments change first, then the block is allocated. */
   private fillGroup(last: number, allocatedBytes: number): void {
     const { events } = this.trace;
     let reserved = this.next > 0 ? this.reserved[this.next - 1]! : this.startReserved;

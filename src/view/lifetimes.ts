@@ -1,15 +1,15 @@
-// From when to when each allocation lived, with an index that finds those of a range of events without looking at all.
+// The lifetime of each allocation, with an index that finds those of a range of events without scanning all.
 import type { Trace } from '../trace/trace.ts';
 
 const CHUNK = 1024;
 
 export class Lifetimes {
   readonly count: number;
-  /** Event of the allocation, -1 if older than the first; ascending. */
+  /** Event of the allocation, ascending; -1: before the first event. */
   readonly start: Int32Array;
-  /** Event at which the program let go of it; the number of events if it never did. */
+  /** Event of the free; the number of events if there is none. */
   readonly released: Int32Array;
-  /** Event at which the memory could be used again; never before `released`. */
+  /** Event after which the memory can be reused; never before `released`. */
   readonly end: Int32Array;
   private readonly latestEnd: Int32Array;
 
@@ -46,7 +46,7 @@ export class Lifetimes {
     }
   }
 
-  /** Those allocated and not let go after `event`, of which only those no older than `since` if that is given. */
+  /** Allocations that are live after `event`; with `since`, only those allocated from that event on. */
   liveAfter(event: number, since = -1): number[] {
     const live: number[] = [];
     this.each(event, event + 1, (index) => {

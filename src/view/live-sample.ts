@@ -1,9 +1,9 @@
-// One reading of a rank's memory while its job runs: what the server sends and the page draws.
+// A sample of a rank's memory while its job runs. The server sends it, the page draws it.
 
-/** What happened on one rank since the sample before. */
+/** One rank since its previous sample. */
 export interface LiveSample {
   readonly rank: number;
-  /** What the rank is called, where ranks may appear while the job runs. */
+  /** The rank's name, if ranks can appear while the job runs. */
   readonly name?: string;
   /** Microseconds since the rank's first event. */
   readonly timeUs: number;
@@ -11,7 +11,7 @@ export interface LiveSample {
   readonly allocated: number;
   readonly reserved: number;
   readonly live: number;
-  /** The most in the time since the sample before. */
+  /** The maximum since the previous sample. */
   readonly highAllocated: number;
   readonly highReserved: number;
   /** Requests that have failed so far. */

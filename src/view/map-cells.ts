@@ -1,5 +1,5 @@
-// The fragmentation map at the detail a screen can show: address by time, reduced to a grid of cells. Each cell says how
-// much of it was held from the driver, how much was in use, and what kind of block used most of it.
+// The fragmentation map (address by time) as a grid of cells, at the resolution of the screen. Each cell has the share held
+// from the driver, the share in use, and the class of the block that fills most of it.
 import type { AxisKind, Clock } from './clock.ts';
 import type { History } from './history.ts';
 import type { Lifetimes } from './lifetimes.ts';
@@ -16,7 +16,7 @@ export interface MapWindow {
   readonly rows: number;
 }
 
-/** Row 0 lies on top, at the high end of the axis. */
+/** Row 0 is the top one, at the high end of the axis. */
 export interface MapCells extends MapWindow {
   /** Class of the block that fills most of the cell; see colours.ts. */
   readonly kind: Uint8Array;
@@ -25,7 +25,7 @@ export interface MapCells extends MapWindow {
   readonly held: Uint8Array;
 }
 
-/** Class by allocation, and by how long it has lived at a column where that decides. */
+/** The class of an allocation, which may depend on its age at a column. */
 export type Classify = (allocation: number, age: number) => number;
 
 export function mapCells(
@@ -56,7 +56,7 @@ export function mapCells(
   lifetimes.each(firstEvent - 1, lastEvent, (allocation) => {
     const stitched = parts.size > 0 ? parts.get(allocation) : undefined;
     const low = offset[allocation]!;
-    // Comparisons with NaN are false: a request that failed covers nothing.
+    // A failed request has NaN here, so the comparison is false and it covers nothing.
     if (!stitched && !(low < window.high && low + size[allocation]! > window.low)) return;
     const start = clock.position(axis, lifetimes.start[allocation]!);
     const end = clock.position(axis, lifetimes.end[allocation]!);
@@ -113,7 +113,7 @@ class Grid {
   }
 }
 
-/** Whatever is there at all stays visible. */
+/** A share above 0 stays above 0, so that it is visible. */
 function quantize(shares: Float32Array): Uint8Array {
   const bytes = new Uint8Array(shares.length);
   for (let cell = 0; cell < shares.length; cell++) {

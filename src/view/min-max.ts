@@ -1,5 +1,5 @@
-// Smallest and largest of any range of a column, from a pyramid of buckets: a million events drawn as a thousand columns
-// keep every spike.
+// Minimum and maximum of any range of a column, from a pyramid of buckets. A million events drawn as a thousand columns keep
+// every spike.
 
 /** Buckets of one level that make one of the next. */
 const FACTOR = 16;
@@ -18,13 +18,13 @@ export class MinMax {
     }
   }
 
-  /** Over values `from` to `to - 1`; at least one value must be in there. The answer is written to `into`. */
+  /** Over values `from` to `to - 1`, at least one. Writes the answer to `into`. */
   range(from: number, to: number, into: { min: number; max: number }): void {
     into.min = Number.POSITIVE_INFINITY;
     into.max = Number.NEGATIVE_INFINITY;
     let low = from;
     let high = to;
-    // Climb: at each level take what does not fill a whole bucket of the next.
+    // At each level, take the values that do not fill a whole bucket of the next level.
     for (let level = 0; low < high; level++) {
       const isTop = level === this.lows.length - 1;
       const inner = isTop ? high : Math.min(high, Math.ceil(low / FACTOR) * FACTOR);

@@ -1,19 +1,19 @@
-// The memory an allocator held from the driver over a run: one row per piece, from when to when, at which addresses.
+// The memory that an allocator held from the driver: one row per piece, with its time and its addresses.
 import { GRANULARITY } from '../backend/backend.ts';
 import { SimulatedBackend } from '../backend/simulated.ts';
 
 const OPEN = -1;
 
-/** Rows of pieces; a piece that is given back in part becomes several rows. */
+/** Rows of pieces. A piece that is freed in parts becomes several rows. */
 export class PieceLog {
   readonly address: number[] = [];
   readonly size: number[] = [];
-  /** Event during which the piece was taken, and given back; `OPEN` until then. */
+  /** Events that took and freed the piece; `OPEN` until it is freed. */
   readonly from: number[] = [];
   readonly to: number[] = [];
-  /** Whether pages were mapped here: then neighbours may serve one block together. */
+  /** Whether the piece was mapped; a block may span mapped neighbours. */
   readonly mapped: boolean[] = [];
-  /** The event that is being handled. */
+  /** The current event. */
   now = -1;
   private readonly open = new Map<number, number>();
 
@@ -33,7 +33,7 @@ export class PieceLog {
     if (at < end) this.cutOut(at, end);
   }
 
-  /** Ends what is still held. */
+  /** Ends all pieces that are still held. */
   finish(event: number): void {
     for (const row of [...this.open.values()]) {
       this.close(row);
@@ -41,7 +41,7 @@ export class PieceLog {
     }
   }
 
-  /** The slow way, for a range that does not begin or end with a piece. */
+  /** Slow path: a range that does not begin or end with a piece. */
   private cutOut(from: number, to: number): void {
     for (const row of [...this.open.values()]) {
       const start = this.address[row]!;
@@ -67,20 +67,20 @@ export class PieceLog {
   }
 }
 
-/** Granule of the table of pages: physical memory is mapped in multiples of it. */
+/** Unit of the page table. Physical memory is mapped in multiples of it. */
 const PAGE: number = GRANULARITY;
-/** Far above any address: homes for memory whose first place has been taken over by other memory. */
+/** Far above any address: homes for memory whose first address now belongs to other memory. */
 const SPARE_HOMES = 2 ** 50;
 
 /**
- * A simulated GPU that writes down what is taken from it. Memory that is mapped at several addresses is one piece: its
- * home is where it was mapped first, and `homesOf` says where the memory behind any range of addresses has its homes.
+ * A simulated GPU that records what it gives out. Memory mapped at several addresses is one piece. Its home is the address
+ * of its first mapping, and `homesOf` returns the homes behind any range of addresses.
  */
 export class WatchedBackend extends SimulatedBackend {
   readonly pieces: PieceLog = new PieceLog();
   private readonly known: { readonly bytes: number; home: number | undefined }[] = [];
   private readonly taken = new Set<number>();
-  /** Home by page of addresses. What is unmapped stays until it is mapped again: nobody asks about it meanwhile. */
+  /** Home by page. Entries of unmapped pages stay: nothing asks for them until they are mapped again. */
   private readonly pages = new Map<number, number>();
   private spare = SPARE_HOMES;
 
@@ -120,7 +120,7 @@ export class WatchedBackend extends SimulatedBackend {
     return true;
   }
 
-  /** Start and size of each run of homes behind a range, in order of addresses; undefined if it is its own home. */
+  /** Start and size of each extent of homes behind a range, by address; undefined: the range is its own home. */
   homesOf(address: number, size: number): number[] | undefined {
     const runs: number[] = [];
     for (let at = address; at < address + size; ) {

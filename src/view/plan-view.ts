@@ -1,5 +1,5 @@
-// A plan as the page draws it: the layout of a step as offset by time, the copies of a swap plan in both directions, and
-// what lower limits would cost. Undefined where there is nothing to plan.
+// A plan as the page shows it: its facts, the layout of a step as offset by time, and the copies of a swap plan in both
+// directions.
 import { InputError } from '../base/errors.ts';
 import { accessesOfTrace, hasAccesses } from '../plan/files/access-inputs.ts';
 import { swapStepFrom } from '../plan/files/plan-input.ts';
@@ -11,7 +11,7 @@ import { findStep } from '../plan/steps/step-plan.ts';
 import type { SwapStep } from '../plan/swaps/accesses.ts';
 import { H200_COPIES } from '../plan/swaps/copy-costs.ts';
 import { gappedBuffers, planSwapStep, type SwapPlan } from '../plan/swaps/planner.ts';
-import { stepPlanText, swapPlanText } from '../report/plan-text.ts';
+import { type PlanFacts, stepFacts, swapFacts } from '../report/plan.ts';
 import { LIVE_UNIT } from '../trace/summary.ts';
 import type { Trace } from '../trace/trace.ts';
 
@@ -28,22 +28,21 @@ export interface PlanLayout {
 }
 
 export interface PlanView {
-  /** What the plan needs, in the words of `weir plan`: a name and what is said of it. */
-  readonly facts: readonly (readonly [string, string])[];
+  readonly facts: PlanFacts;
   readonly layout: PlanLayout;
   readonly swaps: SwapView | undefined;
 }
 
 export interface SwapView {
-  /** Copies out of and into the GPU, each from when to when. */
+  /** When each copy out of and into the GPU runs. */
   readonly out: readonly (readonly [from: number, to: number])[];
   readonly back: readonly (readonly [from: number, to: number])[];
-  readonly curve: SwapPlan['curve'];
 }
 
-/** As long as `weir analyze` plans for its table. */
+/** The budget of `weir analyze` too. */
 const BUDGET_MS = 1500;
 
+/** Undefined if the run has no step to plan. */
 export function planView(trace: Trace): PlanView | undefined {
   const step = hasAccesses(trace) ? stepWithAccesses(trace) : undefined;
   if (step) return swapPlanView(step);
@@ -52,13 +51,13 @@ export function planView(trace: Trace): PlanView | undefined {
   const buffers = buffersOfStep(found.step, LIVE_UNIT);
   const plan = planOffsets(buffers, { budgetMs: BUDGET_MS });
   return {
-    facts: factsOf(stepPlanText(found, plan)),
+    facts: stepFacts(found, plan),
     layout: layoutOf(buffers, plan, found.step.period * found.step.turns, 'operations'),
     swaps: undefined,
   };
 }
 
-/** Undefined where no step can be made out; then the lifetimes alone may still repeat. */
+/** Undefined if the accesses show no step; the lifetimes alone may still repeat. */
 function stepWithAccesses(trace: Trace): SwapStep | undefined {
   try {
     return swapStepFrom(accessesOfTrace(trace));
@@ -71,11 +70,11 @@ function stepWithAccesses(trace: Trace): SwapStep | undefined {
 export function swapPlanView(step: SwapStep): PlanView {
   const plan = planSwapStep(step, { costs: H200_COPIES, budgetMs: BUDGET_MS, offsetsBudgetMs: BUDGET_MS });
   const buffers = gappedBuffers(step, plan.swaps, plan.turns, LIVE_UNIT);
-  // Copies may run into the next step, which begins at the left again.
+  // A copy that runs into the next step continues at the left edge.
   const lane = (start: (swap: SwapPlan['swaps'][number]) => number, end: (swap: SwapPlan['swaps'][number]) => number) =>
     plan.swaps.flatMap((swap) => spansOnCircle(start(swap), end(swap), step.periodUs).map(({ from, to }) => [from, to] as const));
   return {
-    facts: factsOf(swapPlanText(step, plan)),
+    facts: swapFacts(step, plan),
     layout: layoutOf(buffers, plan.layout, step.periodUs * plan.turns, 'microseconds'),
     swaps: {
       out: lane(
@@ -86,7 +85,6 @@ export function swapPlanView(step: SwapStep): PlanView {
         (swap) => swap.inStartUs,
         (swap) => swap.inEndUs,
       ),
-      curve: plan.curve,
     },
   };
 }
@@ -104,16 +102,4 @@ function layoutOf(buffers: readonly Buffer[], layout: Layout, length: number, un
     height: layout.footprint,
     unit,
   };
-}
-
-/** Where the words begin in the lines of a plan's text. */
-const NAME_WIDTH = 11;
-
-/** The lines of a plan's text up to its picture: a name, and what is said of it. */
-function factsOf(text: string): (readonly [string, string])[] {
-  const [said = ''] = text.split('\n\n');
-  return said
-    .split('\n')
-    .map((line) => [line.slice(0, NAME_WIDTH).trim(), line.slice(NAME_WIDTH).trim()] as const)
-    .filter(([, what]) => what !== '');
 }

@@ -1,4 +1,5 @@
-// What the page asks and what it is told, the same whether a worker of its own answers or a server does.
+// The questions of the page and their answers. A worker of the page and a server answer alike.
+import type { AnalysisView } from './analysis-view.ts';
 import type { ColourMode, LegendEntry } from './block-classes.ts';
 import type { AxisKind } from './clock.ts';
 import type { FlameGraph } from './flame.ts';
@@ -6,7 +7,6 @@ import type { MapCells, MapWindow } from './map-cells.ts';
 import type { PlanView } from './plan-view.ts';
 import type { SearchResult } from './search.ts';
 import type { TimelineColumns } from './timeline.ts';
-import type { AnalysisView } from './words.ts';
 
 /** The run as it was recorded; any other name is an allocator as the command line writes it. */
 export const RECORDED = 'recorded';
@@ -44,7 +44,7 @@ export interface RunInfo {
   readonly choices: readonly string[];
 }
 
-/** What is picked out in the map while all else fades. */
+/** What the map shows; all else fades. */
 export interface Selection {
   readonly node?: number | undefined;
   readonly site?: string | undefined;
@@ -57,7 +57,7 @@ export interface BlockInfo {
   readonly size: number;
   readonly requested: number;
   readonly stream: number;
-  /** Offset and size on the map's axis of each part; several where it is stitched together. */
+  /** Offset and size on the map's axis of each part; a stitched block has several. */
   readonly parts: readonly number[];
   readonly start: Moment;
   /** Undefined if it was never freed. */
@@ -80,7 +80,7 @@ export interface LiveRow {
 }
 
 export interface LiveState extends Moment {
-  /** What the event is. */
+  /** The event in words. */
   readonly what: string;
   readonly allocated: number;
   readonly reserved: number;
@@ -112,12 +112,17 @@ export interface Calls {
 
 export type Method = keyof Calls;
 
+/** Comparing and planning take seconds. A thread of its own answers them, so that zooming never waits. */
+export function isSlow(method: string): boolean {
+  return method === 'analyze' || method === 'plan';
+}
+
 export type Question = { [Name in Method]: { readonly method: Name; readonly gpu: number } & Calls[Name]['ask'] }[Method];
 
-/** What is known while an answer is being worked out. */
+/** Progress of an answer. */
 export interface ProgressNote {
   readonly fraction: number;
   readonly doing: string;
-  /** An analysis as far as it has come. */
+  /** The analysis so far. */
   readonly partial?: AnalysisView | undefined;
 }

@@ -1,4 +1,4 @@
-// What people look for: an address, a size, an event, or a piece of a frame's name. One line of text says which.
+// Search by an address, a size, an event, or a part of a frame's name. The text itself shows which.
 import { parseBytes } from '../base/bytes.ts';
 import type { Trace } from '../trace/trace.ts';
 import { nodeOf } from './flame.ts';
@@ -17,9 +17,9 @@ export interface SearchResult {
   readonly total: number;
 }
 
-export const MOST_HITS = 500;
+const MOST_HITS = 500;
 
-/** A size that is written short stands for all that would be written the same: 2.76 GiB is what is shown for many. */
+/** A rounded size matches all sizes that are shown like it: many sizes are shown as 2.76 GiB. */
 const SHOWN_DIGITS = 0.005;
 
 export function parseQuery(text: string): Query | undefined {
@@ -44,7 +44,7 @@ function sizeQuery(comparison: string, text: string): Query {
   return { kind: 'size', atLeast: bytes - slack, atMost: bytes + slack };
 }
 
-/** Allocations that answer the query; an event answers with the allocation it is about. */
+/** Allocations that match the query. An event matches its allocation. */
 export function search(trace: Trace, history: History, query: Query): SearchResult {
   const { allocations, allocationOf, events } = trace;
   const hits: number[] = [];
@@ -62,7 +62,7 @@ export function search(trace: Trace, history: History, query: Query): SearchResu
   return { query: query.kind, hits, total };
 }
 
-/** Whether an allocation answers the query: for hits, and for fading the rest of the map. */
+/** Whether an allocation matches the query: for the hits, and to fade the rest of the map. */
 export function matcherOf(trace: Trace, history: History, query: Query): (allocation: number) => boolean {
   const { allocations, allocationOf } = trace;
   switch (query.kind) {
@@ -82,7 +82,7 @@ export function matcherOf(trace: Trace, history: History, query: Query): (alloca
   }
 }
 
-/** For each stack, whether a frame of it has the text in its name or its place. */
+/** By stack: whether one of its frames has the text in its name or file. */
 function stacksWith(trace: Trace, text: string): Uint8Array {
   const { stacks, frames, strings } = trace.symbols;
   const wanted = text.toLowerCase();

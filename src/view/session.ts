@@ -1,11 +1,11 @@
-// One recording that is open: answers every question of the page about it. Runs in a worker of the page or of the server.
+// An open recording: answers every question of the page. Runs in a worker of the page or of the server.
 import { UsageError } from '../base/errors.ts';
 import { analysisSteps } from '../report/analysis.ts';
 import type { Recording } from '../trace/trace.ts';
+import type { AnalysisView } from './analysis-view.ts';
 import { GpuView } from './gpu-view.ts';
 import { planView } from './plan-view.ts';
 import type { Calls, Method, ProgressNote, Question, SourceInfo } from './protocol.ts';
-import { type AnalysisView, analysisView } from './words.ts';
 
 export class Session {
   private readonly recording: Recording;
@@ -52,7 +52,7 @@ export class Session {
     };
   }
 
-  /** The verdict is sent ahead, then each allocator as it is done. */
+  /** Sends the verdict first, then each allocator when it is done. */
   private analyze(gpu: number, capacity: number | undefined, onProgress: (note: ProgressNote) => void): AnalysisView {
     let latest: AnalysisView | undefined;
     const steps = analysisSteps(this.trace(gpu), {
@@ -62,7 +62,7 @@ export class Session {
     });
     for (;;) {
       const step = steps.next();
-      latest = analysisView(step.value, this.name, step.done === true);
+      latest = { file: this.name, analysis: step.value, isComplete: step.done === true };
       if (step.done) return latest;
       onProgress({ fraction: 0, doing: 'comparing allocators', partial: latest });
     }
@@ -79,7 +79,7 @@ export class Session {
 
   private trace(gpu: number): Recording['traces'][number] {
     const trace = this.recording.traces.find((candidate) => candidate.device === gpu);
-    if (!trace) throw new UsageError(`the recording has nothing about GPU ${gpu}`);
+    if (!trace) throw new UsageError(`the recording has no events of GPU ${gpu}`);
     return trace;
   }
 }

@@ -1,5 +1,7 @@
-// Round numbers along an axis, and how times, counts and sizes are written at them.
+// Ticks at round numbers along an axis, and their labels.
+
 import { formatBytes, GIB, KIB, MIB, TIB } from '../base/bytes.ts';
+import { formatCount } from '../report/words/numbers.ts';
 import type { AxisKind } from './clock.ts';
 
 export interface Tick {
@@ -12,7 +14,7 @@ const STEPS = [1, 2, 5, 10] as const;
 export function axisTicks(axis: AxisKind, from: number, to: number, most: number): Tick[] {
   const step = roundStep((to - from) / Math.max(1, most));
   const wanted = axis === 'event' ? Math.max(1, step) : step;
-  return ticksOf(from, to, wanted).map((at) => ({ at, label: axis === 'event' ? at.toLocaleString('en-US') : formatTime(at, wanted) }));
+  return ticksOf(from, to, wanted).map((at) => ({ at, label: axis === 'event' ? formatCount(at) : formatTime(at, wanted) }));
 }
 
 /** Ticks of a scale in bytes, at powers of two and their halves. */
@@ -41,7 +43,7 @@ function roundStep(wanted: number): number {
   return magnitude * STEPS.find((step) => step * magnitude >= wanted * 0.999)!;
 }
 
-/** Microseconds for reading, at the precision that tells values `step` apart. */
+/** A time for reading, precise enough to tell values `step` apart. */
 export function formatTime(us: number, step?: number): string {
   const finest = step ?? Math.abs(us) / 1000;
   const [unit, name] = Math.abs(us) >= 1e6 || finest >= 1e5 ? [1e6, 's'] : Math.abs(us) >= 1e3 || finest >= 100 ? [1e3, 'ms'] : [1, 'µs'];

@@ -1,17 +1,17 @@
-// The timeline at the detail a screen can show: per column the least and the most of what was allocated, reserved and live.
+// The timeline at the resolution of the screen: per column, minimum and maximum of allocated, reserved and live bytes.
 import { liveSize } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import type { AxisKind, Clock } from './clock.ts';
 import type { MinMax } from './min-max.ts';
 
-export const SERIES = ['allocated', 'reserved', 'live'] as const;
+const SERIES = ['allocated', 'reserved', 'live'] as const;
 export type Series = (typeof SERIES)[number];
 
 export interface TimelineColumns {
   readonly from: number;
   readonly to: number;
   readonly columns: number;
-  /** Per series and column. A column without events repeats what was there before it. */
+  /** Per series and column. A column without events repeats the value before it. */
   readonly low: Readonly<Record<Series, Float64Array>>;
   readonly high: Readonly<Record<Series, Float64Array>>;
 }
@@ -31,7 +31,7 @@ export function timelineColumns(
   let first = clock.firstFrom(axis, from);
   for (let column = 0; column < columns; column++) {
     const end = clock.firstFrom(axis, from + (column + 1) * width);
-    // What the column begins with counts too: the event before it.
+    // The value at the start of the column counts too; it comes from the event before.
     const begin = Math.max(0, Math.min(first - 1, clock.count - 1));
     const until = Math.max(begin + 1, end);
     if (clock.count > 0) {
@@ -46,7 +46,7 @@ export function timelineColumns(
   return { from, to, columns, low, high };
 }
 
-/** Live bytes after each event: what no allocator can do without. */
+/** Live bytes after each event, the floor for any allocator. */
 export function liveBytes(trace: Trace): Float64Array {
   const { events, allocations, allocationOf } = trace;
   const live = new Float64Array(events.count);

@@ -1,11 +1,11 @@
-// The part of an axis that is on the screen: zooming, panning and fitting, and the level of detail that part is drawn at.
+// The visible part of an axis: zooming, panning, fitting, and the level of detail to draw it at.
 
 export interface Viewport {
   readonly from: number;
   readonly to: number;
 }
 
-/** The narrowest view, as a share of the whole: beyond it numbers lose their last bits. */
+/** The narrowest view, as a share of the whole; below it, doubles lose precision. */
 const NARROWEST = 2 ** -34;
 
 /** Zooms by `factor` (below 1 is closer) about a point, within an axis from 0 to `whole`. */
@@ -45,7 +45,7 @@ export interface DetailGrid {
   readonly cells: number;
 }
 
-/** Cells are asked for in groups of this many, so that small moves need no new ones. */
+/** Cells are requested in groups of this many, so that small moves need no new ones. */
 const GROUP = 64;
 
 /**

@@ -1,4 +1,4 @@
-// An answer as bytes: JSON for what is small, typed arrays as they lie in memory behind it. For the way over HTTP.
+// An answer as bytes, for HTTP: JSON, followed by the typed arrays as they are in memory.
 
 const TYPES = { Uint8Array, Int32Array, Float64Array } as const;
 type TypeName = keyof typeof TYPES;

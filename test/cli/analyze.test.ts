@@ -116,7 +116,7 @@ describe('weir analyze', () => {
     expect(JSON.parse(one.stdout).device).toBe(1);
     const none = await weir(['analyze', two, '--gpu', '7']);
     expect(none.code).toBe(3);
-    expect(none.stderr).toContain('has nothing about GPU 7; it has GPU 0, 1');
+    expect(none.stderr).toContain('has no events of GPU 7; it has GPU 0, 1');
   });
 
   it('breaks the build when a rule is broken', async () => {
@@ -143,7 +143,7 @@ describe('weir analyze', () => {
     const { code, stdout } = await weir(['analyze', file('state.pickle', writePickle({ segments, device_traces: [[]] }))]);
     expect(code).toBe(0);
     expect(stdout).toContain('warning:');
-    expect(stdout).toContain('Peak: 20 MiB reserved, 6 MiB of it in use');
+    expect(stdout).toContain('Peak: 20 MiB reserved, 6 MiB in use');
   });
 });
 

@@ -29,7 +29,7 @@ describe('weir convert', () => {
     writeFileSync(out, 'precious');
     const refused = await weir(['convert', VGG, out]);
     expect(refused.code).toBe(2);
-    expect(refused.stderr).toContain('is already there; -f overwrites it');
+    expect(refused.stderr).toContain('exists; -f overwrites it');
     expect(readFileSync(out, 'utf8')).toBe('precious');
     expect((await weir(['convert', VGG, out, '-f'])).code).toBe(0);
   });

@@ -66,7 +66,7 @@ describe('weir plan', () => {
     const plan = join(folder, 'resnet.plan');
     const { code, stdout, stderr } = await weir(['plan', RESNET, '-o', plan]);
     expect(code).toBe(0);
-    expect(stderr).toContain(`weir verify ${plan} ${RESNET} checks it`);
+    expect(stderr).toContain(`to check it: weir verify ${plan} ${RESNET}`);
     expect(stdout).toContain('exactly the lower bound');
     expect(stdout).toContain('exactly the peak of 8.34 GiB live');
     expect(stdout).toContain('└──');

@@ -17,7 +17,7 @@ describe('weir run', () => {
     expect(stdout.split('\n')).toHaveLength(6);
     expect(stdout).not.toContain('weir');
     expect(stderr).toMatch(/^weir: running on weir \(extends PYTHONPATH for the command\)\n/);
-    expect(stderr).toMatch(/weir: process \d+: peak live 5\d MiB, peak reserved \d+ MiB \(1\.\d+ x\)\n/);
+    expect(stderr).toMatch(/weir: process \d+: peak live 5\d MiB, peak reserved \d+ MiB \(overhead 1\.\d+\)\n/);
     expect(stderr).toContain('driver time 5.0 ms in 12 calls, 3 stream waits, 2 borrows, 1 stitch');
     expect(stderr).toMatch(/pytorch would have needed [\d.]+ MiB \([+-][\d.]+ %\)/);
     expect(stderr).toMatch(/expandable would have needed [\d.]+ MiB/);
@@ -221,7 +221,7 @@ describe('weir run', () => {
 
   it('looks at the first events only where there are many', async () => {
     const { stderr } = await run.weir(['run', '--what-if-events', '100', ...job('train=20', 'close')]);
-    expect(stderr).toMatch(/\(replayed: the first 100 of 4\d\d events; --what-if-events N looks at more\)/);
+    expect(stderr).toMatch(/\(replayed only the first 100 of 4\d\d events; --what-if-events N replays more\)/);
     const kept = await run.weir([
       'run',
       '--record',

@@ -59,7 +59,7 @@ describe('weir serve', () => {
     const { url, child } = await start();
     const { port } = new URL(url);
     const { code, stderr } = await weir(['serve', '-p', port]);
-    expect([code, stderr]).toEqual([2, `weir: port ${port} is taken; without -p a free one is chosen\n`]);
+    expect([code, stderr]).toEqual([2, `weir: port ${port} is taken; without -p, weir chooses a free one\n`]);
     const exit = ended(child);
     child.kill('SIGTERM');
     expect(await exit).toBe(0);
@@ -69,9 +69,9 @@ describe('weir serve', () => {
     [['serve', 'nothing.pickle'], 3, 'nothing.pickle: there is no such file'],
     [['serve', 'samples'], 3, 'samples is a folder; name the snapshot file in it'],
     [['serve', '-'], 2, 'weir serve reads files, not standard input'],
-    [['serve', '--live'], 2, '--live plays recordings back; name one'],
+    [['serve', '--live'], 2, '--live needs a recording to play; name one'],
     [['serve', '-p', 'http'], 2, 'a port is a number from 0 to 65535'],
-    [['serve', SAMPLE, '--live', '--speed', '0'], 2, 'it is a number above 0'],
+    [['serve', SAMPLE, '--live', '--speed', '0'], 2, 'the speed is a number above 0'],
   ])('refuses %j', async (parameters, code, words) => {
     const outcome = await weir(parameters);
     expect(outcome.code).toBe(code);
@@ -89,7 +89,7 @@ describe('weir report', () => {
     expect(html).toContain('Content-Security-Policy');
     expect(html).not.toMatch(/(src|href)="(?!data:)/);
     const second = await weir(['report', SAMPLE, '-o', out]);
-    expect([second.code, second.stderr]).toEqual([2, `weir: ${out} is already there; -f overwrites it\n`]);
+    expect([second.code, second.stderr]).toEqual([2, `weir: ${out} exists; -f overwrites it\n`]);
     expect((await weir(['report', SAMPLE, '-o', out, '-f', '-q'])).code).toBe(0);
   });
 
@@ -103,6 +103,6 @@ describe('weir report', () => {
 
   it('needs a name for what comes from standard input', async () => {
     const { code, stderr } = await weir(['report', '-']);
-    expect([code, stderr]).toEqual([2, 'weir: standard input has no name; -o says which file to write\n']);
+    expect([code, stderr]).toEqual([2, 'weir: standard input has no name; name the file to write with -o\n']);
   });
 });

@@ -80,16 +80,3 @@ export function runStandin(path: string, options: Readonly<Record<string, number
   }
   return JSON.parse(result.stdout) as StandinResult;
 }
-
-/** Where everything in ring.h lies, as the compiler says. */
-export interface RingLayout {
-  readonly constants: Readonly<Record<string, number | string>>;
-  readonly header: Readonly<Record<string, number>>;
-  readonly gauges: Readonly<Record<string, number>>;
-  readonly event: Readonly<Record<string, number>>;
-}
-
-export function ringLayout(): RingLayout {
-  const program = built('ring-layout', (output) => compileProgram(['test/native/ring_layout.c'], 'test', output));
-  return JSON.parse(spawnSync(program, { encoding: 'utf8' }).stdout) as RingLayout;
-}

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { encodePlan, type ProcessPlan } from '../../src/plan/files/process-plan.ts';
 import { StepWatch, type WatchedPlan } from '../../src/plan/steps/step-watch.ts';
 import { EventKind } from '../../src/trace/trace.ts';
-import { buildPlanJob, type RingLayout, ringLayout, type Sanitizer, whyNoNative } from './build.ts';
+import { buildPlanJob, type Sanitizer, whyNoNative } from './build.ts';
 import { Ring } from './ring.ts';
 
 interface JobResult {
@@ -39,8 +39,8 @@ function run(job: string, options: Readonly<Record<string, number | string>>): {
 }
 
 /** What the supervisor would plan from the recording of a run. */
-function planFrom(folder: string, layout: RingLayout): { found: WatchedPlan; plan: ProcessPlan } {
-  const ring = new Ring(join(folder, readdirSync(folder).find((name) => name.endsWith('.ring'))!), layout);
+function planFrom(folder: string): { found: WatchedPlan; plan: ProcessPlan } {
+  const ring = new Ring(join(folder, readdirSync(folder).find((name) => name.endsWith('.ring'))!));
   const watch = new StepWatch();
   for (const row of ring.rows(0, ring.u64('tail'))) {
     if (row.kind === EventKind.Alloc) watch.alloc(row.address, row.size, row.stream);
@@ -61,7 +61,6 @@ describe.skipIf(reason !== undefined)(`a process that is sent plans${reason ? ` 
   let job = '';
   let good: ProcessPlan;
   let path = '';
-  let layout: RingLayout;
   const written = (name: string, change: Partial<ProcessPlan> = {}) => {
     const file = join(root, name);
     writeFileSync(file, encodePlan({ ...good, ...change }));
@@ -69,8 +68,7 @@ describe.skipIf(reason !== undefined)(`a process that is sent plans${reason ? ` 
   };
   beforeAll(() => {
     job = buildPlanJob('none');
-    layout = ringLayout();
-    good = planFrom(run(job, { steps: 20 }).ring, layout).plan;
+    good = planFrom(run(job, { steps: 20 }).ring).plan;
     path = written('good.plan');
   });
 
@@ -83,7 +81,7 @@ describe.skipIf(reason !== undefined)(`a process that is sent plans${reason ? ` 
     expect(result.reserved).toBeLessThan(without.reserved);
     expect(result.reserved).toBeLessThan(1.03 * result.peakLive);
     // Said in the recording, as marks.
-    const file = new Ring(join(ring, readdirSync(ring).find((name) => name.endsWith('.ring'))!), layout);
+    const file = new Ring(join(ring, readdirSync(ring).find((name) => name.endsWith('.ring'))!));
     const marks = file.rows(0, file.u64('tail')).filter(({ kind }) => kind === EventKind.Mark);
     expect(marks.map(({ detail }) => detail)).toEqual([1, 2]);
     expect([file.gauge('planned_hits'), file.gauge('plans')]).toEqual([result.hits, 1]);
@@ -92,7 +90,7 @@ describe.skipIf(reason !== undefined)(`a process that is sent plans${reason ? ` 
   test('serves what is as planned between requests that are not', () => {
     for (const seed of [1, 2, 3]) {
       const plan = join(root, `${seed}.plan`);
-      writeFileSync(plan, encodePlan(planFrom(run(job, { steps: 20, seed }).ring, layout).plan));
+      writeFileSync(plan, encodePlan(planFrom(run(job, { steps: 20, seed }).ring).plan));
       const { result } = run(job, { steps: 60, plan, at: 8, deviate: 30, seed });
       expect(result).toMatchObject({ plans: 1, corrupted: 0 });
       expect(result.hits).toBeGreaterThan(0);

@@ -5,17 +5,17 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { buildStandin, type RingLayout, ringLayout, runStandin, type Sanitizer, whyNoNative } from './build.ts';
+import { Format } from '../../src/abi/formats.ts';
+import { RING_STREAMS, RING_STRING_BYTES, RingOffset, RingState } from '../../src/abi/ring.ts';
+import { buildStandin, runStandin, type Sanitizer, whyNoNative } from './build.ts';
 import { follow, Ring } from './ring.ts';
 
 const reason = whyNoNative();
 describe.skipIf(reason !== undefined)(`rings${reason ? ` (skipped: ${reason})` : ''}`, () => {
   let standin = '';
-  let layout: RingLayout;
   let folder = '';
   beforeAll(() => {
     standin = buildStandin('none');
-    layout = ringLayout();
     folder = mkdtempSync(join(tmpdir(), 'weir-ring-'));
   });
   afterAll(() => {
@@ -34,10 +34,10 @@ describe.skipIf(reason !== undefined)(`rings${reason ? ` (skipped: ${reason})` :
     for (const options of [{ seed: 1 }, { seed: 2, limit: 150 }, { seed: 3, rate: 20_000 }, { seed: 4, gmlake: 1 }]) {
       const directory = place('whole');
       const result = runStandin(standin, { ...options, ring: directory });
-      const ring = new Ring(ringIn(directory), layout);
-      expect(ring.text('magic', 8)).toBe(layout.constants['magic']);
-      expect(ring.u32('version')).toBe(layout.constants['version']);
-      expect(ring.u32('state')).toBe(layout.constants['closed']);
+      const ring = new Ring(ringIn(directory));
+      expect(ring.text('magic', 8)).toBe(Format.ring.magic);
+      expect(ring.u32('version')).toBe(Format.ring.version);
+      expect(ring.u32('state')).toBe(RingState.Closed);
       expect([ring.u32('rank'), ring.u32('local_rank'), ring.u32('world_size')]).toEqual([3, 1, 8]);
       expect([ring.text('allocator', 16), ring.text('torch_version', 32)]).toEqual(['weir', '0.0.0']);
       expect(ring.u32('bytes')).toBe(ring.fileBytes);
@@ -54,9 +54,9 @@ describe.skipIf(reason !== undefined)(`rings${reason ? ` (skipped: ${reason})` :
   test('names of streams, pools and strings, until there is no more room', () => {
     const directory = place('names');
     expect(runStandin(standin, { conform: 1, ring: directory })).toEqual({});
-    const ring = new Ring(ringIn(directory), layout);
-    expect(ring.u32('stream_count')).toBe(layout.constants['streams']);
-    expect(ring.u64('string_bytes')).toBeLessThanOrEqual(Number(layout.constants['stringBytes']));
+    const ring = new Ring(ringIn(directory));
+    expect(ring.u32('stream_count')).toBe(RING_STREAMS);
+    expect(ring.u64('string_bytes')).toBeLessThanOrEqual(RING_STRING_BYTES);
     expect(follow(ring.rows(0, ring.u64('tail')))).toMatchObject({ live: 0, parked: 0, reserved: 0 });
   });
 
@@ -64,7 +64,7 @@ describe.skipIf(reason !== undefined)(`rings${reason ? ` (skipped: ${reason})` :
     const directory = place('fork');
     const result = runStandin(standin, { seed: 5, fork: 40, ring: directory });
     expect(result.corrupted).toBe(0);
-    const ring = new Ring(ringIn(directory), layout);
+    const ring = new Ring(ringIn(directory));
     expect(ring.gauge('live')).toBe(0);
     expect(ring.u64('string_bytes')).toBe(0);
     expect(ring.streams()).not.toContain(99);
@@ -76,7 +76,7 @@ describe.skipIf(reason !== undefined)(`rings${reason ? ` (skipped: ${reason})` :
     const whole = runStandin(standin, { seed: 6, threads: 1, ring: place('reference') });
     const result = runStandin(standin, { seed: 6, threads: 1, rows: 1024, ring: directory });
     expect(result).toEqual(whole);
-    const ring = new Ring(ringIn(directory), layout);
+    const ring = new Ring(ringIn(directory));
     expect(ring.u32('capacity')).toBe(1024);
     expect(ring.u64('tail')).toBeGreaterThan(1000);
     expect(ring.u64('tail')).toBeLessThanOrEqual(1024);
@@ -96,20 +96,20 @@ describe.skipIf(reason !== undefined)(`rings${reason ? ` (skipped: ${reason})` :
     let head = 0;
     const rows: ReturnType<Ring['rows']> = [];
     for (let turn = 0; turn < 2000 && head < 4 * 4096; turn++) {
-      const ring = new Ring(path, layout);
+      const ring = new Ring(path);
       const tail = ring.u64('tail');
       rows.push(...ring.rows(head, tail));
       head = tail;
       const word = new BigUint64Array([BigInt(head)]);
-      writeSync(file, word, 0, 8, layout.header['head']!);
+      writeSync(file, word, 0, 8, RingOffset.head);
       await sleep(2);
     }
     expect(head).toBeGreaterThanOrEqual(4 * 4096);
     child.kill('SIGKILL');
     await new Promise((resolve) => child.once('exit', resolve));
     closeSync(file);
-    const ring = new Ring(path, layout);
-    expect(ring.u32('state')).toBe(layout.constants['active']);
+    const ring = new Ring(path);
+    expect(ring.u32('state')).toBe(RingState.Active);
     expect(ring.u64('tail')).toBeGreaterThanOrEqual(head);
     rows.push(...ring.rows(head, ring.u64('tail')));
     if (ring.u64('dropped') === 0) follow(rows);
@@ -126,7 +126,7 @@ describe.skipIf(reason !== undefined)(`rings${reason ? ` (skipped: ${reason})` :
     // A sanitizer's threads do not survive a fork of a process with threads; the children are tested above.
     const directory = place('sanitizer');
     const result = runStandin(watched, { seed: 8, rounds: 1000, ring: directory });
-    const ring = new Ring(ringIn(directory), layout);
+    const ring = new Ring(ringIn(directory));
     expect(follow(ring.rows(0, ring.u64('tail')))).toMatchObject({ live: 0, allocations: result.allocations });
   });
 });

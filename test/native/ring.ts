@@ -1,7 +1,7 @@
 // A ring read the plain way, by the offsets the compiler prints, and what its rows must tell.
 import { readFileSync } from 'node:fs';
-import { EventKind } from '../../src/trace/trace.ts';
-import type { RingLayout } from './build.ts';
+import { EVENT_BYTES, EventKind, EventOffset } from '../../src/abi/events.ts';
+import { GAUGE_NAMES, GAUGES_BYTES, type GaugeName, RingOffset } from '../../src/abi/ring.ts';
 
 export interface Row {
   readonly time: number;
@@ -19,37 +19,35 @@ export interface Row {
 
 export class Ring {
   private readonly bytes: DataView;
-  private readonly layout: RingLayout;
 
-  constructor(path: string, layout: RingLayout) {
+  constructor(path: string) {
     const file = readFileSync(path);
     this.bytes = new DataView(file.buffer, file.byteOffset, file.byteLength);
-    this.layout = layout;
   }
 
-  u32(field: string): number {
-    return this.bytes.getUint32(this.layout.header[field]!, true);
+  u32(field: keyof typeof RingOffset): number {
+    return this.bytes.getUint32(RingOffset[field], true);
   }
 
-  u64(field: string): number {
-    return Number(this.bytes.getBigUint64(this.layout.header[field]!, true));
+  u64(field: keyof typeof RingOffset): number {
+    return Number(this.bytes.getBigUint64(RingOffset[field], true));
   }
 
-  text(field: string, length: number): string {
-    const at = this.layout.header[field]!;
+  text(field: keyof typeof RingOffset, length: number): string {
+    const at = RingOffset[field];
     const text = new TextDecoder().decode(new Uint8Array(this.bytes.buffer, this.bytes.byteOffset + at, length));
     return text.replace(/\0.*$/s, '');
   }
 
-  gauge(name: string, device = 0): number {
-    const at = this.layout.header['gauges']! + device * this.layout.gauges['sizeof']! + this.layout.gauges[name]!;
+  gauge(name: GaugeName, device = 0): number {
+    const at = RingOffset.gauges + device * GAUGES_BYTES + 8 * GAUGE_NAMES.indexOf(name);
     return Number(this.bytes.getBigUint64(at, true));
   }
 
   /** Handles of the streams of GPU 0. */
   streams(): number[] {
     const count = this.u32('stream_count');
-    return Array.from({ length: count }, (_, index) => Number(this.bytes.getBigUint64(this.layout.header['streams']! + 8 * index, true)));
+    return Array.from({ length: count }, (_, index) => Number(this.bytes.getBigUint64(RingOffset.streams + 8 * index, true)));
   }
 
   get fileBytes(): number {
@@ -58,22 +56,21 @@ export class Ring {
 
   /** Rows by their numbers; the end is not included. */
   rows(from: number, to: number): Row[] {
-    const { event } = this.layout;
     const rows: Row[] = [];
     for (let number = from; number < to; number++) {
-      const at = this.u32('rows_at') + (number % this.u32('capacity')) * event['sizeof']!;
+      const at = this.u32('rows_at') + (number % this.u32('capacity')) * EVENT_BYTES;
       rows.push({
-        time: this.bytes.getFloat64(at + event['time_us']!, true),
-        address: Number(this.bytes.getBigUint64(at + event['address']!, true)),
-        size: Number(this.bytes.getBigUint64(at + event['size']!, true)),
-        kind: this.bytes.getUint8(at + event['kind']!),
-        fields: this.bytes.getUint8(at + event['fields']!),
-        device: this.bytes.getUint16(at + event['device']!, true),
-        stream: this.bytes.getInt32(at + event['stream']!, true),
-        pool: this.bytes.getInt32(at + event['pool']!, true),
-        stack: this.bytes.getInt32(at + event['stack']!, true),
-        detail: this.bytes.getInt32(at + event['detail']!, true),
-        thread: this.bytes.getInt32(at + event['thread']!, true),
+        time: this.bytes.getFloat64(at + EventOffset.time_us, true),
+        address: Number(this.bytes.getBigUint64(at + EventOffset.address, true)),
+        size: Number(this.bytes.getBigUint64(at + EventOffset.size, true)),
+        kind: this.bytes.getUint8(at + EventOffset.kind),
+        fields: this.bytes.getUint8(at + EventOffset.fields),
+        device: this.bytes.getUint16(at + EventOffset.device, true),
+        stream: this.bytes.getInt32(at + EventOffset.stream, true),
+        pool: this.bytes.getInt32(at + EventOffset.pool, true),
+        stack: this.bytes.getInt32(at + EventOffset.stack, true),
+        detail: this.bytes.getInt32(at + EventOffset.detail, true),
+        thread: this.bytes.getInt32(at + EventOffset.thread, true),
       });
     }
     return rows;

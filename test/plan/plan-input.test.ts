@@ -8,7 +8,8 @@ import { planOffsets } from '../../src/plan/offsets/planner.ts';
 import { findStep, planStep } from '../../src/plan/steps/step-plan.ts';
 import { H200_COPIES } from '../../src/plan/swaps/copy-costs.ts';
 import { planSwapStep } from '../../src/plan/swaps/planner.ts';
-import { offsetsPlanText, stepPlanText, swapPlanText, verificationText } from '../../src/report/plan-text.ts';
+import { offsetsFacts, stepFacts, swapFacts } from '../../src/report/plan.ts';
+import { formatPlan, formatVerification } from '../../src/report/terminal/plan.ts';
 import { assembleTrace } from '../../src/trace/assemble.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
@@ -92,7 +93,7 @@ describe('plans against the files they were made from', () => {
     expect(verifyPlanOn(plan, longer).faults.length).toBeGreaterThan(0);
     const renamed = readPlanText(CSV.replace('a,', 'x,'))!;
     expect(verifyPlanOn(plan, renamed).faults[0]!.message).toMatch(/buffer x/);
-    expect(offsetsPlanText(input.buffers, layout)).toMatch(/exactly the lower bound/);
+    expect(formatPlan(offsetsFacts(input.buffers.length, layout), [])).toMatch(/exactly the lower bound/);
   });
 
   test('the step of a trace', () => {
@@ -105,8 +106,8 @@ describe('plans against the files they were made from', () => {
     const file = readPlan(writePlan({ kind: 'step', plan }));
     const verified = verifyPlanOn(file, input);
     expect(verified.faults).toEqual([]);
-    expect(verificationText('plan', verified.faults, verified.followed)).toMatch(/^correct/);
-    const text = stepPlanText(found, planOffsets([{ id: 'a', size: 1, spans: [{ from: 0, to: 1 }], alignment: 1 }]));
+    expect(formatVerification('plan', verified.faults, verified.followed)).toMatch(/^correct/);
+    const text = formatPlan(stepFacts(found, planOffsets([{ id: 'a', size: 1, spans: [{ from: 0, to: 1 }], alignment: 1 }])), []);
     expect(text).toMatch(/SmartPool/);
   });
 
@@ -123,7 +124,7 @@ describe('plans against the files they were made from', () => {
     expect(verifyPlanOn({ ...file, limit: file.limit - 1 }, input).faults.length).toBeGreaterThan(0);
     expect(verifyPlanOn({ ...file, offsets: file.offsets.map(() => 0) }, input).faults.length).toBeGreaterThan(0);
     expect(verifyPlanOn({ ...file, periodUs: 5 }, input).faults[0]!.message).toMatch(/step of 5 us/);
-    expect(swapPlanText(step, plan)).toMatch(/zero stall/);
+    expect(formatPlan(swapFacts(step, plan), [])).toMatch(/zero stall/);
   });
 
   test('a plan of the wrong kind is refused', () => {

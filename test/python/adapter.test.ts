@@ -15,8 +15,8 @@ import {
   linksOf,
   partFlags,
 } from '../../scripts/native-rules.mjs';
+import { RingState } from '../../src/abi/ring.ts';
 import { EventKind } from '../../src/trace/trace.ts';
-import { ringLayout } from '../native/build.ts';
 import { Ring } from '../native/ring.ts';
 
 const TORCH = resolve(process.env['WEIR_TORCH_211'] ?? '.');
@@ -71,12 +71,9 @@ describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped:
     const result = run([], { WEIR_RUN_DIR: rings });
     expect(result).toMatchObject({ status: 0, stderr: '' });
     // The process and the children it forked; it alone has come to its end by itself.
-    const layout = ringLayout();
     const all = readdirSync(rings).filter((name) => name.endsWith('.ring'));
     expect(all).toHaveLength(6);
-    const closed = all
-      .map((name) => new Ring(join(rings, name), layout))
-      .filter((ring) => ring.u32('state') === layout.constants['closed']);
+    const closed = all.map((name) => new Ring(join(rings, name))).filter((ring) => ring.u32('state') === RingState.Closed);
     expect(closed).toHaveLength(1);
     // Private pools count as reserved by the engine's rows, so their segments are not there to be counted again.
     const rows = closed[0]!.rows(0, closed[0]!.u64('tail'));

@@ -3,17 +3,16 @@ import { existsSync, readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
-import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { reconstruct } from '../../src/replay/reconstruct.ts';
-import { type Replayed, replay } from '../../src/replay/replay.ts';
+import type { ReplayResult } from '../../src/replay/replay.ts';
+import { whatIf } from '../../src/replay/what-if.ts';
 import { readRecording } from '../../src/trace/detect.ts';
 import type { Trace } from '../../src/trace/trace.ts';
 import { sampleTrace } from '../support/traces.ts';
 
-function whatIf(trace: Trace, name: string, capacity?: number): Replayed {
+function predict(trace: Trace, name: string, capacity?: number): ReplayResult {
   const { emptyCacheBefore } = reconstruct(trace);
-  const backend = new SimulatedBackend({ capacity });
-  return replay(trace, chooseAllocators(name)[0]!.create, { backend, deviceBytes: capacity, emptyCacheBefore });
+  return whatIf(trace, chooseAllocators(name)[0]!, { capacity }, { emptyCacheBefore });
 }
 
 // Peak reserved as PyTorch reported it: native, expandable.
@@ -47,12 +46,12 @@ describe.each(Object.entries(RUNS))('%s', (name, [native, expandable]) => {
 
   describe.skipIf(!inSamples && !existsSync(SHARED))('predictions', () => {
     it('replays the native recording to its own peak', () => {
-      expect(whatIf(load('native'), 'pytorch').peakReserved).toBe(native);
+      expect(predict(load('native'), 'pytorch').peakReserved).toBe(native);
     });
 
     it.skipIf(expandable === undefined)('predicts the expandable run from the native recording, and the other way round', () => {
-      expect(whatIf(load('native'), 'expandable').peakReserved).toBe(expandable);
-      expect(whatIf(load('expandable'), 'pytorch').peakReserved).toBe(native);
+      expect(predict(load('native'), 'expandable').peakReserved).toBe(expandable);
+      expect(predict(load('expandable'), 'pytorch').peakReserved).toBe(native);
     });
   });
 });
@@ -60,7 +59,7 @@ describe.each(Object.entries(RUNS))('%s', (name, [native, expandable]) => {
 describe.skipIf(!existsSync(SHARED))('gpt2xl-R-var with other settings', () => {
   it.each(Object.entries(OTHER_SETTINGS))('%s is predicted to the byte', (name, peak) => {
     const trace = readRecording(gunzipSync(readFileSync(new URL('gpt2xl-R-var.native.pickle.gz', SHARED)))).traces[0]!;
-    expect(whatIf(trace, name, 149250113536).peakReserved).toBe(peak);
+    expect(predict(trace, name, 149250113536).peakReserved).toBe(peak);
   });
 });
 
@@ -71,16 +70,16 @@ describe('gpt2xl-oom', () => {
   const GIB = 2 ** 30;
 
   it('says from the run that died what both allocators take when memory is no limit', () => {
-    expect(whatIf(trace, 'pytorch').peakReserved).toBe(RUNS['gpt2xl-R-var']![0]);
-    expect(whatIf(trace, 'expandable').peakReserved).toBe(RUNS['gpt2xl-R-var']![1]);
+    expect(predict(trace, 'pytorch').peakReserved).toBe(RUNS['gpt2xl-R-var']![0]);
+    expect(predict(trace, 'expandable').peakReserved).toBe(RUNS['gpt2xl-R-var']![1]);
   });
 
   it('says which runs died and which finished', () => {
-    expect(whatIf(trace, 'pytorch', 21 * GIB).ooms).toBe(1);
-    expect(whatIf(trace, 'expandable', 21 * GIB).ooms).toBe(0);
-    expect(whatIf(trace, 'pytorch', Math.floor(22.72 * GIB)).ooms).toBe(0);
-    expect(whatIf(trace, 'expandable', Math.floor(19.64 * GIB)).ooms).toBe(1);
-    expect(whatIf(trace, 'pytorch[max_split_size_mb:512]', Math.floor(21.22 * GIB)).ooms).toBe(0);
-    expect(whatIf(trace, 'pytorch[max_split_size_mb:128]', Math.floor(21.22 * GIB)).ooms).toBe(1);
+    expect(predict(trace, 'pytorch', 21 * GIB).ooms).toBe(1);
+    expect(predict(trace, 'expandable', 21 * GIB).ooms).toBe(0);
+    expect(predict(trace, 'pytorch', Math.floor(22.72 * GIB)).ooms).toBe(0);
+    expect(predict(trace, 'expandable', Math.floor(19.64 * GIB)).ooms).toBe(1);
+    expect(predict(trace, 'pytorch[max_split_size_mb:512]', Math.floor(21.22 * GIB)).ooms).toBe(0);
+    expect(predict(trace, 'pytorch[max_split_size_mb:128]', Math.floor(21.22 * GIB)).ooms).toBe(1);
   });
 });

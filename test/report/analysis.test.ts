@@ -4,9 +4,11 @@ import { describe, expect, it } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
 import { UsageError } from '../../src/base/errors.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
+import { partsOf } from '../../src/report/losses.ts';
 import type { Breakdown } from '../../src/report/moment.ts';
-import { parseRule } from '../../src/report/rules.ts';
+import { formatBreach, parseRule } from '../../src/report/rules.ts';
 import { labelOf } from '../../src/report/sites.ts';
+import { adviceEffect, adviceLine } from '../../src/report/words/advice.ts';
 import { sampleTrace } from '../support/traces.ts';
 
 const GIB = 2 ** 30;
@@ -19,9 +21,9 @@ describe.each(names)('%s', (name) => {
   const analysis = analyzeTrace(sampleTrace(name), LIGHT);
 
   it('breaks the peak down without remainder', () => {
-    expect(partsOf(analysis.peak)).toBe(analysis.peak.reserved);
+    expect(total(analysis.peak)).toBe(analysis.peak.reserved);
     expect(analysis.peak.reserved).toBe(analysis.replayError.recordedPeakReserved);
-    if (analysis.oom) expect(partsOf(analysis.oom.breakdown)).toBe(analysis.oom.breakdown.reserved);
+    if (analysis.oom) expect(total(analysis.oom.breakdown)).toBe(analysis.oom.breakdown.reserved);
   });
 
   it('shows the recorded allocator failing as often as it did', () => {
@@ -37,8 +39,8 @@ describe.each(names)('%s', (name) => {
   });
 });
 
-function partsOf(part: Breakdown): number {
-  return part.requested + part.rounding + part.pending + part.fragmented + part.smallSegments + part.otherStreams + part.otherPools;
+function total(moment: Breakdown): number {
+  return partsOf(moment).reduce((sum, part) => sum + part.bytes, 0);
 }
 
 describe('an out-of-memory failure', () => {
@@ -49,8 +51,9 @@ describe('an out-of-memory failure', () => {
     expect(oom!.asked / GIB).toBeCloseTo(2.76, 2);
     expect((oom!.breakdown.requested + oom!.breakdown.rounding) / GIB).toBeCloseTo(16.58, 2);
     expect((oom!.breakdown.reserved - oom!.breakdown.requested - oom!.breakdown.rounding) / GIB).toBeCloseTo(2.13, 2);
-    expect(advice[0]!.line).toBe('export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True');
-    expect(advice[0]!.effect).toContain('where the recorded settings do not');
+    expect(advice[0]).toMatchObject({ kind: 'setting', conf: 'expandable_segments:True', effect: { fit: { isSure: true } } });
+    expect(adviceLine(advice[0]!)).toBe('export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True');
+    expect(adviceEffect(advice[0]!)).toContain('the recorded settings do not');
     const [recorded, expandable] = whatIf;
     expect(recorded!.limited!.ooms).toBe(1);
     expect(expandable!.limited!.ooms).toBe(0);
@@ -62,11 +65,11 @@ describe('an out-of-memory failure', () => {
     // The job was given 21 GiB, which the recording does not say.
     expect(capacityAtLeast).toBeLessThanOrEqual(21 * GIB);
     expect(capacity).toBeGreaterThanOrEqual(21 * GIB);
-    const row = (name: string) => whatIf.find((candidate) => candidate.choice.name === name)!;
+    const row = (name: string) => whatIf.find((candidate) => candidate.allocator === name)!;
     expect(row('expandable')).toMatchObject({ isSure: true });
     expect(row('pytorch[max_split_size_mb:512]')).toMatchObject({ isSure: false, limited: { ooms: 0 } });
     expect(row('pytorch')).toMatchObject({ isSure: undefined });
-    expect(advice.map(({ effect }) => effect.includes('may fit'))).toEqual([false, true, false]);
+    expect(advice.map((each) => adviceEffect(each).includes('may fit'))).toEqual([false, true, false]);
     const exactly = analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'), { ...LIGHT, capacity: 21 * GIB });
     expect(exactly).toMatchObject({ capacityAtLeast: undefined, whatIf: [{ isSure: undefined }, { isSure: undefined }] });
   });
@@ -74,7 +77,8 @@ describe('an out-of-memory failure', () => {
   it('is blamed on demand where nothing could have helped', () => {
     const { oom, advice } = analyzeTrace(sampleTrace('exact/s1.pickle'), LIGHT);
     expect(oom!.cause).toBe('demand');
-    expect(advice.at(-1)!.effect).toContain('no allocator can make that fit');
+    expect(advice.at(-1)!.kind).toBe('less-demand');
+    expect(adviceEffect(advice.at(-1)!)).toContain('no allocator can make that fit');
   });
 
   it('is explained for another size of GPU too', () => {
@@ -127,7 +131,8 @@ describe('rules', () => {
     ['replay-error>0', undefined],
     ['lost>1GiB', 'lost is 7.11 GiB (rule: lost>1GiB)'],
   ])('%s', (text, expected) => {
-    expect(parseRule(text).breach(analysis)).toBe(expected);
+    const breach = parseRule(text).breach(analysis);
+    expect(breach && formatBreach(breach)).toBe(expected);
   });
 
   it.each(['peak', 'peak=3GiB', 'speed>3', 'peak>fast', 'ooms>5%', 'fragmentation>lots'])('%s is refused', (text) => {

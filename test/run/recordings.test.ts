@@ -10,7 +10,7 @@ import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { reconstruct } from '../../src/replay/reconstruct.ts';
 import { replay } from '../../src/replay/replay.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
-import { formatAnalysis } from '../../src/report/text.ts';
+import { formatAnalysis } from '../../src/report/terminal/analysis.ts';
 import { limitsOf } from '../../src/run/rings/process-recording.ts';
 import { Recorder } from '../../src/run/rings/recorder.ts';
 import type { Gauges } from '../../src/run/rings/ring-layout.ts';
@@ -154,8 +154,8 @@ describe('a recording on the real engine', () => {
       recordedPeakReserved: result.peakReserved,
       peakLive: result.peakLive,
     });
-    expect(analysis.whatIf[0]).toMatchObject({ isRecorded: true, choice: { name: 'weir' } });
-    expect(formatAnalysis(analysis, 'x')).toContain('The run was made on weir: ');
+    expect(analysis.whatIf[0]).toMatchObject({ isRecorded: true, allocator: 'weir' });
+    expect(formatAnalysis(analysis, 'x')).toContain('The job ran on weir and reserved ');
     const { history } = watchRecorded(trace!);
     expect(history.peakReserved).toBe(result.peakReserved);
   });

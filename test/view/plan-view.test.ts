@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { MIB } from '../../src/base/bytes.ts';
 import type { SwapStep } from '../../src/plan/swaps/accesses.ts';
+import { planRows } from '../../src/report/words/plan.ts';
 import { readRecording } from '../../src/trace/detect.ts';
 import { type PlanLayout, planView, swapPlanView } from '../../src/view/plan-view.ts';
 import { readSample } from '../support/samples.ts';
@@ -16,9 +17,11 @@ describe('the plan of a run that repeats', () => {
     expect(view.layout.size).toHaveLength(159);
   });
 
-  it('says what `weir plan` says', () => {
-    expect(view.facts.map(([name]) => name)).toEqual(['step', 'whole run', 'layout', 'found by', 'in all']);
-    expect(view.facts[1]![1]).toBe('1.09 GiB that stay from step to step');
+  it('has the facts of `weir plan`', () => {
+    expect(view.facts).toMatchObject({ kind: 'step', operations: 318, repeats: 5, blocks: 159, offsets: { plan: { optimal: true } } });
+    const rows = planRows(view.facts);
+    expect(rows.map(({ name }) => name)).toEqual(['total', 'layout', 'found by', 'kept', 'step']);
+    expect(rows[3]!.words).toBe('1.09 GiB stay allocated from step to step');
     expect(view.swaps).toBeUndefined();
   });
 });
@@ -47,7 +50,9 @@ it('shows copies in both directions where accesses are known', () => {
     expect(from).toBeLessThan(to);
     expect(to).toBeLessThanOrEqual(step.periodUs);
   }
-  expect(view.swaps!.curve.length).toBeGreaterThan(1);
+  if (view.facts.kind !== 'swaps') throw new Error(view.facts.kind);
+  expect(view.facts.plan.curve.length).toBeGreaterThan(1);
+  expect(planRows(view.facts)[0]!.name).toBe('zero stall');
   expectNoOverlap(view.layout);
 });
 

@@ -18,7 +18,7 @@ describe('a session', () => {
   it('says what the recording is', () => {
     const { gpus } = ask({ method: 'describe', gpu: 0 });
     expect(gpus).toHaveLength(1);
-    expect(gpus[0]).toMatchObject({ backend: 0, events: recording.traces[0]!.events.count });
+    expect(gpus[0]).toMatchObject({ device: 0, events: recording.traces[0]!.events.count });
   });
 
   it('reduces the timeline without losing the peak', () => {
@@ -55,17 +55,20 @@ describe('a session', () => {
 
   it('analyses as `weir analyze` does, the verdict first', () => {
     const notes: ProgressNote[] = [];
-    const { json } = ask({ method: 'analyze', gpu: 0 }, notes);
+    const { file, analysis, isComplete } = ask({ method: 'analyze', gpu: 0 }, notes);
     const expected = analysisJson(analyzeTrace(recording.traces[0]!, { source: NAME }), NAME);
-    expect(withoutTimes(json)).toBe(withoutTimes(expected));
+    expect(isComplete).toBe(true);
+    // The page gets the facts of --json, whole: also over HTTP.
+    const received = decodeAnswer(encodeAnswer(analysis).buffer) as typeof analysis;
+    expect(withoutTimes(analysisJson(received, file))).toBe(withoutTimes(expected));
     const partials = notes.map((note) => note.partial).filter((partial) => partial !== undefined);
-    expect(partials[0]!.rows).toHaveLength(0);
-    expect(partials[0]!.peakHeadline).toContain('Peak');
+    expect(partials[0]!.analysis.whatIf).toHaveLength(0);
+    expect(partials[0]!.analysis.peak).toEqual(analysis.peak);
   });
 
   it('refuses what it does not know in words', () => {
     expect(() => ask({ method: 'run', gpu: 0, run: 'nonsense' })).toThrow("there is no allocator 'nonsense'");
-    expect(() => ask({ method: 'run', gpu: 7, run: 'recorded' })).toThrow('nothing about GPU 7');
+    expect(() => ask({ method: 'run', gpu: 7, run: 'recorded' })).toThrow('no events of GPU 7');
     expect(() => ask({ method: 'steal', gpu: 0 } as never)).toThrow("no question 'steal'");
   });
 });

@@ -91,10 +91,10 @@ describe.skipIf(!CHROMIUM)('the page', () => {
     await page.getByRole('heading', { name: 'Drop a memory snapshot here' }).waitFor();
     await drop('mine.pickle.gz', sample(OOM_SAMPLE));
     await untilAnalysed(page);
-    expect(await page.getByTestId('headline').innerText()).toBe('Out of memory at event 54,894: 2.76 GiB was asked for.');
+    expect(await page.getByTestId('headline').innerText()).toBe('Out of memory at event 54,894: a request for 2.76 GiB failed.');
     expect(await cursorEvent()).toBe(54_894);
     // What the job could have is known only as a range, and one of the rows depends on it.
-    expect(await page.locator('#what-if th').allInnerTexts()).toContain('in 20.67 GiB to 21.22 GiB');
+    expect(await page.locator('#what-if th').allInnerTexts()).toContain('in 20.67 to 21.22 GiB');
     const fits = await column('#what-if', 6);
     expect(fits.map((text) => text[0]).join('')).toBe('✕✓✕?✕✕✓✓');
     expect(fits[3]).toBe('? may fit, 3 retries');

@@ -1,21 +1,21 @@
-// Keeps the page's address in step with what it shows, so that a link brings it back; and the legend with the colours.
+// Keeps the page's address up to date, so that a link restores what it shows, and the legend with the colours.
 import { effect } from '@preact/signals';
 import { type HashState, readHash, writeHash } from '../../src/view/hash-state.ts';
 import { RECORDED } from '../../src/view/protocol.ts';
 import { comparison } from './opening.ts';
 import { axis, block, capacity, colour, cursor, guarded, legend, main, selection, since, sources, view, wholeX } from './state.ts';
 
-/** Keeps the legend in step with the colours. */
+/** Updates the legend with the colours. */
 effect(() => {
   const lane = main.value;
   const mode = colour.value;
   if (!lane) return;
   void guarded(async () => {
-    legend.value = await lane.source.backend.ask('legend', lane.gpu.device, { colour: mode });
+    legend.value = await lane.source.connection.ask('legend', lane.gpu.device, { colour: mode });
   });
 });
 
-/** Keeps the page's address in step with what it shows, at most a few times a second. */
+/** Updates the page's address, at most a few times a second. */
 let hashTimer: ReturnType<typeof setTimeout> | undefined;
 effect(() => {
   const lane = main.value;

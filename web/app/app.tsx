@@ -1,4 +1,4 @@
-// The page as a whole: what comes in which order, and what is shown only where there is something to show.
+// The page as a whole: its sections and their order.
 import { signal } from '@preact/signals';
 import { Advice } from '../panels/advice.tsx';
 import { LivePanel } from '../panels/live-panel.tsx';

@@ -1,10 +1,9 @@
-// The page with nothing open: a place to drop a file, an example in one click, and how to make a snapshot.
+// The page without a recording: a place to drop a file, an example, and how to make a snapshot.
+import { DUMP_SNAPSHOT, START_RECORDING } from '../../src/report/words/shell.ts';
 import { CopyLine } from '../panels/advice.tsx';
 import { hasExample, openExample, pickFile } from './files.ts';
 import { Progress } from './progress.tsx';
 import { loading } from './state.ts';
-
-const SNAPSHOT = ['torch.cuda.memory._record_memory_history(max_entries=5_000_000)', 'torch.cuda.memory._dump_snapshot("snapshot.pickle")'];
 
 export function Empty() {
   if (loading.value) {
@@ -36,11 +35,11 @@ export function Empty() {
       <div class="card">
         <h2>Make a snapshot</h2>
         <p>At the start of the program, before the model is built:</p>
-        <CopyLine line={SNAPSHOT[0]!} />
+        <CopyLine line={START_RECORDING} />
         <p>
           At the end, or in <code>except torch.OutOfMemoryError:</code>
         </p>
-        <CopyLine line={SNAPSHOT[1]!} />
+        <CopyLine line={DUMP_SNAPSHOT} />
       </div>
     </main>
   );

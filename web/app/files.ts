@@ -1,18 +1,18 @@
-// Opening files that stay in the browser: by dropping, by choosing, or the example that comes with the page.
-import { WorkerBackend } from '../data/source.ts';
+// Opens files that stay in the browser: dropped, chosen, or the example of the page.
+import { WorkerConnection } from '../data/connection.ts';
 import { openSource } from './opening.ts';
 import { problem, sources } from './state.ts';
 
-export async function openFiles(files: Iterable<File>): Promise<void> {
+async function openFiles(files: Iterable<File>): Promise<void> {
   for (const file of files) await openFile(file, file.name);
 }
 
-export async function openFile(content: Blob, name: string): Promise<void> {
+async function openFile(content: Blob, name: string): Promise<void> {
   const taken = new Set(sources.value.map((source) => source.name));
   let unique = name;
   for (let copy = 2; taken.has(unique); copy++) unique = `${name} (${copy})`;
-  const backend = new WorkerBackend({ name: unique, content });
-  await openSource({ name: unique, backend });
+  const connection = new WorkerConnection({ name: unique, content });
+  await openSource({ name: unique, connection });
 }
 
 export function pickFile(): void {
@@ -23,7 +23,7 @@ export function pickFile(): void {
   input.click();
 }
 
-/** Whether an example lies beside the page; a page that is one file has none. */
+/** Whether the page has an example; a page that is one file has none. */
 export function hasExample(): boolean {
   return location.protocol.startsWith('http');
 }
@@ -34,11 +34,11 @@ export async function openExample(): Promise<void> {
     if (!response.ok) throw new Error(String(response.status));
     await openFile(await response.blob(), 'example: GPT-2 XL on 21 GiB');
   } catch {
-    problem.value = 'the example could not be fetched from where this page is served';
+    problem.value = 'the server of this page has no example';
   }
 }
 
-/** Anywhere on the page is a place to drop. */
+/** Files can be dropped anywhere on the page. */
 export function listenToDrops(onHover: (isOver: boolean) => void): void {
   document.addEventListener('dragover', (event) => {
     event.preventDefault();

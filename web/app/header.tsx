@@ -1,5 +1,7 @@
-// The bar on top: what is open, search, theme and help.
+// The top bar: the open recording, search, theme and help.
+
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { formatCount } from '../../src/report/words/numbers.ts';
 import { pickFile } from './files.ts';
 import { openSource, showSource } from './opening.ts';
 import { runSearch, selectBlock } from './selecting.ts';
@@ -49,7 +51,7 @@ export function Header() {
       )}
       {lane && (
         <span class="faint counts">
-          {lane.gpu.events.toLocaleString('en-US')} events
+          {formatCount(lane.gpu.events)} events
           {lane.gpu.durationUs > 0 && `, ${(lane.gpu.durationUs / 1e6).toFixed(1)} s`}
         </span>
       )}
@@ -81,7 +83,7 @@ function Search() {
   const isNextWanted = useRef(false);
   const [text, setText] = useState(selection.value.search ?? '');
   const searched = selection.value.search;
-  // While somebody types, what they type counts; answers to what they typed before come late.
+  // Answers to earlier text come late and must not replace what the user is typing.
   useEffect(() => {
     if (document.activeElement?.id !== 'search') setText(searched ?? '');
   }, [searched]);
@@ -92,7 +94,7 @@ function Search() {
     setAt(index);
     void selectBlock(found.hits[index]!, true);
   };
-  // Somebody who types and presses Enter at once means what they typed, which may not have been searched for yet.
+  // Enter right after typing means the typed text, whose search may not have finished.
   const goOn = () => {
     if (!isNextWanted.current || searched !== text) return;
     isNextWanted.current = false;
@@ -122,7 +124,7 @@ function Search() {
       />
       {found && (
         <span class="hits" data-testid="hits">
-          {found.total === 0 ? 'nothing found' : `${at >= 0 ? `${at + 1} / ` : ''}${found.total.toLocaleString('en-US')}`}
+          {found.total === 0 ? 'nothing found' : `${at >= 0 ? `${at + 1} / ` : ''}${formatCount(found.total)}`}
         </span>
       )}
     </form>

@@ -51,8 +51,8 @@ export function Help() {
             </tbody>
           </table>
           <p class="faint">
-            The map shows every address that was held, side by side, over time. Grey is held from the driver and free: that is where memory
-            is lost. A block that is stitched together from several pieces is drawn at each of them.
+            The map shows all held addresses side by side, over time. Grey memory is reserved but free: it is lost. A stitched block is
+            drawn at each of its pieces.
           </p>
         </div>
       </div>

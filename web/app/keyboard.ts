@@ -1,4 +1,4 @@
-// The keyboard: one table of keys that the help overlay shows too.
+// The keys of the page, as one table that the help shows too.
 import { pan, zoom } from '../../src/view/viewport.ts';
 import { zoomAnchor } from '../tracks/gestures.ts';
 import { clearSelection, focusBlock, moveToMoment, stepCursor } from './selecting.ts';
@@ -40,7 +40,7 @@ export const KEY_ACTIONS: readonly KeyAction[] = [
   },
   {
     keys: ['m'],
-    what: 'mark this moment, to compare the cursor with',
+    what: 'mark this moment, to compare it with the cursor',
     run: () => {
       mark.value = mark.value?.event === mainState.value?.event ? undefined : mainState.value;
     },
@@ -73,7 +73,7 @@ export const POINTER_HELP: readonly (readonly [string, string])[] = [
   ['drag on the timeline', 'move the cursor'],
   ['drag on the map', 'pan'],
   ['click on the map', 'select a block'],
-  ['Shift + drag', 'select a range: panels show what it left behind'],
+  ['Shift + drag', 'select a range: panels show what is left at its end'],
   ['drag on the minimap', 'choose what is shown'],
 ];
 

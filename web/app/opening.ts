@@ -1,9 +1,9 @@
-// Opening recordings and choosing what is shown of them: a GPU, an allocator, another one beside it, a GPU size.
+// Opens recordings, and chooses what is shown: a GPU, an allocator, another one beside it, a GPU size.
 import { batch } from '@preact/signals';
 import type { HashState } from '../../src/view/hash-state.ts';
 import { type GpuInfo, RECORDED } from '../../src/view/protocol.ts';
 import { within } from '../../src/view/viewport.ts';
-import { Problem } from '../data/source.ts';
+import { Problem } from '../data/connection.ts';
 import { moveTo, refreshMoment, runSearch, selectBlock } from './selecting.ts';
 import {
   analysing,
@@ -37,24 +37,24 @@ import {
   wordsOf,
 } from './state.ts';
 
-/** Opens a recording and shows it; the page's address may say how. */
+/** Opens a recording and shows it as `wanted` says, which comes from the page's address. */
 export async function openSource(source: OpenSource, wanted: HashState = {}): Promise<void> {
   batch(() => {
     if (!sources.value.includes(source)) sources.value = [...sources.value, source];
     problem.value = undefined;
     loading.value = { doing: `opening ${source.name}`, fraction: 0 };
   });
-  if (!source.info && !source.analyses) source.backend.prepare();
+  if (!source.info && !source.analyses) source.connection.prepare();
   try {
-    source.info ??= await source.backend.ask('describe', 0, {}, ({ doing, fraction }) => {
+    source.info ??= await source.connection.ask('describe', 0, {}, ({ doing, fraction }) => {
       loading.value = { doing, fraction: fraction * 0.7 };
     });
     const gpu = source.info.gpus.find((candidate) => candidate.device === wanted.gpu) ?? source.info.gpus[0];
-    if (!gpu) throw new Problem(`${source.name} holds no GPU's events`);
+    if (!gpu) throw new Problem(`${source.name} has no events of any GPU`);
     capacity.value = wanted.capacity;
     plan.value = undefined;
     void analyze(source, gpu);
-    const run = await source.backend.ask('run', gpu.device, { run: RECORDED }, ({ fraction }) => {
+    const run = await source.connection.ask('run', gpu.device, { run: RECORDED }, ({ fraction }) => {
       loading.value = { doing: 'replaying as recorded', fraction: 0.7 + fraction * 0.3 };
     });
     show({ source, gpu, run }, wanted);
@@ -89,7 +89,7 @@ function show(lane: Lane, wanted: HashState): void {
   if (wanted.since !== undefined) since.value = { event: wanted.since, timeUs: 0 };
 }
 
-/** Beyond this a plan takes longer than anybody waits for a picture; `weir plan` makes it. */
+/** Beyond this many events a plan takes too long for a page; `weir plan` makes it. */
 const MOST_PLANNED_EVENTS = 1_000_000;
 
 let analysisTurn = 0;
@@ -97,14 +97,14 @@ let analysisTurn = 0;
 async function analyze(source: OpenSource, gpu: GpuInfo): Promise<void> {
   const turn = ++analysisTurn;
   const known = capacity.value === undefined ? source.analyses?.get(gpu.device) : undefined;
-  analysis.value = known ?? (analysis.value?.json['file'] === source.name ? analysis.value : undefined);
+  analysis.value = known ?? (analysis.value?.file === source.name ? analysis.value : undefined);
   if (known) {
     void findPlan(source, gpu, turn);
     return;
   }
   analysing.value = { doing: 'reading', fraction: 0 };
   try {
-    const done = await source.backend.ask('analyze', gpu.device, { capacity: capacity.value }, ({ doing, fraction, partial }) => {
+    const done = await source.connection.ask('analyze', gpu.device, { capacity: capacity.value }, ({ doing, fraction, partial }) => {
       if (turn !== analysisTurn) return;
       batch(() => {
         analysing.value = { doing, fraction };
@@ -120,16 +120,16 @@ async function analyze(source: OpenSource, gpu: GpuInfo): Promise<void> {
   }
 }
 
-/** A plan comes last: most people look at everything else first, and not every run has one. */
+/** The plan comes last: users look at the rest first, and not every run has a plan. */
 async function findPlan(source: OpenSource, gpu: GpuInfo, turn: number): Promise<void> {
   if (gpu.events > MOST_PLANNED_EVENTS) return;
   await guarded(async () => {
-    const found = await source.backend.ask('plan', gpu.device, {});
+    const found = await source.connection.ask('plan', gpu.device, {});
     if (turn === analysisTurn) plan.value = found;
   });
 }
 
-/** Asks about another GPU size; undefined is the one the recording speaks of. */
+/** Tries another GPU size; undefined: the recorded one. */
 export function tryCapacity(bytes: number | undefined): void {
   const lane = main.value;
   if (!lane || bytes === capacity.value) return;
@@ -140,7 +140,7 @@ export function tryCapacity(bytes: number | undefined): void {
 async function loadLane(source: OpenSource, gpu: GpuInfo, run: string): Promise<Lane> {
   loading.value = { doing: `replaying ${run}`, fraction: 0 };
   try {
-    const info = await source.backend.ask('run', gpu.device, { run }, ({ doing, fraction }) => {
+    const info = await source.connection.ask('run', gpu.device, { run }, ({ doing, fraction }) => {
       loading.value = { doing, fraction };
     });
     return { source, gpu, run: info };
@@ -163,7 +163,7 @@ export async function chooseRun(run: string): Promise<void> {
   });
 }
 
-/** `allocator`, or `file:NAME`, beside what is shown; nothing with an empty text. */
+/** Shows an allocator or `file:NAME` beside the main lane; an empty text shows nothing there. */
 export async function compareWith(what: string): Promise<void> {
   const lane = main.value;
   if (!lane) return;
@@ -181,9 +181,9 @@ export async function compareWith(what: string): Promise<void> {
     const file = what.startsWith('file:') ? sources.value.find((source) => source.name === what.slice(5)) : undefined;
     let next: Lane;
     if (file) {
-      file.info ??= await file.backend.ask('describe', 0, {});
+      file.info ??= await file.connection.ask('describe', 0, {});
       const gpu = file.info.gpus[0];
-      if (!gpu) throw new Problem(`${file.name} holds no GPU's events`);
+      if (!gpu) throw new Problem(`${file.name} has no events of any GPU`);
       next = await loadLane(file, gpu, RECORDED);
     } else next = await loadLane(lane.source, lane.gpu, what);
     const wasFitted = view.value.to - view.value.from >= wholeX.value * 0.999;
@@ -197,7 +197,7 @@ export async function compareWith(what: string): Promise<void> {
   });
 }
 
-/** What `compareWith` was told. */
+/** The last argument of `compareWith`. */
 export function comparison(): string {
   const lane = other.value;
   if (!lane) return '';

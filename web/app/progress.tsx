@@ -1,4 +1,4 @@
-// How far something is that takes a while.
+// A progress bar.
 
 export function Progress({ note }: { note: { readonly doing: string; readonly fraction: number } }) {
   const percent = Math.round(Math.min(1, Math.max(0, note.fraction)) * 100);

@@ -1,4 +1,4 @@
-// Moving the cursor and picking things out: a moment, a range, a block, a call site, what a search finds.
+// Moves the cursor, and selects a moment, a range, a block, a call site or search hits.
 import { batch } from '@preact/signals';
 import type { AxisKind } from '../../src/view/clock.ts';
 import type { BlockInfo, Moment } from '../../src/view/protocol.ts';
@@ -43,11 +43,11 @@ const askMoment = latest(async (at: { axis: AxisKind; position: number }) => {
   if (!lane) return;
   await guarded(async () => {
     const ask = { ...at, since: since.value?.event, under: flameRoot.value };
-    // Two runs of one recording are compared at the same event, two recordings at the same place of the axis.
+    // Two runs of one recording are compared at the same event, two recordings at the same position of the axis.
     const [state, second] = await Promise.all([
-      lane.source.backend.ask('moment', lane.gpu.device, { ...ask, run: lane.run.run }),
+      lane.source.connection.ask('moment', lane.gpu.device, { ...ask, run: lane.run.run }),
       beside
-        ? beside.source.backend.ask('moment', beside.gpu.device, { ...ask, since: undefined, under: undefined, run: beside.run.run })
+        ? beside.source.connection.ask('moment', beside.gpu.device, { ...ask, since: undefined, under: undefined, run: beside.run.run })
         : undefined,
     ]);
     if (main.value !== lane) return;
@@ -59,7 +59,7 @@ const askMoment = latest(async (at: { axis: AxisKind; position: number }) => {
   });
 });
 
-/** Puts the cursor somewhere on an axis. */
+/** Moves the cursor to a position of an axis. */
 export function moveTo(on: AxisKind, position: number): void {
   askMoment({ axis: on, position });
 }
@@ -82,12 +82,12 @@ export function refreshMoment(): void {
   if (cursor.value) moveTo('event', cursor.value.event);
 }
 
-/** Selects the range between two positions: panels then show what was allocated in it and is left at its end. */
+/** Selects a range. Panels then show what was allocated in it and is still live at its end. */
 export function selectRange(from: number, to: number): void {
   const lane = main.value;
   if (!lane) return;
   void guarded(async () => {
-    const first = await lane.source.backend.ask('moment', lane.gpu.device, {
+    const first = await lane.source.connection.ask('moment', lane.gpu.device, {
       run: lane.run.run,
       axis: axis.value,
       position: Math.min(from, to),
@@ -104,7 +104,7 @@ export async function selectBlock(allocation: number, isFocused = false): Promis
   if (!lane) return;
   await guarded(async () => {
     const [found, second] = await Promise.all(
-      [lane, beside].map((each) => each?.source.backend.ask('block', each.gpu.device, { run: each.run.run, allocation })),
+      [lane, beside].map((each) => each?.source.connection.ask('block', each.gpu.device, { run: each.run.run, allocation })),
     );
     batch(() => {
       block.value = found;
@@ -115,22 +115,22 @@ export async function selectBlock(allocation: number, isFocused = false): Promis
   });
 }
 
-/** Selects what a lane shows at a place of its map. */
+/** Selects the block at a point of a lane's map. */
 export async function selectBlockAt(lane: Lane, position: number, offset: number): Promise<void> {
   // An allocation has the same number in every run of its recording, and none in another recording.
   if (lane.source !== main.value?.source) return;
   await guarded(async () => {
-    const found = await lane.source.backend.ask('blockAt', lane.gpu.device, { run: lane.run.run, axis: axis.value, position, offset });
+    const found = await lane.source.connection.ask('blockAt', lane.gpu.device, { run: lane.run.run, axis: axis.value, position, offset });
     await selectBlock(found?.allocation ?? -1);
   });
 }
 
-/** For hovering: only where the pointer is now matters. */
+/** For hovering: only the latest position of the pointer matters. */
 export const askBlockAt = latest(
   async (ask: { lane: Lane; position: number; offset: number; onFound: (found: BlockInfo | undefined) => void }) => {
     const { lane, position, offset, onFound } = ask;
     await guarded(async () => {
-      onFound(await lane.source.backend.ask('blockAt', lane.gpu.device, { run: lane.run.run, axis: axis.value, position, offset }));
+      onFound(await lane.source.connection.ask('blockAt', lane.gpu.device, { run: lane.run.run, axis: axis.value, position, offset }));
     });
   },
 );
@@ -167,7 +167,7 @@ export const runSearch = latest(async (text: string) => {
     return;
   }
   await guarded(async () => {
-    const result = await lane.source.backend.ask('search', lane.gpu.device, { run: lane.run.run, text });
+    const result = await lane.source.connection.ask('search', lane.gpu.device, { run: lane.run.run, text });
     batch(() => {
       searchResult.value = result;
       selection.value = { search: text };

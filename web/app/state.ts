@@ -1,5 +1,6 @@
-// All that the page shows, as signals, and what follows from them. Components read; opening.ts and selecting.ts write.
+// The state of the page, as signals. Components read it; opening.ts and selecting.ts write it.
 import { computed, type ReadonlySignal, signal } from '@preact/signals';
+import type { AnalysisView } from '../../src/view/analysis-view.ts';
 import type { ColourMode, LegendEntry } from '../../src/view/block-classes.ts';
 import type { AxisKind } from '../../src/view/clock.ts';
 import type { PlanView } from '../../src/view/plan-view.ts';
@@ -15,14 +16,13 @@ import {
   type SourceInfo,
 } from '../../src/view/protocol.ts';
 import type { Viewport } from '../../src/view/viewport.ts';
-import type { AnalysisView } from '../../src/view/words.ts';
-import { type Backend, Problem } from '../data/source.ts';
+import { type Connection, Problem } from '../data/connection.ts';
 
-/** A recording that can be looked at. */
+/** An open recording. */
 export interface OpenSource {
   readonly name: string;
-  readonly backend: Backend;
-  /** Worked out ahead, in a page that is one file. */
+  readonly connection: Connection;
+  /** Analyses that a page as one file brings with it. */
   readonly analyses?: ReadonlyMap<number, AnalysisView> | undefined;
   info?: SourceInfo;
 }
@@ -60,7 +60,7 @@ export const mark = signal<LiveState | undefined>(undefined);
 export const since = signal<Moment | undefined>(undefined);
 export const selection = signal<Selection>({});
 export const block = signal<BlockInfo | undefined>(undefined);
-/** The same in the other lane, where it shows the same recording. */
+/** The same block in the other lane, if that shows the same recording. */
 export const otherBlock = signal<BlockInfo | undefined>(undefined);
 export const flameRoot = signal<number | undefined>(undefined);
 export const searchResult = signal<Calls['search']['answer'] | undefined>(undefined);
@@ -88,7 +88,7 @@ export function fitWhole(): void {
   vertical.value = { from: 0, to: wholeY.value };
 }
 
-/** Does something that may fail, and says so if it does. */
+/** Runs `work` and shows its error, if it fails. */
 export async function guarded(work: () => Promise<void>): Promise<void> {
   try {
     await work();
@@ -99,5 +99,5 @@ export async function guarded(work: () => Promise<void>): Promise<void> {
 
 export function wordsOf(error: unknown): string {
   if (error instanceof Problem) return error.message;
-  return `something went wrong in the page: ${error instanceof Error ? error.message : String(error)}`;
+  return `this is a bug in the page: ${error instanceof Error ? error.message : String(error)}`;
 }

@@ -1,4 +1,4 @@
-// Light or dark: as the system says, until somebody chooses. The choice is remembered where the browser allows it.
+// Light or dark theme: as the system says, until the user chooses. The choice is stored if the browser allows it.
 import { computed, effect, type ReadonlySignal, signal } from '@preact/signals';
 
 export type Choice = 'system' | 'light' | 'dark';
@@ -19,12 +19,12 @@ effect(() => {
 
 export function toggleTheme(): void {
   const next: Choice = isDark.value ? 'light' : 'dark';
-  // Back to what the system says, if that is the same: then it is followed again.
+  // A choice that equals the system's theme means: follow the system again.
   choice.value = (next === 'dark') === isSystemDark.value ? 'system' : next;
   try {
     localStorage.setItem(KEY, choice.value);
   } catch {
-    // A page from the disk may have no storage; then the choice lasts as long as the page.
+    // A page from the disk may have no storage. The choice then lasts until the page closes.
   }
 }
 

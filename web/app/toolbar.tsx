@@ -1,4 +1,4 @@
-// What the timeline and the map show, and how: allocator, comparison, axis, colours, and jumps.
+// The toolbar of timeline and map: allocator, comparison, axis, colours, and jumps.
 import { COLOUR_MODES, type ColourMode } from '../../src/view/block-classes.ts';
 import type { AxisKind } from '../../src/view/clock.ts';
 import { RECORDED } from '../../src/view/protocol.ts';

@@ -1,4 +1,4 @@
-// Asks at most one question at a time and forgets all that came meanwhile but the last: what a person who drags wants.
+// Asks one question at a time. Of the questions that come meanwhile only the last is kept, as dragging needs.
 
 export function latest<Ask>(ask: (what: Ask) => Promise<void>): (what: Ask) => void {
   let isAsking = false;

@@ -1,31 +1,28 @@
-// What to do: one line to copy per suggestion with its effect, and how to share what is seen here.
+// What to do: a line to copy for each suggestion, with its effect; and how to share the page.
 import { useState } from 'preact/hooks';
+import { adviceEffect, adviceLine, NO_ADVICE } from '../../src/report/words/advice.ts';
+import { shellWord } from '../../src/report/words/shell.ts';
 import { analysis, main } from '../app/state.ts';
-
-interface AdviceLine {
-  readonly line: string;
-  readonly effect: string;
-}
 
 export function Advice() {
   const known = analysis.value;
-  if (!known || (known.rows.length === 0 && !known.isComplete)) return null;
-  const advice = known.json['advice'] as unknown as AdviceLine[];
+  if (!known || (known.analysis.whatIf.length === 0 && !known.isComplete)) return null;
+  const { advice, peak } = known.analysis;
   const name = main.value?.source.name ?? 'FILE';
   return (
     <section id="advice" class="card" tabIndex={-1} aria-labelledby="advice-title">
       <h2 id="advice-title">What to do</h2>
-      {advice.map(({ line, effect }) => (
-        <div class="advice" key={line}>
-          <CopyLine line={line} />
-          <p class="faint">{effect}</p>
+      {advice.map((suggestion) => (
+        <div class="advice" key={adviceLine(suggestion)}>
+          <CopyLine line={adviceLine(suggestion)} />
+          <p class="faint">{adviceEffect(suggestion)}</p>
         </div>
       ))}
-      {known.noAdvice && <p>{known.noAdvice}</p>}
+      {known.isComplete && advice.length === 0 && peak.reserved > 0 && <p>{NO_ADVICE}</p>}
       <div class="advice">
-        <CopyLine line={`weir report ${/\s/.test(name) ? `'${name}'` : name} -o report.html`} />
+        <CopyLine line={`weir report ${shellWord(name)} -o report.html`} />
         <p class="faint">
-          shares this page as one file that needs no network; the address bar holds the view, the cursor and the selection
+          writes this page as one file that needs no network; the address bar holds the view, the cursor and the selection
         </p>
       </div>
     </section>

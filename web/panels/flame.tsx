@@ -1,7 +1,8 @@
-// The flame graph: who holds the bytes that are live at the cursor, by call stack. A click selects, a second one zooms.
+// The flame graph of live bytes at the cursor, by call stack. A click selects, a second click zooms.
 import { batch, effect } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
+import { formatShare } from '../../src/report/words/numbers.ts';
 import { CATEGORY_COLOURS, type Rgb } from '../../src/view/colours.ts';
 import type { FlameGraph } from '../../src/view/flame.ts';
 import { refreshMoment } from '../app/selecting.ts';
@@ -70,7 +71,7 @@ export function Flame() {
         )}
       </div>
       <div class="flame-scroll">
-        {/* The table beside it holds the same figures for those who cannot see or point. */}
+        {/* The table beside it has the same figures in text. */}
         <canvas
           ref={canvas}
           role="img"
@@ -88,7 +89,7 @@ export function Flame() {
               translate: tip.x > (canvas.current?.clientWidth ?? 0) / 2 ? 'calc(-100% - 24px) 0' : 'none',
             }}
           >
-            <strong>{formatBytes(flame.bytes[tip.index]!)}</strong> {((100 * flame.bytes[tip.index]!) / flame.total).toFixed(1)} %
+            <strong>{formatBytes(flame.bytes[tip.index]!)}</strong> {formatShare(flame.bytes[tip.index]!, flame.total)}
             <div>{flame.name[tip.index]}</div>
             <div class="faint">{flame.place[tip.index]}</div>
           </div>

@@ -1,6 +1,8 @@
-// What is live at the cursor: figures, a table by call site or by block, and the flame graph; with two lanes, the difference.
+// Live memory at the cursor: figures, a table by call site or block, and the flame graph; with two lanes, the difference.
+
 import { useEffect, useState } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
+import { formatCount } from '../../src/report/words/numbers.ts';
 import type { LiveRow, LiveState } from '../../src/view/protocol.ts';
 import { formatTime } from '../../src/view/ticks.ts';
 import { clearSelection, selectBlock } from '../app/selecting.ts';
@@ -8,7 +10,7 @@ import { block, lanes, main, mainState, mark, other, otherState, runLabel, searc
 import { Flame } from './flame.tsx';
 import { type Column, Table } from './table.tsx';
 
-/** More rows than anybody reads; drawing them would make scrubbing slow. */
+/** More rows would make scrubbing slow. */
 const MOST_ROWS = 100;
 
 type Site = LiveState['sites'][number];
@@ -38,7 +40,7 @@ function Where({ state }: { state: LiveState }) {
   return (
     <div class="where">
       <span aria-live="polite" data-testid="cursor">
-        event {state.event.toLocaleString('en-US')}
+        event {formatCount(state.event)}
         {main.value && main.value.gpu.durationUs > 0 && `, ${formatTime(state.timeUs, 100)}`}: {state.what}
       </span>
       {hasFilter && (
@@ -95,8 +97,8 @@ function Figures({ state }: { state: LiveState }) {
       ))}
       <div>
         <dt>{since.value ? 'allocations left' : 'allocations'}</dt>
-        <dd>{state.liveCount.toLocaleString('en-US')}</dd>
-        {marked && <dd class="faint">mark at event {marked.event.toLocaleString('en-US')}</dd>}
+        <dd>{formatCount(state.liveCount)}</dd>
+        {marked && <dd class="faint">mark at event {formatCount(marked.event)}</dd>}
       </div>
     </dl>
   );
@@ -121,8 +123,8 @@ function signed(bytes: number): string {
 
 const SITE_COLUMNS: readonly Column<Site>[] = [
   { title: 'bytes', align: 'right', value: (row) => row.bytes, cell: (row) => formatBytes(row.bytes) },
-  { title: 'blocks', align: 'right', value: (row) => row.count, cell: (row) => row.count.toLocaleString('en-US') },
-  { title: 'asked for by', value: (row) => row.site, cell: (row) => <span class="site">{row.site}</span> },
+  { title: 'blocks', align: 'right', value: (row) => row.count, cell: (row) => formatCount(row.count) },
+  { title: 'call site', value: (row) => row.site, cell: (row) => <span class="site">{row.site}</span> },
 ];
 
 const BLOCK_COLUMNS: readonly Column<LiveRow>[] = [
@@ -130,7 +132,7 @@ const BLOCK_COLUMNS: readonly Column<LiveRow>[] = [
   { title: 'age', align: 'right', value: (row) => row.ageUs, cell: (row) => formatTime(row.ageUs) },
   { title: 'stream', align: 'right', value: (row) => row.stream, cell: (row) => row.stream },
   { title: 'address', value: (row) => row.address, cell: (row) => <code>{row.address}</code> },
-  { title: 'asked for by', value: (row) => row.site, cell: (row) => <span class="site">{row.site}</span> },
+  { title: 'call site', value: (row) => row.site, cell: (row) => <span class="site">{row.site}</span> },
 ];
 
 type Tab = 'sites' | 'blocks' | 'found';
@@ -147,9 +149,7 @@ function LiveTable({ state }: { state: LiveState }) {
       <div class="panel-bar" role="tablist" aria-label="Live memory">
         <TabButton name="By call site" isOn={shown === 'sites'} onClick={() => setTab('sites')} />
         <TabButton name="Blocks" isOn={shown === 'blocks'} onClick={() => setTab('blocks')} />
-        {found && (
-          <TabButton name={`Found (${found.total.toLocaleString('en-US')})`} isOn={shown === 'found'} onClick={() => setTab('found')} />
-        )}
+        {found && <TabButton name={`Found (${formatCount(found.total)})`} isOn={shown === 'found'} onClick={() => setTab('found')} />}
         <span class="faint tab-note">{noteFor(shown, state)}</span>
       </div>
       <div class="table-scroll">
@@ -181,7 +181,7 @@ function LiveTable({ state }: { state: LiveState }) {
 
 function noteFor(tab: Tab, state: LiveState): string {
   const count = tab === 'sites' ? state.sites.length : tab === 'blocks' ? state.liveCount : (searchResult.value?.total ?? 0);
-  return count > MOST_ROWS ? `the ${tab === 'found' ? 'first' : 'largest'} ${MOST_ROWS} of ${count.toLocaleString('en-US')}` : '';
+  return count > MOST_ROWS ? `the ${tab === 'found' ? 'first' : 'largest'} ${MOST_ROWS} of ${formatCount(count)}` : '';
 }
 
 function TabButton({ name, isOn, onClick }: { name: string; isOn: boolean; onClick: () => void }) {
@@ -198,9 +198,9 @@ function BlockCard() {
     <div class="block-card" data-testid="block">
       <div>
         <strong>{formatBytes(info.requested)}</strong> at <code>{info.address}</code>, stream {info.stream}; allocated at event{' '}
-        {info.start.event.toLocaleString('en-US')},{' '}
+        {formatCount(info.start.event)},{' '}
         {info.end
-          ? `freed at event ${info.end.event.toLocaleString('en-US')} after ${formatTime(info.end.timeUs - info.start.timeUs)}`
+          ? `freed at event ${formatCount(info.end.event)} after ${formatTime(info.end.timeUs - info.start.timeUs)}`
           : 'never freed'}
         {info.size > info.requested && `; ${formatBytes(info.size)} given out`}
         {lanes.value.length > 1 && ' (A)'}

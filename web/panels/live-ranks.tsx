@@ -1,4 +1,4 @@
-// A job while it runs: one small chart per rank, side by side, fed by server-sent events.
+// A running job: one small chart per rank, fed by server-sent events.
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
@@ -18,7 +18,7 @@ export const feedState = signal<'off' | 'running' | 'over' | 'lost'>('off');
 /** Counts samples, so that charts know when to draw. */
 const turn = signal(0);
 
-/** Samples kept per rank; when there are more, every second one goes. */
+/** Samples kept per rank; beyond this, every second one is dropped. */
 const MOST_SAMPLES = 4000;
 
 export function followFeed(names: readonly string[]): void {
@@ -26,12 +26,12 @@ export function followFeed(names: readonly string[]): void {
   feedState.value = 'running';
   const source = new EventSource('api/live');
   source.addEventListener('open', () => {
-    // Whoever reconnects is told everything again.
+    // After a reconnection the server sends all samples again.
     for (const rank of ranks.value) rank.samples.length = 0;
   });
   source.addEventListener('sample', (event) => {
     const sample = JSON.parse((event as MessageEvent<string>).data) as LiveSample;
-    // Processes of a running job come one after the other.
+    // Processes can join a running job.
     if (sample.name !== undefined && sample.rank === ranks.value.length)
       ranks.value = [...ranks.value, { name: sample.name, samples: [], peakAllocated: 0, peakReserved: 0 }];
     const rank = ranks.value[sample.rank];

@@ -1,11 +1,14 @@
-// The plan for the step that the run repeats: its layout as offset by time, swap lanes for both directions, and what lower
-// limits would cost. Not there where there is no plan.
+// The plan for the step that the run repeats: its layout as offset by time, a lane of copies for each direction, and what
+// lower limits cost. Hidden if there is no plan.
 import { effect } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
+import type { SwapFacts } from '../../src/report/plan.ts';
+import { CURVE_COLUMNS, overheadWords, planRows } from '../../src/report/words/plan.ts';
+import { shellWord } from '../../src/report/words/shell.ts';
 import { sizeStep } from '../../src/view/block-classes.ts';
 import { colourOf, css } from '../../src/view/colours.ts';
-import type { PlanView, SwapView } from '../../src/view/plan-view.ts';
+import type { PlanView } from '../../src/view/plan-view.ts';
 import { axisTicks, byteTicks } from '../../src/view/ticks.ts';
 import { main, plan } from '../app/state.ts';
 import { isDark, themeColour } from '../app/theme.ts';
@@ -27,7 +30,7 @@ export function Plan() {
       <div class="plan-grid">
         <table class="plan-facts" aria-label="The plan">
           <tbody>
-            {known.facts.map(([what, words]) => (
+            {planRows(known.facts).map(({ name: what, words }) => (
               <tr key={what}>
                 <th scope="row">{what}</th>
                 <td>{words}</td>
@@ -36,9 +39,9 @@ export function Plan() {
           </tbody>
         </table>
         <Picture known={known} />
-        {known.swaps && <Curve swaps={known.swaps} />}
+        {known.facts.kind === 'swaps' && <Curve curve={known.facts.plan.curve} />}
       </div>
-      <CopyLine line={`weir plan ${/\s/.test(name) ? `'${name}'` : name} -o step.plan`} />
+      <CopyLine line={`weir plan ${shellWord(name)} -o step.plan`} />
     </section>
   );
 }
@@ -95,7 +98,7 @@ function draw(canvas: HTMLCanvasElement, { layout, swaps }: PlanView): void {
   }
   for (const tick of byteTicks(0, layout.height, 4)) text(tick.label, LEFT - 8, Math.max(8, y(tick.at)), 'right', 'middle');
   const axis = layout.unit === 'operations' ? 'event' : 'time';
-  // The end of the axis is taken by its name.
+  // The axis's name needs room at its end.
   const room = layout.unit === 'operations' ? width - 150 : width - 20;
   for (const tick of axisTicks(axis, 0, layout.length, Math.floor(width / 140))) {
     if (x(tick.at) < room) text(tick.label, x(tick.at), LAYOUT + 6, tick.at === 0 ? 'left' : 'center', 'top');
@@ -118,22 +121,22 @@ function draw(canvas: HTMLCanvasElement, { layout, swaps }: PlanView): void {
 }
 
 /** Limit against overhead. */
-function Curve({ swaps }: { swaps: SwapView }) {
-  const most = Math.max(1e-9, ...swaps.curve.map((point) => point.overhead));
+function Curve({ curve }: { curve: SwapFacts['plan']['curve'] }) {
+  const most = Math.max(1e-9, ...curve.map((point) => point.overhead));
   return (
     <table class="plan-facts" aria-label="What lower limits would cost">
       <thead>
         <tr>
-          <th class="right">limit</th>
-          <th class="right">slower by</th>
+          <th class="right">{CURVE_COLUMNS.limit}</th>
+          <th class="right">{CURVE_COLUMNS.overhead}</th>
           <th />
         </tr>
       </thead>
       <tbody>
-        {swaps.curve.map((point) => (
+        {curve.map((point) => (
           <tr key={point.limit}>
             <td class="right">{formatBytes(point.limit)}</td>
-            <td class="right">{(point.overhead * 100).toFixed(2)} %</td>
+            <td class="right">{overheadWords(point.overhead)}</td>
             <td>
               <span class="curve-bar" style={{ width: `${(160 * point.overhead) / most}px` }} />
             </td>

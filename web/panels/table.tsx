@@ -1,4 +1,4 @@
-// A table whose columns can be sorted by clicking their heads, or from the keyboard.
+// A table that can be sorted by its column heads, with mouse or keyboard.
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 
@@ -6,7 +6,7 @@ export interface Column<Row> {
   readonly title: string;
   readonly align?: 'right';
   readonly help?: string;
-  /** What to sort by; columns without it cannot be sorted. */
+  /** The value to sort by; undefined: the column cannot be sorted. */
   value?(row: Row): number | string;
   cell(row: Row): ComponentChildren;
 }

@@ -1,43 +1,36 @@
 // The verdict: what went wrong in a sentence, and where the memory was at the peak as one bar.
 import { formatBytes } from '../../src/base/bytes.ts';
+import type { Analysis } from '../../src/report/analysis.ts';
+import { lossesOf, type MemoryPart, partsOf } from '../../src/report/losses.ts';
+import type { Breakdown } from '../../src/report/moment.ts';
+import { formatShare } from '../../src/report/words/numbers.ts';
+import {
+  floorSentence,
+  HELD_SINCE_START,
+  lossCause,
+  NOTHING_RESERVED,
+  oomCause,
+  oomHeadline,
+  oomPinning,
+  oomState,
+  PART_NAMES,
+  peakHeadline,
+} from '../../src/report/words/verdict.ts';
 import { Progress } from '../app/progress.tsx';
 import { analysing, analysis } from '../app/state.ts';
-
-interface Part {
-  readonly key: string;
-  readonly bytes: number;
-  readonly what: string;
-}
-
-/** The parts of reserved memory at the peak, in use first. The words are the report's. */
-function partsOf(peak: Record<string, number>): Part[] {
-  const parts: Part[] = [
-    { key: 'used', bytes: peak['requested'] ?? 0, what: 'in use' },
-    { key: 'fragmented', bytes: peak['fragmented'] ?? 0, what: 'fragmented' },
-    { key: 'streams', bytes: peak['otherStreams'] ?? 0, what: 'cached for other streams' },
-    { key: 'pools', bytes: peak['otherPools'] ?? 0, what: 'in private pools' },
-    { key: 'small', bytes: peak['smallSegments'] ?? 0, what: 'in small segments' },
-    { key: 'pending', bytes: peak['pending'] ?? 0, what: 'waiting for streams' },
-    { key: 'rounding', bytes: peak['rounding'] ?? 0, what: 'rounding' },
-  ];
-  return parts.filter((part) => part.bytes > 0);
-}
 
 export function Verdict() {
   const known = analysis.value;
   return (
     <section id="verdict" class="card" tabIndex={-1} aria-labelledby="verdict-title">
       <h2 id="verdict-title">Verdict</h2>
-      {known ? <Words /> : <Progress note={analysing.value ?? { doing: 'reading', fraction: 0 }} />}
+      {known ? <Words facts={known.analysis} /> : <Progress note={analysing.value ?? { doing: 'reading', fraction: 0 }} />}
     </section>
   );
 }
 
-function Words() {
-  const known = analysis.value!;
-  const peak = known.json['peak'] as Record<string, number>;
-  const warnings = known.json['warnings'] as { code: string; message: string }[];
-  const [headline, ...details] = known.oom.length > 0 ? known.oom : [known.peakHeadline.replace(/:$/, '.')];
+function Words({ facts }: { facts: Analysis }) {
+  const { warnings, oom, summary, peak } = facts;
   return (
     <>
       {warnings.map((warning) => (
@@ -45,45 +38,61 @@ function Words() {
           <strong>Warning:</strong> {warning.message}
         </p>
       ))}
-      <p class={`headline ${known.oom.length > 0 ? 'bad' : ''}`} data-testid="headline">
-        {headline}
+      {oom && (
+        <>
+          <p class="headline bad" data-testid="headline">
+            {oomHeadline(oom, summary.ooms).what} {oomHeadline(oom, summary.ooms).details}
+          </p>
+          {[oomCause(oom), oomState(oom), oomPinning(oom)].map((sentence) => sentence && <p key={sentence}>{sentence}</p>)}
+        </>
+      )}
+      <p class={oom ? 'peak-line' : 'headline'} data-testid={oom ? undefined : 'headline'}>
+        {peak.reserved > 0 ? `${peakHeadline(peak).what}, ${peakHeadline(peak).details}.` : NOTHING_RESERVED}
       </p>
-      {details.map((line) => (
-        <p key={line}>{line}</p>
-      ))}
-      {known.oom.length > 0 && <p class="peak-line">{known.peakHeadline.replace(/:$/, '.')}</p>}
-      {peak['reserved']! > 0 && <Bar parts={partsOf(peak)} whole={peak['reserved']!} />}
-      <table class="losses" aria-label="What was lost at the peak">
-        <tbody>
-          {known.losses.map(([bytes, share, what]) => (
-            <tr key={what}>
-              <td class="right">{bytes}</td>
-              <td class="right faint">{share}</td>
-              <td>{what}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      <p class="faint">{known.floor}</p>
+      {peak.reserved > 0 && (
+        <>
+          <Bar parts={partsOf(peak)} whole={peak.reserved} />
+          <Losses peak={peak} />
+          <p class="faint">{floorSentence(summary)}</p>
+        </>
+      )}
     </>
   );
 }
 
-/** As much as there is room for; the table below says it all. */
-function labelFor({ what, bytes }: Part, share: number): string {
-  if (share > 0.34) return `${what} ${formatBytes(bytes)}`;
-  return share > 0.2 ? what : '';
+function Losses({ peak }: { peak: Breakdown }) {
+  const rows = lossesOf(peak).map((loss) => ({ bytes: loss.bytes, cause: lossCause(loss, peak) }));
+  if (peak.heldSinceStart > 0) rows.push({ bytes: peak.heldSinceStart, cause: HELD_SINCE_START });
+  return (
+    <table class="losses" aria-label="What was lost at the peak">
+      <tbody>
+        {rows.map(({ bytes, cause }) => (
+          <tr key={cause}>
+            <td class="right">{formatBytes(bytes)}</td>
+            <td class="right faint">{formatShare(bytes, peak.reserved)}</td>
+            <td>{cause}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
 }
 
-function Bar({ parts, whole }: { parts: readonly Part[]; whole: number }) {
+/** As much as there is room for; the table below has the rest. */
+function labelFor({ kind, bytes }: MemoryPart, share: number): string {
+  if (share > 0.34) return `${PART_NAMES[kind]} ${formatBytes(bytes)}`;
+  return share > 0.2 ? PART_NAMES[kind] : '';
+}
+
+function Bar({ parts, whole }: { parts: readonly MemoryPart[]; whole: number }) {
   return (
-    <div class="bar" role="img" aria-label={parts.map((part) => `${part.what} ${formatBytes(part.bytes)}`).join(', ')}>
+    <div class="bar" role="img" aria-label={parts.map(({ kind, bytes }) => `${PART_NAMES[kind]} ${formatBytes(bytes)}`).join(', ')}>
       {parts.map((part) => (
         <span
-          key={part.key}
-          class={`bar-part part-${part.key}`}
+          key={part.kind}
+          class={`bar-part part-${part.kind}`}
           data-bytes={part.bytes}
-          title={`${part.what}: ${formatBytes(part.bytes)}`}
+          title={`${PART_NAMES[part.kind]}: ${formatBytes(part.bytes)}`}
           style={{ flexGrow: part.bytes / whole }}
         >
           {labelFor(part, part.bytes / whole)}

@@ -1,5 +1,5 @@
-// Draws the tracks: minimap, timeline, maps, and over them the cursor, marks and selections. Costs by the pixel, not by
-// the event: everything comes reduced to columns and cells.
+// Draws the tracks: minimap, timeline, maps, and over them the cursor, marks and selections. The cost depends on pixels, not
+// on events, since all data is reduced to columns and cells.
 import type { AxisKind } from '../../src/view/clock.ts';
 import type { BlockInfo, Moment } from '../../src/view/protocol.ts';
 import { axisTicks, byteTicks } from '../../src/view/ticks.ts';
@@ -35,7 +35,7 @@ export interface Picture {
   readonly hover: number | undefined;
   readonly mark: number | undefined;
   readonly range: Viewport | undefined;
-  /** The selected block as each lane has it. */
+  /** The selected block in each lane. */
   readonly blocks: readonly ({ readonly info: BlockInfo; readonly from: number; readonly to: number } | undefined)[];
   readonly ooms: readonly number[];
   readonly marks: readonly { readonly at: number; readonly name: string }[];
@@ -119,7 +119,7 @@ function drawTimeline(context: Context, box: Box, picture: Picture): void {
   });
 }
 
-/** Fills from the highest value of each pixel column down. Upright bars: a path of thousands of corners takes far longer. */
+/** Fills each pixel column below its highest value. Bars are much faster than a path of thousands of corners. */
 function area(
   context: Context,
   box: Box,
@@ -151,7 +151,7 @@ function area(
 /** Opacity of the range that values cover within a pixel column. */
 const VEIL = 0.4;
 
-/** A line through the highest values, with a veil over the range they cover in each pixel column. */
+/** A line through the highest values, and a translucent bar over the range of each pixel column. */
 function stroke(
   context: Context,
   box: Box,
@@ -171,7 +171,7 @@ function stroke(
       const bottom = Math.max(y(low), Number.isNaN(before) ? y(low) : before);
       before = y(high);
       if (bottom - top > thick) {
-        // How far it swings here is a veil, so that what lies behind stays visible.
+        // The range within the column is translucent, so that what is behind stays visible.
         context.globalAlpha = VEIL;
         context.fillRect(x, top, 1, bottom - top);
         context.globalAlpha = 1;
@@ -182,7 +182,7 @@ function stroke(
   });
 }
 
-/** Draws in whole pixels of the device, whatever the page's scale. */
+/** Draws in whole device pixels at any scale of the page. */
 function inPixels(context: Context, colour: string, alpha: number, draw: (ratio: number) => void): void {
   const ratio = context.getTransform().a;
   context.save();
@@ -193,7 +193,7 @@ function inPixels(context: Context, colour: string, alpha: number, draw: (ratio:
   context.restore();
 }
 
-/** Least and most of each pixel column in view, from the finest layer that covers it. */
+/** Minimum and maximum of each visible pixel column, from the finest layer that covers it. */
 function eachPixel(
   box: Box,
   view: Viewport,

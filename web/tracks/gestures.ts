@@ -12,7 +12,7 @@ const WHEEL_ZOOM = 0.0016;
 
 export interface GestureView {
   layout(): TrackLayout;
-  /** Where the cursor is dragged to, before anybody has answered. */
+  /** The position the cursor is dragged to, before its moment has arrived. */
   showCursor(position: number | undefined): void;
   showRange(range: { from: number; to: number } | undefined): void;
 }
@@ -164,13 +164,13 @@ export function attachGestures(canvas: HTMLCanvasElement, gestures: GestureView)
   };
 }
 
-/** The byte of the map's axis at a height of the canvas. */
+/** The byte on the map's axis at a height of the canvas. */
 export function offsetAt(box: Box, y: number): number {
   const share = 1 - (y - box.top) / box.height;
   return vertical.value.from + share * (vertical.value.to - vertical.value.from);
 }
 
-/** About what zooming by key happens: the cursor, or the middle where the cursor is out of view. */
+/** The centre of zooming by key: the cursor, or the middle if the cursor is out of view. */
 export function zoomAnchor(): number {
   const lane = main.value;
   const at = lane && cursor.value ? (axis.value === 'event' ? cursor.value.event : cursor.value.timeUs) : -1;

@@ -1,5 +1,5 @@
-// What is known of a lane at the detail of the screen: an overview of the whole, and details of where we are. Drawing
-// takes what is there; what is missing is asked for and drawn when it comes.
+// The data of a lane at the resolution of the screen: an overview, and details of the visible part. Drawing uses what has
+// arrived, and requests what is missing.
 import type { ColourMode } from '../../src/view/block-classes.ts';
 import type { AxisKind } from '../../src/view/clock.ts';
 import { DARK_MAP, LIGHT_MAP, paletteOf } from '../../src/view/colours.ts';
@@ -10,7 +10,7 @@ import { detailGrid, type Viewport } from '../../src/view/viewport.ts';
 import { type Lane, problem, wordsOf } from '../app/state.ts';
 import { latest } from '../data/latest.ts';
 
-/** What a lane is to be drawn with. */
+/** How a lane is to be drawn. */
 export interface Wanted {
   readonly axis: AxisKind;
   readonly view: Viewport;
@@ -38,33 +38,33 @@ export class LaneData {
   private readonly images = new WeakMap<MapCells, { image: MapImage; look: string }>();
   private readonly askTimeline: (ask: { key: string; wanted: Wanted; from: number; to: number; columns: number }) => void;
   private readonly askMap: (ask: { key: string; wanted: Wanted; window: MapWindow }) => void;
-  /** The detail that was drawn last stays until there is a better one. */
+  /** The last detail, drawn until a better one arrives. */
   private lastTimeline: TimelineColumns | undefined;
   private lastCells: MapCells | undefined;
 
   constructor(lane: Lane, onChange: () => void) {
     this.lane = lane;
     this.onChange = onChange;
-    const { backend } = lane.source;
+    const { connection } = lane.source;
     const run = lane.run.run;
     this.askTimeline = latest(async ({ key, wanted, from, to, columns }) => {
       if (this.timelines.get(key)) return;
       await this.keep(async () => {
-        this.timelines.set(key, await backend.ask('timeline', lane.gpu.device, { run, axis: wanted.axis, from, to, columns }));
+        this.timelines.set(key, await connection.ask('timeline', lane.gpu.device, { run, axis: wanted.axis, from, to, columns }));
       });
     });
     this.askMap = latest(async ({ key, wanted, window }) => {
       if (this.cells.get(key)) return;
       await this.keep(async () => {
         const { colour, selection } = wanted;
-        this.cells.set(key, await backend.ask('map', lane.gpu.device, { run, window, colour, selection }));
-        // For bench/page.ts: the map is there.
+        this.cells.set(key, await connection.ask('map', lane.gpu.device, { run, window, colour, selection }));
+        // bench/page.ts waits for this mark.
         performance.mark('weir-map');
       });
     });
   }
 
-  /** Overview first, then the best detail there is. */
+  /** The best detail that has arrived, then the overview. */
   timeline(wanted: Wanted): TimelineColumns[] {
     const whole = this.timelineFor(wanted, { from: 0, to: wanted.wholeX });
     const detail = this.timelineFor(wanted, wanted.view);
@@ -76,7 +76,7 @@ export class LaneData {
     return this.timelineFor(wanted, { from: 0, to: wanted.wholeX });
   }
 
-  /** From coarse to fine: each is drawn over the one before. */
+  /** From coarse to fine; each is drawn over the previous one. */
   map(wanted: Wanted, isDark: boolean): MapImage[] {
     const whole = this.cellsFor(wanted, { from: 0, to: wanted.wholeX }, { from: 0, to: wanted.wholeY });
     const detail = this.cellsFor(wanted, wanted.view, wanted.vertical);
@@ -126,7 +126,7 @@ export class LaneData {
   }
 }
 
-/** One pixel per cell: held memory over nothing, what is used over that. */
+/** One pixel per cell: held memory over the background, used memory over that. */
 function paint(cells: MapCells, colour: ColourMode, isDark: boolean): HTMLCanvasElement {
   const canvas = document.createElement('canvas');
   canvas.width = cells.columns;
@@ -136,7 +136,7 @@ function paint(cells: MapCells, colour: ColourMode, isDark: boolean): HTMLCanvas
   const pixels = new Uint32Array(image.data.buffer);
   const theme = isDark ? DARK_MAP : LIGHT_MAP;
   const palette = paletteOf(colour, theme);
-  // Nearly all cells are unused or wholly used: those are looked up, the rest is mixed.
+  // Nearly all cells are unused or fully used, and come from tables. Only the rest is mixed.
   const unused = new Uint32Array(256);
   const full = new Uint32Array(256);
   for (let value = 0; value < 256; value++) {
@@ -159,7 +159,7 @@ function paint(cells: MapCells, colour: ColourMode, isDark: boolean): HTMLCanvas
   return canvas;
 }
 
-/** A pixel as it lies in memory, which is little-endian wherever browsers run. */
+/** A pixel in memory; browsers run on little-endian machines only. */
 function packed(red: number, green: number, blue: number): number {
   return ((255 << 24) | (Math.round(blue) << 16) | (Math.round(green) << 8) | Math.round(red)) >>> 0;
 }
@@ -172,7 +172,7 @@ function mixed(under: number, over: number, share: number): number {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
-/** The last few things asked for. */
+/** A cache of the last few answers. */
 class Kept<Value> {
   private readonly entries = new Map<string, Value>();
 

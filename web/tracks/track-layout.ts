@@ -1,4 +1,4 @@
-// Where the parts of the tracks lie on their one canvas, in CSS pixels: the minimap, the timeline, and a map per lane.
+// Positions on the canvas of the tracks, in CSS pixels: the minimap, the timeline, and a map per lane.
 export interface Box {
   readonly left: number;
   readonly top: number;
@@ -24,7 +24,7 @@ const TIMELINE = 128;
 const TICKS = 20;
 const MAP = 236;
 const MAP_IN_PAIR = 150;
-/** Above each map of a pair, its name. */
+/** Room for the name above each map of a pair. */
 export const MAP_TITLE = 18;
 
 export function trackLayout(width: number, mapCount: number): TrackLayout {

@@ -99,7 +99,7 @@ class TrackCanvas {
       this.colours = readColours(isDark.value);
       this.redraw();
     });
-    // Whatever the picture reads, it is drawn again for.
+    // Redraws when any signal changes that drawing reads.
     const stopDrawing = effect(() => {
       this.picture(100, 100);
       this.redraw();
@@ -156,8 +156,7 @@ class TrackCanvas {
       colour: colour.value,
       selection: selection.value,
     };
-    const limit = analysis.value?.json['capacity'];
-    const capacity = typeof limit === 'number' ? limit : undefined;
+    const capacity = analysis.value?.analysis.capacity;
     const peak = Math.max(1, ...lanes.value.map(({ run }) => run.peakReserved));
     const position = cursorX.value;
     return {

@@ -1,15 +1,16 @@
-// `weir analyze FILE...`: the verdict, the what-if table and the advice; several files are the ranks of one job.
-import { Command } from 'commander';
+// `weir analyze FILE...`: the verdict, the what-if table and the advice. Several files are the ranks of one job.
+import { Command, Option } from 'commander';
 import type { AllocatorChoice } from '../../allocator/registry.ts';
 import { analyzeTrace } from '../../report/analysis.ts';
 import { analysisJson, SCHEMA } from '../../report/json.ts';
-import { formatRanks, type RankRow, rankRow, spreadOf, worstRank } from '../../report/ranks.ts';
-import { describeMetrics, parseRule, type Rule } from '../../report/rules.ts';
-import { formatAnalysis } from '../../report/text.ts';
+import { type RankRow, rankRow, spreadOf, worstRank } from '../../report/ranks.ts';
+import { describeMetrics, formatBreach, parseRule, type Rule } from '../../report/rules.ts';
+import { formatAnalysis } from '../../report/terminal/analysis.ts';
+import { formatRanks } from '../../report/terminal/ranks.ts';
 import type { Trace } from '../../trace/trace.ts';
 import { ExitCode } from '../exit-code.ts';
 import { loadRecording, pickGpus } from '../input.ts';
-import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption } from '../options.ts';
+import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption, RECORDINGS } from '../options.ts';
 import { paintFor } from '../paint.ts';
 import { createProgress, type Progress } from '../progress.ts';
 import { analyzeRanks } from '../rank-pool.ts';
@@ -26,18 +27,19 @@ interface AnalyzeOptions {
 
 export function analyzeCommand(): Command {
   return new Command('analyze')
-    .summary('what was lost, to what, and which setting gets it back')
-    .description('Says what a recorded run lost memory to, what each allocator would have needed for it, and what to set.')
-    .argument(
-      '<files...>',
-      'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd; - is standard input; several are the ranks of one job',
-    )
+    .summary('show where memory was lost, and which setting gets it back')
+    .description('Shows where a recorded run lost memory, what each allocator would have needed, and what to set.')
+    .argument('<files...>', `${RECORDINGS}; several files are the ranks of one job`)
     .addOption(capacityOption())
     .addOption(gpuOption())
-    .addOption(allocatorOption('allocators to compare instead of the usual ones'))
-    .option('--fail-if <rule>', "exit with 1 if this holds, like 'peak>70GiB'; may be given several times", collectRules, [])
-    .option('--smallest', 'search for the smallest GPU the run fits on, even if the recording is long')
-    .option('--no-smallest', 'do not search for it')
+    .addOption(allocatorOption('allocators to compare, instead of the usual ones'))
+    .addOption(
+      new Option('--fail-if <rule>', "exit with code 1 if this is true, like 'peak>70GiB'; can be repeated")
+        .argParser(collectRules)
+        .default([], 'no rule'),
+    )
+    .option('--smallest', 'search for the smallest GPU that the run fits on, even if the recording is long')
+    .option('--no-smallest', 'do not search for the smallest GPU')
     .addOption(jsonOption())
     .addOption(quietOption())
     .addHelpText(
@@ -74,7 +76,7 @@ async function analyze(files: string[], options: AnalyzeOptions): Promise<void> 
   showRanks(rows, traces.find((trace) => trace.device === worst.gpu)!, options, progress);
 }
 
-/** Many files may be more than memory holds, so each is read, reduced to a line and let go; the worst is read again. */
+/** All files together may not fit in memory. Workers keep only a row of each, and the worst is read again. */
 async function analyzeSeveral(files: string[], options: AnalyzeOptions, progress: Progress): Promise<void> {
   const rules = options.failIf.map((rule) => rule.text);
   const tasks = files.map((file, index) => ({ index, file, gpu: options.gpu, capacity: options.capacity, rules }));
@@ -96,8 +98,9 @@ function showRanks(rows: readonly RankRow[], worstTrace: Trace, options: Analyze
   const worst = worstRank(rows);
   if (options.json) {
     const full = analysisJson(fullAnalysis(worstTrace, worst.file, options, progress), worst.file);
+    const ranks = rows.map((row) => analysisJson(row.analysis, row.file));
     const spread = { peakReserved: spreadOf(rows.map((row) => row.peakReserved)), peakLive: spreadOf(rows.map((row) => row.peakLive)) };
-    process.stdout.write(`${JSON.stringify({ schema: SCHEMA, ranks: rows.map((row) => row.json), spread, worst: full })}\n`);
+    process.stdout.write(`${JSON.stringify({ schema: SCHEMA, ranks, spread, worst: full })}\n`);
   } else {
     progress.clear();
     process.stdout.write(`${formatRanks(rows, paintFor(process.stdout))}\nThe worst rank in full:\n\n`);
@@ -125,12 +128,12 @@ function fullAnalysis(trace: Trace, file: string, options: AnalyzeOptions, progr
   return analysis;
 }
 
-/** One line per broken rule. A file that could not be read weighs more than a broken rule. */
+/** One line per broken rule. The exit code of an unreadable file wins over that of a broken rule. */
 function judge(rows: readonly RankRow[]): void {
   const several = rows.length > 1;
   for (const row of rows) {
     for (const breach of row.breaches) {
-      process.stderr.write(`weir: ${several ? `${row.file}, GPU ${row.gpu}: ` : ''}${breach}\n`);
+      process.stderr.write(`weir: ${several ? `${row.file}, GPU ${row.gpu}: ` : ''}${formatBreach(breach)}\n`);
       process.exitCode ??= ExitCode.RuleBroken;
     }
   }

@@ -1,4 +1,5 @@
-// `weir convert IN OUT`: a recording in another format, chosen by the new file's name.
+// `weir convert IN OUT`: writes a recording in the format that the new file's name says.
+
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import { Command } from 'commander';
@@ -6,8 +7,9 @@ import { formatBytes } from '../../base/bytes.ts';
 import { InputError, UsageError } from '../../base/errors.ts';
 import { dismiss } from '../../base/thread.ts';
 import { SCHEMA } from '../../report/json.ts';
+import { formatCount } from '../../report/words/numbers.ts';
 import type { ConvertMessage, ConvertTask } from '../convert-worker.ts';
-import { jsonOption, quietOption } from '../options.ts';
+import { jsonOption, quietOption, RECORDING } from '../options.ts';
 import { createProgress, type Progress } from '../progress.ts';
 import { readVersion } from '../version.ts';
 
@@ -21,11 +23,11 @@ export function convertCommand(): Command {
   return new Command('convert')
     .summary('write a recording in another format')
     .description(
-      'Writes a recording in another format, chosen by the name of the new file: .weir, or .json (a PyTorch snapshot as JSON); with .gz added it is packed.',
+      'Writes a recording in another format. The name of the new file chooses it: .weir, or .json for a PyTorch snapshot as JSON. A further .gz packs it.',
     )
-    .argument('<in>', 'a PyTorch snapshot (pickle or JSON) or a .weir file, plain, gzip or zstd; - is standard input')
+    .argument('<in>', RECORDING)
     .argument('<out>', 'the file to write: NAME.weir, NAME.weir.gz, NAME.json or NAME.json.gz')
-    .option('-f, --force', 'overwrite the file if it is there')
+    .option('-f, --force', 'overwrite an existing file')
     .addOption(jsonOption())
     .addOption(quietOption())
     .addHelpText(
@@ -37,9 +39,9 @@ export function convertCommand(): Command {
 
 async function convert(from: string, to: string, options: ConvertOptions): Promise<void> {
   const format = /\.(weir|json)(\.gz)?$/.exec(to);
-  if (!format) throw new UsageError(`'${to}' does not say which format to write; end it in .weir or .json (or .weir.gz, .json.gz)`);
-  if (!options.force && existsSync(to)) throw new UsageError(`${to} is already there; -f overwrites it`);
-  // The file is whole or not there: it has another name until it is finished.
+  if (!format) throw new UsageError(`'${to}' does not say which format to write; end the name in .weir, .json, .weir.gz or .json.gz`);
+  if (!options.force && existsSync(to)) throw new UsageError(`${to} exists; -f overwrites it`);
+  // An unfinished file has another name, so that OUT is complete or does not exist.
   const temporary = `${to}.${process.pid}.part`;
   const task: ConvertTask = {
     from,
@@ -55,15 +57,15 @@ async function convert(from: string, to: string, options: ConvertOptions): Promi
     process.stdout.write(`${JSON.stringify({ schema: SCHEMA, from, to, format: task.format, ...figures })}\n`);
     return;
   }
-  process.stderr.write(`wrote ${to}: ${done.events.toLocaleString('en-US')} events, ${formatBytes(done.bytes)}\n`);
+  process.stderr.write(`wrote ${to}: ${formatCount(done.events)} events, ${formatBytes(done.bytes)}\n`);
   if (done.eventsLeftOut > 0) {
     process.stderr.write(
-      `${done.eventsLeftOut.toLocaleString('en-US')} events have no place in a PyTorch snapshot and were left out (accesses, record_stream, empty_cache)\n`,
+      `${formatCount(done.eventsLeftOut)} events were left out: a PyTorch snapshot cannot hold accesses, record_stream and empty_cache\n`,
     );
   }
 }
 
-/** Runs the conversion; whatever ends it early, the unfinished file goes. */
+/** Runs the conversion. If it ends early, the unfinished file is removed. */
 async function runWorker(task: ConvertTask, progress: Progress): Promise<ConvertMessage & { kind: 'done' }> {
   const worker = new Worker(new URL('../convert-worker.js', import.meta.url), { workerData: task });
   const interrupted = (signal: NodeJS.Signals) => {

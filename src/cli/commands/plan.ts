@@ -1,4 +1,4 @@
-// `weir plan FILE`: offsets for a step, or swaps to host memory, worked out ahead; written to a plan file on demand.
+// `weir plan FILE`: offsets for a step, or swaps to host memory; -o writes them to a plan file.
 import { writeFileSync } from 'node:fs';
 import { Command, Option } from 'commander';
 import { InputError, InvariantError, UsageError } from '../../base/errors.ts';
@@ -8,15 +8,11 @@ import { buffersOfStep } from '../../plan/steps/step.ts';
 import { findStep, verifyStepPlan } from '../../plan/steps/step-plan.ts';
 import { AUTOSWAP_COPIES, type CopyCosts, copyCosts, H200_COPIES } from '../../plan/swaps/copy-costs.ts';
 import { planSwapStep } from '../../plan/swaps/planner.ts';
-import {
-  notPeriodicJson,
-  notPeriodicText,
-  offsetsPlanJson,
-  offsetsPlanText,
-  stepPlanText,
-  swapPlanJson,
-  swapPlanText,
-} from '../../report/plan-text.ts';
+import { notPeriodicJson, offsetsJson, stepPlanJson, swapPlanJson } from '../../report/json.ts';
+import { offsetsFacts, stepFacts, swapFacts } from '../../report/plan.ts';
+import { formatNotPeriodic, formatPlan } from '../../report/terminal/plan.ts';
+import { layoutPicture, loadPicture } from '../../report/terminal/plan-picture.ts';
+import { shellWord } from '../../report/words/shell.ts';
 import { LIVE_UNIT } from '../../trace/summary.ts';
 import { ExitCode } from '../exit-code.ts';
 import { asArgument, capacityOption, gpuOption, jsonOption, parsePositive, quietOption } from '../options.ts';
@@ -40,7 +36,7 @@ interface PlanOptions {
   readonly quiet?: boolean;
 }
 
-/** What a command prints, and the plan file if one was asked for. */
+/** What the command prints, and the plan itself if there is one. */
 interface Answer {
   readonly text: string;
   readonly json: object;
@@ -49,32 +45,34 @@ interface Answer {
 
 export function planCommand(): Command {
   return new Command('plan')
-    .summary('offsets for a step, or swaps to host memory, worked out ahead')
+    .summary('plan offsets for a step, or swaps to host memory')
     .description(
-      'Finds the step that a recorded run repeats and plans it: an offset for every block with no holes between them, or, with --swap, which blocks wait in host memory and when. Every plan has been verified.',
+      'Finds the step that a recorded run repeats, and plans an offset for every block of it. With --swap: plans which blocks move to host memory, and when. Every plan is verified.',
     )
     .argument('<file>', 'a recording (snapshot or .weir), buffers as CSV (id,lower,upper,size), or recorded accesses; plain, gzip or zstd')
-    .option('--swap', 'plan swaps; needs a recording that says what each operator reads and writes')
+    .option('--swap', 'plan swaps; needs a recording with the reads and writes of each operator')
     .addOption(
-      new Option('--limit <size>', 'with --swap: memory to get by with, instead of the least that costs nothing').argParser(
+      new Option('--limit <size>', 'with --swap: the memory limit, instead of the lowest one that costs no time').argParser(
         asArgument(parsePositive),
       ),
     )
-    .addOption(new Option('--link <name>', 'with --swap: the link copies go over').choices(['h200', 'autoswap']).default('h200'))
+    .addOption(new Option('--link <name>', 'with --swap: the link that copies use').choices(['h200', 'autoswap']).default('h200'))
     .addOption(
-      new Option('--bandwidth <size>', 'with --swap: copies per second in one direction, like 25GB (default: an H200, 55GB)').argParser(
+      new Option('--bandwidth <size>', 'with --swap: bytes per second in one direction, like 25GB (default: 55GB, an H200)').argParser(
         asArgument(parsePositive),
       ),
     )
     .addOption(
-      new Option('--bandwidth-both <size>', 'with --swap: the same while both directions are busy').argParser(asArgument(parsePositive)),
+      new Option('--bandwidth-both <size>', 'with --swap: bytes per second in each direction while both are busy').argParser(
+        asArgument(parsePositive),
+      ),
     )
     .addOption(capacityOption())
-    .addOption(new Option('--budget <seconds>', 'time to search').argParser(asArgument(parseSeconds)).default(3))
-    .addOption(new Option('--threads <n>', 'threads to search in (default: all cores)').argParser(asArgument(parseThreads)))
+    .addOption(new Option('--budget <seconds>', 'time for the search').argParser(asArgument(parseSeconds)).default(3))
+    .addOption(new Option('--threads <n>', 'threads for the search (default: all cores)').argParser(asArgument(parseThreads)))
     .addOption(gpuOption())
     .option('-o, --output <plan>', 'write the plan to this file')
-    .option('-f, --force', 'overwrite it if it is there')
+    .option('-f, --force', 'overwrite an existing file')
     .addOption(jsonOption())
     .addOption(quietOption())
     .addHelpText(
@@ -100,10 +98,10 @@ async function plan(file: string, options: PlanOptions): Promise<void> {
   process.stdout.write(options.json ? `${JSON.stringify(answer.json)}\n` : answer.text);
   if (options.output === undefined) return;
   if (answer.plan) {
-    process.stderr.write(`wrote ${options.output}; weir verify ${options.output} ${file} checks it\n`);
+    process.stderr.write(`wrote ${options.output}; to check it: weir verify ${shellWord(options.output)} ${shellWord(file)}\n`);
     return;
   }
-  // Whoever goes on with the file must hear that there is none.
+  // A script that uses the file next must not go on.
   process.stderr.write(`weir: ${options.output} was not written: there is no plan\n`);
   process.exitCode = ExitCode.RuleBroken;
 }
@@ -121,37 +119,33 @@ async function planOffsetsOf(input: PlanInput, options: PlanOptions, progress: P
   };
   if (input.kind === 'buffers') {
     const found = await planOffsetsInWorkers(input.buffers, search);
+    const facts = offsetsFacts(input.buffers.length, found);
     return {
-      text: offsetsPlanText(input.buffers, found),
-      json: offsetsPlanJson(input.buffers.length, found, false),
+      text: formatPlan(facts, layoutPicture(input.buffers, found)),
+      json: offsetsJson(facts),
       plan: { kind: 'offsets', buffers: input.buffers, layout: { offsets: found.offsets, footprint: found.footprint } },
     };
   }
-  if (input.kind === 'accesses') throw new InputError('recorded accesses are for planning swaps; add --swap');
+  if (input.kind === 'accesses') throw new InputError('this file holds accesses, which are for planning swaps; add --swap');
   const found = findStep(input.ops);
-  if (!found.periodic) return { text: notPeriodicText(found), json: notPeriodicJson(found), plan: undefined };
+  if (!found.periodic) return { text: formatNotPeriodic(found), json: notPeriodicJson(found), plan: undefined };
   const buffers = buffersOfStep(found.step, LIVE_UNIT);
   const offsets = await planOffsetsInWorkers(buffers, search);
   const { footprint, lowerBound } = offsets;
   const stepPlan = { step: found.step, layout: { offsets: offsets.offsets, footprint }, lowerBound };
-  // The offsets were verified as buffers; here they are as what they are for, step after step.
+  // The planner verified one step; this verifies step after step.
   const [fault] = verifyStepPlan(stepPlan);
   if (fault) throw new InvariantError(`the planner made a wrong plan: ${fault.message}`);
+  const facts = stepFacts(found, offsets);
   return {
-    text: stepPlanText(found, offsets),
-    json: {
-      ...offsetsPlanJson(buffers.length, offsets, true),
-      peak: found.peak,
-      total: footprint + found.step.wholeRunBytes,
-      smartPoolTotal: found.smartPoolTotal,
-    },
+    text: formatPlan(facts, layoutPicture(buffersOfStep(found.step, 1), offsets)),
+    json: stepPlanJson(facts),
     plan: { kind: 'step', plan: stepPlan },
   };
 }
 
 function planSwapsOf(input: PlanInput, options: PlanOptions, progress: Progress): Answer {
-  if (input.kind !== 'accesses')
-    throw new InputError('planning swaps needs to know what each operator reads and writes, which this file does not say');
+  if (input.kind !== 'accesses') throw new InputError('--swap needs the reads and writes of each operator, and this file has none');
   progress.update(0, 'planning swaps');
   const costs = costsFrom(options);
   const step = swapStepFrom(input.recording);
@@ -161,9 +155,10 @@ function planSwapsOf(input: PlanInput, options: PlanOptions, progress: Progress)
     budgetMs: options.budget * 1000,
     offsetsBudgetMs: options.budget * 1000,
   });
+  const facts = swapFacts(step, found);
   return {
-    text: swapPlanText(step, found),
-    json: swapPlanJson(found),
+    text: formatPlan(facts, loadPicture(step, found)),
+    json: swapPlanJson(facts),
     plan: options.output === undefined ? undefined : swapPlanFile(step, found, costs),
   };
 }
@@ -178,7 +173,7 @@ function writePlanFile(path: string, file: PlanFile, force: boolean): void {
   try {
     writeFileSync(path, writePlan(file), { flag: force ? 'w' : 'wx' });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw new UsageError(`${path} is already there; -f overwrites it`);
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw new UsageError(`${path} exists; -f overwrites it`);
     throw error;
   }
 }

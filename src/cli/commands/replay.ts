@@ -1,29 +1,28 @@
-// `weir replay FILE`: a recorded run through chosen allocators, with every setting at hand.
+// `weir replay FILE`: a recorded run through chosen allocators, with all their settings.
 import { Command, Option } from 'commander';
 import type { AllocatorContext } from '../../allocator/allocator.ts';
 import { formatConf, type PyTorchSettings, parseConf, settingsFromRecording } from '../../allocator/pytorch/settings.ts';
 import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../../allocator/registry.ts';
 import { isTouchable } from '../../backend/memory.ts';
-import { SimulatedBackend } from '../../backend/simulated.ts';
-import { formatBytes, MIB, parseBytes } from '../../base/bytes.ts';
+import { MIB, parseBytes } from '../../base/bytes.ts';
 import { UsageError } from '../../base/errors.ts';
 import { withPlan } from '../../plan/steps/planned-choice.ts';
 import { BACKEND_NAMES, type BackendName, openBackend } from '../../pool/open-backend.ts';
 import { reconstruct } from '../../replay/reconstruct.ts';
-import { RecordedPlacement } from '../../replay/recorded-placement.ts';
 import { replay } from '../../replay/replay.ts';
 import { scaleTrace } from '../../replay/scale.ts';
 import { type Verification, VerifyingAllocator } from '../../replay/verifying-allocator.ts';
-import { type ReplayRow, replayJson } from '../../report/json.ts';
-import { formatTable } from '../../report/table.ts';
-import { resultOf } from '../../report/what-if.ts';
+import { whatIf, withoutAllocator } from '../../replay/what-if.ts';
+import { replayJson } from '../../report/json.ts';
+import type { ReplayRow } from '../../report/replay-row.ts';
+import { formatReplay } from '../../report/terminal/replay.ts';
 import { recordedEngine, summarizeTrace, type TraceSummary } from '../../trace/summary.ts';
 import type { Trace } from '../../trace/trace.ts';
 import { loadRecording, pickGpus } from '../input.ts';
-import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption } from '../options.ts';
+import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption, RECORDING } from '../options.ts';
 import { createProgress, type Progress } from '../progress.ts';
 
-/** How far apart the words are that are read back from a real block. Reading one from a GPU takes ten microseconds. */
+/** Distance of the words that are verified in a real block. Reading one from a GPU takes ten microseconds. */
 const VERIFY_STRIDE = { host: MIB, cuda: 8 * MIB } as const;
 
 interface ReplayOptions {
@@ -51,32 +50,32 @@ export function replayCommand(): Command {
     new Command('replay')
       .summary('run a recording through other allocators')
       .description(
-        'Runs every recorded request and free through the chosen allocators and says what each reserved, how often it failed and what the driver calls cost.',
+        'Runs every recorded request and free through the chosen allocators. Shows what each one reserves, how often it fails, and the cost of its driver calls.',
       )
-      .argument('<file>', 'a PyTorch snapshot (pickle or JSON) or a .weir file, plain, gzip or zstd; - is standard input')
-      .addOption(allocatorOption('which allocators (default: the recorded one and expandable)'))
+      .argument('<file>', RECORDING)
+      .addOption(allocatorOption('allocators to run (default: the recorded one and expandable)'))
       .addOption(capacityOption())
       .addOption(gpuOption())
       .addOption(
-        new Option('--backend <kind>', 'where memory comes from: modelled, real memory of this machine, or a GPU')
+        new Option('--backend <kind>', 'where memory comes from: simulated, real host memory, or a GPU')
           .choices(BACKEND_NAMES)
           .default('sim'),
       )
       // The name that --backend had in version 0.1.
       .addOption(new Option('--device <kind>').choices(BACKEND_NAMES).hideHelp())
       .addOption(
-        new Option('--scale <factor>', 'requests made smaller, like 1/64, to fit real memory')
+        new Option('--scale <factor>', 'multiply every request by this, like 1/64, to fit real memory')
           .argParser(asArgument(parseScale))
           .default(1, '1'),
       )
-      .option('--no-verify', 'on real memory, do not fill every block and look at it again when it is freed')
+      .option('--no-verify', 'on real memory, do not fill each block and compare it when it is freed')
       .option('--conf <string>', 'settings for pytorch and expandable, as in PYTORCH_CUDA_ALLOC_CONF')
-      .option('--max-split-size <size>', 'the same, one by one: max_split_size_mb')
+      .option('--max-split-size <size>', 'max_split_size_mb, as a setting of its own')
       .option('--max-non-split-rounding <size>', 'max_non_split_rounding_mb')
       .option('--large-segment-size <size>', 'large_segment_size_mb')
       .option('--garbage-collection-threshold <share>', 'garbage_collection_threshold')
       .option('--roundup-power2-divisions <n>', 'roundup_power2_divisions: a number or [64:8,256:4,>:1]')
-      .option('--memory-fraction <share>', 'set_per_process_memory_fraction; needs --capacity or a recording that knows its GPU')
+      .option('--memory-fraction <share>', 'set_per_process_memory_fraction; needs --capacity, or a recording with the size of its GPU')
       .option('--paranoid', "check the allocator's invariants at every event (slow)")
       .addOption(jsonOption())
       .addOption(quietOption())
@@ -108,7 +107,7 @@ async function replayFile(file: string, given: ReplayOptions): Promise<void> {
   progress.clear();
   for (const { trace, summary, rows } of outputs) {
     if (options.json) process.stdout.write(`${JSON.stringify(replayJson(summary, rows))}\n`);
-    else process.stdout.write(formatRows(trace, summary, rows));
+    else process.stdout.write(formatReplay(trace, summary, rows));
   }
 }
 
@@ -134,6 +133,8 @@ function replayAll(
   if (choices.some((choice) => choice.conf?.includes('per_process_memory_fraction')) && knownBytes === undefined) {
     throw new UsageError('a memory fraction needs the size of the GPU; add --capacity SIZE');
   }
+  // A fraction is one of PyTorch's settings here, so the allocator itself takes it of what the GPU reports.
+  const gpu = { capacity: options.capacity, reportedBytes: knownBytes ?? limits.capacity };
   const scaled = scaleTrace(trace, options.scale);
   const floor = options.scale === 1 ? summary.peakDemand : summarizeTrace(scaled).peakDemand;
   const onProgress = (index: number, name: string) => (done: number) =>
@@ -141,11 +142,9 @@ function replayAll(
 
   const simulate = (choice: AllocatorChoice, index: number) => {
     const isRecorded = choice.conf === recordedConf && options.scale === 1 && !recordedEngine(trace);
-    return replay(scaled, choice.create, {
-      backend: new SimulatedBackend({ capacity: options.capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
-      deviceBytes: knownBytes ?? limits.capacity,
+    return whatIf(scaled, choice, gpu, {
+      isRecorded,
       emptyCacheBefore,
-      restoreStart: isRecorded,
       checkEvery: options.paranoid ? 1 : 0,
       onProgress: onProgress(index, choice.name),
     });
@@ -173,14 +172,14 @@ function replayAll(
         checkEvery: options.paranoid ? 1 : 0,
         onProgress: onProgress(index, choice.name),
       });
-      return { result: resultOf(result), verification, description: opened.description };
+      return { result: withoutAllocator(result), verification, description: opened.description };
     } finally {
       opened.close();
     }
   };
   return choices.map((choice, index) => {
     const started = performance.now();
-    const modelled = resultOf(simulate(choice, index));
+    const modelled = simulate(choice, index);
     const real = options.backend === 'sim' ? undefined : runFor(choice, index, options.backend);
     return {
       allocator: choice.name,
@@ -196,7 +195,7 @@ function replayAll(
   });
 }
 
-/** `1/64`, `0.25`: what every request is multiplied by. */
+/** Reads `1/64` or `0.25`. */
 function parseScale(text: string): number {
   const match = /^(\d+(?:\.\d+)?)(?:\/(\d+(?:\.\d+)?))?$/.exec(text.trim());
   const factor = match ? Number(match[1]) / Number(match[2] ?? 1) : Number.NaN;
@@ -204,7 +203,7 @@ function parseScale(text: string): number {
   return factor;
 }
 
-/** The single-setting flags as a configuration string, behind --conf. */
+/** --conf and the flags for single settings, as one configuration string; later ones win. */
 function confFromFlags(options: ReplayOptions): string {
   const mib = (flag: string, text: string) => {
     const bytes = asArgument(parseBytes)(text);
@@ -222,57 +221,8 @@ function confFromFlags(options: ReplayOptions): string {
   return parts.join(',');
 }
 
-/** The choice with further PyTorch settings, where it is one of PyTorch's allocators. */
+/** Adds settings if the choice is one of PyTorch's allocators. */
 function withConf(choice: AllocatorChoice, conf: string): AllocatorChoice {
   if (conf === '' || choice.conf === undefined) return choice;
   return pytorchChoice(choice.kind === 'expandable' ? 'expandable' : 'pytorch', parseConf(conf, parseConf(choice.conf)));
-}
-
-function formatRows(trace: Trace, summary: TraceSummary, rows: readonly ReplayRow[]): string {
-  const columns = [
-    { title: 'allocator', align: 'left' },
-    { title: 'peak reserved', align: 'right' },
-    { title: '/ live', align: 'right' },
-    { title: 'failed', align: 'right' },
-    { title: 'retries', align: 'right' },
-    { title: 'driver time', align: 'right' },
-    { title: 'modelled', align: 'right' },
-    { title: 'last third', align: 'right' },
-    { title: 'driver calls', align: 'right' },
-    { title: 'replayed in', align: 'right' },
-  ] as const;
-  const cells = rows.map(({ allocator, result, modelled, floor, wallMs }) => [
-    allocator,
-    formatBytes(result.peakReserved),
-    floor > 0 ? (result.peakReserved / floor).toFixed(3) : '',
-    String(result.ooms),
-    String(result.retries),
-    `${(result.driver.timeUs / 1e3).toFixed(1)} ms`,
-    modelled ? `${(modelled.driver.timeUs / 1e3).toFixed(1)} ms` : '',
-    `${(result.driver.steadyTimeUs / 1e3).toFixed(1)} ms`,
-    Object.values(result.driver.calls)
-      .reduce((sum, calls) => sum + calls, 0)
-      .toLocaleString('en-US'),
-    `${wallMs.toFixed(0)} ms`,
-  ]);
-  const recorded = summary.recordedPeakReserved === undefined ? 'unknown' : formatBytes(summary.recordedPeakReserved);
-  const head = `GPU ${trace.device}: ${summary.events.toLocaleString('en-US')} events; peak live ${formatBytes(summary.peakLive)}; peak reserved as recorded ${recorded} (${summary.recordedAllocator})`;
-  const warnings = trace.warnings.map((warning) => `warning: ${warning.message}`);
-  const notes = [
-    ...rows.filter((row) => row.result.streams.waits > 0).map(formatWaits),
-    ...rows.filter((row) => row.description !== undefined).map(formatRealRun),
-  ];
-  return `${[head, ...warnings, ...formatTable(columns, cells), ...notes].join('\n')}\n`;
-}
-
-/** What lending between streams cost, with streams a little behind the program. */
-function formatWaits({ allocator, result: { streams } }: ReplayRow): string {
-  return `${allocator} made streams wait ${streams.waits.toLocaleString('en-US')} times for memory of another, ${streams.neededWaits.toLocaleString('en-US')} of them for what was not over yet; streams stood still ${(streams.stallUs / 1e3).toFixed(1)} ms.`;
-}
-
-function formatRealRun({ allocator, description, verification }: ReplayRow): string {
-  const checked = verification
-    ? `${verification.blocks.toLocaleString('en-US')} blocks (${formatBytes(verification.bytes)}) were filled and found unchanged when freed`
-    : 'data was not checked';
-  return `${allocator} ran on ${description}; ${checked}.`;
 }

@@ -1,4 +1,4 @@
-// `weir report FILE -o out.html`: the page about one recording as a single file, for mail, tickets and CI artifacts.
+// `weir report FILE -o out.html`: the page about one recording as a single file, for mail, tickets and CI.
 import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { Command } from 'commander';
@@ -9,10 +9,10 @@ import { readAssets } from '../../server/assets.ts';
 import { reportPage } from '../../server/report-page.ts';
 import type { Recording } from '../../trace/trace.ts';
 import { writeWeir } from '../../trace/weir/writer.ts';
+import type { AnalysisView } from '../../view/analysis-view.ts';
 import { Session } from '../../view/session.ts';
-import type { AnalysisView } from '../../view/words.ts';
 import { loadRecording } from '../input.ts';
-import { capacityOption, jsonOption, quietOption } from '../options.ts';
+import { capacityOption, jsonOption, quietOption, RECORDING } from '../options.ts';
 import { createProgress, type Progress } from '../progress.ts';
 import { readVersion } from '../version.ts';
 
@@ -26,11 +26,11 @@ interface ReportOptions {
 
 export function reportCommand(): Command {
   return new Command('report')
-    .summary('the same page as one HTML file')
+    .summary('write the page as one HTML file')
     .description('Writes the page about a recording as one HTML file that needs no network and no server.')
-    .argument('<file>', 'a PyTorch snapshot (pickle or JSON) or a .weir file, plain, gzip or zstd; - is standard input')
-    .option('-o, --output <file>', 'the file to write; the name of the recording with .html if absent')
-    .option('-f, --force', 'overwrite the file if it is there')
+    .argument('<file>', RECORDING)
+    .option('-o, --output <file>', 'the file to write (default: the name of the recording with .html)')
+    .option('-f, --force', 'overwrite an existing file')
     .addOption(capacityOption())
     .addOption(jsonOption())
     .addOption(quietOption())
@@ -40,7 +40,7 @@ export function reportCommand(): Command {
 
 async function report(file: string, options: ReportOptions): Promise<void> {
   const to = options.output ?? outputName(file);
-  if (!options.force && existsSync(to)) throw new UsageError(`${to} is already there; -f overwrites it`);
+  if (!options.force && existsSync(to)) throw new UsageError(`${to} exists; -f overwrites it`);
   const progress = createProgress(options.quiet ?? false);
   const recording = await loadRecording(file, progress);
   const html = reportPage(readAssets(), {
@@ -49,7 +49,7 @@ async function report(file: string, options: ReportOptions): Promise<void> {
     analyses: analyses(recording, file, options, progress),
   });
   progress.clear();
-  // The file is whole or not there.
+  // An unfinished file has another name.
   const temporary = `${to}.${process.pid}.part`;
   try {
     writeFileSync(temporary, html);
@@ -64,11 +64,11 @@ async function report(file: string, options: ReportOptions): Promise<void> {
 }
 
 function outputName(file: string): string {
-  if (file === '-') throw new UsageError('standard input has no name; -o says which file to write');
+  if (file === '-') throw new UsageError('standard input has no name; name the file to write with -o');
   return `${file.replace(/\.(gz|zst)$/, '').replace(/\.(pickle|pkl|json|weir)$/, '')}.html`;
 }
 
-/** One gzip member: browsers read no more than the first. */
+/** One gzip member, since browsers read only the first. */
 function pack(recording: Recording): Uint8Array {
   const chunks: Uint8Array[] = [];
   writeWeir(recording, (chunk) => chunks.push(chunk.slice()), { tool: 'weir', version: readVersion() });

@@ -1,4 +1,4 @@
-// `weir run -- CMD`: a job on Weir's allocator, with nothing in it changed; `weir record -- CMD`: the same job watched.
+// `weir run -- CMD`: an unchanged job on Weir's allocator. `weir record -- CMD`: the job on PyTorch's allocator, recorded.
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { RUN_ALLOCATORS, type RunAllocator } from '../../abi/allocators.ts';
 import { formatBytes } from '../../base/bytes.ts';
@@ -7,11 +7,12 @@ import { checkTransparency } from '../../run/check/transparency.ts';
 import { type ChildEnd, endAs } from '../../run/child/child.ts';
 import { RunError, RunExit } from '../../run/child/run-error.ts';
 import { checkPattern, commandName } from '../../run/rings/trace-names.ts';
-import { formatSummary, summaryJson, whyNothing } from '../../run/summary/summary.ts';
+import { summaryJson } from '../../run/summary/summary-json.ts';
+import { emptyReason, formatSummary } from '../../run/summary/summary-text.ts';
 import { checkSummaryFile, type RunOptions, type RunOutcome, type RunVoice, supervise, writeSummary } from '../../run/supervise.ts';
 import { preferTyped, takeEnvironment } from '../environment-options.ts';
 import { ExitCode } from '../exit-code.ts';
-import { asArgument, parsePositive } from '../options.ts';
+import { asArgument, LOCAL_HOST, parsePort, parsePositive } from '../options.ts';
 import { paintFor } from '../paint.ts';
 import { createVoice } from '../run-voice.ts';
 import { servePage } from '../serve-run.ts';
@@ -44,35 +45,37 @@ interface Flags {
 }
 
 const DEFAULT_RING_ROWS = 1 << 18;
-/** Less than a process needs for anything. */
+/** No process can work with less. */
 const LEAST_LIMIT = 32 * 1024 * 1024;
 const DEFAULT_WHAT_IF_EVENTS = 20_000_000;
 
 export function runCommand(): Command {
   return withSharedOptions(new Command('run'))
-    .summary('run a job on the stitching allocator')
+    .summary("run a job on Weir's allocator")
     .description(
-      "Runs a command with its PyTorch processes on Weir's allocator: same script, same results, less memory. Its input, output, signals and exit code are its own. At the end, on stderr, what it took and what PyTorch's allocator would have needed.",
+      "Runs a command with its PyTorch processes on Weir's allocator: same script, same results, less memory. Input, output, signals and exit code stay those of the command. At the end, stderr shows the memory it took and what PyTorch's allocator would have needed.",
     )
     .addOption(new Option('--allocator <name>', 'the allocator to run on').choices(RUN_ALLOCATORS).default('weir'))
     .addOption(
-      new Option('--limit <size>', 'act as a smaller GPU: memory each process may hold, like 40GiB').argParser(asArgument(parsePositive)),
+      new Option('--limit <size>', 'act as a smaller GPU: the memory that each process may hold, like 40GiB').argParser(
+        asArgument(parsePositive),
+      ),
     )
-    .option('--check', "run the command on PyTorch's allocator, on ours and on PyTorch's again, and compare the losses it prints")
-    .addOption(new Option('--check-lines <regex>', 'with --check, compare these lines instead of losses').argParser(asArgument(parseRegex)))
-    .option('--check-output <file>', 'with --check, compare a file that the command writes')
-    .option('--plan', 'watch the job for a few steps, then plan where every request of a step lies')
+    .option('--check', "run the command on PyTorch's allocator, on Weir's, and on PyTorch's again; compare the losses it prints")
+    .addOption(new Option('--check-lines <regex>', 'with --check: compare these lines instead of losses').argParser(asArgument(parseRegex)))
+    .option('--check-output <file>', 'with --check: compare a file that the command writes')
+    .option('--plan', 'watch the job for a few steps, then plan an offset for every request of a step')
     .addOption(
       new Option(
         '--swap <size>',
-        'move idle tensors to the host and back in time: down to this size, like 24GiB, or with auto as low as costs hardly any time',
+        'swap idle tensors to host memory: down to this size, like 24GiB, or auto: as low as costs hardly any time',
       ).argParser(parseSwap),
     )
     .addOption(
-      new Option('--swap-host <size>', 'host memory that swapping may take (half of what is there)').argParser(asArgument(parsePositive)),
+      new Option('--swap-host <size>', 'host memory that swapping may use (default: half of it)').argParser(asArgument(parsePositive)),
     )
-    .option('--no-lend', 'streams do not use memory that others have freed')
-    .option('--allow-untested', 'run on versions of PyTorch that Weir was not tested with')
+    .option('--no-lend', 'do not lend freed memory between streams')
+    .option('--allow-untested', 'allow versions of PyTorch that Weir was not tested with')
     .addHelpText(
       'before',
       `Examples:
@@ -86,12 +89,12 @@ export function runCommand(): Command {
 
 export function recordCommand(): Command {
   return withSharedOptions(new Command('record'))
-    .summary("record a job under PyTorch's own allocator")
+    .summary("record a job on PyTorch's allocator")
     .description(
-      "Runs a command as it is, on PyTorch's allocator, and records every allocation of each of its processes from the first one on, for weir analyze, serve, replay and plan. Its input, output, signals and exit code are its own.",
+      "Runs a command on PyTorch's allocator and records every allocation of each process, for weir analyze, serve, replay and plan. Input, output, signals and exit code stay those of the command.",
     )
     .addOption(
-      new Option('--allocator <name>', "PyTorch's allocator as it is set, or with expandable segments")
+      new Option('--allocator <name>', "PyTorch's allocator with the job's settings, or with expandable segments")
         .choices(['pytorch', 'expandable'])
         .default('pytorch'),
     )
@@ -110,38 +113,42 @@ function withSharedOptions(command: Command): Command {
     .passThroughOptions()
     .argument(
       '<command...>',
-      'the command and its parameters: python, torchrun, accelerate launch, a shell script; -- before it is optional',
+      'the command and its arguments: python, torchrun, accelerate launch, a shell script; the -- before it is optional',
     )
     .option(
       '-o, --record <file>',
-      'keep a recording of each process: FILE.<pid>.weir, or as %p (process), %h (host), %r (rank), %q{VARIABLE} say',
+      'keep a recording of each process as FILE.<pid>.weir; in FILE, %p is the process, %h the host, %r the rank, %q{NAME} a variable',
     )
-    .option('-f, --force', 'write over recordings that are there')
-    .option('--no-what-if', 'do not work out what other allocators would have needed')
+    .option('-f, --force', 'overwrite existing recordings')
+    .option('--no-what-if', 'do not compare with other allocators at the end')
     .addOption(
-      new Option('--what-if-events <n>', 'events of each process that are replayed for it at most')
+      new Option('--what-if-events <n>', 'replay at most so many events of each process for that')
         .argParser(asArgument(parseCount))
         .default(DEFAULT_WHAT_IF_EVENTS),
     )
     .addOption(new Option('--metrics <port>', "serve live figures in Prometheus' format on this port").argParser(parsePort))
-    .addOption(new Option('--metrics-host <address>', 'the address to serve them on').default('127.0.0.1'))
-    .option('--serve', 'serve a page that shows the job live, on this machine only')
-    .addOption(new Option('--serve-port <port>', 'its port instead of a free one').argParser(parsePort).default(0))
+    .addOption(new Option('--metrics-host <address>', 'the address for --metrics').default(LOCAL_HOST))
+    .option('--serve', 'serve a live page about the job, on this machine only')
+    .addOption(new Option('--serve-port <port>', 'the port for --serve; 0 chooses a free one').argParser(parsePort).default(0))
     .addOption(
-      new Option('--ring-rows <n>', 'events that may wait to be recorded, in each process; a power of two')
+      new Option('--ring-rows <n>', 'size of the event buffer of each process, in events; a power of two')
         .argParser(asArgument(parseRows))
         .default(DEFAULT_RING_ROWS),
     )
-    .option('--json', 'the summary as JSON (schema 1), the only thing on stderr from us')
-    .option('--json-file <file>', 'the same into a file, beside the summary in words')
-    .option('-q, --quiet', 'nothing on stderr but trouble')
-    .option('-v, --verbose', 'say more: every variable that is set, every file')
+    .option('--json', 'print the summary as JSON (schema 1), and nothing else, on stderr')
+    .option('--json-file <file>', 'write the summary as JSON to a file as well')
+    .option('-q, --quiet', 'print only problems on stderr')
+    .option('-v, --verbose', 'print every variable that is set and every file')
     .addHelpText(
       'after',
       `
-Every option has a twin in the environment: --what-if-events is WEIR_WHAT_IF_EVENTS; the option wins.
-Exit codes: the command's own; 125 Weir could not start it or a process refused to run on Weir, 126 it cannot be run,
-127 there is no such command; 2 wrong usage; with --check, 1 if the results differ or nothing was compared.`,
+Every option can be set in the environment: --what-if-events as WEIR_WHAT_IF_EVENTS. The option wins.
+Exit codes: the command's own, or
+  1    with --check: the results differ, or nothing could be compared
+  2    wrong usage
+  125  Weir could not start the command, or a process refused to run on Weir
+  126  the command cannot be run
+  127  the command does not exist`,
     );
 }
 
@@ -152,7 +159,7 @@ async function start(command: string[], self: Command, defaultName: string | und
   const record = flags.record ?? (defaultName === undefined ? undefined : `${defaultName}.weir`);
   checkFlags(flags, record);
   if (flags.jsonFile !== undefined) checkSummaryFile(flags.jsonFile);
-  // A terminal that is gone is no reason to end before the command does.
+  // The command goes on if its terminal is gone, so Weir must too.
   process.stderr.on('error', () => {});
   const voice = createVoice({ isQuiet: flags.quiet ?? false, isVerbose: flags.verbose ?? false, isSilent: flags.json ?? false });
   const options: RunOptions = {
@@ -202,7 +209,7 @@ async function check(options: RunOptions, flags: Flags, voice: RunVoice): Promis
     await finish(result.end, result.outcome, voice);
     return;
   }
-  // Nothing was proved if the command never came to our allocator.
+  // Equal results prove nothing if no process ran on our allocator.
   const hasRun = result.outcome.summary.processes.length > 0;
   const isSame = result.isSame && hasRun;
   conclude(result.outcome, flags, voice, { check: { ...result.json, isSame } });
@@ -219,10 +226,10 @@ function conclude({ summary }: RunOutcome, flags: Flags, voice: RunVoice, more: 
     return;
   }
   for (const line of formatSummary(summary, paintFor(process.stderr))) voice.say(line);
-  if (summary.processes.length === 0 && summary.refusals.length === 0) voice.trouble(whyNothing(summary));
+  if (summary.processes.length === 0 && summary.refusals.length === 0) voice.trouble(emptyReason(summary));
 }
 
-/** Ends as the command did, unless Weir is why it did. */
+/** Exits as the command did, unless Weir made it fail. */
 async function finish(end: ChildEnd, outcome: RunOutcome | undefined, voice: RunVoice): Promise<void> {
   const refusals = new Set(outcome?.refusals.map(({ message }) => message));
   for (const message of refusals) voice.trouble(message);
@@ -232,25 +239,26 @@ async function finish(end: ChildEnd, outcome: RunOutcome | undefined, voice: Run
 
 function checkFlags(flags: Flags, record: string | undefined): void {
   if (record !== undefined) checkPattern(record);
-  if (flags.quiet && flags.verbose) throw new UsageError('--quiet and --verbose contradict each other');
+  if (flags.quiet && flags.verbose) throw new UsageError('--quiet and --verbose contradict each other; choose one');
   const onlyWithCheck = [
     ['--check-lines', flags.checkLines],
     ['--check-output', flags.checkOutput],
   ] as const;
   for (const [name, value] of onlyWithCheck)
-    if (value !== undefined && !flags.check) throw new UsageError(`${name} says what --check compares; add --check`);
+    if (value !== undefined && !flags.check) throw new UsageError(`${name} chooses what --check compares; add --check`);
   if (flags.plan && flags.allocator !== 'weir')
-    throw new UsageError(`--plan is followed by Weir's allocator; it does nothing with --allocator ${flags.allocator}`);
+    throw new UsageError(`--plan works only with --allocator weir, not with ${flags.allocator}`);
   if (typeof flags.swap === 'number' && flags.swap < LEAST_LIMIT)
-    throw new UsageError('--swap takes a size that a job could fit in, like 24GiB, or auto');
-  if (flags.swapHost !== undefined && flags.swap === undefined) throw new UsageError('--swap-host bounds what --swap takes; add --swap');
-  if (flags.checkLines && flags.checkOutput) throw new UsageError('--check compares lines or a file; choose one');
-  if (flags.check && flags.serve) throw new UsageError('--check runs the command three times; it cannot be shown with --serve');
+    throw new UsageError('--swap is too small for any job; write a size like 24GiB, or auto');
+  if (flags.swapHost !== undefined && flags.swap === undefined)
+    throw new UsageError('--swap-host limits the host memory of --swap; add --swap');
+  if (flags.checkLines && flags.checkOutput) throw new UsageError('--check-lines and --check-output contradict each other; choose one');
+  if (flags.check && flags.serve) throw new UsageError('--check runs the command three times, which --serve cannot show; choose one');
   if (flags.limit !== undefined && flags.limit < LEAST_LIMIT)
-    throw new UsageError(`--limit ${formatBytes(flags.limit)} is less than a process needs at all; write it like 40GiB`);
+    throw new UsageError(`--limit ${formatBytes(flags.limit)} is too small for any process; write it like 40GiB`);
 }
 
-/** What fails before the command starts is our failure, not that of a file that was given. */
+/** A failure before the command starts is Weir's own: exit code 125. */
 function asRunError(error: unknown): unknown {
   const isOurs = error instanceof InputError || (error instanceof Error && 'syscall' in error);
   return isOurs ? new RunError(error.message) : error;
@@ -284,11 +292,4 @@ function parseSwap(text: string): number | 'auto' {
   } catch {
     throw new InvalidArgumentError(`'${text}' is neither a size like 24GiB nor auto`);
   }
-}
-
-function parsePort(text: string): number {
-  const port = Number(text);
-  if (text.trim() === '' || !Number.isInteger(port) || port < 0 || port > 65535)
-    throw new InvalidArgumentError('a port is a number from 0 to 65535.');
-  return port;
 }

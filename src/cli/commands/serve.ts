@@ -1,4 +1,4 @@
-// `weir serve [FILE...]`: the page about recordings, on this machine only; --live plays them back as if they were running.
+// `weir serve [FILE...]`: the page about recordings, on this machine only. --live plays them back like a running job.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { statSync } from 'node:fs';
@@ -13,7 +13,7 @@ import { readAssets } from '../../server/assets.ts';
 import { Playback, type PlayedRank } from '../../server/live-feed.ts';
 import { type Calls, RECORDED } from '../../view/protocol.ts';
 import { decodeAnswer } from '../../view/wire.ts';
-import { quietOption } from '../options.ts';
+import { LOCAL_HOST, parsePort, quietOption } from '../options.ts';
 import { ViewSource } from '../view-source.ts';
 
 interface ServeOptions {
@@ -24,17 +24,15 @@ interface ServeOptions {
   readonly quiet?: boolean;
 }
 
-const HOST = '127.0.0.1';
-
 export function serveCommand(): Command {
   return new Command('serve')
-    .summary('the page: timeline, map and what-if table in a browser')
-    .description('Serves a page about recordings, on this machine only. Files dropped on the page stay in the browser.')
-    .argument('[files...]', 'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd; none shows a page to drop one on')
-    .option('-p, --port <port>', 'the port to listen on instead of a free one', parsePort, 0)
+    .summary('show timeline, map and what-if table in a browser')
+    .description('Serves a page about recordings, on this machine only. Files dropped onto the page stay in the browser.')
+    .argument('[files...]', 'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd; without one, the page asks for a file')
+    .option('-p, --port <port>', 'the port to listen on; 0 chooses a free one', parsePort, 0)
     .option('--open', 'open the page in a browser')
-    .option('--live', 'play the recordings back as if the job were running, one rank per file')
-    .addOption(new Option('--speed <factor>', 'with --live, seconds of the run per second').argParser(parseSpeed).default(1))
+    .option('--live', 'play the recordings back like a running job, one rank per file')
+    .addOption(new Option('--speed <factor>', 'with --live: seconds of the job per second').argParser(parseSpeed).default(1))
     .addOption(quietOption())
     .addHelpText(
       'before',
@@ -47,20 +45,20 @@ export function serveCommand(): Command {
 }
 
 async function serve(files: string[], options: ServeOptions): Promise<void> {
-  if (options.live && files.length === 0) throw new UsageError('--live plays recordings back; name one, or one per rank');
+  if (options.live && files.length === 0) throw new UsageError('--live needs a recording to play; name one, or one per rank');
   for (const file of files) checkFile(file);
   const sources = [...new Set(files)].map((file) => new ViewSource(file));
   const live = options.live ? await startPlayback(sources, options) : undefined;
   const app = createApp({ assets: readAssets(), sources, live });
   const server = createServer(getRequestListener(app.fetch));
   const { port } = await listen(server, options.port);
-  const url = `http://${HOST}:${port}/`;
+  const url = `http://${LOCAL_HOST}:${port}/`;
   process.stdout.write(`Weir is at ${url}\n`);
   if (!options.quiet) {
     process.stderr.write(
-      `from another machine: ssh -L ${port}:${HOST}:${port} ${userInfo().username}@${hostname()}, then the same address\n`,
+      `from another machine: ssh -L ${port}:${LOCAL_HOST}:${port} ${userInfo().username}@${hostname()}, then open the same address\n`,
     );
-    process.stderr.write('Ctrl-C ends it\n');
+    process.stderr.write('Ctrl-C stops the server\n');
   }
   if (options.open) openBrowser(url);
   await interrupted();
@@ -71,20 +69,20 @@ async function serve(files: string[], options: ServeOptions): Promise<void> {
 }
 
 function checkFile(file: string): void {
-  if (file === '-') throw new UsageError('weir serve reads files, not standard input: the page may ask for them again');
+  if (file === '-') throw new UsageError('weir serve reads files, not standard input, since the page reads them more than once');
   const stat = statSync(file, { throwIfNoEntry: false });
   if (!stat) throw new InputError(`${file}: there is no such file`);
   if (stat.isDirectory()) throw new InputError(`${file} is a folder; name the snapshot file in it`);
 }
 
 async function listen(server: Server, port: number): Promise<AddressInfo> {
-  server.listen(port, HOST);
+  server.listen(port, LOCAL_HOST);
   try {
     await once(server, 'listening');
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code === 'EADDRINUSE') throw new UsageError(`port ${port} is taken; without -p a free one is chosen`);
-    throw new UsageError(code === 'EACCES' ? `port ${port} needs more rights; choose one above 1023` : message);
+    if (code === 'EADDRINUSE') throw new UsageError(`port ${port} is taken; without -p, weir chooses a free one`);
+    throw new UsageError(code === 'EACCES' ? `port ${port} needs root; choose one above 1023` : message);
   }
   return server.address() as AddressInfo;
 }
@@ -126,12 +124,12 @@ async function playedRanks(source: ViewSource): Promise<PlayedRank[]> {
     }));
 }
 
-/** A machine without a browser is no reason to stop: the address stands above. */
+/** A machine without a browser is no reason to stop: the address has been printed. */
 function openBrowser(url: string): void {
   const [command, ...parameters] =
     process.platform === 'darwin' ? ['open', url] : process.platform === 'win32' ? ['cmd', '/c', 'start', '', url] : ['xdg-open', url];
   const child = spawn(command!, parameters, { stdio: 'ignore', detached: true });
-  child.on('error', () => process.stderr.write(`no browser could be opened; open ${url} yourself\n`));
+  child.on('error', () => process.stderr.write(`found no browser to open; open ${url} yourself\n`));
   child.unref();
 }
 
@@ -141,14 +139,8 @@ function interrupted(): Promise<void> {
   });
 }
 
-function parsePort(text: string): number {
-  const port = Number(text);
-  if (!Number.isInteger(port) || port < 0 || port > 65535) throw new InvalidArgumentError('a port is a number from 0 to 65535.');
-  return port;
-}
-
 function parseSpeed(text: string): number {
   const speed = Number(text);
-  if (!(speed > 0 && speed <= 1e6)) throw new InvalidArgumentError('it is a number above 0, like 10.');
+  if (!(speed > 0 && speed <= 1e6)) throw new InvalidArgumentError('the speed is a number above 0, like 10.');
   return speed;
 }

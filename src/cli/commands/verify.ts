@@ -1,9 +1,9 @@
-// `weir verify PLAN FILE`: checks a plan against what it is for, with code that shares nothing with the planners.
+// `weir verify PLAN FILE`: checks a plan against its file, with code that shares nothing with the planners.
 import { Command } from 'commander';
 import { readPlan } from '../../plan/files/plan-file.ts';
 import { verifyPlanOn } from '../../plan/files/plan-input.ts';
 import { SCHEMA } from '../../report/json.ts';
-import { verificationText } from '../../report/plan-text.ts';
+import { formatVerification } from '../../report/terminal/plan.ts';
 import { ExitCode } from '../exit-code.ts';
 import { naming, readBytes } from '../input.ts';
 import { gpuOption, jsonOption, quietOption } from '../options.ts';
@@ -20,10 +20,10 @@ export function verifyCommand(): Command {
   return new Command('verify')
     .summary('check a plan independently')
     .description(
-      'Checks a plan against the file it is for: that no two blocks ever share a byte, that everything is back before it is touched, and that the recording follows it. Exit code 1 if the plan is wrong.',
+      'Checks a plan against its file: no two blocks share a byte at any time, every block is swapped in before it is used, and the recording follows the plan. Exit code 1 if the plan is wrong.',
     )
     .argument('<plan>', 'a plan made by weir plan -o')
-    .argument('<file>', 'what it is for: the recording, buffers or accesses')
+    .argument('<file>', 'the file that the plan is for: a recording, buffers or accesses')
     .addOption(gpuOption())
     .addOption(jsonOption())
     .addOption(quietOption())
@@ -44,7 +44,7 @@ async function verify(planPath: string, file: string, options: VerifyOptions): P
       `${JSON.stringify({ schema: SCHEMA, kind: plan.kind, verified: faults.length === 0, faults: faults.map((fault) => fault.message), ...share })}\n`,
     );
   } else {
-    process.stdout.write(verificationText(`${planPath} on ${file}`, faults, followed));
+    process.stdout.write(formatVerification(`${planPath} on ${file}`, faults, followed));
   }
   if (faults.length > 0) process.exitCode = ExitCode.RuleBroken;
 }

@@ -1,4 +1,4 @@
-// The live figures of a run in Prometheus' text format, one line per process and GPU.
+// Live figures of a run in Prometheus' text format, one line per process and GPU.
 import { createServer, type Server } from 'node:http';
 import type { GaugeName } from '../../abi/ring.ts';
 import { RunError } from '../child/run-error.ts';
@@ -21,43 +21,43 @@ const counter = (name: string, field: GaugeName, help: string): Metric => ({
 });
 
 const METRICS: readonly Metric[] = [
-  gauge('weir_live_bytes', 'live', 'Requests that are allocated and not freed, each rounded up to 512 bytes.'),
-  gauge('weir_live_bytes_peak', 'peak_live', 'The most weir_live_bytes has been.'),
-  gauge('weir_allocated_bytes', 'allocated', 'Blocks given out, rounding included.'),
-  gauge('weir_allocated_bytes_peak', 'peak_allocated', 'The most weir_allocated_bytes has been.'),
+  gauge('weir_live_bytes', 'live', 'Live requests, each rounded up to 512 bytes.'),
+  gauge('weir_live_bytes_peak', 'peak_live', 'Peak of weir_live_bytes.'),
+  gauge('weir_allocated_bytes', 'allocated', 'Allocated blocks, rounding included.'),
+  gauge('weir_allocated_bytes_peak', 'peak_allocated', 'Peak of weir_allocated_bytes.'),
   gauge('weir_reserved_bytes', 'reserved', 'Memory held from the GPU, private pools included.'),
-  gauge('weir_reserved_bytes_peak', 'peak_reserved', 'The most weir_reserved_bytes has been.'),
-  gauge('weir_outside_bytes', 'outside', "Of weir_reserved_bytes, held by PyTorch's own allocator for private pools."),
-  gauge('weir_limit_bytes', 'limit', 'What the process may hold; 0 for no limit.'),
+  gauge('weir_reserved_bytes_peak', 'peak_reserved', 'Peak of weir_reserved_bytes.'),
+  gauge('weir_outside_bytes', 'outside', "Part of weir_reserved_bytes that PyTorch's own allocator holds for private pools."),
+  gauge('weir_limit_bytes', 'limit', 'Memory limit of the process; 0: none.'),
   gauge('weir_device_bytes', 'total', 'Memory of the GPU.'),
   counter('weir_allocations_total', 'allocations', 'Requests served.'),
   counter('weir_frees_total', 'frees', 'Allocations freed.'),
   counter('weir_ooms_total', 'ooms', 'Requests that failed.'),
-  counter('weir_retries_total', 'retries', 'Requests served only after cached memory had been given back.'),
+  counter('weir_retries_total', 'retries', 'Requests served only after cached memory was freed.'),
   counter('weir_driver_calls_total', 'driver_calls', "Calls of the driver's memory functions."),
   {
     ...counter('weir_driver_seconds_total', 'driver_ns', "Time inside the driver's memory functions."),
     of: ({ gauges }) => gauges.driver_ns / 1e9,
   },
   counter('weir_driver_failures_total', 'driver_failures', 'Calls that the driver refused.'),
-  counter('weir_stream_waits_total', 'waits', 'Waits of a stream for memory lent to it.'),
+  counter('weir_stream_waits_total', 'waits', 'Waits of a stream for borrowed memory.'),
   counter('weir_borrows_total', 'borrows', 'Requests served with memory of another stream.'),
-  counter('weir_stitches_total', 'stitches', 'Blocks made of pieces that lay apart.'),
-  counter('weir_plans_total', 'plans', 'Plans that the process has taken.'),
+  counter('weir_stitches_total', 'stitches', 'Blocks stitched together from several pieces.'),
+  counter('weir_plans_total', 'plans', 'Plans that the process has installed.'),
   counter('weir_planned_hits_total', 'planned_hits', 'Requests served from a plan.'),
   counter('weir_planned_misses_total', 'planned_misses', 'Requests that a plan in use did not serve.'),
-  counter('weir_swapped_out_bytes_total', 'swapped_out', 'Bytes copied to the host.'),
-  counter('weir_swapped_in_bytes_total', 'swapped_in', 'Bytes copied back.'),
+  counter('weir_swapped_out_bytes_total', 'swapped_out', 'Bytes swapped out to host memory.'),
+  counter('weir_swapped_in_bytes_total', 'swapped_in', 'Bytes swapped in.'),
 ];
 
-/** About a process, not about one of its GPUs. */
+/** Figures of a process, not of one GPU. */
 const PROCESS_METRICS: readonly { name: string; type: Metric['type']; help: string; of(process: ProcessRecording): number }[] = [
   { name: 'weir_events_total', type: 'counter', help: 'Events recorded.', of: ({ events }) => events },
-  { name: 'weir_dropped_events_total', type: 'counter', help: 'Events lost: they came too fast.', of: ({ dropped }) => dropped },
+  { name: 'weir_dropped_events_total', type: 'counter', help: 'Events lost because they came too fast.', of: ({ dropped }) => dropped },
   { name: 'weir_process_running', type: 'gauge', help: '1 until the process closes its recording.', of: (p) => (p.isFinished ? 0 : 1) },
 ];
 
-export function formatMetrics(processes: readonly ProcessRecording[]): string {
+function formatMetrics(processes: readonly ProcessRecording[]): string {
   const lines: string[] = [];
   const head = (name: string, type: string, help: string) => lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`);
   const levels = levelsOf(processes);
@@ -87,13 +87,13 @@ export async function serveMetrics(port: number, host: string, processes: readon
     server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, port, host)));
     server.listen(port, host, resolve);
   });
-  // A scraper that stays connected must not keep us from ending.
+  // A connected scraper must not keep this process alive.
   server.unref();
   return server;
 }
 
 export function listenError({ code, message }: NodeJS.ErrnoException, port: number, host: string): RunError {
-  if (code === 'EADDRINUSE') return new RunError(`port ${port} on ${host} is taken; choose another, or 0 for a free one`);
-  if (code === 'EACCES') return new RunError(`port ${port} needs more rights; choose one above 1023`);
-  return new RunError(`nothing can listen on ${host}, port ${port}: ${message}`);
+  if (code === 'EADDRINUSE') return new RunError(`port ${port} on ${host} is taken; choose another one, or 0 for a free one`);
+  if (code === 'EACCES') return new RunError(`port ${port} needs root; choose one above 1023`);
+  return new RunError(`cannot listen on ${host}, port ${port}: ${message}`);
 }

@@ -1,11 +1,11 @@
-// A run as the page shows it while it goes on: a rank for each process and GPU, sampled from their gauges.
+// A running job for the page: one rank per process and GPU, sampled from their gauges.
 import type { LiveFeed } from '../../server/live-feed.ts';
 import type { LiveSample } from '../../view/live-sample.ts';
 import { type Level, levelName, levelsOf } from '../rings/levels.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
 
 const SAMPLE_EVERY_MS = 250;
-/** Samples kept for pages that open later; when there are more, every second one goes. */
+/** Samples kept for pages that open later; beyond this, every second one is dropped. */
 const MOST_SAMPLES = 2000;
 
 interface Rank {
@@ -40,7 +40,7 @@ export class RunFeed implements LiveFeed {
     return () => this.listeners.delete(listener);
   }
 
-  /** Looks at the gauges, if it is time. */
+  /** Samples the gauges, if the last sample is old enough. */
   sample(isLast = false): void {
     const now = performance.now();
     if (!isLast && now - this.sampledAt < SAMPLE_EVERY_MS) return;
@@ -66,7 +66,7 @@ export class RunFeed implements LiveFeed {
       allocated: gauges.allocated,
       reserved: gauges.reserved,
       live: gauges.live,
-      // A new peak lies in the time since the sample before; otherwise nothing higher than the two ends is known.
+      // A new peak happened since the previous sample. Otherwise only the two levels are known.
       highAllocated:
         gauges.peak_allocated > rank.peakAllocated ? gauges.peak_allocated : Math.max(gauges.allocated, before?.allocated ?? 0),
       highReserved: gauges.peak_reserved > rank.peakReserved ? gauges.peak_reserved : Math.max(gauges.reserved, before?.reserved ?? 0),

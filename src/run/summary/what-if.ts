@@ -1,20 +1,20 @@
-// What other allocators would have needed for what a process did: replayed in a thread, so that Ctrl-C is heard.
+// Compares other allocators for a finished process, in a thread, so that Ctrl-C still works.
 import { Worker } from 'node:worker_threads';
 import { dismiss } from '../../base/thread.ts';
 
 export interface WhatIfTask {
   readonly path: string;
-  /** How much of the file to look at. */
+  /** Read this many bytes of the file. */
   readonly bytes: number;
 }
 
 export interface WhatIfResult {
   readonly allocator: string;
-  /** Where memory is no limit. */
+  /** Without a memory limit. */
   readonly peakReserved: number;
   /** Modelled. */
   readonly driverUs: number;
-  /** Requests that would have failed within the limit, or the GPU; null where neither is known. */
+  /** Requests that fail within the memory limit or the GPU; null: neither is known. */
   readonly ooms: number | null;
 }
 
@@ -24,7 +24,7 @@ export interface GpuWhatIf {
   readonly events: number;
   readonly peakLive: number;
   readonly recordedPeakReserved: number | null;
-  /** The model of PyTorch's allocator against this very run; null where another ran. */
+  /** How far the model of PyTorch's allocator is from this run; null: the job ran on another allocator. */
   readonly replayError: { readonly compared: number; readonly differing: number } | null;
   readonly results: readonly WhatIfResult[];
 }
@@ -35,7 +35,7 @@ export type WhatIfMessage =
   /** Why there is no answer. */
   | { readonly problem: string };
 
-/** Rejects only if the thread breaks; an aborted one gives undefined. */
+/** The answer, a sentence that says why there is none, or undefined if it was aborted. */
 export async function runWhatIf(
   task: WhatIfTask,
   signal: AbortSignal,
@@ -54,7 +54,7 @@ export async function runWhatIf(
       worker.on('exit', () => resolve('the thread that replayed it ended early'));
     });
   } catch (error) {
-    // A thread that runs out of memory must not take the summary with it.
+    // The rest of the summary must survive a thread that runs out of memory.
     return error instanceof Error ? error.message : String(error);
   } finally {
     dismiss(worker);

@@ -1,24 +1,24 @@
-// Where answers come from: workers of this page for files that were dropped or are inside it, the server for its own.
+// Connections that answer the page's questions: workers for files in the browser, the server for its own files.
 import type { Told } from '../../src/view/answering.ts';
-import type { Calls, Method, ProgressNote } from '../../src/view/protocol.ts';
+import { type Calls, isSlow, type Method, type ProgressNote } from '../../src/view/protocol.ts';
 import { decodeAnswer } from '../../src/view/wire.ts';
 import type { Opened } from '../worker.ts';
 
 export type OnProgress = (note: ProgressNote) => void;
 
-export interface Backend {
+export interface Connection {
   ask<Name extends Method>(method: Name, gpu: number, ask: Calls[Name]['ask'], onProgress?: OnProgress): Promise<Calls[Name]['answer']>;
-  /** An analysis will be asked for soon. */
+  /** Prepares for an analysis. */
   prepare(): void;
   close(): void;
 }
 
-/** A problem in words that are meant for people. */
+/** An error whose message is for the user. */
 export class Problem extends Error {}
 
 const POLL_EVERY_MS = 200;
 
-export class ServerBackend implements Backend {
+export class ServerConnection implements Connection {
   private readonly url: string;
 
   constructor(id: number) {
@@ -42,13 +42,13 @@ export class ServerBackend implements Backend {
       return decodeAnswer(await response.arrayBuffer()) as Calls[Name]['answer'];
     } catch (error) {
       if (error instanceof Problem) throw error;
-      throw new Problem('the server no longer answers; start weir serve again');
+      throw new Problem('the server does not answer; start weir serve again');
     } finally {
       clearInterval(polling);
     }
   }
 
-  /** The server does so by itself. */
+  /** The server prepares by itself. */
   prepare(): void {}
 
   close(): void {}
@@ -58,7 +58,7 @@ export class ServerBackend implements Backend {
       const note = (await (await fetch(`${this.url}/progress/${method}`)).json()) as ProgressNote | null;
       if (note) onProgress(note);
     } catch {
-      // The question itself says what is wrong.
+      // The question itself reports the error.
     }
   }
 }
@@ -71,8 +71,8 @@ async function problemOf(response: Response): Promise<string> {
   }
 }
 
-/** Two workers, as on the server: one for looking, one for comparing allocators meanwhile. */
-export class WorkerBackend implements Backend {
+/** Two workers, as on the server: one for quick questions, one that compares allocators. */
+export class WorkerConnection implements Connection {
   private readonly opened: Opened;
   private viewer: WorkerLine | undefined;
   private analyst: WorkerLine | undefined;
@@ -97,7 +97,7 @@ export class WorkerBackend implements Backend {
   }
 
   private lineFor(method: Method): WorkerLine {
-    if (method === 'analyze' || method === 'plan') {
+    if (isSlow(method)) {
       this.analyst ??= new WorkerLine(this.opened);
       return this.analyst;
     }
@@ -154,7 +154,7 @@ class WorkerLine {
 
 let ownWorkerUrl: string | undefined;
 
-/** Beside the page, or inside it where the page is one file. */
+/** The worker's script: beside the page, or inside a page that is one file. */
 function workerUrl(): string {
   const inside = document.getElementById('weir-worker');
   if (!inside) return 'worker.js';

@@ -1,0 +1,67 @@
+// What a recorded run would take with another allocator on a given GPU. The only place that models a memory fraction:
+// `weir analyze`, `weir replay` and the summary of `weir run` all ask here.
+import type { AllocatorChoice } from '../allocator/registry.ts';
+import { SimulatedBackend } from '../backend/simulated.ts';
+import { MIB, roundUp } from '../base/bytes.ts';
+import type { Trace } from '../trace/trace.ts';
+import { RecordedPlacement } from './recorded-placement.ts';
+import { type Replayed, type ReplayOptions, type ReplayResult, replay } from './replay.ts';
+
+/** The GPU to try. */
+export interface WhatIfGpu {
+  /** Memory that the driver can give out; undefined: no limit. */
+  readonly capacity?: number | undefined;
+  /** Memory that a memory fraction lets the job reserve; undefined: no fraction. */
+  readonly allowedBytes?: number | undefined;
+  /** Memory that the GPU reports, if that is not `capacity`: PyTorch's fractions are parts of it. */
+  readonly reportedBytes?: number | undefined;
+}
+
+export const UNLIMITED_GPU: WhatIfGpu = {};
+
+export interface WhatIfOptions extends Pick<ReplayOptions, 'emptyCacheBefore' | 'stopAtOom' | 'checkEvery' | 'onProgress'> {
+  /** The choice is what the recording was made with: segments then lie where they were recorded, from the start on. */
+  readonly isRecorded?: boolean | undefined;
+}
+
+export function whatIf(trace: Trace, choice: AllocatorChoice, gpu: WhatIfGpu, options: WhatIfOptions = {}): ReplayResult {
+  const { isRecorded = false, ...replayOptions } = options;
+  // PyTorch's allocators know a fraction: it fails requests and starts garbage collection. To others it is a smaller GPU.
+  const knowsFraction = choice.kind === 'pytorch' || choice.kind === 'expandable';
+  const capacity = knowsFraction ? gpu.capacity : (gpu.allowedBytes ?? gpu.capacity);
+  return withoutAllocator(
+    replay(trace, choice.create, {
+      ...replayOptions,
+      backend: new SimulatedBackend({ capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
+      deviceBytes: gpu.reportedBytes ?? capacity,
+      allowedBytes: knowsFraction ? gpu.allowedBytes : undefined,
+      restoreStart: isRecorded,
+    }),
+  );
+}
+
+/** Without the allocator, which can be large and cannot be sent to another thread. */
+export function withoutAllocator({ allocator: _, ...result }: Replayed): ReplayResult {
+  return result;
+}
+
+const SEARCH_UNIT = 2 * MIB;
+/** Precision of the search, as a share of the answer. */
+const SEARCH_PRECISION = 1 / 256;
+
+/**
+ * The smallest GPU on which no request fails, by bisection between the floor and a size that is enough. An allocator could
+ * fail with more memory and not with less, so the answer is always a size that was tried.
+ */
+export function smallestGpu(floorBytes: number, enoughBytes: number, fits: (gpu: WhatIfGpu) => boolean): number {
+  let low = roundUp(floorBytes, SEARCH_UNIT);
+  let high = Math.max(low, roundUp(enoughBytes, SEARCH_UNIT));
+  if (fits({ capacity: low })) return low;
+  const step = Math.max(SEARCH_UNIT, roundUp(high * SEARCH_PRECISION, SEARCH_UNIT));
+  while (high - low > step) {
+    const middle = roundUp((low + high) / 2, SEARCH_UNIT);
+    if (fits({ capacity: middle })) high = middle;
+    else low = middle;
+  }
+  return high;
+}

@@ -1,0 +1,85 @@
+// A plan in words: rows of a name and a sentence, the answer first. The terminal and the page show the same ones.
+import { formatBytes } from '../../base/bytes.ts';
+import type { OffsetsFacts, PlanFacts, StepFacts, SwapFacts } from '../plan.ts';
+import { formatCount, formatMs } from './numbers.ts';
+
+export interface PlanRow {
+  readonly name: string;
+  readonly words: string;
+}
+
+export function planRows(facts: PlanFacts | OffsetsFacts): PlanRow[] {
+  switch (facts.kind) {
+    case 'offsets':
+      return offsetsRows(facts);
+    case 'step':
+      return stepRows(facts);
+    case 'swaps':
+      return swapRows(facts);
+  }
+}
+
+function stepRows(facts: StepFacts): PlanRow[] {
+  const { total, peak, smartPoolTotal, turns } = facts;
+  const alternate = turns > 1 ? `; offsets alternate over ${turns} steps` : '';
+  return [
+    {
+      name: 'total',
+      words: `${formatBytes(total)}, ${percentOver(total, peak)} the peak of ${formatBytes(peak)} live (SmartPool: ${formatBytes(smartPoolTotal)}, ${percentOver(smartPoolTotal, peak)})`,
+    },
+    ...offsetsRows(facts.offsets),
+    { name: 'kept', words: `${formatBytes(facts.keptBytes)} stay allocated from step to step` },
+    {
+      name: 'step',
+      words: `${facts.operations} allocations and frees of ${facts.blocks} blocks, seen ${facts.repeats} times (by ${facts.seenBy})${alternate}`,
+    },
+  ];
+}
+
+function offsetsRows({ buffers, plan }: OffsetsFacts): PlanRow[] {
+  const { footprint, lowerBound, optimal, by, wallMs } = plan;
+  const best = optimal ? '; no smaller layout exists' : '';
+  const duration = wallMs < 1000 ? `${Math.round(wallMs)} ms` : `${(wallMs / 1000).toFixed(1)} s`;
+  return [
+    {
+      name: 'layout',
+      words: `${formatBytes(footprint)} for ${buffers} buffers, ${percentOver(footprint, lowerBound)} the lower bound of ${formatBytes(lowerBound)}${best}`,
+    },
+    { name: 'found by', words: `${by} in ${duration}; verified` },
+  ];
+}
+
+function swapRows({ plan, periodUs, blocks, swaps, missedPeak }: SwapFacts): PlanRow[] {
+  const { zeroStallLimit, bounds, limit, overhead } = plan;
+  const rows = [
+    {
+      name: 'zero stall',
+      words: `${formatBytes(zeroStallLimit)} (-${(plan.reduction * 100).toFixed(1)} %) is the lowest limit without waiting; lower bound ${formatBytes(bounds.bandwidth)} with this link, ${formatBytes(bounds.instant)} with any`,
+    },
+  ];
+  if (limit !== zeroStallLimit || overhead > 0) {
+    const missed = missedPeak === undefined ? '' : `; the limit cannot be kept, the peak is ${formatBytes(missedPeak)}`;
+    rows.push({ name: 'limit', words: `${formatBytes(limit)}: steps are ${overheadWords(overhead)} slower${missed}` });
+  }
+  const moved = swaps === 0 ? 'nothing' : `${formatCount(swaps)} blocks, ${formatBytes(plan.bytesMoved)} out and back per step`;
+  rows.push(
+    { name: 'moves', words: moved },
+    { name: 'footprint', words: `${formatBytes(plan.footprint)} as one arena with fixed offsets; verified` },
+    { name: 'step', words: `${formatMs(periodUs)}, ${formatCount(blocks)} blocks, peak ${formatBytes(plan.peak)}` },
+  );
+  return rows;
+}
+
+/** The time that waiting adds to a step, as a share of the step. */
+export function overheadWords(overhead: number): string {
+  return `${(overhead * 100).toFixed(2)} %`;
+}
+
+/** The columns of the table that says what lower limits cost. */
+export const CURVE_COLUMNS = { limit: 'limit', overhead: 'slower by' } as const;
+
+function percentOver(value: number, base: number): string {
+  const percent = (value / base - 1) * 100;
+  if (value === base) return 'exactly';
+  return percent < 0 ? `${(-percent).toFixed(2)} % below` : `${percent.toFixed(2)} % above`;
+}

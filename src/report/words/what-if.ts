@@ -1,0 +1,44 @@
+// Words for the what-if table: its columns, its cells and its footnotes. The terminal and the page show the same ones.
+import { formatBytes } from '../../base/bytes.ts';
+import type { Analysis } from '../analysis.ts';
+import type { Fit, WhatIfRow } from '../what-if.ts';
+import { formatChange, formatCount, formatSizeRange, formatTimes } from './numbers.ts';
+
+export const WHAT_IF_TITLE = 'What each allocator would have needed';
+
+/** What each column is called, and what its figures mean. */
+export const WHAT_IF_COLUMNS = {
+  allocator: { title: 'allocator' },
+  peakReserved: { title: 'peak reserved', meaning: 'most memory held from the driver, without a memory limit' },
+  change: { title: 'change', meaning: 'peak reserved against the recorded allocator' },
+  overhead: { title: 'overhead', meaning: 'peak reserved / peak live; 1 is the least possible' },
+  smallestGpu: { title: 'smallest GPU', meaning: 'least memory on which no request fails' },
+  driverTime: { title: 'driver time', meaning: "modelled time in the driver's memory calls" },
+} as const;
+
+/** The footnote about the overhead. */
+export const OVERHEAD_NOTE = 'Overhead = peak reserved / peak live.';
+
+/** The column about the GPU in question; undefined: its size is unknown. */
+export function fitTitle({ capacity, capacityAtLeast }: Analysis): string | undefined {
+  return capacity === undefined ? undefined : `in ${formatSizeRange(capacity, capacityAtLeast)}`;
+}
+
+export function fitWords(fit: Fit): string {
+  if (fit.kind === 'fails') return `out of memory (${formatCount(fit.ooms)} x)`;
+  const retries = fit.retries > 0 ? `, ${formatTimes(fit.retries, 'retry', 'retries')}` : '';
+  return `${fit.kind === 'may-fit' ? 'may fit' : 'fits'}${retries}`;
+}
+
+/** Empty for the recorded allocator itself. */
+export function changeWords(row: WhatIfRow, recorded: WhatIfRow | undefined): string {
+  return row.isRecorded || !recorded ? '' : formatChange(row.unlimited.peakReserved, recorded.unlimited.peakReserved);
+}
+
+/** How the memory limit of the job is known; undefined if it was given or recorded. */
+export function limitSentence({ capacity, capacityAtLeast, capacityOrigin }: Analysis): string | undefined {
+  if (capacity === undefined || capacityOrigin !== 'inferred') return undefined;
+  if (capacityAtLeast === undefined)
+    return `The job's memory limit was ${formatBytes(capacity)}, as its failures show. --capacity SIZE tries another one.`;
+  return `The job's memory limit was between ${formatBytes(capacityAtLeast)} and ${formatBytes(capacity)}. "may fit": the answer depends on where exactly. --capacity SIZE tries one size.`;
+}

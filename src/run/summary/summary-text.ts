@@ -1,0 +1,175 @@
+// The summary of a run for the terminal: per process and GPU what it took, what other allocators would have taken, and
+// what recording cost.
+
+import type { GaugeName } from '../../abi/ring.ts';
+import { formatBytes } from '../../base/bytes.ts';
+import { type Paint, PLAIN } from '../../report/terminal/paint.ts';
+import { formatChange, formatCount, formatMs, formatShare, formatTimes } from '../../report/words/numbers.ts';
+import { shellWord } from '../../report/words/shell.ts';
+import type { PlanReport } from '../planning/run-planner.ts';
+import { levelName, levelsOf, processName } from '../rings/levels.ts';
+import type { ProcessRecording } from '../rings/process-recording.ts';
+import type { Gauges } from '../rings/ring-layout.ts';
+import type { SwapReport } from '../swapping/swap-watch.ts';
+import { eventsOf, overheadOf, type RunSummary, whatIfOf } from './summary.ts';
+import type { GpuWhatIf, WhatIfResult } from './what-if.ts';
+
+export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string[] {
+  const lines: string[] = [];
+  for (const level of levelsOf(summary.processes)) {
+    const { process, gauges, gpu } = level;
+    const answer = summary.whatIf.get(process);
+    const whatIf = whatIfOf(answer, gpu);
+    const details = [
+      ...costLines(gauges),
+      ...(summary.planner ? planLines(summary.planner.reportOf(process, gpu), gauges) : []),
+      ...(summary.swapper ? swapLines(summary.swapper.reportOf(process)) : []),
+      ...oomLines(gauges, paint),
+      ...(typeof answer === 'string' ? [`other allocators could not be compared: ${answer}`] : []),
+      ...(whatIf ? whatIfLines(whatIf, gauges, process) : []),
+    ];
+    lines.push(`${paint.strong(levelName(level))}: ${peakWords(gauges)}`, ...details.map((line) => `  ${line}`));
+  }
+  for (const process of summary.processes) lines.push(...troubleLines(process));
+  if (summary.end.signal !== null) lines.push(paint.bad(`the command was ended by ${summary.end.signal}`));
+  if (summary.processes.length > 0) lines.push(recorderLine(summary));
+  const traces = tracesOf(summary);
+  if (traces.length > 0)
+    lines.push(`next: weir analyze ${traces.map(shellWord).join(' ')}`, `      weir serve ${shellWord(traces[0]!)} --open`);
+  return lines;
+}
+
+/** Why the summary is empty, if no process used a GPU. */
+export function emptyReason({ idleProcesses }: RunSummary): string {
+  if (idleProcesses > 0) return 'no process of the command used a GPU, so there is nothing to report';
+  return 'no process of the command loaded Weir, so there is nothing to report. Possible reasons: it used no GPU; Python ran with -I, -E or -S; PyTorch is older than 2.5; PYTHONPATH was cleared. weir doctor checks this machine';
+}
+
+/** The recordings to look at next, low ranks first. */
+function tracesOf({ keepsTraces, processes }: RunSummary): string[] {
+  if (!keepsTraces) return [];
+  return [...processes]
+    .filter(({ file, writtenEvents }) => file.path !== undefined && writtenEvents > 0)
+    .sort((a, b) => a.owner.rank - b.owner.rank)
+    .map(({ file }) => file.path!);
+}
+
+function peakWords(gauges: Gauges): string {
+  const outside = gauges.outside > 0 ? `, ${formatBytes(gauges.outside)} of it in private pools` : '';
+  return `peak live ${formatBytes(gauges.peak_live)}, peak reserved ${formatBytes(gauges.peak_reserved)}${outside} (overhead ${overheadOf(gauges).toFixed(3)})`;
+}
+
+function costLines(gauges: Gauges): string[] {
+  const counted: [GaugeName, string, string][] = [
+    ['waits', 'stream wait', 'stream waits'],
+    ['borrows', 'borrow', 'borrows'],
+    ['stitches', 'stitch', 'stitches'],
+    ['retries', 'retry', 'retries'],
+  ];
+  const parts = counted.filter(([name]) => gauges[name] > 0).map(([name, one, many]) => formatTimes(gauges[name], one, many));
+  // PyTorch's own allocator counts its driver calls and does not time them.
+  if (gauges.driver_ns > 0) parts.unshift(`driver time ${duration(gauges.driver_ns / 1e6)} in ${formatCount(gauges.driver_calls)} calls`);
+  else if (gauges.driver_calls > 0) parts.unshift(`${formatCount(gauges.driver_calls)} driver calls`);
+  return parts.length > 0 ? [parts.join(', ')] : [];
+}
+
+/** Expected against measured, or why there was no plan. */
+function planLines(report: PlanReport | undefined, gauges: Gauges): string[] {
+  const plan = report?.plans.at(-1);
+  if (!report || !plan) return [`no plan: ${report?.reason ?? 'the job made too few requests to find a step'}`];
+  const { measured } = report;
+  const reserved = measured ? `, measured ${formatBytes(measured.reserved)}` : '';
+  const requests = gauges.planned_hits + gauges.planned_misses;
+  const last = measured ? `; in the last ${formatCount(measured.steps)} steps ${driverCalls(measured.driverCalls)}` : '';
+  const lines = [
+    `planned ${formatBytes(plan.from)} -> ${formatBytes(plan.expected)}${reserved}`,
+    requests > 0
+      ? `since then the plan served ${formatShare(gauges.planned_hits, requests)} of ${formatCount(requests)} requests${last}`
+      : `since then the plan served no request${last}`,
+  ];
+  if (report.plans.length > 1) lines.push(`${formatCount(report.plans.length)} plans, since the steps changed`);
+  if (report.reason !== undefined) lines.push(`no plan in use at the end: ${report.reason}`);
+  return lines;
+}
+
+/** Expected against measured, what was moved, and what it cost. */
+function swapLines(report: SwapReport | undefined): string[] {
+  if (!report) return ['nothing swapped: the process gave no reason'];
+  const lines: string[] = [];
+  const { expected, stepsPlanned, parametersOut = 0, gradientsOut = 0, reliefs = 0, relievedBytes = 0 } = report;
+  if (expected.peak !== undefined)
+    lines.push(`swapped: expected peak ${formatBytes(expected.peak)}, measured ${formatBytes(report.peakAllocated)} allocated`);
+  const { plain, planned } = report.stepUs ?? {};
+  if (plain && planned) lines.push(`step time: ${formatMs(planned)} with swaps, ${formatMs(plain)} without`);
+  const stalls =
+    report.stalls === 0 ? 'no stalls' : `${formatTimes(report.stalls, 'stall', 'stalls')} (${formatMs(report.stallUs)} in total)`;
+  lines.push(
+    `swapped out ${formatBytes(report.bytesOut)}, swapped in ${formatBytes(report.bytesIn)} in ${formatTimes(stepsPlanned, 'planned step', 'planned steps')}; ${stalls}, ${formatTimes(report.misses, 'miss', 'misses')}`,
+  );
+  if (parametersOut > 0) lines.push(`of that, parameters: ${formatBytes(parametersOut)}, gradients: ${formatBytes(gradientsOut)}`);
+  if (reliefs > 0) lines.push(`emergency swap-outs: ${formatCount(reliefs)} (${formatBytes(relievedBytes)} in total)`);
+  if (report.checked) lines.push(`debugging: ${formatCount(report.checked)} copies came back unchanged`);
+  if (report.stopped !== null) lines.push(`swapping ended early: ${report.stopped}`);
+  return lines;
+}
+
+function oomLines(gauges: Gauges, paint: Paint): string[] {
+  if (gauges.ooms === 0) return [];
+  const limit = gauges.limit > 0 ? ` within the limit of ${formatBytes(gauges.limit)}` : '';
+  return [`${paint.bad('out of memory')}: ${formatTimes(gauges.ooms, 'request', 'requests')} failed${limit}`];
+}
+
+function driverCalls(value: number): string {
+  return value === 0 ? 'no driver call' : formatTimes(value, 'driver call', 'driver calls');
+}
+
+function whatIfLines(whatIf: GpuWhatIf, gauges: Gauges, process: ProcessRecording): string[] {
+  const lines = whatIf.results.map(
+    (result) => `${result.allocator} would have needed ${formatBytes(result.peakReserved)}${comparison(result, gauges)}`,
+  );
+  if (process.isCut || process.events - process.counts.damaged > whatIf.events)
+    lines.push(
+      `(replayed only the first ${formatCount(whatIf.events)} of ${formatCount(process.events)} events; --what-if-events N replays more)`,
+    );
+  if (whatIf.replayError && whatIf.replayError.differing > 0)
+    lines.push(
+      `(the model of PyTorch's allocator differs from this run in ${formatCount(whatIf.replayError.differing)} of ${formatCount(whatIf.replayError.compared)} events)`,
+    );
+  return lines;
+}
+
+function comparison(result: WhatIfResult, gauges: Gauges): string {
+  const parts: string[] = [];
+  // The replay serves requests that failed in the run, so the two peaks cannot be compared.
+  if (gauges.ooms > 0) parts.push('with the failed requests served');
+  else if (gauges.peak_reserved > 0) parts.push(formatChange(result.peakReserved, gauges.peak_reserved));
+  if (result.ooms !== null && result.ooms > 0) {
+    const capacity = gauges.limit > 0 ? gauges.limit : gauges.total;
+    parts.push(`out of memory in ${formatBytes(capacity)}`);
+  }
+  return parts.length === 0 ? '' : ` (${parts.join(', ')})`;
+}
+
+function troubleLines(process: ProcessRecording): string[] {
+  const name = processName(process);
+  const lines: string[] = [];
+  if (process.dropped > 0)
+    lines.push(
+      `${name}: ${formatCount(process.dropped)} of ${formatCount(process.events + process.dropped)} events were not recorded, in ${formatTimes(process.gaps, 'gap', 'gaps')}: they came too fast; use a larger --ring-rows`,
+    );
+  if (process.counts.damaged > 0) lines.push(`${name}: ${formatCount(process.counts.damaged)} damaged events were left out`);
+  return lines;
+}
+
+/** What recording cost in this process. In the job an event costs some 60 ns (bench/runtime.c) and never waits. */
+function recorderLine(summary: RunSummary): string {
+  const { processes, recorderMs, wallMs, keepsTraces } = summary;
+  const share = wallMs > 0 ? ` (${formatShare(recorderMs, wallMs)} of one core)` : '';
+  const isWhole = processes.every((process) => process.dropped === 0 && !(keepsTraces && process.isCut));
+  const who = processes.length === 1 ? 'one process' : `${processes.length} processes`;
+  return `recorded ${formatCount(eventsOf(summary).recorded)} events of ${who} in ${duration(recorderMs)}${share}, outside of the job${isWhole ? ', none lost' : ''}`;
+}
+
+function duration(milliseconds: number): string {
+  return milliseconds >= 10_000 ? `${(milliseconds / 1e3).toFixed(1)} s` : `${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms`;
+}
