@@ -12,23 +12,24 @@ import time
 
 from . import __version__, machine
 from .refusal import Refusal
+from .settings import CACHE_DIR, NATIVE
 
 _SAY_AFTER_SECONDS = 1.5
 _MOST_SECONDS = 600
 
 
-def library(torch, environment, spoiled=None):
+def library(torch, settings, spoiled=None):
     """The path of the compiled adapter; one other than `spoiled`, the identity of one that cannot be loaded."""
     torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
     abi = int(bool(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True)))
-    plus, plain = machine.compilers(environment)
-    sources = find_sources(environment)
+    plus, plain = machine.compilers(settings)
+    sources = find_sources(settings)
     name = f"torch-{torch.__version__}"
     parts = [__version__, str(torch.__version__), str(abi), *_identity(plus), *_identity(plain)]
-    target = os.path.join(cache_folder(environment), name, key(sources, parts), "libweir.so")
+    target = os.path.join(cache_folder(settings), name, key(sources, parts), "libweir.so")
     if spoiled is None and os.path.exists(target):
         return target
-    headers = machine.cuda_headers(torch_folder, environment)
+    headers = machine.cuda_headers(torch_folder, settings)
     include = os.path.join(torch_folder, "include")
     commands = compile_commands(
         sources,
@@ -36,7 +37,7 @@ def library(torch, environment, spoiled=None):
         plain=[plain, "-std=gnu11"],
         link=[plus, "-L" + os.path.join(torch_folder, "lib"), "-lc10", "-lc10_cuda", *loaded_standard_library()],
     )
-    return build(target, commands, f"torch {torch.__version__}", environment, spoiled)
+    return build(target, commands, f"torch {torch.__version__}", settings, spoiled)
 
 
 def identity(path):
@@ -66,10 +67,10 @@ class Sources:
         self.plus, self.plain, self.includes, self.stubs = plus, plain, includes, stubs
 
 
-def find_sources(environment):
+def find_sources(settings):
     """Beside this package, as installed (native/ has the generated engine too) or as in the repository (build/native has it)."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    native = environment.get("WEIR_NATIVE") or os.path.join(os.path.dirname(here), "native")
+    native = settings.native or os.path.join(os.path.dirname(here), "native")
     generated = next(
         (
             folder
@@ -80,7 +81,7 @@ def find_sources(environment):
     )
     adapter = os.path.join(native, "torch", "weir_torch.cpp")
     if generated is None or not os.path.exists(adapter):
-        raise Refusal("no-sources", f"Weir's own sources are not in {native}; install it anew, or set WEIR_NATIVE")
+        raise Refusal("no-sources", f"Weir's own sources are not in {native}; install it anew, or set {NATIVE}")
     plain = [os.path.join(native, name) for name in sorted(os.listdir(native)) if name.endswith(".c")]
     engine = os.path.join(generated, "engine.c")
     if engine not in plain:
@@ -108,12 +109,12 @@ def _identity(compiler):
     return [os.path.realpath(compiler), str(there.st_size), str(int(there.st_mtime))]
 
 
-def cache_folder(environment):
+def cache_folder(settings):
     """Ours alone: what lies there is loaded into programs."""
-    chosen = environment.get("WEIR_CACHE_DIR")
+    chosen = settings.cache
     instead = os.path.join(tempfile.gettempdir(), f"weir-{os.getuid()}")
     if not chosen:
-        base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        base = settings.cache_home or os.path.join(os.path.expanduser("~"), ".cache")
         # Without HOME, for a user that has no name, "~" stays what it is.
         chosen = os.path.join(base, "weir") if os.path.isabs(base) else instead
     for folder in (chosen, instead):
@@ -127,7 +128,7 @@ def cache_folder(environment):
         if folder == chosen and os.access(folder, os.W_OK) and there.st_uid == os.getuid():
             os.chmod(folder, 0o700)
             return folder
-    raise Refusal("no-cache", f"there is no folder to keep the compiled adapter in ({chosen} cannot be written); set WEIR_CACHE_DIR")
+    raise Refusal("no-cache", f"there is no folder to keep the compiled adapter in ({chosen} cannot be written); set {CACHE_DIR}")
 
 
 def compile_commands(sources, *, plus, plain, link):
@@ -142,13 +143,13 @@ def compile_commands(sources, *, plus, plain, link):
     return [compiles, [[link[0], "-shared", "-pthread", "-o", "libweir.so", *objects, *link[1:], "-ldl"]]]
 
 
-def build(target, commands, what, environment, spoiled=None):
+def build(target, commands, what, settings, spoiled=None):
     """Runs the commands unless another process has or is about to; gives the target. `spoiled`: identity of one that is no good."""
     folder = os.path.dirname(target)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise Refusal("no-cache", f"the compiled adapter cannot be kept in {folder}: {error.strerror}; set WEIR_CACHE_DIR") from None
+        raise Refusal("no-cache", f"the compiled adapter cannot be kept in {folder}: {error.strerror}; set {CACHE_DIR}") from None
     with _Lock(os.path.join(folder, "lock")):
         if spoiled is not None and _same_file(target, spoiled):
             os.unlink(target)
@@ -156,7 +157,7 @@ def build(target, commands, what, environment, spoiled=None):
             return target
         saying = threading.Timer(_SAY_AFTER_SECONDS, _say, [f"weir: compiling for {what} (once)…"])
         saying.daemon = True
-        if environment.get("WEIR_QUIET") != "1":
+        if not settings.quiet:
             saying.start()
         try:
             with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
@@ -167,7 +168,7 @@ def build(target, commands, what, environment, spoiled=None):
                     os.fsync(file.fileno())
                 os.replace(made, target)
         except OSError as error:
-            raise Refusal("no-cache", f"the adapter could not be compiled in {folder}: {error.strerror or error}; set WEIR_CACHE_DIR") from None
+            raise Refusal("no-cache", f"the adapter could not be compiled in {folder}: {error.strerror or error}; set {CACHE_DIR}") from None
         finally:
             saying.cancel()
     return target

@@ -21,12 +21,13 @@ KIB, MIB = 1 << 10, 1 << 20
 
 def compile_pair(folder):
     import torch
-    from weir import machine
+    from weir import machine, settings
 
     torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
     target = os.path.join(folder, "pair.so")
-    plus, _ = machine.compilers(os.environ)
-    headers = ["-isystem", os.path.join(torch_folder, "include"), "-isystem", machine.cuda_headers(torch_folder, os.environ)]
+    here = settings.read()
+    plus, _ = machine.compilers(here)
+    headers = ["-isystem", os.path.join(torch_folder, "include"), "-isystem", machine.cuda_headers(torch_folder, here)]
     libraries = ["-L" + os.path.join(torch_folder, "lib"), "-lc10", "-lc10_cuda"]
     source = os.path.join(HERE, "pair.cpp")
     subprocess.run([plus, "-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", *headers, source, "-o", target, *libraries], check=True)

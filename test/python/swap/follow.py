@@ -58,9 +58,17 @@ class Measured(FakeBackend):
 expected = train(0)
 backend = Measured("random", 4)
 swap.install(
-    enabled=True, limit=limit, directory=sys.argv[1], debug=True, quiet=True, host_limit=1 << 28, least=4096, is_device=lambda tensor: True,
-    make_backend=lambda tensor: backend, tolerance=None,
-)  # fmt: skip
+    swap.Options(
+        limit=limit,
+        directory=sys.argv[1],
+        debug=True,
+        quiet=True,
+        host_limit=1 << 28,
+        least=4096,
+        is_device=lambda tensor: True,
+        make_backend=lambda tensor: backend,
+    )
+)
 found = train(0.001)
 report = swap.report()
 swap.uninstall()

@@ -123,7 +123,7 @@ def hand_plan(profile, spread=2):
 class Run:
     """A program under swapping: "all" at once for want of a plan, by a "plan", or by one that has a "limit" to keep."""
 
-    def __init__(self, mode="all", order="late", seed=1, spoil=None, host_limit=1 << 30, debug=True, least=LEAST):
+    def __init__(self, mode="all", order="late", seed=1, spoil=None, host_limit=1 << 30, debug=True, least=LEAST, quiet=True):
         self.backend = FakeBackend(order, seed) if FAKE else None
         self.mode = mode
         self.folder = tempfile.mkdtemp()
@@ -131,9 +131,15 @@ class Run:
         self.marks = []
         self.spoil = spoil
         options = swap.Options(
-            enabled=True, limit={"all": 1, "limit": 1 << 40}.get(mode), directory=None, debug=debug, quiet=True, host_limit=host_limit, least=least,
-            on_profile=self.planned, take_plan=self.take, mark=self.marks.append, tolerance=None,
-        )  # fmt: skip
+            limit={"all": 1, "limit": 1 << 40}.get(mode),
+            debug=debug,
+            quiet=quiet,
+            host_limit=host_limit,
+            least=least,
+            on_profile=self.planned,
+            take_plan=self.take,
+            mark=self.marks.append,
+        )
         if FAKE:
             options.is_device, options.make_backend = lambda tensor: True, lambda tensor: self.backend
         if mode == "all":

@@ -1,13 +1,53 @@
 """Beside other things that take hold of PyTorch, and what is left when swapping ends."""
 
+import atexit
+import contextlib
 import gc
+import io
+import tempfile
 import unittest
 
 import torch
 from fake_gpu import FakeBackend
-from support import DEVICE, FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw
-from weir import swap
+from support import DEVICE, FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw
+from weir import settings, swap
 from weir.swap import optimizer_state
+
+
+def lines_printed(variables):
+    """What a job with these variables prints about swapping, from its first steps to an early end."""
+    printed = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(printed):
+        environment = {settings.SWAP: "auto", settings.RUN_DIR: folder, **variables}
+        options = swap.Options.of(settings.read(environment), least=LEAST, is_device=lambda tensor: tensor.device.type == DEVICE)
+        options.tolerance = None
+        if FAKE:
+            backend = FakeBackend()
+            options.make_backend = lambda tensor: backend
+        manager = swap.install(options)
+        try:
+            training = Training()
+            for i in range(6):
+                training.step(i)
+            manager.stop("of a test")
+            try:
+                raise ValueError("a defect")
+            except ValueError:
+                manager.failed("a test")
+        finally:
+            swap.uninstall()
+            atexit.unregister(swap._write_report)
+    return printed.getvalue()
+
+
+class Quiet(unittest.TestCase):
+    def test_a_quiet_run_prints_nothing(self):
+        self.assertEqual("", lines_printed({settings.QUIET: "1"}))
+
+    def test_other_runs_print_their_steps_and_errors(self):
+        printed = lines_printed({settings.QUIET: "0"})
+        for text in ("weir: swap: watching steps", "weir: swap: swapping stops: of a test", "ValueError: a defect"):
+            self.assertIn(text, printed)
 
 
 class Surroundings(SwapCase):
