@@ -3,12 +3,14 @@
 import { copyFileSync, cpSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { writeDistInfo } from './dist-info.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const isSource = (name) => /\.(c|cpp|h)$/.test(name);
 
 const python = fresh('dist/python');
 cpSync(join(root, 'python'), python, { recursive: true, filter: (path) => basename(path) !== '__pycache__' });
+writeDistInfo(root, python);
 
 const native = fresh('dist/native');
 copySources('native', native);
