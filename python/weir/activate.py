@@ -78,7 +78,10 @@ def check_torch(torch, settings):
     minor = ".".join(version.split("+")[0].split(".")[:2])
     if minor not in SUPPORTED and not settings.allow_untested:
         tested = ", ".join(SUPPORTED)
-        raise Refusal("untested-torch", f"PyTorch {version} has not been tested with this version of Weir (tested: {tested}); --allow-untested tries it")
+        raise Refusal(
+            "untested-torch",
+            f"PyTorch {version} has not been tested with this version of Weir (tested: {tested}); --allow-untested tries it",
+        )
 
 
 def _loadable(torch, settings):
@@ -98,4 +101,6 @@ def _loadable(torch, settings):
         adapter.load(path)
         return path
     except OSError as error:
-        raise Refusal("load", f"the compiled adapter cannot be loaded: {error}; set {CACHE_DIR} to a folder that programs may be run from") from None
+        raise Refusal(
+            "load", f"the compiled adapter cannot be loaded: {error}; set {CACHE_DIR} to a folder that programs may be run from"
+        ) from None

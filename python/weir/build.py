@@ -168,7 +168,9 @@ def build(target, commands, what, settings, spoiled=None):
                     os.fsync(file.fileno())
                 os.replace(made, target)
         except OSError as error:
-            raise Refusal("no-cache", f"the adapter could not be compiled in {folder}: {error.strerror or error}; set {CACHE_DIR}") from None
+            raise Refusal(
+                "no-cache", f"the adapter could not be compiled in {folder}: {error.strerror or error}; set {CACHE_DIR}"
+            ) from None
         finally:
             saying.cancel()
     return target

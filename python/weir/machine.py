@@ -65,7 +65,8 @@ def compilers(settings):
         missing = "C++" if plus is None else "C"
         raise Refusal(
             "no-compiler",
-            f"there is no {missing} compiler here, and Weir's adapter is compiled on first use; install g++ and gcc (package build-essential)",
+            f"there is no {missing} compiler here, and Weir's adapter is compiled on first use; "
+            "install g++ and gcc (package build-essential)",
         )
     return plus, plain
 
@@ -96,5 +97,6 @@ def cuda_headers(torch_folder, settings):
             return folder
     raise Refusal(
         "no-cuda-headers",
-        "CUDA's headers (cuda_runtime_api.h) are not here, and Weir's adapter is compiled on first use; set CUDA_HOME, or pip install nvidia-cuda-runtime",
+        "CUDA's headers (cuda_runtime_api.h) are not here, and Weir's adapter is compiled on first use; "
+        "set CUDA_HOME, or pip install nvidia-cuda-runtime",
     )

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import weakref
+from typing import ClassVar
 
 import torch
 
@@ -84,9 +85,7 @@ class CudaBackend:
         return contextlib.nullcontext() if self.on_compute() else torch.cuda.stream(self.compute)
 
     def capturing(self):
-        if torch._C._cuda_isCurrentStreamCapturing():
-            return True
-        return False
+        return bool(torch._C._cuda_isCurrentStreamCapturing())
 
     # ---- events and streams
 
@@ -198,8 +197,18 @@ class CudaBackend:
 class _PeakKeeper:
     """Reads peaks between two moments by resetting PyTorch's, and puts the older peaks back into what the program reads."""
 
-    _made = {}
-    _PEAKS = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes", "allocation", "segment", "active", "inactive_split", "inactive_split_bytes")
+    _made: ClassVar = {}
+    _PEAKS = (
+        "allocated_bytes",
+        "reserved_bytes",
+        "active_bytes",
+        "requested_bytes",
+        "allocation",
+        "segment",
+        "active",
+        "inactive_split",
+        "inactive_split_bytes",
+    )
 
     @classmethod
     def of(cls, index):

@@ -88,7 +88,8 @@ class Layers(InPlace):
 
     def renew(self):
         """After a step: what has other memory than before (a model that was converted) is known by that."""
-        if any([weight.renew() for layer in self.layers for weight in layer.weights]):
+        renewed = [weight.renew() for layer in self.layers for weight in layer.weights]
+        if any(renewed):
             self._index()
 
     def give_up(self):
@@ -221,4 +222,3 @@ def _parts(module, most):
         return
     for child in children:
         yield from _parts(child, most)
-

@@ -14,13 +14,12 @@ from .away import is_observed
 from .copies import Copies, Corrupted
 from .layers import Layers
 from .optimizer_state import StateGuard
-from .profile import PACK, POST, PRE
+from .profile import PACK, POST
 from .records import GONE, LEAVING, RESIDENT, RETURNING, changed
 from .relief import Relief
 from .saved_tensors import SavedTensors
 from .steps import RESTING, Steps
 from .traffic import Traffic
-
 
 # After so many steps without a large tensor on a GPU there will be none.
 SMALL_STEPS = 8

@@ -124,7 +124,13 @@ def read_plan(path, profiles):
         raise BadPlan("it is for a step that was not sent")
     steps = profile["ticks"]
     plan = Plan(
-        data["key"], steps["kind"], steps["value"], steps["size"], steps["us"], [int(peak) for peak in steps["peak"]], data.get("expected") or {}
+        data["key"],
+        steps["kind"],
+        steps["value"],
+        steps["size"],
+        steps["us"],
+        [int(peak) for peak in steps["peak"]],
+        data.get("expected") or {},
     )
     plan.limit = profile.get("limit") or None
     count = plan.count

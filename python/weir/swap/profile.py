@@ -165,7 +165,13 @@ def measure_copies(backend, slab):
         (out_alone,) = run(True, False)
         (in_alone,) = run(False, True)
         out_both, in_both = run(True, True)
-        return {"outAlone": out_alone, "inAlone": in_alone, "outBoth": min(out_alone, out_both), "inBoth": min(in_alone, in_both), "fixedUs": 15}
+        return {
+            "outAlone": out_alone,
+            "inAlone": in_alone,
+            "outBoth": min(out_alone, out_both),
+            "inBoth": min(in_alone, in_both),
+            "fixedUs": 15,
+        }
     except RuntimeError as error:
         if backend.out_of_memory(error):
             return None

@@ -88,7 +88,9 @@ class Relief:
                 # One that came back is about to be used, or is kept for another backward.
                 if record is None or record.storage is not None:
                     continue
-                if record.state == LEAVING or (record.state == RESIDENT and not record.copied and self.saved.leave(record, self.manager.steps.tick_count)):
+                if record.state == LEAVING or (
+                    record.state == RESIDENT and not record.copied and self.saved.leave(record, self.manager.steps.tick_count)
+                ):
                     chosen.append((self.saved, record))
                     begun += record.size
         except RuntimeError as error:

@@ -293,7 +293,9 @@ class Steps:
         if self.judge.is_given_up(key):
             del self.plans[key]
             self.options.mark("weir swap plan given up")
-            self.go_on_without("pace", f"step {self.done}: swapping takes {percent} of the time of a step; nothing is swapped in it any more")
+            self.go_on_without(
+                "pace", f"step {self.done}: swapping takes {percent} of the time of a step; nothing is swapped in it any more"
+            )
             return
         share = self.judge.share_of(key)
         self.say(f"pace {key} {share}", f"step {self.done}: swapping takes {percent} of the time of a step; planning to swap less")
@@ -346,7 +348,11 @@ class Steps:
         self.sent[key] = data
         self.seen.clear()
         self.ask_for_plan(data)
-        self.say("watched", f"watched steps {self.done - TIMED_STEPS}-{self.done}: {len(data['records'])} saved tensors, {len(items)} of optimizer state, {len(data['passages'])} passes of layers")
+        self.say(
+            "watched",
+            f"watched steps {self.done - TIMED_STEPS}-{self.done}: {len(data['records'])} saved tensors, "
+            f"{len(items)} of optimizer state, {len(data['passages'])} passes of layers",
+        )
 
     def ask_for_plan(self, data):
         self.phase = AWAITING

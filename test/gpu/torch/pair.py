@@ -80,11 +80,17 @@ def main():
                     environment["WEIR_RUN_DIR"] = os.path.join(folder, f"{way}-{round_}".replace(", ", "-"))
                     os.makedirs(environment["WEIR_RUN_DIR"])
                 done = subprocess.run(
-                    [sys.executable, os.path.abspath(__file__), "--measure", path], env=environment, check=True, stdout=subprocess.PIPE, text=True
+                    [sys.executable, os.path.abspath(__file__), "--measure", path],
+                    env=environment,
+                    check=True,
+                    stdout=subprocess.PIPE,
+                    text=True,
                 )
                 found[way].append(json.loads(done.stdout.splitlines()[-1]))
     names = list(found["weir"][0])
-    medians = {name: {way: round(statistics.median(result[name] for result in results)) for way, results in found.items()} for name in names}
+    medians = {
+        name: {way: round(statistics.median(result[name] for result in results)) for way, results in found.items()} for name in names
+    }
     print(f"{'':45}" + "".join(f"{way:>20}" for way in WAYS))
     for name in names:
         print(f"{name:45}" + "".join(f"{medians[name][way]:>20}" for way in WAYS))

@@ -30,7 +30,7 @@ def train(pause):
     # Where parameters are to leave, there is no state to leave instead.
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3) if limit else torch.optim.AdamW(net.parameters(), lr=1e-3)
     losses = []
-    for step in range(STEPS):
+    for _ in range(STEPS):
         loss = net(torch.randn(256, 64)).square().mean()
         loss.backward()
         optimizer.step()

@@ -4,8 +4,8 @@ import copy
 import unittest
 
 import torch
-from torch.utils._foreach_utils import _has_foreach_support
 from support import LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, trained
+from torch.utils._foreach_utils import _has_foreach_support
 from weir.swap.away import AwayGradient
 
 MODES = ("all", "limit")

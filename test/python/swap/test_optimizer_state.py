@@ -122,7 +122,7 @@ class OptimizerState(SwapCase):
             training.step(0)
             held = [entry["exp_avg"] for entry in training.optimizer.state.values()]
             sums = []
-            for i in range(9):
+            for _ in range(9):
                 loss = training.loss()
                 sums.extend(tensor.sum().reshape(1) for tensor in held)
                 loss.backward()

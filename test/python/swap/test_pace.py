@@ -103,7 +103,9 @@ class PaceCase(SwapCase):
         self.assertEqual(self.shares(run), [1, 1, 0.25])
         self.assertEqual([run.phase, run.marks.count("weir swap plan given up")], ["following", 1])
         self.assertLess(run.report["stepsPlanned"], 60)
-        in_turn = self.train(lambda steps: 1000 * (1 + 0.02 * share_in(steps) if steps.following else 1), (*(None,) * 40, *(short,) * 60, *(None,) * 40))
+        in_turn = self.train(
+            lambda steps: 1000 * (1 + 0.02 * share_in(steps) if steps.following else 1), (*(None,) * 40, *(short,) * 60, *(None,) * 40)
+        )
         self.assertEqual(self.shares(in_turn), [1, 0.3, 1, 0.3])
         self.assertEqual(in_turn.phase, "following")
 

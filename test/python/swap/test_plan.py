@@ -3,7 +3,6 @@
 import unittest
 
 from support import SwapCase  # noqa: F401  (puts weir on the path)
-
 from weir.swap.plan import Move, Plan
 from weir.swap.profile import least_times
 

@@ -67,7 +67,7 @@ class Surroundings(SwapCase):
     def test_hooks_of_the_user_take_precedence(self):
         def program():
             training = Training()
-            for i in range(10):
+            for _ in range(10):
                 with torch.autograd.graph.save_on_cpu():
                     loss = training.loss()
                 loss.backward()
@@ -81,7 +81,7 @@ class Surroundings(SwapCase):
             torch._dynamo.reset()
             training = Training()
             compiled = torch.compile(training.net, backend="aot_eager")
-            for i in range(10):
+            for _ in range(10):
                 loss = (compiled(draw(WIDTH, WIDTH)) ** 2).mean()
                 loss.backward()
                 training.finish(loss)
@@ -93,7 +93,7 @@ class Surroundings(SwapCase):
     def test_without_an_optimizer(self):
         def program():
             training = Training()
-            for i in range(10):
+            for _ in range(10):
                 loss = training.loss()
                 loss.backward()
                 training.losses.append(loss.item())
