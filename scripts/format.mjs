@@ -17,17 +17,16 @@ const SKIPPED = new Set(['node_modules', 'dist', 'build', 'samples', '.git', '__
 
 let failures = 0;
 
-const biome = ['biome', 'check', ...(isCheck ? ['--error-on-warnings'] : ['--write']), '--no-errors-on-unmatched', ...folders];
-if (spawnSync('npx', ['--no-install', ...biome], { stdio: 'inherit' }).status !== 0) failures++;
+const biome = ['check', ...(isCheck ? ['--error-on-warnings'] : ['--write']), '--no-errors-on-unmatched', ...folders];
+if (spawnSync('node_modules/.bin/biome', biome, { stdio: 'inherit' }).status !== 0) failures++;
 
 const workspace = new ruff.Workspace(readToml('ruff.toml'), ruff.PositionEncoding.Utf16);
 for (const path of filesEnding('.py')) {
   const text = readFileSync(path, 'utf8');
-  const fixed = isCheck ? text : sortImports(text);
-  const findings = workspace.check(fixed);
-  for (const { code, message, start_location: at } of findings) say(`${path}:${at.row}:${at.column}: ${code ?? 'syntax'} ${message}`);
-  // A file that cannot be parsed cannot be formatted either.
-  if (findings.every(({ code }) => code !== null && code !== 'invalid-syntax')) write(path, text, workspace.format(fixed));
+  const wanted = formatPython(text);
+  for (const { code, message, start_location: at } of workspace.check(isCheck ? text : wanted))
+    say(`${path}:${at.row}:${at.column}: ${code} ${message}`);
+  write(path, text, wanted);
 }
 
 const clang = new ClangFormat().with_style(readFileSync('.clang-format', 'utf8'));
@@ -57,6 +56,15 @@ function filesEnding(...endings) {
       return endings.some((ending) => entry.name.endsWith(ending)) ? [path] : [];
     });
   return folders.flatMap(walk).sort();
+}
+
+/** The same text if it cannot be parsed, which the linter says. */
+function formatPython(text) {
+  try {
+    return workspace.format(sortImports(text));
+  } catch {
+    return text;
+  }
 }
 
 /** Sorts imports. Ruff offers other fixes too, but does not say here which of them keep the meaning. */
