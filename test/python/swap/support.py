@@ -84,7 +84,7 @@ class Training:
 
 
 def trained(steps=3, **options):
-    """A training after some steps: layers are known, and under a limit leave."""
+    """A training after some steps: layers are known, and swapped if there is a limit."""
     training = Training(**options)
     for i in range(steps):
         training.step(i)
@@ -92,7 +92,7 @@ def trained(steps=3, **options):
 
 
 def hand_plan(profile, spread=2):
-    """Everything that can leave does, early, and comes back a little before it is needed."""
+    """A plan that swaps out everything it can, early, and swaps it in a little before it is needed."""
     moves = []
     count = len(profile["ticks"]["kind"])
     for index, record in enumerate(profile["records"]):

@@ -125,11 +125,11 @@ class Surroundings(SwapCase):
                 training.step(i)
             del training
             gc.collect()
-            run.manager.steps.clear_away()
+            run.manager.steps.clean_up()
             gc.collect()
             self.assertEqual(run.manager.copies.slab.used, 0)
-            self.assertEqual(len(run.manager.copies.graveyard), 0)
-            self.assertEqual(run.manager.copies.away, 0)
+            self.assertEqual(len(run.manager.copies.pending_frees), 0)
+            self.assertEqual(run.manager.copies.swapped_out, 0)
             self.assertEqual([reference for reference in run.manager.saved.by_cdata.values() if reference() is not None], [])
         self.assertIsNone(torch._C._autograd._top_saved_tensors_default_hooks(True) or None)
 
@@ -171,7 +171,7 @@ class Surroundings(SwapCase):
         optimizer.step()
         guard = optimizer_state.StateGuard(type("C", (), {"backend": FakeBackend()}), None, 1024)
         guard.scan(optimizer)
-        ours = lambda: [item.is_ours() for item in guard.items]  # noqa: E731
+        ours = lambda: [item.is_exclusive() for item in guard.items]  # noqa: E731
         self.assertEqual(ours(), [True, True])
         for hold in (
             lambda: optimizer.state[parameter],
