@@ -7,8 +7,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "test", "python", "swap"))
-import torch  # noqa: E402
-from support import Run, trained  # noqa: E402
+import torch
+from support import Run, trained
 
 COUNT = 1000
 ROUNDS = 50

@@ -1,13 +1,17 @@
-"""What PyTorch calls at the end of `import torch`; see entry_points.txt. No error of ours may come out of here.
+"""The entry point that PyTorch calls at the end of `import torch`. No error of ours may leave it.
 
-A name that no program has for a module of its own: one called `weir` beside a script would be taken for ours."""
+Its name is unlikely to be that of a user's module: a `weir.py` beside a script would be imported in place of our package."""
 
 import os
 import sys
 
+# Needed before the package can be imported. A test compares them with weir/settings.py.
+ALLOCATOR = "WEIR_ALLOCATOR"
+REQUIRED = "WEIR_REQUIRED"
+
 
 def activate():
-    if not os.environ.get("WEIR_ALLOCATOR"):
+    if not os.environ.get(ALLOCATOR):
         return
     try:
         package = _package()
@@ -31,7 +35,7 @@ def _package():
         is_ours = False
     if is_ours:
         return importlib.import_module("weir.activate")
-    # `weir` is a module of the program's: ours goes by another name, and `import weir` stays theirs.
+    # The program has a module named `weir`: our package gets another name, and `import weir` still gives the program's.
     spec = importlib.util.spec_from_file_location("_weir_package", start, submodule_search_locations=[folder])
     package = sys.modules["_weir_package"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(package)
@@ -43,5 +47,5 @@ def _refuse(error):
         print(f"weir: its Python package cannot be loaded ({type(error).__name__}: {error}); install it anew", file=sys.stderr, flush=True)
     except Exception:
         pass
-    if os.environ.get("WEIR_REQUIRED") == "1":
+    if os.environ.get(REQUIRED) == "1":
         os._exit(125)

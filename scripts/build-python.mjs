@@ -3,10 +3,12 @@
 import { copyFileSync, cpSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { writeDistInfo } from './dist-info.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const python = fresh('dist/python');
 cpSync(join(root, 'python'), python, { recursive: true, filter: (path) => basename(path) !== '__pycache__' });
+writeDistInfo(root, python);
 
 // testing/ stays at home: users need no backends for tests. WEIR_NATIVE names a checkout's native/ where faults are wanted.
 const native = fresh('dist/native');

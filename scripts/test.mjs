@@ -1,6 +1,6 @@
-// `npm test`: installs, builds (which type-checks everything), lints and runs all tests.
+// `npm test`: installs, builds (which type-checks everything), checks format and lints of every language, and runs all tests.
 import { build, run } from './setup.mjs';
 
 build();
-run('npx', '--no-install', 'biome', 'check', '--error-on-warnings', '.');
+run('node', 'scripts/format.mjs', '--check');
 run('npx', '--no-install', 'vitest', 'run', ...process.argv.slice(2));

@@ -35,4 +35,7 @@ for piece in (24 << 20, 2 << 20):
     queue(piece)
     behind = seconds(lambda: value.sum().item())
     rest = seconds(torch.cuda.synchronize)
-    print(f"pieces of {piece >> 20} MiB: alone {alone * 1e6:.0f} us, behind {COUNT * SIZE / 1e9:.1f} GB {behind * 1e3:.1f} ms, when {rest * 1e3:.1f} ms of copies were left")
+    print(
+        f"pieces of {piece >> 20} MiB: alone {alone * 1e6:.0f} us, "
+        f"behind {COUNT * SIZE / 1e9:.1f} GB {behind * 1e3:.1f} ms, when {rest * 1e3:.1f} ms of copies were left"
+    )

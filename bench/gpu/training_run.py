@@ -1,6 +1,7 @@
 """One training run under one allocator, in a process of its own: losses to the bit, weights, step times, memory figures.
 
 A server process imports the libraries once and forks for each run, so that a run costs seconds; CUDA starts in the fork."""
+
 import contextlib
 import gc
 import json
@@ -114,7 +115,9 @@ def train(job, workloads):
     torch.manual_seed(0)
     random.seed(0)
     losses, optimizers = watch(torch)
-    result = {key: job[key] for key in ("workload", "allocator", "deterministic", "batch", "limit", "saveOnCpu", "environment") if key in job}
+    result = {
+        key: job[key] for key in ("workload", "allocator", "deterministic", "batch", "limit", "saveOnCpu", "environment") if key in job
+    }
     times, before = [], {}
     # As a loop that reads its loss does. Copies on streams that are Weir's own may go on into the next step.
     wait = torch.cuda.synchronize if job["workload"].startswith("bert") else torch.cuda.current_stream().synchronize
@@ -180,12 +183,10 @@ def serve(workloads_dir):
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     import torch  # noqa: F401
     import torchvision  # noqa: F401
-    import transformers  # noqa: F401
-    import transformers.models.bert.modeling_bert  # noqa: F401
-    import transformers.models.gpt2.modeling_gpt2  # noqa: F401
-    import transformers.models.llama.modeling_llama  # noqa: F401
+    import transformers.models.bert.modeling_bert
+    import transformers.models.gpt2.modeling_gpt2
+    import transformers.models.llama.modeling_llama
     import transformers.models.opt.modeling_opt  # noqa: F401
-
     import workloads
 
     # Python would look through all that was imported in one step or another of each run, for some 0.3 s.

@@ -1,131 +1,106 @@
-"""What comes in at the end of `import torch`, before CUDA starts, by python/_weir_activation.py.
+"""Installs Weir at the end of `import torch`, before CUDA starts. python/_weir_activation.py calls it.
 
-An exception here would make `import torch` fail, so none leaves. CUDA is not touched: programs fork after this."""
+No exception may leave: it would make `import torch` fail. CUDA must not start: programs fork after this."""
 
 import atexit
-import os
+import sys
 
 ALLOCATORS = ("weir", "gmlake", "pytorch", "expandable")
 
-# The adapter overrides PyTorch's virtual functions, whose list changes with every minor release: it is right for these, on
-# which test/gpu/torch was run, and compiles for others at best.
+# The adapter overrides PyTorch's virtual functions, and their list changes with every minor release. test/gpu/torch was run on
+# these releases; the adapter may not even compile for others.
 SUPPORTED = ("2.11",)
-
-_DEFAULT_RING_ROWS = 1 << 18
 
 
 def activate():
-    if not os.environ.get("WEIR_ALLOCATOR"):
-        return
     try:
+        from . import settings as environment
         from .refusal import Refusal, refuse
+
+        settings = environment.read()
     except Exception:
         return
+    if not settings.allocator:
+        return
     try:
-        put_in_place(os.environ)
+        install(settings)
     except Refusal as refusal:
-        refuse(refusal, os.environ)
+        refuse(refusal, settings)
     except Exception as error:
-        # A defect of ours, and no reason to stop a program that does not insist.
-        refuse(Refusal("error", f"Weir could not be put in place: {type(error).__name__}: {error}"), os.environ)
+        # A defect of ours must not stop a program that does not require Weir.
+        refuse(Refusal("error", f"Weir could not be put in place: {type(error).__name__}: {error}"), settings)
 
 
-def put_in_place(environment):
-    import sys
-
-    from . import adapter, build, machine
+def install(settings):
+    from . import adapter, machine
     from .refusal import Refusal
 
-    allocator = environment["WEIR_ALLOCATOR"]
-    if allocator not in ALLOCATORS:
-        raise Refusal("allocator", f"there is no allocator named {allocator!r}; there are {', '.join(ALLOCATORS)}")
+    if settings.allocator not in ALLOCATORS:
+        raise Refusal("allocator", f"there is no allocator named {settings.allocator!r}; there are {', '.join(ALLOCATORS)}")
     torch = sys.modules.get("torch")
-    if torch is None:
-        raise Refusal("no-torch", "PyTorch is not there")
-    if getattr(torch.version, "cuda", None) is None:
-        raise Refusal("no-cuda", f"PyTorch {torch.__version__} was built without CUDA")
-    version = str(torch.__version__)
-    minor = ".".join(version.split("+")[0].split(".")[:2])
-    if minor not in SUPPORTED and environment.get("WEIR_ALLOW_UNTESTED") != "1":
-        tested = ", ".join(SUPPORTED)
-        raise Refusal("untested-torch", f"PyTorch {version} has not been tested with this version of Weir (tested: {tested}); --allow-untested tries it")
-    swapping = _swapping(environment)
-    machine.check_driver(torch.version.cuda, environment)
-    library = _loadable(torch, environment)
-    faults, seed = _faults(environment.get("WEIR_FAULTS", ""))
+    check_torch(torch, settings)
+    settings.check()
+    machine.check_driver(torch.version.cuda, settings)
+    library = _loadable(torch, settings)
     why = adapter.install(
         library,
-        allocator=allocator,
-        directory=environment.get("WEIR_RUN_DIR", ""),
-        torch_version=version,
-        limit=_number(environment, "WEIR_LIMIT", 0),
-        ring_rows=_number(environment, "WEIR_RING_ROWS", _DEFAULT_RING_ROWS),
-        lend=environment.get("WEIR_LEND", "1") != "0",
-        # Down to a size tensors come and go everywhere, and every free piece counts.
-        fine=environment.get("WEIR_SWAP", "").isdecimal(),
-        faults=faults,
-        faults_seed=seed,
+        allocator=settings.allocator,
+        directory=settings.directory or "",
+        torch_version=str(torch.__version__),
+        limit=settings.limit,
+        ring_rows=settings.ring_rows,
+        lend=settings.lend,
+        # With a swap limit, tensors are swapped in and out everywhere, and every free piece counts.
+        fine=settings.swap_limit is not None,
+        faults=settings.faults,
+        faults_seed=settings.faults_seed,
     )
     if why is not None:
         raise Refusal("backend", why)
-    if swapping is not None:
+    if settings.swap:
         from . import swap
 
-        manager = swap.install(swapping)
+        manager = swap.install(swap.Options.of(settings, gauges=adapter.swapped, mark=adapter.mark, steps=adapter.steps))
         if manager is not None:
-            # Before the interpreter goes: a thread that still asks for memory must not come back here.
+            # Before the interpreter ends: a thread that still allocates must not call into Python then.
             atexit.register(adapter.on_shortage(manager.relieve))
 
 
-def _loadable(torch, environment):
-    """The compiled adapter, made anew if what lies in the cache cannot be loaded: a machine may have gone down while it was written."""
-    from . import adapter, build
+def check_torch(torch, settings):
+    """Refuses a PyTorch that Weir cannot work with; `torch` is the module, or None."""
     from .refusal import Refusal
 
-    path = build.library(torch, environment)
+    if torch is None:
+        raise Refusal("no-torch", "PyTorch is not there")
+    version = str(torch.__version__)
+    if getattr(torch.version, "cuda", None) is None:
+        raise Refusal("no-cuda", f"PyTorch {version} was built without CUDA")
+    minor = ".".join(version.split("+")[0].split(".")[:2])
+    if minor not in SUPPORTED and not settings.allow_untested:
+        tested = ", ".join(SUPPORTED)
+        raise Refusal(
+            "untested-torch",
+            f"PyTorch {version} has not been tested with this version of Weir (tested: {tested}); --allow-untested tries it",
+        )
+
+
+def _loadable(torch, settings):
+    """The path of the compiled adapter. It is compiled again if the cached file cannot be loaded, as after a power failure."""
+    from . import adapter, build
+    from .refusal import Refusal
+    from .settings import CACHE_DIR
+
+    path = build.library(torch, settings)
     spoiled = build.identity(path)
     try:
         adapter.load(path)
         return path
     except OSError:
-        path = build.library(torch, environment, spoiled)
+        path = build.library(torch, settings, spoiled)
     try:
         adapter.load(path)
         return path
     except OSError as error:
-        raise Refusal("load", f"the compiled adapter cannot be loaded: {error}; set WEIR_CACHE_DIR to a folder that programs may be run from") from None
-
-
-def _swapping(environment):
-    from . import adapter, swap
-    from .refusal import Refusal
-
-    if not environment.get("WEIR_SWAP"):
-        return None
-    try:
-        return swap.Options(gauges=adapter.swapped, mark=adapter.mark, steps=adapter.steps)
-    except ValueError:
-        given = environment.get("WEIR_SWAP_TOLERANCE")
-        raise Refusal("settings", f"WEIR_SWAP_TOLERANCE must be a percentage, or any, not {given!r}") from None
-
-
-def _number(environment, name, default):
-    from .refusal import Refusal
-
-    text = environment.get(name, "")
-    if not text:
-        return default
-    if not text.isdecimal():
-        raise Refusal("settings", f"{name} must be a whole number, not {text!r}")
-    return int(text)
-
-
-def _faults(text):
-    from .refusal import Refusal
-
-    if not text:
-        return 0, 0
-    rate, _, seed = text.partition(":")
-    if not rate.isdecimal() or not (seed or "0").isdecimal():
-        raise Refusal("settings", f"WEIR_FAULTS must be RATE:SEED, not {text!r}")
-    return int(rate), int(seed or 0)
+        raise Refusal(
+            "load", f"the compiled adapter cannot be loaded: {error}; set {CACHE_DIR} to a folder that programs may be run from"
+        ) from None

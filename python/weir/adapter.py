@@ -1,4 +1,4 @@
-"""The compiled part as Python sees it: a few C functions, declared in native/torch/options.h."""
+"""The C functions of the compiled adapter, as declared in native/torch/options.h."""
 
 import _thread
 import ctypes
@@ -32,11 +32,11 @@ class _Gauges(ctypes.Structure):
 _Relief = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_uint64)
 
 _library = None
-_relief = None  # held for as long as the compiled part may call it
+_relief = None  # kept alive for as long as the adapter may call it
 
 
 def load(path):
-    """Loads the compiled part; PyTorch's libraries, which it needs, are there already."""
+    """Loads the compiled adapter. It needs PyTorch's libraries, which are loaded already."""
     library = ctypes.CDLL(path)
     library.weir_torch_install.argtypes = [ctypes.POINTER(_Options), ctypes.c_char_p, ctypes.c_size_t]
     library.weir_torch_mark.argtypes = [ctypes.c_char_p]
@@ -54,7 +54,7 @@ def load(path):
 
 
 def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend, fine, faults, faults_seed):
-    """Puts the allocator in place; None, or why it was refused."""
+    """Installs the allocator. Returns None, or why it was refused."""
     global _library
     library = load(path)
     options = _Options(
@@ -89,7 +89,7 @@ def gauges(device):
 
 
 def swapped(device, out, back, stalls, stall_ns):
-    """Levels of swapping for the recording, counted from the start."""
+    """Records the totals of swapping since the start."""
     if _library is not None:
         _library.weir_torch_swapped(device, int(out), int(back), int(stalls), int(stall_ns))
 
@@ -101,13 +101,13 @@ def steps(ended, swap_settled):
 
 
 def on_shortage(relieve):
-    """relieve(device, bytes) is called when a request finds no memory, and says whether there is some now. Gives what ends that."""
+    """Calls relieve(device, bytes) if a request finds no memory; it returns whether some was freed. Returns a function that ends this."""
     global _relief
     if _library is None:
         return lambda: None
 
     def answer(device, size):
-        # What is raised through C would be taken for an answer.
+        # An exception cannot pass through C.
         try:
             return int(bool(relieve(device, size)))
         except KeyboardInterrupt:

@@ -14,6 +14,7 @@ import time
 
 from . import __version__, machine
 from .refusal import Refusal
+from .settings import CACHE_DIR, NATIVE
 
 _SAY_AFTER_SECONDS = 1.5
 _MOST_SECONDS = 600
@@ -21,18 +22,18 @@ _LIBRARY = "libweir.so"
 _SOURCES = (".c", ".cpp", ".h", ".hpp", ".json")
 
 
-def library(torch, environment, spoiled=None):
+def library(torch, settings, spoiled=None):
     """The path of the compiled adapter. `spoiled` is the identity of a file that cannot be loaded and must be made again."""
     torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
     abi = int(bool(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True)))
-    plus, plain = machine.compilers(environment)
-    sources = find_sources(environment)
+    plus, plain = machine.compilers(settings)
+    sources = find_sources(settings)
     name = f"torch-{torch.__version__}"
     parts = [__version__, str(torch.__version__), str(abi), *_identity(plus), *_identity(plain)]
-    target = os.path.join(cache_folder(environment), name, key(sources, parts), _LIBRARY)
+    target = os.path.join(cache_folder(settings), name, key(sources, parts), _LIBRARY)
     if spoiled is None and os.path.exists(target):
         return target
-    headers = machine.cuda_headers(torch_folder, environment)
+    headers = machine.cuda_headers(torch_folder, settings)
     include = os.path.join(torch_folder, "include")
     commands = compile_commands(
         sources,
@@ -40,7 +41,7 @@ def library(torch, environment, spoiled=None):
         extra={"cpp": [f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-isystem", include, "-isystem", headers], "c": []},
         links=["-L" + os.path.join(torch_folder, "lib"), *sources.links, *loaded_standard_library()],
     )
-    return build(target, commands, f"torch {torch.__version__}", environment, spoiled)
+    return build(target, commands, f"torch {torch.__version__}", settings, spoiled)
 
 
 def identity(path):
@@ -102,10 +103,10 @@ class Sources:
                         yield os.path.relpath(path, folder), path
 
 
-def find_sources(environment):
+def find_sources(settings):
     """The sources beside this package. The generated engine lies in native/ if installed, in build/native in the repository."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    native = environment.get("WEIR_NATIVE") or os.path.join(os.path.dirname(here), "native")
+    native = settings.native or os.path.join(os.path.dirname(here), "native")
     # The compiler runs in another folder.
     native = os.path.abspath(native)
     for generated in (native, os.path.join(os.path.dirname(native), "build", "native")):
@@ -114,7 +115,7 @@ def find_sources(environment):
                 return Sources(native, generated)
             except OSError:
                 break
-    raise Refusal("no-sources", f"Weir's own sources are not in {native}; install it anew, or set WEIR_NATIVE")
+    raise Refusal("no-sources", f"Weir's own sources are not in {native}; install it anew, or set {NATIVE}")
 
 
 def key(sources, parts):
@@ -134,12 +135,12 @@ def _identity(compiler):
     return [os.path.realpath(compiler), str(there.st_size), str(int(there.st_mtime))]
 
 
-def cache_folder(environment):
+def cache_folder(settings):
     """A folder that only this user can write, because programs load what lies there."""
-    chosen = environment.get("WEIR_CACHE_DIR")
+    chosen = settings.cache
     instead = os.path.join(tempfile.gettempdir(), f"weir-{os.getuid()}")
     if not chosen:
-        base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        base = settings.cache_home or os.path.join(os.path.expanduser("~"), ".cache")
         # For a user without HOME and without a name, "~" is not expanded.
         chosen = os.path.join(base, "weir") if os.path.isabs(base) else instead
     for folder in (chosen, instead):
@@ -153,7 +154,7 @@ def cache_folder(environment):
         if folder == chosen and os.access(folder, os.W_OK) and there.st_uid == os.getuid():
             os.chmod(folder, 0o700)
             return folder
-    raise Refusal("no-cache", f"there is no folder to keep the compiled adapter in ({chosen} cannot be written); set WEIR_CACHE_DIR")
+    raise Refusal("no-cache", f"there is no folder to keep the compiled adapter in ({chosen} cannot be written); set {CACHE_DIR}")
 
 
 def compile_commands(sources, *, compilers, extra, links):
@@ -168,13 +169,13 @@ def compile_commands(sources, *, compilers, extra, links):
     return [compiles, [[compilers["cpp"], "-shared", *sources.shared_flags, "-o", _LIBRARY, *objects, *links, *sources.last]]]
 
 
-def build(target, commands, what, environment, spoiled=None):
+def build(target, commands, what, settings, spoiled=None):
     """Runs the commands, unless another process has; returns the target. `spoiled`: the identity of a file to make again."""
     folder = os.path.dirname(target)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise Refusal("no-cache", f"the compiled adapter cannot be kept in {folder}: {error.strerror}; set WEIR_CACHE_DIR") from None
+        raise Refusal("no-cache", f"the compiled adapter cannot be kept in {folder}: {error.strerror}; set {CACHE_DIR}") from None
     with _Lock(os.path.join(folder, "lock")):
         if spoiled is not None and _same_file(target, spoiled):
             os.unlink(target)
@@ -182,7 +183,7 @@ def build(target, commands, what, environment, spoiled=None):
             return target
         saying = threading.Timer(_SAY_AFTER_SECONDS, _say, [f"weir: compiling for {what} (once)…"])
         saying.daemon = True
-        if environment.get("WEIR_QUIET") != "1":
+        if not settings.quiet:
             saying.start()
         try:
             with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
@@ -193,7 +194,7 @@ def build(target, commands, what, environment, spoiled=None):
                     os.fsync(file.fileno())
                 os.replace(made, target)
         except OSError as error:
-            raise Refusal("no-cache", f"the adapter could not be compiled in {folder}: {error.strerror or error}; set WEIR_CACHE_DIR") from None
+            raise Refusal("no-cache", f"the adapter could not be compiled in {folder}: {error.strerror or error}; set {CACHE_DIR}") from None
         finally:
             saying.cancel()
     return target

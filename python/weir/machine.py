@@ -1,4 +1,4 @@
-"""What the machine must have besides PyTorch: a CUDA driver, a compiler, CUDA's headers. Each missing thing is one sentence."""
+"""What the machine needs besides PyTorch: a CUDA driver, a compiler, CUDA's headers. Each missing part is refused in one sentence."""
 
 import glob
 import os
@@ -21,15 +21,15 @@ _DRIVER_FOLDERS = (
 # The oldest driver for each major version of CUDA, by NVIDIA's table of minor version compatibility.
 _OLDEST_DRIVER = {"11": 450, "12": 525, "13": 580}
 
-# Devices of a PC or server, of WSL, of Jetson; any one will do, since sandboxes show only some.
+# Devices of a PC or server, of WSL, of Jetson. One is enough: sandboxes show only some.
 _GPU_SIGNS = ("/dev/nvidia*", "/proc/driver/nvidia/gpus/*", "/dev/dxg", "/dev/nvhost-*", "/dev/nvmap")
 
 _HEADERS = ("cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", os.path.join("crt", "host_config.h"))
 
 
-def check_driver(cuda_version, environment):
-    """Refuses where there is no driver or one too old for this PyTorch. Looks at files only: starting CUDA would forbid forks."""
-    path = _find_driver(environment)
+def check_driver(cuda_version, settings):
+    """Refuses if there is no driver, or one too old for this PyTorch. Looks at files only: after CUDA has started, programs cannot fork."""
+    path = _find_driver(settings)
     if path is None:
         raise Refusal("no-driver", "there is no NVIDIA driver here (libcuda.so.1 is missing)")
     if not any(glob.glob(pattern) for pattern in _GPU_SIGNS):
@@ -42,13 +42,12 @@ def check_driver(cuda_version, environment):
         )
 
 
-def _find_driver(environment):
-    folders = [folder for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    for folder in [*folders, *_DRIVER_FOLDERS]:
+def _find_driver(settings):
+    for folder in (*settings.library_path, *_DRIVER_FOLDERS):
         path = os.path.join(folder, "libcuda.so.1")
         if os.path.exists(path):
             return path
-    # Wherever else the loader may know it to be.
+    # The loader may know other folders.
     import ctypes
 
     try:
@@ -58,15 +57,16 @@ def _find_driver(environment):
     return "libcuda.so.1"
 
 
-def compilers(environment):
-    """A C++ and a C compiler."""
-    plus = _first(environment.get("CXX"), "g++", "c++", "clang++")
-    plain = _first(environment.get("CC"), "gcc", "cc", "clang")
+def compilers(settings):
+    """Paths of a C++ and a C compiler."""
+    plus = _first(settings.cxx, "g++", "c++", "clang++")
+    plain = _first(settings.cc, "gcc", "cc", "clang")
     if plus is None or plain is None:
         missing = "C++" if plus is None else "C"
         raise Refusal(
             "no-compiler",
-            f"there is no {missing} compiler here, and Weir's adapter is compiled on first use; install g++ and gcc (package build-essential)",
+            f"there is no {missing} compiler here, and Weir's adapter is compiled on first use; "
+            "install g++ and gcc (package build-essential)",
         )
     return plus, plain
 
@@ -79,11 +79,11 @@ def _first(*names):
     return None
 
 
-def cuda_headers(torch_folder, environment):
-    """The folder of cuda_runtime_api.h: of a toolkit, or as PyTorch's own dependencies bring it."""
+def cuda_headers(torch_folder, settings):
+    """The folder of cuda_runtime_api.h: a toolkit's, or one that came with PyTorch's own dependencies."""
     nvcc = shutil.which("nvcc")
     site = os.path.dirname(torch_folder)
-    candidates = [environment.get(name) and os.path.join(environment[name], "include") for name in ("CUDA_HOME", "CUDA_PATH")]
+    candidates = [os.path.join(home, "include") for home in settings.cuda_homes]
     candidates += sorted(glob.glob(os.path.join(site, "nvidia", "cu[0-9]*", "include")), reverse=True)
     candidates.append(os.path.join(site, "nvidia", "cuda_runtime", "include"))
     candidates.append("/usr/local/cuda/include")
@@ -92,10 +92,11 @@ def cuda_headers(torch_folder, environment):
     candidates.append("/usr/include")
     candidates.append(os.path.join(site, "triton", "backends", "nvidia", "include"))
     for folder in candidates:
-        # PyTorch's headers include these: a toolkit may have been installed in part.
+        # PyTorch's headers include all of these, and a toolkit may be installed in part.
         if folder and all(os.path.exists(os.path.join(folder, name)) for name in _HEADERS):
             return folder
     raise Refusal(
         "no-cuda-headers",
-        "CUDA's headers (cuda_runtime_api.h) are not here, and Weir's adapter is compiled on first use; set CUDA_HOME, or pip install nvidia-cuda-runtime",
+        "CUDA's headers (cuda_runtime_api.h) are not here, and Weir's adapter is compiled on first use; "
+        "set CUDA_HOME, or pip install nvidia-cuda-runtime",
     )

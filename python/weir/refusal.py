@@ -1,4 +1,4 @@
-"""When the allocator asked for cannot be put in place: one sentence, in a file for `weir run` or on stderr."""
+"""A refusal: the allocator that was asked for cannot be installed. One sentence, in a file for `weir run` or on stderr."""
 
 import json
 import os
@@ -9,7 +9,7 @@ EXIT_CODE = 125
 
 
 class Refusal(Exception):
-    """Why Weir does not come into place; `reason` is for programs, the sentence for people."""
+    """Why Weir is not installed in this process; `reason` is for programs, the sentence for people."""
 
     def __init__(self, reason, sentence):
         super().__init__(sentence)
@@ -17,7 +17,7 @@ class Refusal(Exception):
 
 
 def write_file(directory, refusal):
-    """DIR/<pid>.refused.json, whole or not at all; False if it could not be written."""
+    """Writes DIR/<pid>.refused.json, whole or not at all; False if it could not be written."""
     path = os.path.join(directory, f"{os.getpid()}.refused.json")
     try:
         with open(path + ".new", "w", encoding="utf-8") as file:
@@ -29,18 +29,16 @@ def write_file(directory, refusal):
     return True
 
 
-def refuse(refusal, environment):
-    """Ends the process if `weir run` has said that it must not go on without; else says it and goes on."""
-    directory = environment.get("WEIR_RUN_DIR")
-    written = bool(directory) and write_file(directory, refusal)
-    required = environment.get("WEIR_REQUIRED") == "1"
-    if not written and (required or environment.get("WEIR_QUIET") != "1"):
-        end = "" if required else " (the program goes on with PyTorch's own allocator)"
+def refuse(refusal, settings):
+    """Ends the process if `weir run` requires Weir; otherwise says why and lets the program go on."""
+    written = settings.directory is not None and write_file(settings.directory, refusal)
+    if not written and (settings.required or not settings.quiet):
+        end = "" if settings.required else " (the program goes on with PyTorch's own allocator)"
         try:
             print(f"weir: {refusal}{end}", file=sys.stderr, flush=True)
         except Exception:
-            pass  # Closed or full: there is nobody to tell.
-    if required:
+            pass  # stderr is closed or full: nobody can be told.
+    if settings.required:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()

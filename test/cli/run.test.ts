@@ -157,6 +157,14 @@ describe('weir run', () => {
     expect([wrong.code, wrong.stderr]).toEqual([2, 'weir: WEIR_QUIET=perhaps: it is 1 or 0\n']);
   });
 
+  it.each([
+    ['-q', '1'],
+    ['--json', '1'],
+    ['--verbose', '0'],
+  ])('tells the processes whether to be quiet: %s', async (flag, quiet) => {
+    expect(JSON.parse((await run.weir(['run', flag, ...job('env')])).stdout)).toMatchObject({ WEIR_QUIET: quiet });
+  });
+
   it('leaves options after the command to the command, with -- and without', async () => {
     expect((await run.weir(['run', '-q', 'echo', '--limit', '-q', '--', 'x'])).stdout).toBe('--limit -q -- x\n');
     expect((await run.weir(['run', '-q', '--', 'echo', '--limit', '-q', '--', 'x'])).stdout).toBe('--limit -q -- x\n');

@@ -5,6 +5,7 @@ usage: record_fixtures.py OUT_DIR [NAME ...]   each fixture runs in a process of
 Every file is a pickle of torch.cuda.memory._snapshot() with the extra keys stats (memory_stats), total (device
 bytes) and frac (memory fraction); fixtures named in WITHOUT_LIMITS leave total and frac out, as users' files do.
 """
+
 import gc
 import gzip
 import os
@@ -161,8 +162,18 @@ def record(out, name):
     with gzip.open(f"{out}/{name}.pkl.gz", "wb", 9) as file:
         pickle.dump(snapshot, file, protocol=4)
     stats = snapshot["stats"]
-    print(name, len(snapshot["device_traces"][0]), "events", "ooms", stats["num_ooms"], "retries", stats["num_alloc_retries"],
-          "peak reserved", stats["reserved_bytes.all.peak"], flush=True)
+    print(
+        name,
+        len(snapshot["device_traces"][0]),
+        "events",
+        "ooms",
+        stats["num_ooms"],
+        "retries",
+        stats["num_alloc_retries"],
+        "peak reserved",
+        stats["reserved_bytes.all.peak"],
+        flush=True,
+    )
     del held
     gc.collect()
 

@@ -3,6 +3,7 @@
 usage: record_oom.py WORKLOADS_DIR OUT_FILE LIMIT_GIB STACKS   (PYTORCH_CUDA_ALLOC_CONF as you like)
 Writes torch.cuda.memory._dump_snapshot(), gzipped, and prints what PyTorch itself counted.
 """
+
 import gzip
 import json
 import random
@@ -38,8 +39,21 @@ def main(workloads, out, limit_gib, stacks):
         shutil.copyfileobj(plain, packed)
     stats = torch.cuda.memory_stats()
     keys = ["num_ooms", "num_alloc_retries", "reserved_bytes.all.peak", "allocated_bytes.all.peak", "active_bytes.all.peak"]
-    print(json.dumps({"out": out, "limit": limit_gib, "total": total, "allowed": int(float(limit_gib) * 2**30 / total * total), "steps": done,
-                      "message": message, "seconds": round(time.time() - started, 1), **{key: stats[key] for key in keys}}), flush=True)
+    print(
+        json.dumps(
+            {
+                "out": out,
+                "limit": limit_gib,
+                "total": total,
+                "allowed": int(float(limit_gib) * 2**30 / total * total),
+                "steps": done,
+                "message": message,
+                "seconds": round(time.time() - started, 1),
+                **{key: stats[key] for key in keys},
+            }
+        ),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// The Python side without PyTorch and without a GPU: how it comes in, what it refuses and how, and the cache of what it compiles.
+// The Python part without PyTorch and without a GPU: how it is loaded, what it refuses and how, and the cache of the compiled adapter.
 // A folder named torch stands for PyTorch: it calls its entry points as PyTorch does.
 import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 const PYTHON = 'python3';
-const PACKAGE = resolve('python');
+const PACKAGE = resolve('dist/python');
 const found = spawnSync(PYTHON, ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))']);
 const reason = found.status === 0 ? undefined : 'no Python 3.9 or newer';
 
@@ -96,6 +96,18 @@ describe.skipIf(reason !== undefined)(`the Python side${reason ? ` (skipped: ${r
       'settings',
       "WEIR_SWAP_TOLERANCE must be a percentage, or any, not 'banana'",
     ],
+    [
+      'a limit that is no number',
+      { WEIR_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', WEIR_LIMIT: '40GiB' },
+      'settings',
+      "WEIR_LIMIT must be a whole number, not '40GiB'",
+    ],
+    [
+      'faults without a rate',
+      { WEIR_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', WEIR_FAULTS: 'often' },
+      'settings',
+      "WEIR_FAULTS must be RATE:SEED, not 'often'",
+    ],
     ['a defect', { WEIR_ALLOCATOR: 'weir', FAKE_BROKEN: '1' }, 'error', 'Weir could not be put in place: AttributeError: '],
   ];
 
@@ -128,14 +140,15 @@ describe.skipIf(reason !== undefined)(`the Python side${reason ? ` (skipped: ${r
 import os
 from weir import machine
 from weir.refusal import Refusal
-for call in (lambda: machine.compilers({}), lambda: machine.cuda_headers("/nowhere/torch", {})):
+from weir.settings import Settings
+for call in (lambda: machine.compilers(Settings()), lambda: machine.cuda_headers("/nowhere/torch", Settings())):
     try: print(call())
     except Refusal as refusal: print(refusal.reason, "|", refusal)
 machine._DRIVER_FOLDERS = (os.environ["DRIVER"],)
 machine._OLDEST_DRIVER = {"13": 999}
 for signs in (("/dev/nothing*",), ("/dev/null",)):
     machine._GPU_SIGNS = signs
-    try: machine.check_driver("13.0", {})
+    try: machine.check_driver("13.0", Settings())
     except Refusal as refusal: print(refusal.reason, "|", refusal)
 `;
     const driver = mkdtempSync(join(folder, 'driver-'));
@@ -157,9 +170,10 @@ for signs in (("/dev/nothing*",), ("/dev/null",)):
     const script = `
 import os
 from weir import build
+from weir.settings import Settings
 target = os.path.join(os.environ["CACHE"], "torch-0", "key", "libweir.so")
 slowly = ["sh", "-c", 'echo once >> "$CACHE/count"; sleep 0.5; printf made > libweir.so']
-print(build.build(target, [[["true"], ["true"]], [slowly]], "test", {"WEIR_QUIET": "1"}))
+print(build.build(target, [[["true"], ["true"]], [slowly]], "test", Settings(quiet=True)))
 `;
     const outputs = await Promise.all(
       Array.from({ length: 8 }, async () => {
@@ -184,12 +198,13 @@ print(build.build(target, [[["true"], ["true"]], [slowly]], "test", {"WEIR_QUIET
     const script = `
 import os
 from weir import build
+from weir.settings import Settings
 target = os.path.join(os.environ["CACHE"], "key", "libweir.so")
 os.makedirs(os.path.dirname(target))
 open(target, "w").close()
 spoiled = build.identity(target)
 commands = [[["sh", "-c", 'echo again >> "$CACHE/count"; printf made > libweir.so']]]
-for _ in range(2): print(build.build(target, commands, "test", {"WEIR_QUIET": "1"}, spoiled))
+for _ in range(2): print(build.build(target, commands, "test", Settings(quiet=True), spoiled))
 `;
     const target = join(cache, 'key/libweir.so');
     expect(python(script, { CACHE: cache })).toMatchObject({ status: 0, stdout: `${target}\n${target}\n` });
@@ -198,7 +213,8 @@ for _ in range(2): print(build.build(target, commands, "test", {"WEIR_QUIET": "1
   });
 
   test('without a home the cache is a folder for temporary files', () => {
-    const script = 'import os; from weir import build; os.path.expanduser = lambda path: path; print(build.cache_folder({}))';
+    const script =
+      'import os; from weir import build, settings; os.path.expanduser = lambda path: path; print(build.cache_folder(settings.Settings()))';
     const run = mkdtempSync(join(folder, 'here-'));
     const result = spawnSync(PYTHON, ['-c', script], { cwd: run, env: environmentOf({ TMPDIR: run }), encoding: 'utf8' });
     expect(result.stdout).toMatch(new RegExp(`^${run}/weir-\\d+\n$`));
@@ -211,7 +227,8 @@ for _ in range(2): print(build.build(target, commands, "test", {"WEIR_QUIET": "1
 import os
 from weir import build
 from weir.refusal import Refusal
-try: build.build(os.path.join(os.environ["CACHE"], "key", "libweir.so"), [[["sh", "-c", "echo no such type; exit 3"]]], "test", {})
+from weir.settings import Settings
+try: build.build(os.path.join(os.environ["CACHE"], "key", "libweir.so"), [[["sh", "-c", "echo no such type; exit 3"]]], "test", Settings())
 except Refusal as refusal: print(refusal.reason, "|", refusal)
 `;
     const result = python(script, { CACHE: cache });
@@ -226,7 +243,8 @@ except Refusal as refusal: print(refusal.reason, "|", refusal)
     const native = mkdtempSync(join(folder, 'native-'));
     cpSync('native', native, { recursive: true });
     writeFileSync(join(native, 'engine.c'), '');
-    const script = 'from weir import build; import os; s = build.find_sources(os.environ); print(build.key(s, ["a"]), build.key(s, ["b"]))';
+    const script =
+      'from weir import build, settings; s = build.find_sources(settings.read()); print(build.key(s, ["a"]), build.key(s, ["b"]))';
     const keys = () => python(script, { WEIR_NATIVE: native }).stdout.trim().split(' ');
     const [first, other] = keys();
     expect(first).toMatch(/^[0-9a-f]{20}$/);
@@ -235,7 +253,7 @@ except Refusal as refusal: print(refusal.reason, "|", refusal)
     writeFileSync(join(native, 'torch/adapter.h'), 'changed');
     expect(keys()[0]).not.toBe(first);
     rmSync(join(native, 'engine.c'));
-    const gone = python('from weir import build; import os; build.find_sources(os.environ)', { WEIR_NATIVE: native });
+    const gone = python('from weir import build, settings; build.find_sources(settings.read())', { WEIR_NATIVE: native });
     expect(gone.stderr).toContain(`Weir's own sources are not in ${native}`);
   });
 });

@@ -9,7 +9,18 @@ import json
 import pickle
 
 P = 1000003
-KINDS = ["", "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom", "snapshot"]
+KINDS = [
+    "",
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+]
 STATES = {"active_allocated": "live", "active_pending_free": "pending", "inactive": "free"}
 
 
@@ -47,25 +58,27 @@ def describe(snapshot):
         states = {}
         for b in blocks:
             states[STATES[b["state"]]] = states.get(STATES[b["state"]], 0) + b["size"]
-        traces.append({
-            "device": device,
-            "counts": counts,
-            "sizes": sizes,
-            "checksum": checksum,
-            "frames": frames,
-            "lines": lines,
-            "first": event(entries[0]),
-            "last": event(entries[-1]),
-            "segments": len(segments),
-            "reserved": sum(s["total_size"] for s in segments),
-            "small": sum(s["segment_type"] == "small" for s in segments),
-            "expandable": sum(s["is_expandable"] for s in segments),
-            "segmentPools": sorted({s["segment_pool_id"] for s in segments}),
-            "blocks": len(blocks),
-            "states": states,
-            "layout": layout,
-            "streams": sorted({e["stream"] for e in entries} | {s["stream"] for s in segments}),
-        })
+        traces.append(
+            {
+                "device": device,
+                "counts": counts,
+                "sizes": sizes,
+                "checksum": checksum,
+                "frames": frames,
+                "lines": lines,
+                "first": event(entries[0]),
+                "last": event(entries[-1]),
+                "segments": len(segments),
+                "reserved": sum(s["total_size"] for s in segments),
+                "small": sum(s["segment_type"] == "small" for s in segments),
+                "expandable": sum(s["is_expandable"] for s in segments),
+                "segmentPools": sorted({s["segment_pool_id"] for s in segments}),
+                "blocks": len(blocks),
+                "states": states,
+                "layout": layout,
+                "streams": sorted({e["stream"] for e in entries} | {s["stream"] for s in segments}),
+            }
+        )
     annotations = [[a["stage"], a["name"], a["device"], a["time_us"]] for a in snapshot["external_annotations"]]
     return {
         "traces": traces,

@@ -1,54 +1,58 @@
-"""Swapping: memory of tensors that nobody needs for a while goes to the host and is back in time. docs/swapping.md says how."""
+"""Swapping: tensors that the GPU does not need for a while are swapped out to host memory and swapped in in time (docs/swapping.md)."""
 
 import atexit
 import os
 import sys
+from dataclasses import dataclass
+from typing import Callable, Optional
 
 _manager = None
 
 
+@dataclass
 class Options:
-    """From the environment, unless given: WEIR_SWAP (auto, or a limit in bytes), WEIR_SWAP_HOST (bytes), WEIR_SWAP_TOLERANCE (percent
-    of a step's time, or any), WEIR_RUN_DIR, WEIR_SWAP_DEBUG."""
+    """What swapping is asked to do, and its connections to the outside, which tests replace."""
 
-    def __init__(self, **given):
-        environment = os.environ
-        wanted = environment.get("WEIR_SWAP", "").strip().lower()
-        self.enabled = wanted not in ("", "0", "off", "no", "false")
-        self.limit = int(wanted) if wanted.isdigit() and int(wanted) > 1 else None
-        self.directory = environment.get("WEIR_RUN_DIR") or None
-        self.debug = environment.get("WEIR_SWAP_DEBUG", "") not in ("", "0")
-        self.quiet = environment.get("WEIR_SWAP_QUIET", "") not in ("", "0")
-        host = environment.get("WEIR_SWAP_HOST", "").strip()
-        self.host_limit = int(host) if host.isdigit() else None
-        self.least = 1 << 20
-        # Without a limit: the share of a step's time that swapping may cost. None for whatever it takes.
-        self.tolerance = _tolerance(environment.get("WEIR_SWAP_TOLERANCE", ""))
-        self.on_profile = None
-        self.take_plan = None
-        # gauges(device, bytes out, bytes in, stalls, nanoseconds of them), all counted from the start
-        self.gauges = None
-        # mark(text): puts it into the recording
-        self.mark = lambda text: None
-        # steps(count of those that have ended, whether swapping does the same in each from now on): for the supervisor
-        self.steps = lambda ended, swap_settled: None
-        self.is_device = lambda tensor: tensor.is_cuda
-        self.make_backend = None
-        for name, value in given.items():
-            setattr(self, name, value)
+    limit: Optional[int] = None  # bytes to keep below; None for as little as swapping is nearly free
+    host_limit: Optional[int] = None  # bytes of pinned host memory
+    tolerance: Optional[float] = None  # without a limit: share of a step's time that swapping may cost; None for any
+    directory: Optional[str] = None  # profiles go to it and plans come from it
+    debug: bool = False
+    quiet: bool = False
+    least: int = 1 << 20  # bytes of the smallest tensor that is swapped
+    # gauges(device, bytes out, bytes in, stalls, nanoseconds of stalls), each a total since the start
+    gauges: Optional[Callable] = None
+    # mark(text) puts the text into the recording
+    mark: Callable = lambda text: None
+    # steps(steps that have ended, whether swapping is the same in every step from now on) tells the supervisor
+    steps: Callable = lambda ended, swap_settled: None
+    on_profile: Optional[Callable] = None
+    take_plan: Optional[Callable] = None
+    is_device: Callable = lambda tensor: tensor.is_cuda
+    make_backend: Optional[Callable] = None
+
+    @classmethod
+    def of(cls, settings, **more):
+        return cls(
+            limit=settings.swap_limit,
+            host_limit=settings.swap_host,
+            tolerance=settings.swap_tolerance,
+            directory=settings.directory,
+            debug=settings.swap_debug,
+            quiet=settings.quiet,
+            **more,
+        )
 
 
-def install(options=None, **given):
-    """Called once, in the main thread, after `import torch` and before training. Gives the manager, or None if nothing is to be swapped."""
+def install(options):
+    """Call once, in the main thread, after `import torch` and before training. Returns the manager, or None if nobody makes plans."""
     global _manager
-    options = options or Options(**given)
-    if _manager is not None or not options.enabled:
+    if _manager is not None:
         return _manager
     if options.limit is None and not options.directory and options.on_profile is None:
-        # Nobody would make a plan.
         return None
-    from .host import default_limit
     from .hooks import Hooks
+    from .host import default_limit
     from .manager import Manager
 
     if options.host_limit is None:
@@ -70,7 +74,7 @@ def install(options=None, **given):
 
 
 def uninstall():
-    """For tests: everything back, no hooks left."""
+    """For tests: swaps everything in and removes all hooks."""
     global _manager
     if _manager is not None:
         _manager.stop("uninstalled", report=False)
@@ -85,30 +89,19 @@ def step():
 
 
 def report():
-    """What has been swapped so far; None when nothing is installed."""
+    """Totals of swapping so far; None if swapping is not installed."""
     return _manager.report() if _manager is not None else None
 
 
-def _tolerance(percent):
-    """ValueError for what is neither a percentage nor `any`."""
-    text = percent.strip().lower()
-    if text in ("", "any"):
-        return None if text else 0.01
-    share = float(text) / 100
-    if not share >= 0:
-        raise ValueError(text)
-    return share
-
-
 def _once(quiet):
+    """A function that prints one line for each topic, the first; none if quiet."""
     said = set()
 
     def say(topic, text):
-        if topic in said:
+        if quiet or topic in said:
             return
         said.add(topic)
-        if not quiet:
-            print(f"weir: swap: {text}", file=sys.stderr, flush=True)
+        print(f"weir: swap: {text}", file=sys.stderr, flush=True)
 
     return say
 

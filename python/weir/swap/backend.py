@@ -1,8 +1,9 @@
-"""What swapping needs of a GPU: streams, events, copies and figures. Tests put another one in its place."""
+"""The GPU as swapping sees it: streams, events, copies and memory figures. Tests replace it (test/python/swap/fake_gpu.py)."""
 
 import contextlib
 import ctypes
 import weakref
+from typing import ClassVar
 
 import torch
 
@@ -10,7 +11,7 @@ _use_count = torch._C._storage_Use_Count
 
 
 def _calibrate():
-    """References that a storage counts beyond those of tensors: its Python object, which releases of PyTorch count differently."""
+    """References to a storage beyond those of tensors. They belong to its Python object, and PyTorch releases count them differently."""
     probe = torch.empty(8)
     cdata = probe.untyped_storage()._cdata
     released = _use_count(cdata) - 1
@@ -22,7 +23,7 @@ _RELEASED, _HELD = _calibrate()[:2]
 
 
 def owners(cdata, held=False):
-    """Tensors on a storage whose Python object has been made once, and is held by us or not."""
+    """The number of tensors on a storage whose Python object exists. `held`: whether we hold that object."""
     return _use_count(cdata) - (_HELD if held else _RELEASED)
 
 
@@ -31,8 +32,9 @@ TO_DEVICE, TO_HOST = 1, 2
 
 
 def asynchronous_memcpy():
-    """cudaMemcpyAsync of the runtime that PyTorch has loaded; None where it has none of its own. A step may make hundreds of copies, and
-    PyTorch takes some twenty microseconds of the host for each."""
+    """cudaMemcpyAsync of the runtime that PyTorch has loaded, or None if it is linked in.
+
+    A step may make hundreds of copies, and PyTorch's own copy takes about 20 microseconds of host time each."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             path = next((line.split(maxsplit=5)[5].strip() for line in maps if "/libcudart.so" in line), None)
@@ -45,7 +47,7 @@ def asynchronous_memcpy():
 
     def checked(code, _function, _arguments):
         if code != 0:
-            # CUDA remembers the failure and would blame the next kernel for it.
+            # CUDA keeps the error and would report it at the next kernel launch.
             last_error()
             raise RuntimeError(f"cudaMemcpyAsync answered {code}")
         return code
@@ -55,7 +57,7 @@ def asynchronous_memcpy():
 
 
 class CudaBackend:
-    """One GPU, and the stream that was current when it was first used: the compute stream."""
+    """One GPU. Its compute stream is the stream that was current when the backend was made."""
 
     name = "cuda"
 
@@ -64,14 +66,14 @@ class CudaBackend:
         self.device = torch.device("cuda", index)
         self.compute = torch.cuda.current_stream(self.device)
         self.compute_handle = self.compute.cuda_stream
-        self.out = torch.cuda.Stream(self.device)
-        self.back = torch.cuda.Stream(self.device)
-        self.out_handle, self.back_handle = self.out.cuda_stream, self.back.cuda_stream
+        self.out_stream = torch.cuda.Stream(self.device)
+        self.in_stream = torch.cuda.Stream(self.device)
+        self.out_handle, self.in_handle = self.out_stream.cuda_stream, self.in_stream.cuda_stream
         self._memcpy = asynchronous_memcpy()
         self._raw_stream = torch._C._cuda_getCurrentRawStream
         self._set_stream = torch._C._cuda_setStream
 
-    # ---- where we are
+    # ---- devices and streams
 
     def is_mine(self, tensor):
         return tensor.is_cuda and tensor.get_device() == self.index
@@ -80,15 +82,13 @@ class CudaBackend:
         return self._raw_stream(self.index) == self.compute_handle
 
     def computing(self):
-        """The compute stream as the current one."""
+        """Makes the compute stream the current one."""
         return contextlib.nullcontext() if self.on_compute() else torch.cuda.stream(self.compute)
 
     def capturing(self):
-        if torch._C._cuda_isCurrentStreamCapturing():
-            return True
-        return False
+        return bool(torch._C._cuda_isCurrentStreamCapturing())
 
-    # ---- events and streams
+    # ---- events
 
     def event(self, stream, timing=False):
         made = torch.cuda.Event(enable_timing=timing)
@@ -116,35 +116,35 @@ class CudaBackend:
     # ---- memory
 
     def new_storage(self, size):
-        """Always memory of the compute stream, whatever is current."""
+        """Allocates on the compute stream, whichever stream is current."""
         with self.computing():
             return torch.UntypedStorage(size, device=self.device)
 
     def refill(self, storage, size):
-        """Gives a storage of size 0 its memory again."""
+        """Allocates memory for a storage of size 0."""
         with self.computing():
             storage.resize_(size)
 
     def bytes_of(self, storage):
         return torch.empty(0, dtype=torch.uint8, device=self.device).set_(storage)
 
-    def gives_up(self, storage, is_computes):
-        """Memory that another stream allocated is not used again before the compute stream has come this far."""
-        if not is_computes:
+    def before_free(self, storage, of_compute_stream):
+        """Memory that another stream allocated must not be reused before the compute stream has reached this point."""
+        if not of_compute_stream:
             self.bytes_of(storage).record_stream(self.compute)
 
     def copy_out(self, target, storage):
-        """To pinned host bytes, on the stream for it."""
+        """Copies a storage to pinned host bytes, on the stream for swapping out."""
         if self._memcpy is None:
-            self._copy(self.out, target, self.bytes_of(storage))
+            self._copy(self.out_stream, target, self.bytes_of(storage))
         else:
             self._memcpy(target.data_ptr(), storage.data_ptr(), target.numel(), TO_HOST, self.out_handle)
 
-    def copy_back(self, storage, source):
+    def copy_in(self, storage, source):
         if self._memcpy is None:
-            self._copy(self.back, self.bytes_of(storage), source)
+            self._copy(self.in_stream, self.bytes_of(storage), source)
         else:
-            self._memcpy(storage.data_ptr(), source.data_ptr(), source.numel(), TO_DEVICE, self.back_handle)
+            self._memcpy(storage.data_ptr(), source.data_ptr(), source.numel(), TO_DEVICE, self.in_handle)
 
     def _copy(self, stream, target, source):
         previous = torch.cuda.current_stream(self.device)
@@ -155,7 +155,7 @@ class CudaBackend:
             self._set_stream(stream_id=previous.stream_id, device_index=previous.device_index, device_type=previous.device_type)
 
     def pinned(self, size):
-        """Host memory as a tensor of bytes. Registered rather than allocated: PyTorch rounds pinned requests up to powers of two."""
+        """Pinned host memory as a tensor of bytes. It is registered, not allocated: PyTorch rounds pinned requests up to powers of two."""
         import mmap
 
         memory = mmap.mmap(-1, size)
@@ -164,21 +164,21 @@ class CudaBackend:
                 memory.madvise(mmap.MADV_HUGEPAGE)
             except OSError:
                 pass
-        # Goes before the mapping does, which a finalizer of the mapping itself does not.
+        # A finalizer of `pages` runs before the mapping is closed; one of the mapping itself would run too late.
         pages = (ctypes.c_char * size).from_buffer(memory)
         held = torch.frombuffer(pages, dtype=torch.uint8)
         runtime = torch.cuda.cudart()
         with torch.cuda.device(self.device):
             code = runtime.cudaHostRegister(held.data_ptr(), size, 0)
         if code != runtime.cudaError.success:
-            # CUDA remembers the failure and would blame the next kernel for it: let that be one of ours.
+            # CUDA keeps the error and would report it at the program's next kernel launch. Let it be this one.
             try:
                 torch.zeros(1, device=self.device)
             except RuntimeError:
                 pass
             raise MemoryError(f"cudaHostRegister answered {code}")
-        # Before the pages go: whatever is mapped at these addresses next could not be registered otherwise. A process that ends
-        # needs no order.
+        # Unregister before the pages are unmapped: otherwise memory mapped there later could not be registered.
+        # At the end of the process the order does not matter.
         weakref.finalize(pages, runtime.cudaHostUnregister, held.data_ptr()).atexit = False
         return held
 
@@ -188,18 +188,28 @@ class CudaBackend:
     def release_cached(self):
         torch.cuda.empty_cache()
 
-    # ---- figures
+    # ---- memory figures
 
     def take_peak(self):
-        """Most bytes allocated, and reserved, since the last call. The figures that the program sees keep their own peaks."""
+        """Peak bytes allocated and reserved since the last call. The peaks that the program reads are not affected."""
         return _PeakKeeper.of(self.index).take()
 
 
 class _PeakKeeper:
-    """Reads peaks between two moments by resetting PyTorch's, and puts the older peaks back into what the program reads."""
+    """Reads peaks between two calls by resetting PyTorch's peaks, and adds the older peaks to what the program reads."""
 
-    _made = {}
-    _PEAKS = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes", "allocation", "segment", "active", "inactive_split", "inactive_split_bytes")
+    _made: ClassVar = {}
+    _PEAKS = (
+        "allocated_bytes",
+        "reserved_bytes",
+        "active_bytes",
+        "requested_bytes",
+        "allocation",
+        "segment",
+        "active",
+        "inactive_split",
+        "inactive_split_bytes",
+    )
 
     @classmethod
     def of(cls, index):

@@ -1,6 +1,6 @@
-"""Copies between GPU and host on two streams of their own, and the waits of the compute stream for them.
+"""Copies between GPU and host on two streams of their own, and the compute stream's waits for them.
 
-Saved tensors and optimizer state move by these alone, so what keeps memory from being used too early is said here once.
+All swapping goes through here, so the rules that keep memory from being reused too early stand in one place.
 """
 
 import contextlib
@@ -18,55 +18,56 @@ COUNTED = (
 
 
 class Copy(NamedTuple):
-    event: object  # its end
+    event: object  # recorded after the copy
     way: str
-    number: int  # among those that went this way, one after the other
+    number: int  # counts the copies in this direction, which run one after the other
 
 
 class Copies:
     def __init__(self, options, say):
         self.options = options
         self.say = say
-        self.backend = None  # until the first large tensor on a GPU
+        self.backend = None  # set at the first large tensor on a GPU
         self.slab = None
         self.checks = Checks(options.debug)
-        self.observer = None  # the steps, which may want to know how long a wait was
-        self.relief = None  # who makes room for what is needed
+        self.observer = None  # the steps, which may measure how long a wait took
+        self.relief = None  # frees memory for a swap-in that is needed
         self.counts = dict.fromkeys(COUNTED, 0)
-        self.away = 0  # bytes that are on the host only
-        # Of the copies each way: how many have begun, and up to which one the compute stream has been told to wait.
+        self.swapped_out = 0  # bytes that are on the host only
+        # For each direction: the number of copies begun, and the last one that the compute stream waits for.
         self.begun = {"out": 0, "in": 0}
         self.waited = {"out": 0, "in": 0}
-        # Where copies begin together: by way, how many pieces of memory had been taken when they waited for the compute stream.
+        # In a batch, for each direction: the value of `taken` when it last waited for the compute stream.
         self.following = None
         self.taken = 0
-        # (what holds memory, a copy in it): destructors leave here what the compute stream has to wait for first.
-        self.graveyard = deque()
+        # (an owner of memory, a copy of it), left by destructors: the compute stream must wait for the copy before the memory is freed.
+        self.pending_frees = deque()
 
     def open(self, backend):
         self.backend = backend
         self.slab = HostSlab(backend.pinned, self.options.host_limit, self.say)
 
     def give_host_memory_back(self):
-        """What somebody still has a place in goes with the last of these places."""
+        """Unpins host memory. Memory of slots in use is unpinned with the last of them."""
         self.backend.synchronize()
         self.slab = HostSlab(self.backend.pinned, self.options.host_limit, self.say, self.slab.peak)
 
     def begin_out(self, storage, slot):
-        """Gives the copy, and the checksum of what is copied."""
+        """Returns the copy and the checksum of the copied bytes."""
         backend = self.backend
         checksum = self.checks.sum_up(storage, backend)
-        self._after_compute("out", backend.out)
+        self._after_compute("out", backend.out_stream)
         if slot.busy is not None:
-            backend.wait(backend.out, slot.busy.event)
+            backend.wait(backend.out_stream, slot.busy.event)
         backend.copy_out(slot.bytes, storage)
         self.counts["bytes_out"] += slot.size
-        return self._begun("out", backend.out), checksum
+        return self._begun("out", backend.out_stream), checksum
 
     @contextlib.contextmanager
-    def together(self):
-        """Copies that begin in here wait once for the compute stream: it gets no work of the program's meanwhile. Only where memory is
-        taken it may be given waits, for streams that used it before."""
+    def batch(self):
+        """Copies begun in here wait once for the compute stream, which gets no work from the program meanwhile.
+
+        Allocating may give it work, though: waits for streams that used the memory before."""
         self.following = {}
         try:
             yield
@@ -91,18 +92,19 @@ class Copies:
         self.begun[way] += 1
         return Copy(self.backend.event(stream), way, self.begun[way])
 
-    def begin_back(self, storage, slot):
-        """Gives the copy, for which whoever writes the slot next waits, too."""
-        # The memory may have been in use a moment ago, on the compute stream.
-        self._after_compute("in", self.backend.back)
-        self.backend.copy_back(storage, slot.bytes)
-        slot.busy = self._begun("in", self.backend.back)
+    def begin_in(self, storage, slot):
+        """Returns the copy. Whoever writes to the slot next waits for it, too."""
+        # The memory may have been used on the compute stream until now.
+        self._after_compute("in", self.backend.in_stream)
+        self.backend.copy_in(storage, slot.bytes)
+        slot.busy = self._begun("in", self.backend.in_stream)
         self.counts["bytes_in"] += slot.size
         return slot.busy
 
     def wait(self, copy, what):
-        """The compute stream waits, the host does not. How long is looked at steps later. Whoever waits for several of one way waits
-        for the last of them first: then the others are over, too."""
+        """The compute stream waits, the host does not. The duration is read some steps later.
+
+        To wait for several copies in one direction, wait for the last one first: then the others are over."""
         backend = self.backend
         event = self._unwaited(copy)
         if event is None:
@@ -121,14 +123,14 @@ class Copies:
         self.waited[copy.way] = copy.number
         return copy.event
 
-    def before_giving_up(self, storage, is_computes=False):
-        """After this the memory may go to whoever comes next on the compute stream. `is_computes`: it is known to be that stream's."""
-        self.backend.gives_up(storage, is_computes)
+    def before_free(self, storage, of_compute_stream=False):
+        """Afterwards the memory may be reused on the compute stream. `of_compute_stream`: it was allocated on that stream."""
+        self.backend.before_free(storage, of_compute_stream)
         if self.checks.wanted:
             self.checks.poison(storage, self.backend)
 
-    def after_giving_up(self):
-        """Debugging: the memory is unmapped at once, so that whoever still reaches for it by its address is stopped by the GPU."""
+    def after_free(self):
+        """Debugging: unmaps the memory at once, so that the GPU stops whoever still uses its address."""
         if self.checks.wanted:
             self.backend.release_cached()
 
@@ -136,15 +138,15 @@ class Copies:
         if checksum is not None:
             self.checks.verify(checksum, storage, self.backend)
 
-    def let_current_follow(self):
-        """A stream other than ours goes on only when the compute stream has come this far."""
+    def make_current_wait(self):
+        """Makes the current stream, if it is another one, wait for the compute stream."""
         backend = self.backend
         if not backend.on_compute():
             backend.wait_current(backend.event(backend.compute))
 
-    def clear_graveyard(self):
-        while self.graveyard:
-            thing, copy = self.graveyard.popleft()
+    def clear_pending_frees(self):
+        while self.pending_frees:
+            thing, copy = self.pending_frees.popleft()
             event = self._unwaited(copy)
             if event is not None:
                 self.backend.wait(self.backend.compute, event)
@@ -152,16 +154,17 @@ class Copies:
 
 
 class Corrupted(RuntimeError):
-    """Debugging found content changed. Nothing to be quiet about."""
+    """Debugging found changed content. This ends the program."""
 
 
 class Checks:
-    """Debugging: stray readers see poison, copies are summed up before and after. All of it in the order of the compute stream,
-    whichever is current: that is the one that waits for copies."""
+    """Debugging: overwrites freed memory and compares checksums before and after a swap.
+
+    All of it runs on the compute stream, because that is the stream that waits for copies."""
 
     def __init__(self, wanted):
         self.wanted = wanted
-        self.pairs = []  # (sum before, sum after), on the GPU until the step is over
+        self.pairs = []  # (sum before, sum after), on the GPU until the step ends
 
     def sum_up(self, storage, backend):
         if not self.wanted:
@@ -169,7 +172,7 @@ class Checks:
         with backend.computing():
             content = backend.bytes_of(storage)
             whole = content[: content.numel() // 8 * 8].view(torch.int64)
-            # A sum of words would not notice two of them changing places.
+            # A single sum would not change if two words changed places.
             half = whole.numel() // 2
             return torch.stack((whole.sum(), whole[:half].sum()))
 
@@ -181,9 +184,9 @@ class Checks:
             backend.bytes_of(storage).fill_(0xFF)
 
     def compare(self):
-        """Gives the number of copies that were looked at."""
+        """Returns the number of copies compared."""
         pairs, self.pairs = self.pairs, []
         for expected, found in pairs:
             if not torch.equal(expected, found):
-                raise Corrupted("weir: a tensor came back from host memory with other content than it left with")
+                raise Corrupted("weir: the content of a tensor has changed between swap-out and swap-in")
         return len(pairs)

@@ -1,4 +1,4 @@
-"""Files between a process and the supervisor of its run: profiles go, plans come."""
+"""Files between a process and `weir run`: the process writes profiles and reads plans."""
 
 import json
 import os
@@ -7,10 +7,10 @@ import os
 class Exchange:
     def __init__(self, options):
         self.options = options
-        self.seen = None  # which plan was looked at last
+        self.seen = None  # identity of the last plan read
 
     def is_open(self):
-        """Whether anybody would make a plan."""
+        """Whether anybody makes plans."""
         return bool(self.options.directory or self.options.on_profile)
 
     def send(self, profile):
@@ -20,7 +20,7 @@ class Exchange:
             write_json(os.path.join(self.options.directory, f"{os.getpid()}.profile.json"), profile)
 
     def take(self):
-        """The path of a plan that is new; None, or FileNotFoundError, if there is none."""
+        """The path of a new plan. None or FileNotFoundError if there is none."""
         if self.options.take_plan is not None:
             return self.options.take_plan()
         path = os.path.join(self.options.directory, f"{os.getpid()}.swap.json")

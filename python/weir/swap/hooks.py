@@ -1,4 +1,4 @@
-"""Where swapping takes hold in PyTorch, and how it lets go again."""
+"""The hooks that swapping registers in PyTorch, and their removal."""
 
 import contextlib
 import os
@@ -11,20 +11,20 @@ from .module_hooks import ModuleHooks
 
 
 class Hooks:
-    """Saved-tensor hooks of the main thread (autograd carries them into its own threads), and hooks of all optimizers."""
+    """Saved-tensor hooks of the main thread, which autograd passes on to its own threads, and hooks of all optimizers."""
 
     def __init__(self, manager):
         self.manager = manager
         self.pushed = False
         self.closed = False
-        # One object each: it is by identity that we know the top of the stack as ours.
+        # Bound methods are made once: the top of the hook stack is recognized by identity.
         self.pack = manager.pack
         self.unpack = manager.unpack
         self.wanted = True
         self.push()
         self.before = optimizers.register_optimizer_step_pre_hook(self._before)
         self.after = optimizers.register_optimizer_step_post_hook(self._after)
-        # Without a limit parameters stay, and nobody has to know of modules.
+        # Without a limit, parameters are not swapped, and module hooks are not needed.
         self.modules = ModuleHooks(manager) if manager.options.limit is not None else None
         self._step_aside_for_transforms()
         self._stop_at_graphs()
@@ -44,7 +44,7 @@ class Hooks:
     def mark(self):
         self.manager.mark()
 
-    # ---- the stack of default hooks
+    # ---- the stack of saved-tensor hooks
 
     def push(self):
         if not self.pushed:
@@ -56,23 +56,23 @@ class Hooks:
         return bool(top) and top[0] is self.pack
 
     def save_parameters(self):
-        """Whether parameters that are saved now come to us, or are not kept at all because checkpointing computes anew."""
+        """Whether parameters saved now reach our hooks, or are not kept at all because checkpointing computes them again."""
         top = torch._C._autograd._top_saved_tensors_default_hooks(True)
         return bool(top) and (top[0] is self.pack or getattr(top[0], "__module__", None) == "torch.utils.checkpoint")
 
     def pop(self):
-        """Only from the top, and only in the thread they are in; else they stay and pass everything through."""
+        """Pops our hooks if they are on top of this thread's stack. Otherwise they stay and pass everything through."""
         if self.pushed and self.is_top():
             torch._C._autograd._pop_saved_tensors_default_hooks()
             self.pushed = False
 
     def remove(self):
-        """Nothing saved for backward will be swapped: no more calls for it."""
+        """Removes the saved-tensor hooks: saved tensors will not be swapped any more."""
         self.wanted = False
         self.pop()
 
     def _step_aside_for_transforms(self):
-        """torch.func refuses to work under saved-tensor hooks; ours get out of its way."""
+        """torch.func refuses to work under saved-tensor hooks, so ours are removed meanwhile."""
         graph = torch.autograd.graph
         self.original_disable = graph.disable_saved_tensors_hooks
         hooks = self
@@ -92,7 +92,7 @@ class Hooks:
         graph.disable_saved_tensors_hooks = disable_saved_tensors_hooks
 
     def _stop_at_graphs(self):
-        """A captured graph has addresses in it. Whoever captures one gets all memory back, for good."""
+        """A captured CUDA graph contains addresses. Before a capture, everything is swapped in, and swapping ends."""
         self.graph_class = getattr(getattr(torch.cuda, "graphs", None), "CUDAGraph", None)
         if self.graph_class is None or not hasattr(self.graph_class, "capture_begin"):
             return
@@ -123,7 +123,7 @@ def _forked(manager):
     if manager is None:
         return
     if manager.backend is None:
-        # Nothing has begun: the child may as well be the one that trains.
+        # Nothing has been swapped yet: the child may be the process that trains.
         manager.pid = os.getpid()
     else:
         manager.stopped = manager.stopped or "this is a forked process"

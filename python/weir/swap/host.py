@@ -1,4 +1,4 @@
-"""Pinned host memory: a few big pieces, pinned once, given out in slots by best fit."""
+"""Pinned host memory: a few large chunks, pinned once, divided into slots by best fit."""
 
 ALIGNMENT = 4096
 CHUNK = 256 << 20
@@ -18,21 +18,21 @@ class Slot:
 
 
 class HostSlab:
-    """`busy` of a free range or a slot is the last copy that read it: whoever writes it next waits for that."""
+    """`busy` of a free range or a slot is the last copy that reads it. Whoever writes there next waits for that copy."""
 
     def __init__(self, allocate, limit, say, peak=0):
         self.allocate = allocate
         self.limit = limit
         self.say = say
         self.chunks = []
-        self.free = []  # [chunk, at, size, busy], by chunk and address
+        self.free = []  # [chunk, offset, size, busy], sorted by chunk and offset
         self.capacity = 0
         self.used = 0
         self.peak = peak
         self.refused = False
 
     def reserve(self, total):
-        """Room for `total` bytes at once, pinned now rather than in mid-step."""
+        """Pins `total` bytes now, so that no step has to."""
         missing = total - self.capacity
         self.refused = False
         while missing > 0 and not self.refused:
@@ -83,7 +83,7 @@ class HostSlab:
             try:
                 content = self.allocate(size)
             except (MemoryError, RuntimeError, OSError) as error:
-                self.say("host", f"pinned host memory of {size} bytes cannot be had ({error}); swapping with what there is")
+                self.say("host", f"{size} bytes of host memory cannot be pinned ({error}); swapping with less")
                 size = size // 2 // ALIGNMENT * ALIGNMENT
                 continue
             self.free.append([len(self.chunks), 0, size, None])
@@ -91,7 +91,7 @@ class HostSlab:
             self.capacity += size
             return size
         self.refused = True
-        self.say("host", f"host memory for swapping ends at {self.capacity} bytes (limit {self.limit}); less is swapped")
+        self.say("host", f"all {self.capacity} bytes of host memory for swapping are used (limit {self.limit}); less is swapped")
         return 0
 
 
@@ -102,7 +102,7 @@ def later(first, second):
 
 
 def default_limit():
-    """Half of what the machine, and the container, have left."""
+    """Half of the memory that the machine, or the container, has available."""
     available = 1 << 62
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:

@@ -1,12 +1,12 @@
-"""Storages that stay under their tensors while their memory comes and goes: optimizer state, parameters."""
+"""Swapping in place, for optimizer state, parameters and gradients: the storage stays, and only its memory is freed and allocated."""
 
-from .records import GONE, LEAVING, RESIDENT, RETURNING
+from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT
 
 
-class Movable:
-    """What may leave says itself when: `storage` is set from the copy out to the end of the return, at least."""
+class Swappable:
+    """A storage that can be swapped. `storage` is set at least from the start of the swap-out to the end of the swap-in."""
 
-    __slots__ = ("storage", "size", "state", "slot", "copy", "check", "is_computes")
+    __slots__ = ("storage", "size", "state", "slot", "copy", "check", "of_compute_stream")
 
     def __init__(self, size, storage=None):
         self.size = size
@@ -15,25 +15,25 @@ class Movable:
         self.slot = None
         self.copy = None
         self.check = None
-        self.is_computes = False  # its memory was taken by us, for the compute stream
+        self.of_compute_stream = False  # we allocated its memory, on the compute stream
 
     def who(self):
-        """Its name in plans: class and index."""
+        """Class and index, as plans name it."""
         raise NotImplementedError
 
     def begin(self):
-        """Before it is asked whether it may leave; gives whether there is anything to ask."""
+        """Prepares the question whether it may be swapped out; False if it cannot be asked."""
         return True
 
-    def is_ours(self):
-        """Nobody else can read or write the storage."""
+    def is_exclusive(self):
+        """Whether nobody else can read or write the storage."""
         raise NotImplementedError
 
-    def goes(self):
-        """From here on nobody may read or write it who has not asked."""
+    def on_swap_out(self):
+        """Called when the swap-out begins: from now on, users must ask before they read or write."""
 
-    def is_back(self):
-        """Its content is there for whatever comes next on the compute stream."""
+    def on_resident(self):
+        """Called when it is resident again, or stays so: its content is there for later work on the compute stream."""
 
     def release_slot(self):
         if self.slot is not None:
@@ -41,102 +41,103 @@ class Movable:
             self.slot = None
 
 
-class InPlace:
-    """The movements, on the compute stream."""
+class InPlaceSwapper:
+    """Swaps storages out and in, in the order of the compute stream."""
 
     def __init__(self, copies):
         self.copies = copies
-        self.moving = 0  # not resident: whoever wants one of these has to ask
+        self.moving = 0  # number of storages that are not resident; users of these must ask first
 
     def are_needed_together(self, item, other):
-        """Whether state has to be there when the item is."""
+        """Whether `other` must be resident when `item` is."""
         return False
 
-    def leave(self, item):
+    def begin_swap_out(self, item):
         if item.state != RESIDENT or not item.begin():
             return False
-        if item.is_ours() and item.storage.nbytes() == item.size:
+        if item.is_exclusive() and item.storage.nbytes() == item.size:
             if item.slot is not None and item.slot.size != item.size:
                 item.release_slot()
             if item.slot is None:
                 item.slot = self.copies.slab.take(item.size)
             if item.slot is not None:
                 item.copy, item.check = self.copies.begin_out(item.storage, item.slot)
-                item.state = LEAVING
+                item.state = SWAPPING_OUT
                 self.moving += 1
-                item.goes()
+                item.on_swap_out()
                 return True
-        item.is_back()
+        item.on_resident()
         return False
 
-    def drop(self, item):
-        if item.state != LEAVING:
+    def end_swap_out(self, item):
+        if item.state != SWAPPING_OUT:
             return False
-        if not item.is_ours():
-            self.stay(item)
+        if not item.is_exclusive():
+            self.cancel_swap_out(item)
             self.copies.counts["kept"] += 1
             return False
         self.copies.wait(item.copy, ([item.who()], "out"))
-        self.copies.before_giving_up(item.storage, item.is_computes)
-        # First: whatever interrupts us here, it is looked for on the host.
-        item.state = GONE
+        self.copies.before_free(item.storage, item.of_compute_stream)
+        # Set first: if we are interrupted here, the content is taken from the host.
+        item.state = SWAPPED_OUT
         item.copy = None
-        self.copies.away += item.size
+        self.copies.swapped_out += item.size
         item.storage.resize_(0)
-        self.copies.after_giving_up()
+        self.copies.after_free()
         return True
 
-    def begin_return(self, item):
+    def begin_swap_in(self, item):
         self.take_memory(item)
-        self.begin_copy_back(item)
+        self.begin_copy_in(item)
 
     def take_memory(self, item):
         self.copies.refill(item.storage, item.size)
-        item.is_computes = True
+        item.of_compute_stream = True
 
-    def begin_copy_back(self, item):
-        item.copy = self.copies.begin_back(item.storage, item.slot)
-        item.state = RETURNING
-        self.copies.away -= item.size
+    def begin_copy_in(self, item):
+        item.copy = self.copies.begin_in(item.storage, item.slot)
+        item.state = SWAPPING_IN
+        self.copies.swapped_out -= item.size
 
-    def wait_for_returns(self, items):
-        """Of all that are on their way at once."""
-        returning = [item for item in items if item.state == RETURNING]
-        if returning:
-            last = max(returning, key=lambda item: item.copy.number)
-            self.copies.wait(last.copy, ([item.who() for item in returning], "in"))
+    def wait_for_swap_ins(self, items):
+        """Waits once for all of these that are being swapped in."""
+        swapping_in = [item for item in items if item.state == SWAPPING_IN]
+        if swapping_in:
+            last = max(swapping_in, key=lambda item: item.copy.number)
+            self.copies.wait(last.copy, ([item.who() for item in swapping_in], "in"))
 
-    def end_return(self, item):
+    def end_swap_in(self, item):
         self.copies.wait(item.copy, ([item.who()], "in"))
         item.copy = None
         item.state = RESIDENT
         self.moving -= 1
         self.copies.verify(item.check, item.storage)
         item.check = None
-        item.is_back()
+        item.on_resident()
 
-    def stay(self, item):
-        """Its memory was never given up. The copy only reads it, and what it holds is not used again; it has to be over before
-        the owner gives the memory up."""
+    def cancel_swap_out(self, item):
+        """Its memory was never freed. The copy out is not used, but it must end before the owner frees the memory."""
         if item.copy is not None:
-            self.copies.graveyard.append((item.storage, item.copy))
+            self.copies.pending_frees.append((item.storage, item.copy))
             item.copy = None
         item.state = RESIDENT
         self.moving -= 1
-        item.is_back()
+        item.on_resident()
 
-    def bring_back(self, item, planned=False):
-        if item.state == LEAVING:
-            self.stay(item)
+    def swap_in(self, item, planned=False):
+        if item.state == SWAPPING_OUT:
+            self.cancel_swap_out(item)
             return
-        if item.state == GONE:
+        if item.state == SWAPPED_OUT:
             if not planned:
                 self.copies.counts["misses"] += 1
-            self.copies.relief.begin_needed(lambda: self.begin_return(item), item.size, lambda other: self.are_needed_together(item, other))
-        if item.state == RETURNING:
-            self.end_return(item)
+            self.copies.relief.begin_needed(
+                lambda: self.begin_swap_in(item), item.size, lambda other: self.are_needed_together(item, other)
+            )
+        if item.state == SWAPPING_IN:
+            self.end_swap_in(item)
 
-    def let_go(self, item):
-        """Not to be touched any more: whoever still has it gets it back."""
-        self.bring_back(item)
+    def release(self, item):
+        """Makes it resident for whoever still uses it, and gives its slot back."""
+        self.swap_in(item)
         item.release_slot()

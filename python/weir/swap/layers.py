@@ -1,21 +1,20 @@
-"""The layers of a model, whose parameters and gradients may be away between their forward and their backward pass if a limit asks
-for it."""
+"""The layers of a model. Under a limit, their parameters and gradients may be swapped out between forward and backward pass."""
 
 import weakref
 
 import torch
 from torch.nn.parameter import is_lazy
 
-from .away import undisturbed
-from .in_place import InPlace
-from .records import GONE, RESIDENT, RETURNING
+from .in_place import InPlaceSwapper
+from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN
+from .swapped_tensors import unobserved
 from .weights import Gradient, Layer, Weight
 
-# A layer is the largest part of the model with at most this share of its parameters.
+# A layer is the largest part of the model that has at most this share of its parameters.
 LARGEST_SHARE = 1 / 8
 
 
-class Layers(InPlace):
+class Layers(InPlaceSwapper):
     def __init__(self, copies, saved, lock, least):
         super().__init__(copies)
         self.saved = saved
@@ -27,17 +26,17 @@ class Layers(InPlace):
         self.by_storage = {}
         self.passages = []  # layers in the order in which their forward passes ended in this step
         self.lost = []
-        self.root = None  # the largest module called so far, until layers are chosen
+        self.root = None  # weak reference to the largest module called so far, until layers are chosen
         self.root_size = 0
         self.seen = weakref.WeakSet()
         self.noting = True
         self.chosen = False
         self.given_up = False
 
-    # ---- which there are
+    # ---- the layers
 
     def note_module(self, module):
-        """Before layers are chosen: which module is the model."""
+        """Finds the model, before layers are chosen: the module with the most parameters."""
         if not self.noting or module in self.seen or any(is_lazy(parameter) for parameter in module.parameters()):
             return
         self.seen.add(module)
@@ -46,7 +45,7 @@ class Layers(InPlace):
             self.root, self.root_size = weakref.ref(module), size
 
     def choose(self):
-        """After the first step: the parts of the model whose parameters may leave."""
+        """Chooses the layers, after the first step."""
         root = self.root() if self.root is not None else None
         self.chosen = root is not None
         self.seen.clear()
@@ -61,8 +60,8 @@ class Layers(InPlace):
             layer = Layer(part, len(self.layers), self.lost)
             for owner in part.modules():
                 for name, parameter in owner._parameters.items():
-                    # What two parts share is needed by either.
-                    if parameter is not None and holders[id(parameter)] == 1 and self._may_ever_leave(parameter):
+                    # A parameter that two layers share is needed by both, so it is not swapped.
+                    if parameter is not None and holders[id(parameter)] == 1 and self._is_swappable(parameter):
                         layer.weights.append(Weight(self, layer, owner, name, parameter))
             if layer.weights:
                 self.layers.append(layer)
@@ -73,7 +72,7 @@ class Layers(InPlace):
             if record is not None and record.cdata in self.by_storage:
                 record.layer, record.frozen = self.by_storage[record.cdata].layer, True
 
-    def _may_ever_leave(self, parameter):
+    def _is_swappable(self, parameter):
         if type(parameter) is not torch.nn.Parameter or not self.copies.backend.is_mine(parameter):
             return False
         if parameter.layout != torch.strided or parameter.is_quantized:
@@ -87,12 +86,13 @@ class Layers(InPlace):
         self.by_storage = {weight.cdata: weight for weight in weights}
 
     def renew(self):
-        """After a step: what has other memory than before (a model that was converted) is known by that."""
-        if any([weight.renew() for layer in self.layers for weight in layer.weights]):
+        """After a step: finds parameters whose memory was replaced, for example because the model was converted."""
+        renewed = [weight.renew() for layer in self.layers for weight in layer.weights]
+        if any(renewed):
             self._index()
 
     def give_up(self):
-        """All parameters are there, and stay."""
+        """Swaps all parameters in and forgets the layers."""
         with self.lock:
             self.given_up = True
             self.lost.extend(self.layers)
@@ -112,7 +112,7 @@ class Layers(InPlace):
         if weight is None:
             return None
         if weight.storage is None:
-            # Where its memory has been replaced, the number may be another storage's by now.
+            # If the parameter's memory was replaced, another storage may have this address by now.
             parameter = weight.parameter()
             if parameter is None or parameter.untyped_storage()._cdata != cdata:
                 return None
@@ -125,14 +125,14 @@ class Layers(InPlace):
         self.noting = not self.chosen
 
     def clear_lost(self):
-        """Layers of models that are gone. Whoever still has a parameter of theirs gets it back."""
+        """Forgets layers of models that were deleted. Their parameters are swapped in: somebody may still use them."""
         if not self.lost:
             return False
-        with undisturbed():
+        with unobserved():
             while self.lost:
                 layer = self.lost.pop()
                 for item in layer.items():
-                    self.let_go(item)
+                    self.release(item)
                 for weight in layer.weights:
                     if weight.gradient is not None:
                         weight.gradient.forget()
@@ -142,14 +142,14 @@ class Layers(InPlace):
         self.by_module = {id(layer.module()): layer for layer in self.layers}
         self._index()
         if not self.layers:
-            # Another model may come; which it is shows when a step is seen from its beginning.
+            # Another model may follow. It can be found only in a step that is seen from its beginning.
             self.chosen, self.noting, self.root, self.root_size = False, False, None, 0
         return True
 
-    # ---- movements
+    # ---- swapping
 
     def layer_ends(self, layer):
-        """Its forward pass is over: how much of it could leave now."""
+        """Its forward pass is over: computes how many bytes could be swapped out now."""
         layer.size = 0
         for weight in layer.weights:
             layer.size += weight.size
@@ -159,53 +159,53 @@ class Layers(InPlace):
             if weight.gradient is not None and weight.gradient.find(self.least) is not None:
                 layer.size += weight.gradient.size
 
-    def layer_leaves(self, layer):
+    def begin_layer_swap_out(self, layer):
         counts = self.copies.counts
         for item in layer.items():
-            if self.leave(item):
+            if self.begin_swap_out(item):
                 counts[item.counted] += item.size
             elif item.size > 0:
                 counts["kept"] += 1
 
-    def layer_drops(self, layer):
+    def end_layer_swap_out(self, layer):
         for item in reversed(list(layer.items())):
-            self.drop(item)
+            self.end_swap_out(item)
 
-    def layer_begins_return(self, layer):
+    def begin_layer_swap_in(self, layer):
         for item in layer.items():
-            if item.state == GONE:
-                self.begin_return(item)
+            if item.state == SWAPPED_OUT:
+                self.begin_swap_in(item)
 
     def layer_is_needed(self, layer, planned):
-        self._bring_back([item for item in layer.items() if item.state != RESIDENT], planned)
+        self._swap_in_items([item for item in layer.items() if item.state != RESIDENT], planned)
 
     def gradient_is_needed(self, weight):
-        """Autograd is about to add to it."""
+        """Autograd is about to add to the gradient."""
         with self.lock:
             if weight.gradient.state != RESIDENT:
-                self._bring_back([weight.gradient], planned=False)
+                self._swap_in_items([weight.gradient], planned=False)
 
-    def somebody_uses(self, layer):
-        """Something of it that is away."""
+    def layer_is_used(self, layer):
+        """A parameter or gradient of it that is swapped out is used."""
         with self.lock:
             self.layer_is_needed(layer, planned=False)
 
-    def bring_back_all(self, planned=False):
+    def swap_in_all(self, planned=False):
         with self.lock:
             for layer in self.layers:
                 self.layer_is_needed(layer, planned)
 
-    def _bring_back(self, items, planned):
+    def _swap_in_items(self, items, planned):
         if not items:
             return
         moved = False
-        with undisturbed():
-            self.wait_for_returns(items)
+        with unobserved():
+            self.wait_for_swap_ins(items)
             for item in items:
-                moved = moved or item.state in (GONE, RETURNING)
-                self.bring_back(item, planned or item.state == RETURNING)
+                moved = moved or item.state in (SWAPPED_OUT, SWAPPING_IN)
+                self.swap_in(item, planned or item.state == SWAPPING_IN)
             if moved:
-                self.copies.let_current_follow()
+                self.copies.make_current_wait()
 
 
 def _bytes_of(module):
@@ -221,4 +221,3 @@ def _parts(module, most):
         return
     for child in children:
         yield from _parts(child, most)
-

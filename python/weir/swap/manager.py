@@ -1,6 +1,7 @@
-"""Where the hooks come in: makes ticks of what PyTorch tells, gives back what it asks for, and ends the swapping when that fails.
+"""The entry of all hooks: turns their calls into ticks, swaps in what they need, and stops swapping after an error.
 
-A tick is a saved tensor of 1 MiB or more being packed or unpacked, or an optimizer beginning or ending its step.
+A tick is one of these: a saved tensor of 1 MiB or more is packed or unpacked, a layer's forward pass ends, a layer is needed again,
+an optimizer begins or ends its step.
 """
 
 import os
@@ -10,19 +11,18 @@ import weakref
 
 import torch
 
-from .away import is_observed
 from .copies import Copies, Corrupted
 from .layers import Layers
+from .mover import Mover
 from .optimizer_state import StateGuard
-from .profile import PACK, POST, PRE
-from .records import GONE, LEAVING, RESIDENT, RETURNING, changed
+from .profile import PACK, POST
+from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT, changed
 from .relief import Relief
 from .saved_tensors import SavedTensors
 from .steps import RESTING, Steps
-from .traffic import Traffic
+from .swapped_tensors import is_observed
 
-
-# After so many steps without a large tensor on a GPU there will be none.
+# If this many steps have no large tensor on a GPU, later ones will not either.
 SMALL_STEPS = 8
 
 
@@ -34,18 +34,18 @@ class Manager:
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.least = options.least
-        # With less than this many elements no tensor has the least bytes.
+        # A tensor with fewer elements is smaller than `least` bytes.
         self.few = max(1, options.least // 16)
         self.hooks = None
-        self.stopped = None  # why nothing is swapped any more
-        self.anchor = None  # the optimizer whose steps are the steps, weak
+        self.stopped = None  # why swapping ended; None while it goes on
+        self.anchor = None  # weak reference to the optimizer whose steps are the training steps
 
         self.copies = Copies(options, say)
         self.saved = SavedTensors(self.copies)
         self.guard = StateGuard(self.copies, self.lock, options.least)
         self.layers = Layers(self.copies, self.saved, self.lock, options.least)
-        self.traffic = Traffic(self.copies, self.saved, self.guard, self.layers)
-        self.steps = Steps(options, self.copies, self.saved, self.guard, self.layers, self.traffic, self.let_hooks_go, say)
+        self.mover = Mover(self.copies, self.saved, self.guard, self.layers)
+        self.steps = Steps(options, self.copies, self.saved, self.guard, self.layers, self.mover, self.remove_hooks, say)
         self.copies.observer = self.steps
         self.copies.relief = Relief(self)
         self.relieve = self.copies.relief.relieve
@@ -62,10 +62,10 @@ class Manager:
     def directory(self):
         return self.options.directory
 
-    # ---- entering and leaving
+    # ---- stopping
 
     def stop(self, why, report=True):
-        """Everything comes back and stays."""
+        """Swaps everything in and ends swapping."""
         with self.lock:
             if self.stopped:
                 return
@@ -75,11 +75,11 @@ class Manager:
             if report:
                 self.say("stop", f"swapping stops: {why}")
             if self.backend is not None:
-                self.guard.bring_back_all()
-                self.layers.bring_back_all()
+                self.guard.swap_in_all()
+                self.layers.swap_in_all()
 
     def failed(self, where):
-        """An error of ours is told and ends the swapping, not the training."""
+        """Reports an error of ours and ends swapping, not the training."""
         self.say("error", f"swapping stops after an error of its own in {where}:\n{traceback.format_exc()}")
         try:
             self.stop(f"error in {where}", report=False)
@@ -87,7 +87,7 @@ class Manager:
             self.stopped = self.stopped or where
             raise
 
-    def let_hooks_go(self):
+    def remove_hooks(self):
         if self.hooks is not None:
             self.hooks.remove()
 
@@ -102,7 +102,7 @@ class Manager:
                 handle = None
             if handle is not None:
                 return handle
-        # As PyTorch does it itself: leaves stay the objects they are, other tensors must not keep their own history alive.
+        # As PyTorch does without hooks: leaf tensors stay the same objects, and other tensors must not keep their history alive.
         return (tensor if tensor.is_leaf else tensor.detach()), tensor._version
 
     def unpack(self, packed):
@@ -125,14 +125,14 @@ class Manager:
         if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
             return False
         if self.backend is None:
-            # Not before the first large tensor on a GPU: only now can streams be made.
+            # Streams cannot be made before CUDA has started.
             if not self.options.is_device(tensor):
                 return False
             self.copies.open(self.make_backend(tensor))
         backend = self.backend
         if not backend.is_mine(tensor) or not backend.on_compute() or backend.capturing():
             return False
-        # Somebody looks at every operation: ours are not theirs to see.
+        # A dispatch mode sees every operation, and must not see ours.
         return torch._C._len_torch_dispatch_stack() == 0
 
     def _pack(self, tensor):
@@ -141,13 +141,13 @@ class Manager:
         with self.lock:
             storage = tensor.untyped_storage()
             size, cdata = storage.nbytes(), storage._cdata
-            # Held by us, it would not be the handles' alone.
+            # Otherwise the handles would not be its only owners.
             del storage
             if size < self.least:
                 return None
             record = self.saved.on_storage(cdata)
-            if record is not None and (record.storage is not None or record.state in (GONE, RETURNING)):
-                # A tensor that came back and is saved once more: the host copy is not known to be what it holds now.
+            if record is not None and (record.storage is not None or record.state in (SWAPPED_OUT, SWAPPING_IN)):
+                # The tensor was swapped in and is saved again: the host copy may differ from what it holds now.
                 record.frozen = True
                 if record.index >= 0:
                     self.steps.tick(PACK, record.index, size)
@@ -157,12 +157,12 @@ class Manager:
                 record.layer = self.layers.of_storage(cdata)
                 record.frozen = record.layer is not None
                 if self.steps.reactive:
-                    self.traffic.wants_out(record)
-            elif record.state == LEAVING or record.copied:
-                # Saved again after its copy began: the copy may be old.
-                self.saved.cancel(record)
+                    self.mover.want_swap_out(record)
+            elif record.state == SWAPPING_OUT or record.copied:
+                # Saved again after its copy began: the copy may be out of date.
+                self.saved.cancel_swap_out(record)
                 if self.steps.reactive:
-                    self.traffic.wants_out(record)
+                    self.mover.want_swap_out(record)
             handle = record.add(tensor)
             if record.index >= 0:
                 self.steps.packed(record, size)
@@ -178,32 +178,32 @@ class Manager:
                 from torch.utils._python_dispatch import _disable_current_modes
 
                 with _disable_current_modes():
-                    self._come_back(handle.record, aside)
+                    self._make_resident(handle.record, aside)
                     return self._view(handle, aside)
-            self._come_back(handle.record, aside)
+            self._make_resident(handle.record, aside)
             return self._view(handle, aside)
 
-    def _come_back(self, record, aside):
+    def _make_resident(self, record, aside):
         steps = self.steps
         if self.stopped:
-            steps.clear_away()
+            steps.clean_up()
         elif not aside and not self.backend.capturing():
             try:
                 steps.unpacked(record)
             except Exception:
                 self.failed("unpack")
-        if record.state == LEAVING:
+        if record.state == SWAPPING_OUT:
             record.state = RESIDENT
-        elif record.state == GONE:
+        elif record.state == SWAPPED_OUT:
             if not steps.reactive:
                 self.copies.counts["misses"] += 1
-            self.copies.relief.begin_needed(lambda: self.saved.begin_return(record), record.size)
-        if record.state == RETURNING:
-            self.saved.end_return(record)
-            self.traffic.came_back(record, steps.tick_count - 1)
+            self.copies.relief.begin_needed(lambda: self.saved.begin_swap_in(record), record.size)
+        if record.state == SWAPPING_IN:
+            self.saved.end_swap_in(record)
+            self.mover.was_swapped_in(record, steps.tick_count - 1)
         if not aside and not self.stopped and steps.following is None:
             try:
-                self.traffic.fetch_ahead(record)
+                self.mover.fetch_ahead(record)
             except Exception:
                 self.failed("prefetch")
 
@@ -214,7 +214,7 @@ class Manager:
         handle.check()
         tensor = handle.alias.detach()
         if aside:
-            self.copies.let_current_follow()
+            self.copies.make_current_wait()
             tensor.record_stream(self.backend.current())
         return tensor
 
@@ -240,7 +240,7 @@ class Manager:
         layer = self.layers.of_module(module)
         if layer is None or layer.elsewhere or self.stopped or not torch.is_grad_enabled():
             return
-        # In backward a layer is run again for its own sake: it is needed until that is over.
+        # During backward, a layer is run again by checkpointing and stays needed until that is over.
         if torch._C._current_graph_task_id() != -1 or is_observed() or not self.hooks.save_parameters():
             return
         try:
@@ -251,16 +251,16 @@ class Manager:
             self.failed("forward")
 
     def _end_of_layers(self):
-        """Of the step: a closure may have let some leave inside of step()."""
+        """The end of a step, for layers. A closure may have swapped some out inside of step()."""
         layers = self.layers
-        layers.bring_back_all(planned=self.steps.reactive)
+        layers.swap_in_all(planned=self.steps.reactive)
         if layers.chosen:
             layers.renew()
         elif not layers.given_up:
             layers.choose()
 
     def layer_is_needed(self, layer):
-        """Whatever happens here, its parameters must be there."""
+        """Swaps the layer in, whatever else fails."""
         with self.lock:
             passage = layer.passage
             if passage is not None and not self.stopped and self.backend.on_compute() and not self.backend.capturing():
@@ -272,14 +272,14 @@ class Manager:
             layer.passage = None
             if passage is not None and not self.stopped and self.steps.reactive:
                 try:
-                    self.traffic.fetch_layer_ahead(passage)
+                    self.mover.fetch_layer_ahead(passage)
                 except Exception:
                     self.failed("prefetch")
 
     # ---- hooks of optimizers
 
     def before_step(self, optimizer):
-        """Whatever happens here, the step must find its state."""
+        """Swaps the optimizer's state in, whatever else fails."""
         if self.backend is None:
             return
         with self.lock:
@@ -290,23 +290,23 @@ class Manager:
                 except Exception:
                     self.failed("optimizer step")
             moved = False
-            self.guard.wait_for_returns(item for item in self.guard.items if item.optimizer == place)
+            self.guard.wait_for_swap_ins(item for item in self.guard.items if item.optimizer == place)
             for item in self.guard.items:
                 if item.optimizer != place:
                     continue
-                if item.state in (GONE, RETURNING):
-                    self.guard.bring_back(item, planned=item.state == RETURNING or self.steps.reactive)
+                if item.state in (SWAPPED_OUT, SWAPPING_IN):
+                    self.guard.swap_in(item, planned=item.state == SWAPPING_IN or self.steps.reactive)
                     moved = True
-                elif item.state == LEAVING:
-                    self.guard.stay(item)
+                elif item.state == SWAPPING_OUT:
+                    self.guard.cancel_swap_out(item)
             if moved:
-                self.copies.let_current_follow()
-            self.layers.bring_back_all(planned=self.steps.reactive)
+                self.copies.make_current_wait()
+            self.layers.swap_in_all(planned=self.steps.reactive)
 
     def after_step(self, optimizer):
         steps = self.steps
         if self.backend is None or self.stopped or not self.backend.on_compute() or self.backend.capturing():
-            self._pass_over_step()
+            self._skip_step()
             return
         try:
             with self.lock:
@@ -324,27 +324,27 @@ class Manager:
                 else:
                     steps.tick(POST, place, 0)
                 if steps.following is not None or steps.reactive:
-                    self.traffic.after_optimizer(optimizer, steps.following)
+                    self.mover.after_optimizer(optimizer, steps.following)
         except Corrupted:
             raise
         except Exception:
             self.failed("optimizer step")
 
-    def _pass_over_step(self):
-        """One in which nothing is ours to do."""
+    def _skip_step(self):
+        """A step in which nothing can be swapped."""
         if self.backend is None:
             self.steps.done += 1
-            # Nothing large has been seen so far.
+            # No large tensor has been seen so far.
             if self.steps.done > SMALL_STEPS:
                 self.steps.settle()
         elif self.stopped:
-            self.steps.clear_away()
+            self.steps.clean_up()
         self.steps.mark_step()
 
     def mark(self):
-        """The end of a step in a program that has no optimizer of torch.optim."""
+        """The end of a step in a program without an optimizer of torch.optim."""
         if self.backend is None or self.stopped:
-            self._pass_over_step()
+            self._skip_step()
             return
         try:
             with self.lock:
@@ -355,7 +355,7 @@ class Manager:
         except Exception:
             self.failed("step")
 
-    # ---- telling
+    # ---- report
 
     def report(self):
         steps, slab = self.steps, self.copies.slab

@@ -1,5 +1,4 @@
-"""What has to be known of a program before its parameters may leave: the passes of its modules, and all that gets at a parameter
-past Python."""
+"""Hooks that swapping parameters needs: the forward passes of modules, and every way to a parameter that bypasses Python."""
 
 import functools
 
@@ -14,11 +13,11 @@ class ModuleHooks:
         self.hooks = []
         self._watch()
         layers = manager.layers
-        # Compiled code has its own ways to a parameter and checks what class it is.
+        # Compiled code reads parameters directly and checks their class.
         self._before(torch, "compile", lambda *_, **__: self._give_up())
-        # Another process that has the memory would not see it come back elsewhere.
+        # Another process that maps the memory would not see the new memory after a swap-in.
         self._before(torch.UntypedStorage, "_share_cuda_", lambda *_, **__: self._give_up())
-        # Others' hooks may keep a parameter and hand it to autograd as it is. Checkpointing computes anew instead.
+        # Other hooks may keep a parameter and pass it to autograd directly. Checkpointing computes again instead.
         self._before(torch.autograd.graph.saved_tensors_hooks, "__enter__", self._others_save)
         # Transforms wrap tensors without asking their class.
         for module, names in (
@@ -26,10 +25,10 @@ class ModuleHooks:
             (vmap, ("_vmap_increment_nesting",)),
         ):
             for name in names:
-                self._before(module, name, lambda *_, **__: layers.bring_back_all())
+                self._before(module, name, lambda *_, **__: layers.swap_in_all())
 
     def _watch(self):
-        """For all modules at once, since a module's own hooks would be saved and copied with it."""
+        """Hooks all modules at once: hooks of a single module would be saved and copied with it."""
         manager = self.manager
 
         def begins(module, _arguments):

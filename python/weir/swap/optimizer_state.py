@@ -1,7 +1,7 @@
-"""Optimizer state between steps. Each tensor keeps its object and its storage; only the memory under the storage comes and goes.
+"""Optimizer state between steps. Each tensor keeps its object and its storage; only the memory is freed and allocated.
 
-A state tensor may be away only while the chain state dict -> entry -> tensor -> storage has no other holder, and every way into
-the state dict from outside of step() brings back first what is away.
+A state tensor may be swapped out only while the chain state dict -> entry -> tensor -> storage has no other owner.
+Every access to the state dict from outside of step() swaps in first.
 """
 
 import sys
@@ -12,7 +12,7 @@ from collections.abc import ItemsView, ValuesView
 import torch
 
 from .backend import owners
-from .in_place import InPlace, Movable
+from .in_place import InPlaceSwapper, Swappable
 from .records import RESIDENT
 
 
@@ -25,7 +25,7 @@ class Entry:
         self.values = values
 
 
-class Item(Movable):
+class Item(Swappable):
     __slots__ = ("entry", "key", "tensor", "index", "optimizer")
 
     def __init__(self, entry, key, tensor, optimizer):
@@ -38,7 +38,7 @@ class Item(Movable):
     def who(self):
         return "item", self.index
 
-    def is_ours(self):
+    def is_exclusive(self):
         return self.entry.values.get(self.key) is self.tensor and _references(self) == EXCLUSIVE
 
 
@@ -49,14 +49,14 @@ def _references(item):
         sys.getrefcount(item.storage),
         item.tensor._use_count(),
         owners(item.tensor.untyped_storage()._cdata, True),
-        # Through these one gets at a tensor without asking for it.
+        # Weak references give access to a tensor without passing the state dict.
         weakref.getweakrefcount(item.tensor),
         weakref.getweakrefcount(item.storage),
     )
 
 
 def _calibrate():
-    """What the counts are when nobody else holds anything; measured, since Python and PyTorch releases differ in it."""
+    """The counts if nobody else holds anything. They are measured, since releases of Python and PyTorch differ."""
     state = {0: {"state": torch.zeros(8)}}
     item = Item(Entry(state[0]), "state", state[0]["state"], 0)
     return _references(item), state
@@ -66,10 +66,10 @@ EXCLUSIVE = _calibrate()[0]
 
 
 class GuardedState(defaultdict):
-    """`optimizer.state` that brings back what is away before anybody gets hold of it.
+    """`optimizer.state` that swaps an entry in before anybody gets it.
 
-    Whoever has an entry keeps it from leaving, so what counts is the moment in which an entry is handed out: it is brought back and
-    handed out under one lock, and views hand out entries one by one."""
+    An entry that somebody holds is not swapped out. So an entry is swapped in and handed out under one lock, and views hand out
+    entries one by one."""
 
     guard = None
 
@@ -79,16 +79,16 @@ class GuardedState(defaultdict):
             return super().__getitem__(key)
         with guard.lock:
             if guard.moving:
-                guard.bring_back_entry(self, key)
+                guard.swap_in_entry(self, key)
             return super().__getitem__(key)
 
     def _all(self):
         guard = self.guard
         if guard is not None and guard.moving:
-            guard.bring_back_all()
+            guard.swap_in_all()
 
     def _entries(self):
-        """All at once, in a list that keeps them from leaving."""
+        """All entries at once. The list keeps them from being swapped out."""
         if self.guard is None:
             return list(super().items())
         with self.guard.lock:
@@ -125,7 +125,7 @@ class GuardedState(defaultdict):
         return ItemsView(self)
 
     def __iter__(self):
-        # Defined here so that dict(state) and state | other take the way over __getitem__.
+        # Defined here so that dict(state) and state | other go through __getitem__.
         return super().__iter__()
 
     def copy(self):
@@ -148,14 +148,14 @@ class GuardedState(defaultdict):
         return defaultdict, (self.default_factory,), None, None, iter(self._entries())
 
 
-class StateGuard(InPlace):
+class StateGuard(InPlaceSwapper):
     """All swappable state of all optimizers, in a fixed order."""
 
     def __init__(self, copies, lock, least):
         super().__init__(copies)
         self.lock = lock
         self.least = least
-        self.optimizers = []  # weak references; the place is the ordinal
+        self.optimizers = []  # weak references; the index is the ordinal
         self.items = []
         self.signature = ()
         self.lost = []
@@ -172,7 +172,7 @@ class StateGuard(InPlace):
         return place
 
     def forget(self, place):
-        # Told, not done: this runs when the optimizer dies, in the midst of anything.
+        # Only noted: this runs when the optimizer dies, at any point of the program.
         self.lost.append(place)
 
     def clear_lost(self):
@@ -181,7 +181,7 @@ class StateGuard(InPlace):
             places.add(self.lost.pop())
         for item in self.items:
             if item.optimizer in places:
-                self.let_go(item)
+                self.release(item)
         self.items = [item for item in self.items if item.optimizer not in places]
         return self.number()
 
@@ -194,7 +194,7 @@ class StateGuard(InPlace):
         return not same
 
     def scan(self, optimizer):
-        """After step(): what there is now. Gives whether the list of items is another one than before."""
+        """After step(): finds the state that exists now. Returns whether the list of items has changed."""
         place = self.ordinal(optimizer)
         found = []
         state = optimizer.state
@@ -217,7 +217,7 @@ class StateGuard(InPlace):
                             continue
                         entry = entry or Entry(values)
                         item = Item(entry, key, tensor, place)
-                        # Views that do not fill their storage are somebody else's arrangement.
+                        # A tensor that does not fill its storage shares it with others.
                         if item.size != tensor.numel() * tensor.element_size():
                             continue
                     found.append(item)
@@ -227,25 +227,25 @@ class StateGuard(InPlace):
             if item.optimizer != place:
                 others.append(item)
             elif id(item) not in kept:
-                self.let_go(item)
+                self.release(item)
         self.items = sorted(others + found, key=lambda item: item.optimizer)
         return self.number()
 
-    def let_all_go(self):
+    def release_all(self):
         for item in self.items:
-            self.let_go(item)
+            self.release(item)
         self.items = []
         self.number()
 
-    def release_slots_but(self, plans):
-        """Of state that no plan moves any more."""
+    def release_slots_except(self, plans):
+        """Gives back the slots of state that no plan swaps any more."""
         moved = {index for plan in plans for index in plan.items}
         for item in self.items:
             if item.index not in moved and item.state == RESIDENT and item.copy is None:
                 item.release_slot()
 
     def protect(self, optimizer):
-        """Puts the guard in place of the plain dict; its entries stay the same objects."""
+        """Replaces the optimizer's plain dict by a guarded one with the same entries."""
         state = optimizer.state
         if type(state) is GuardedState:
             return True
@@ -266,17 +266,17 @@ class StateGuard(InPlace):
         optimizer = self.optimizers[item.optimizer]()
         return optimizer is not None and type(optimizer.state) is GuardedState
 
-    def bring_back_all(self):
+    def swap_in_all(self):
         with self.lock:
             moved = False
             for item in self.items:
                 if item.state != RESIDENT:
-                    self.bring_back(item)
+                    self.swap_in(item)
                     moved = True
             if moved:
-                self.copies.let_current_follow()
+                self.copies.make_current_wait()
 
-    def bring_back_entry(self, state, key):
+    def swap_in_entry(self, state, key):
         with self.lock:
             if not dict.__contains__(state, key):
                 return
@@ -284,7 +284,7 @@ class StateGuard(InPlace):
             moved = False
             for item in self.items:
                 if item.entry.values is values and item.state != RESIDENT:
-                    self.bring_back(item)
+                    self.swap_in(item)
                     moved = True
             if moved:
-                self.copies.let_current_follow()
+                self.copies.make_current_wait()

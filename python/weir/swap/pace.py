@@ -1,21 +1,21 @@
-"""What swapping costs: how long steps take with a plan, against equal steps without one, and what follows from it.
+"""The cost of swapping: step times with a plan, compared with equal steps without one, and what follows from it.
 
-Copies share the GPU's memory with its kernels, and the host has to begin them: no plan knows of that beforehand. Times are the GPU's
-own, from the beginning of a step to its end; nobody waits for them.
+Copies share the GPU's memory bandwidth with kernels, and the host has to begin them. No plan can know these costs beforehand.
+Times are measured by the GPU from the beginning of a step to its end; nobody waits for them.
 """
 
 from collections import deque
 from statistics import median
 
-# Steps in which a plan is taken up are like no others.
+# The first steps with a new plan are not typical.
 SETTLING = 2
 LEAST_PLAIN = 3
 JUDGED = 16
 MOST_KEYS = 32
 MOST_KEPT = 16
-# Twice the standard error of a median is no accident; that error is some 1.57 times the mean deviation over the root of the number.
+# A difference of two standard errors of the median counts. That error is about 1.57 * mean deviation / sqrt(number of steps).
 BEYOND_DOUBT = 2 * 1.57
-# Of a plan that costs too much time, the share of the saving that the next one aims at.
+# If a plan costs too much time, the next one aims at this share of its saving.
 LEAST_AIM, MOST_AIM, CAUTION = 0.25, 0.7, 0.6
 LEAST_SHARE = 0.1
 
@@ -23,17 +23,17 @@ LEAST_SHARE = 0.1
 class Pace:
     def __init__(self, backend):
         self.backend = backend
-        self.begun = None  # the event at the beginning of this step
-        self.pending = deque()  # (durations it belongs to, begin, end)
-        self.plain = {}  # step -> durations, without a plan
-        self.planned = {}  # the same with the plan that is followed
+        self.begun = None  # event at the beginning of this step
+        self.pending = deque()  # (list for the duration, begin event, end event)
+        self.plain = {}  # step key -> durations without a plan
+        self.planned = {}  # step key -> durations with the current plan
         self.settling = {}
 
     def step_begins(self):
         self.begun = self.backend.event(self.backend.compute, timing=True)
 
     def step_ends(self, key, is_plain, is_planned):
-        """Neither: a step that was watched, or left its plan."""
+        """Neither flag is set for a step that was profiled or left its plan."""
         if is_planned and self.settling.get(key, 0) > 0:
             self.settling[key] -= 1
         elif self.begun is not None and (is_plain or is_planned):
@@ -51,14 +51,14 @@ class Pace:
         self.settling[key] = SETTLING
 
     def measured(self, key):
-        """Medians of a step without a plan, and with it; None where not enough were seen."""
+        """Median durations of a step without a plan and with it; None if too few were seen."""
         return tuple(
             median(durations) if len(durations) >= least else None
             for durations, least in ((self.plain.get(key, ()), LEAST_PLAIN), (self.planned.get(key, ()), JUDGED))
         )
 
     def cost(self, key):
-        """Share of the step's time that the plan costs beyond doubt; None if that cannot be said."""
+        """The share of the step's time that the plan certainly costs; None if unknown."""
         plain, planned = self.measured(key)
         if plain is None or planned is None:
             return None
@@ -67,17 +67,17 @@ class Pace:
 
 
 def error_of(durations):
-    """How far a median may be off: steps of some programs take now this long, now that."""
+    """The standard error of the median, up to a constant."""
     middle = median(durations)
     return sum(abs(duration - middle) for duration in durations) / len(durations) ** 1.5
 
 
 class Judge:
-    """Judges each plan once. One that costs too much is made again, to save less; then not at all."""
+    """Judges each plan once. A plan that costs too much is replaced by one that saves less, and in the end by none."""
 
     def __init__(self, tolerance):
-        self.tolerance = tolerance  # share of a step's time; None for whatever it takes
-        self.shares = {}  # step -> of what could be saved, what its plan aims at
+        self.tolerance = tolerance  # share of a step's time; None for any
+        self.shares = {}  # step key -> share of the possible saving that its plan aims at
         self.accepted = set()
 
     def share_of(self, key):
@@ -93,7 +93,7 @@ class Judge:
         self.accepted.discard(key)
 
     def cost_of(self, pace, key):
-        """None while there is nothing to say; 0 for a plan that is accepted; else what it costs, and its share is less from now on."""
+        """None if it cannot be judged yet, 0 if the plan is accepted, otherwise its cost; then the next plan aims at less."""
         if key in self.accepted or pace.measured(key)[1] is None:
             return None
         cost = pace.cost(key)

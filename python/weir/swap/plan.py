@@ -1,9 +1,9 @@
-"""A plan from the supervisor, checked against the step it is for, and how it is bent when copies turn out late."""
+"""A swap plan from `weir run`, checked against the step it is for. It is adjusted when copies turn out to be late."""
 
 import json
 
 MARGIN = 1.2
-# A return may be moved to an earlier moment only if the load there stays within this share above the planned peak.
+# A swap-in may begin earlier only if the load stays below the planned peak plus this share.
 TOLERATED = 0.02
 
 
@@ -23,14 +23,14 @@ class Plan:
         self.outs, self.drops, self.backs = {}, {}, {}
         self.items = set()
         self.limit = None
-        self.release_at = None  # the tick at which memory that is no longer needed goes back to the GPU, once
+        self.release_at = None  # tick at which cached memory is given back to the GPU, once
 
     def emptiest(self):
-        """Where least is on the GPU: memory goes back in large pieces, of which then fewest are in use."""
+        """The tick with the lowest load. Memory is given back in large pieces, and most of these are free then."""
         return min(range(self.count), key=self.load.__getitem__)
 
     def index(self):
-        """By tick."""
+        """Sorts the moves by tick."""
         self.outs, self.drops, self.backs = {}, {}, {}
         for who, move in sorted(self.moves.items(), key=lambda move: move[1].number):
             self.outs.setdefault(move.out, []).append(who)
@@ -42,19 +42,20 @@ class Plan:
     def most(self):
         return self.limit if self.limit is not None else self.expected.get("peak", 0) * (1 + TOLERATED)
 
-    def come_earlier(self, whose, late_us, rate):
-        """Of returns that were waited for together, moves the last, and those it had to queue behind, to earlier ticks; copies go at
-        `rate` bytes per microsecond. Gives how many were moved."""
+    def swap_in_earlier(self, whose, late_us, rate):
+        """Begins swap-ins earlier: the last of those that were waited for together, and those it queued behind.
+
+        `rate`: bytes that are copied per microsecond. Returns how many were changed."""
         known = [who for who in whose if who in self.moves]
         if not known:
             return 0
         last = max(known, key=lambda who: (self.moves[who].back, self.moves[who].turn))
-        moved = sum(self._come_earlier(self.moves[who], late_us) for who in self._queue_of(last, rate))
+        moved = sum(self._swap_in_earlier(self.moves[who], late_us) for who in self._queue_of(last, rate))
         self.index()
         return moved
 
     def _queue_of(self, last, rate):
-        """The returns without a pause between them of which this is the last."""
+        """The swap-ins up to `last` that follow each other without a pause."""
         queue, free = [], 0.0
         for who in (who for tick in sorted(self.backs) for who in self.backs[tick]):
             move = self.moves[who]
@@ -67,9 +68,9 @@ class Plan:
                 break
         return queue
 
-    def _come_earlier(self, move, late_us):
+    def _swap_in_earlier(self, move, late_us):
         wanted = self.times[move.back] - MARGIN * late_us
-        # Never before it is away, which for state may have been in the step before.
+        # Not before it is swapped out. For optimizer state that may have been in the previous step.
         lowest = 0 if move.back < move.drop else move.drop + 1
         target = move.back
         while target > lowest and self.times[target] > wanted and self.load[target - 1] + move.size <= self.most():
@@ -79,9 +80,9 @@ class Plan:
         move.back = target
         return moved
 
-    def go_later(self, whose, late_us, rate):
-        """Moves the moment from which the compute stream needs the copy out to be over to a later tick, and so for those before it that
-        were to be over by then: each of them is as much less late as the copies after it take."""
+    def swap_out_later(self, whose, late_us, rate):
+        """Frees memory later, since the copy out was not over in time. The same for copies before it that were due at the same tick:
+        each of them is less late, by the time that the copies after it take."""
         moved = 0
         for last in (who for who in whose if who in self.moves):
             together = self.drops[self.moves[last].drop]
@@ -89,12 +90,12 @@ class Plan:
             for who in reversed(together[: together.index(last) + 1]):
                 if late <= 0:
                     break
-                moved += self._go_later(self.moves[who], late)
+                moved += self._swap_out_later(self.moves[who], late)
                 late -= self.moves[who].size / rate
             self.index()
         return moved
 
-    def _go_later(self, move, late_us):
+    def _swap_out_later(self, move, late_us):
         wanted = self.times[move.drop] + MARGIN * late_us
         highest = self.count - 1 if move.back < move.drop else move.back - 1
         target = move.drop
@@ -114,7 +115,7 @@ class Move:
 
 
 def read_plan(path, profiles):
-    """The plan in the file, for one of the profiles sent; BadPlan with a reason if it does not fit."""
+    """Reads a plan for one of the profiles that were sent; raises BadPlan with a reason if it does not fit."""
     with open(path, encoding="utf-8") as source:
         data = json.load(source)
     if not isinstance(data, dict) or data.get("version") != 1:
@@ -124,7 +125,13 @@ def read_plan(path, profiles):
         raise BadPlan("it is for a step that was not sent")
     steps = profile["ticks"]
     plan = Plan(
-        data["key"], steps["kind"], steps["value"], steps["size"], steps["us"], [int(peak) for peak in steps["peak"]], data.get("expected") or {}
+        data["key"],
+        steps["kind"],
+        steps["value"],
+        steps["size"],
+        steps["us"],
+        [int(peak) for peak in steps["peak"]],
+        data.get("expected") or {},
     )
     plan.limit = profile.get("limit") or None
     count = plan.count
@@ -142,7 +149,7 @@ def read_plan(path, profiles):
             if not listed[index]["sole"] <= out <= drop < back <= first_use:
                 raise BadPlan(f"move {number} is not between the uses of record {index}")
         elif kind == "item":
-            # From the tick after its optimizer's step to the next such step, which may be in the next step of the program.
+            # Between an optimizer's step and its next step, which may be in the program's next step.
             pre, post = listed[index]["pre"], listed[index]["post"]
             left, dropped, begun, needed = ((tick - post) % count for tick in (out, drop, back, pre))
             if pre < 0 or not 0 < left < dropped < begun <= (needed or count):

@@ -1,29 +1,29 @@
-"""What one step does, in ticks: when, how much memory in between, which saved tensors and which optimizer state."""
+"""The profile of one step, by ticks: times, memory in between, saved tensors, optimizer state and layers."""
 
 BEGIN, PACK, UNPACK, PRE, POST, LEFT, NEEDED = range(7)
-# Bytes per copy when bandwidths are measured.
+# Bytes per copy when bandwidths are measured
 MEASURED = 64 << 20
 
 
 class StepProfile:
-    """Either of memory and its owners or of time: asking for them at every tick takes time itself."""
+    """A profile has either memory and owners, or times: reading memory at every tick takes time itself."""
 
     def __init__(self, backend, memory):
         self.backend = backend
         self.memory = memory
         self.events = []
-        self.kinds, self.values, self.sizes, self.peaks, self.away = [], [], [], [], []
+        self.kinds, self.values, self.sizes, self.peaks, self.swapped_out = [], [], [], [], []
         self.records = []
         self.passages = []
-        self.waits = []  # (tick, before, after): time in which the compute stream stood still
-        self.open = {}  # records not yet ours alone
+        self.waits = []  # (tick, before, after): events around a wait of the compute stream
+        self.open = {}  # records of which we are not yet the only owner
 
-    def tick(self, kind, value, size, away):
+    def tick(self, kind, value, size, swapped_out):
         if self.memory:
             peak = self.backend.take_peak()[0]
             if self.kinds:
                 self.peaks.append(peak)
-                self.away.append(away)
+                self.swapped_out.append(swapped_out)
         self.kinds.append(kind)
         self.values.append(value)
         self.sizes.append(size)
@@ -35,12 +35,12 @@ class StepProfile:
         return tick
 
     def look_for_owners(self, tick):
-        """Since when a record is ours alone."""
+        """Notes since when we are the only owner of a record."""
         for index, reference in list(self.open.items()):
             record = reference()
             if record is None:
                 del self.open[index]
-            elif record.sole_at >= 0 or record.is_ours():
+            elif record.sole_at >= 0 or record.is_exclusive():
                 if record.sole_at < 0:
                     record.sole_at = tick
                 self.records[index]["sole"] = record.sole_at
@@ -63,7 +63,7 @@ class StepProfile:
         self.passages[passage]["needed"] = tick
 
     def all_layers_needed(self, tick):
-        """By the optimizer: what backward had no need of."""
+        """The optimizer needs every layer that the backward pass did not need."""
         for passage in self.passages:
             if passage["needed"] < 0:
                 passage["needed"] = tick
@@ -72,17 +72,17 @@ class StepProfile:
         if not self.memory:
             self.waits.append((max(0, len(self.kinds) - 1), before, after))
 
-    def finish(self, away):
-        """After the last tick; waits for the GPU, once."""
+    def finish(self, swapped_out):
+        """After the last tick. Waits for the GPU, once."""
         if self.memory:
             self.peaks.append(self.backend.take_peak()[0])
-            self.away.append(away)
+            self.swapped_out.append(swapped_out)
             return
         self.events.append(self.backend.event(self.backend.compute, timing=True))
         self.backend.synchronize()
         first = self.events[0]
         times = [self.backend.elapsed_us(first, event) for event in self.events]
-        # What a wait cost in this step is not there when copies are on time.
+        # If copies are on time, these waits do not happen.
         for tick, before, after in self.waits:
             stood = max(0.0, self.backend.elapsed_us(before, after))
             for later in range(tick + 1, len(times)):
@@ -93,7 +93,7 @@ class StepProfile:
         self.events = []
 
     def as_json(self, key, items, copies, limit, host_limit, runs, plain_us=None):
-        """Of several profiles of equal steps: peaks are their greatest, times their least. `plain_us`: a step that is not watched."""
+        """The profile of several equal steps: highest peaks, shortest times. `plain_us`: duration of a step that was not profiled."""
         sized = [run for run in runs if run.memory]
         times, period = least_times([(run.times, run.period) for run in runs if not run.memory], plain_us)
         count = len(self.kinds)
@@ -110,7 +110,7 @@ class StepProfile:
                 "kind": self.kinds,
                 "value": self.values,
                 "size": self.sizes,
-                "peak": [max(run.peaks[tick] + run.away[tick] for run in sized) for tick in range(count)],
+                "peak": [max(run.peaks[tick] + run.swapped_out[tick] for run in sized) for tick in range(count)],
             },
             "records": records,
             "items": items,
@@ -122,8 +122,10 @@ class StepProfile:
 
 
 def least_times(runs, plain_us=None):
-    """Of steps as (times of ticks, period): the least that each interval took, since a plan that counts on a pause of the host's has
-    copies late in every step without one. Watching takes time, too: a step that was not watched may have been faster."""
+    """For steps given as (times of ticks, period): the shortest duration of each interval.
+
+    A plan that counts on a pause of the host would have late copies in every step without that pause. Profiling takes time as well,
+    so times are scaled to a step that was not profiled."""
     intervals = [[end - begin for begin, end in zip(times, [*times[1:], period])] for times, period in runs]
     times = [0.0]
     for durations in zip(*intervals):
@@ -134,7 +136,7 @@ def least_times(runs, plain_us=None):
 
 
 def measure_copies(backend, slab):
-    """Bytes per second each way, alone and both at once; None when there is no room to find out."""
+    """Bytes per second in each direction, alone and both at once; None if there is no memory to measure it."""
     size = MEASURED
     rounds = 4
     first = slab.take(size)
@@ -147,15 +149,15 @@ def measure_copies(backend, slab):
         backend.synchronize()
 
         def run(out, back):
-            streams = [stream for stream, wanted in ((backend.out, out), (backend.back, back)) if wanted]
+            streams = [stream for stream, wanted in ((backend.out_stream, out), (backend.in_stream, back)) if wanted]
             ends = [[backend.event(stream, timing=True)] for stream in streams]
             for _ in range(rounds):
                 if out:
-                    backend.wait(backend.out, backend.event(backend.compute))
+                    backend.wait(backend.out_stream, backend.event(backend.compute))
                     backend.copy_out(first.bytes, made[0])
                 if back:
-                    backend.wait(backend.back, backend.event(backend.compute))
-                    backend.copy_back(made[1], second.bytes)
+                    backend.wait(backend.in_stream, backend.event(backend.compute))
+                    backend.copy_in(made[1], second.bytes)
             for end, stream in zip(ends, streams):
                 end.append(backend.event(stream, timing=True))
             backend.synchronize()
@@ -165,7 +167,13 @@ def measure_copies(backend, slab):
         (out_alone,) = run(True, False)
         (in_alone,) = run(False, True)
         out_both, in_both = run(True, True)
-        return {"outAlone": out_alone, "inAlone": in_alone, "outBoth": min(out_alone, out_both), "inBoth": min(in_alone, in_both), "fixedUs": 15}
+        return {
+            "outAlone": out_alone,
+            "inAlone": in_alone,
+            "outBoth": min(out_alone, out_both),
+            "inBoth": min(in_alone, in_both),
+            "fixedUs": 15,
+        }
     except RuntimeError as error:
         if backend.out_of_memory(error):
             return None

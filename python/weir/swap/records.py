@@ -1,4 +1,4 @@
-"""A saved tensor on its way: the storage is what moves, handles are what autograd keeps in place of the tensors on it."""
+"""Saved tensors: a record is a storage that can be swapped, a handle is what autograd keeps instead of a tensor on it."""
 
 import weakref
 
@@ -6,7 +6,7 @@ import torch
 
 from .backend import owners
 
-RESIDENT, LEAVING, GONE, RETURNING = range(4)
+RESIDENT, SWAPPING_OUT, SWAPPED_OUT, SWAPPING_IN = range(4)
 
 CHANGED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -16,12 +16,12 @@ CHANGED = (
 
 
 def changed(tensor, now, then):
-    """What PyTorch itself says; it leaves the check to the hooks when there are some."""
+    """PyTorch's own error message. With hooks, PyTorch leaves this check to them."""
     return RuntimeError(CHANGED.format(kind=tensor.type(), shape=list(tensor.shape), now=now, then=then))
 
 
 class Handle:
-    """One saved tensor. Holds a detached tensor of its own while the storage is there, and how to make another when it is not."""
+    """One saved tensor. While the storage is there, it holds a detached tensor; otherwise it knows how to make one."""
 
     __slots__ = ("record", "alias", "version", "witness", "saved_version", "dtype", "shape", "stride", "offset", "__weakref__")
 
@@ -47,8 +47,8 @@ class Handle:
             self.witness is None or self.witness._version == self.saved_version
         )
 
-    def let_go(self):
-        """Gives up the storage but not the version counter: changes of the tensor in place are still noticed."""
+    def drop_alias(self):
+        """Gives up the storage but not the version counter, so that in-place changes of the tensor are still noticed."""
         if self.alias is None:
             return
         if self.witness is None:
@@ -66,9 +66,9 @@ class Handle:
     def __del__(self):
         try:
             record = self.record
-            # A copy out of, or into, this memory may still be under way: the compute stream must wait before the memory is free.
+            # A copy may still use this memory: the compute stream must wait for it before the memory is freed.
             if record.unwaited is not None and self.alias is not None:
-                record.graveyard.append((self.alias, record.unwaited))
+                record.pending_frees.append((self.alias, record.unwaited))
         except AttributeError:
             pass
 
@@ -77,12 +77,12 @@ class Record:
     """A storage with saved tensors on it."""
 
     __slots__ = (
-        "graveyard", "dead", "index", "size", "cdata", "state", "handles", "slot", "storage", "unwaited", "copied", "frozen",
+        "pending_frees", "dead", "index", "size", "cdata", "state", "handles", "slot", "storage", "unwaited", "copied", "frozen",
         "waited_ticks", "sole_at", "check", "layer", "__weakref__",
     )  # fmt: skip
 
-    def __init__(self, graveyard, dead, size, cdata, index):
-        self.graveyard = graveyard
+    def __init__(self, pending_frees, dead, size, cdata, index):
+        self.pending_frees = pending_frees
         self.dead = dead
         self.index = index
         self.size = size
@@ -90,14 +90,14 @@ class Record:
         self.state = RESIDENT
         self.handles = []
         self.slot = None
-        self.storage = None  # only after a return: before, the handles' tensors hold it
-        self.unwaited = None  # a copy that the compute stream was not told to wait for
-        self.copied = False  # the host copy is what the storage holds
-        self.frozen = False  # never moves again
+        self.storage = None  # set after a swap-in; before, the handles' tensors hold it
+        self.unwaited = None  # a copy that the compute stream does not wait for yet
+        self.copied = False  # the host copy equals the storage
+        self.frozen = False  # never swapped again
         self.waited_ticks = 0
         self.sole_at = -1
         self.check = None
-        self.layer = None  # whose parameter this is a view of: it moves with the layer, if at all
+        self.layer = None  # the layer whose parameter this is a view of: it is swapped with the layer
 
     def add(self, tensor):
         handle = Handle(self, tensor)
@@ -107,8 +107,8 @@ class Record:
     def live_handles(self):
         return [handle for reference in self.handles if (handle := reference()) is not None]
 
-    def is_ours(self):
-        """Nobody but our handles holds the storage: nobody else can read or write it from now on."""
+    def is_exclusive(self):
+        """Whether only our handles hold the storage: then nobody else can read or write it from now on."""
         if self.cdata == 0:
             return False
         aliases = 0
@@ -124,8 +124,8 @@ class Record:
     def __del__(self):
         try:
             if self.unwaited is not None and self.storage is not None:
-                self.graveyard.append((self.storage, self.unwaited))
-            # Told, not done: a destructor may run in the midst of anything.
-            self.dead.append((self.slot, self.size if self.state == GONE else 0, self.cdata))
+                self.pending_frees.append((self.storage, self.unwaited))
+            # Only noted: a destructor may run at any point of the program.
+            self.dead.append((self.slot, self.size if self.state == SWAPPED_OUT else 0, self.cdata))
         except AttributeError:
             pass

@@ -1,12 +1,12 @@
-"""When there is no memory left: before a request fails, whatever may leave the GPU does so at once.
+"""Emergency swap-outs: before a request fails for lack of memory, whatever can be swapped out is.
 
-What leaves like this is back when it is needed, or when a plan says.
+It is swapped in when it is needed, or when a plan says so.
 """
 
 import torch
 
-from .away import undisturbed
-from .records import LEAVING, RESIDENT
+from .records import RESIDENT, SWAPPING_OUT
+from .swapped_tensors import unobserved
 
 
 class Relief:
@@ -14,10 +14,10 @@ class Relief:
         self.manager = manager
         self.copies, self.guard, self.saved = manager.copies, manager.guard, manager.saved
         self.counts = manager.copies.counts
-        self.needed = None  # while a return is begun that somebody waits for: which state must not make room for it
+        self.needed = None  # during an urgent swap-in: tells which state must not be swapped out for it
 
     def relieve(self, device, wanted):
-        """The allocator has found no memory for so many bytes. Gives whether there is more now; it asks again if that is not enough."""
+        """The allocator calls this if a request finds no memory. Returns whether some was freed; it calls again if that is too little."""
         manager = self.manager
         try:
             if manager.lock._is_owned():
@@ -27,7 +27,7 @@ class Relief:
         except Exception:
             return False
         try:
-            # In the midst of an operation PyTorch makes no tensors that share a version: saved ones cannot be put aside.
+            # Inside an operation, PyTorch cannot make tensors that share a version counter, so saved tensors must stay.
             return self._make_room(wanted, of_saved=False)
         except Exception:
             manager.failed("relief")
@@ -36,7 +36,7 @@ class Relief:
             manager.lock.release()
 
     def begin_needed(self, begin, size, besides=lambda item: False):
-        """Begins a return that somebody waits for, under our lock; state for which `besides` is true is needed as well."""
+        """Begins an urgent swap-in, under our lock. State for which `besides` is true must stay."""
         self.needed = besides
         try:
             while True:
@@ -44,14 +44,14 @@ class Relief:
                     begin()
                     return
                 except RuntimeError as error:
-                    # Where the allocator has not asked by itself.
+                    # The allocator has not called `relieve`.
                     if not self.copies.backend.out_of_memory(error) or not self._make_room(size, of_saved=True):
                         raise
         finally:
             self.needed = None
 
     def _may_be_asked(self, device):
-        """Not for other streams: what is given up is the compute stream's."""
+        """Not on other streams: the freed memory belongs to the compute stream."""
         manager, backend = self.manager, self.manager.backend
         if manager.stopped or backend is None or device != backend.index:
             return False
@@ -60,17 +60,17 @@ class Relief:
     def _make_room(self, wanted, of_saved):
         if self.manager.stopped:
             return False
-        with undisturbed(), self.copies.together():
-            left = self._let_leave(max(self.manager.least, wanted // 4), of_saved)
+        with unobserved(), self.copies.batch():
+            left = self._swap_out(max(self.manager.least, wanted // 4), of_saved)
         self.counts["reliefs"] += left > 0
         self.counts["relieved_bytes"] += left
         return left > 0
 
-    def _let_leave(self, wanted, of_saved):
-        """State first, then the saved tensors that are needed last; gives how many bytes have left."""
+    def _swap_out(self, wanted, of_saved):
+        """Swaps out state first, then the saved tensors that are needed last. Returns the number of bytes freed."""
         chosen = []
         begun = 0
-        # Whoever has the old dictionary, as code in the midst of step() may, holds its entries too, and they stay.
+        # Code inside step() may hold the old dictionary. Then it holds the entries too, and they are not swapped out.
         self.guard.protect_all()
         try:
             for item in self.guard.items:
@@ -78,22 +78,26 @@ class Relief:
                     break
                 if self.needed is not None and self.needed(item):
                     continue
-                if item.state == LEAVING or (item.state == RESIDENT and self.guard.is_protected(item) and self.guard.leave(item)):
+                if item.state == SWAPPING_OUT or (
+                    item.state == RESIDENT and self.guard.is_protected(item) and self.guard.begin_swap_out(item)
+                ):
                     chosen.append((self.guard, item))
                     begun += item.size
             for reference in self.saved.records if of_saved else ():
                 record = reference()
                 if begun >= wanted:
                     break
-                # One that came back is about to be used, or is kept for another backward.
+                # A saved tensor that was swapped in is about to be used, or is kept for another backward pass.
                 if record is None or record.storage is not None:
                     continue
-                if record.state == LEAVING or (record.state == RESIDENT and not record.copied and self.saved.leave(record, self.manager.steps.tick_count)):
+                if record.state == SWAPPING_OUT or (
+                    record.state == RESIDENT and not record.copied and self.saved.begin_swap_out(record, self.manager.steps.tick_count)
+                ):
                     chosen.append((self.saved, record))
                     begun += record.size
         except RuntimeError as error:
-            # Debugging sums up what leaves, for which there is no memory either.
+            # Debugging computes checksums, and there is no memory for these either.
             if not self.copies.backend.out_of_memory(error):
                 raise
-        # The last to be copied first: one wait is enough.
-        return sum(thing.size for owner, thing in reversed(chosen) if owner.drop(thing))
+        # Starts with the last copy: one wait is enough for all.
+        return sum(thing.size for owner, thing in reversed(chosen) if owner.end_swap_out(thing))

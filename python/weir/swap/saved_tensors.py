@@ -1,29 +1,29 @@
-"""Saved tensors between forward and backward. Their storages leave and come back as new ones, on which the handles make new tensors.
+"""Saved tensors between forward and backward pass. A swap-in makes a new storage, on which the handles make new tensors.
 
-A storage may be away only while nobody but our handles holds it, which is asked before its copy and again before it is given up.
+A storage may be swapped out only while our handles are its only owners. That is checked before the copy and before the memory is freed.
 """
 
 import weakref
 from collections import deque
 
-from .records import GONE, LEAVING, RESIDENT, RETURNING, Record
+from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT, Record
 
 
 class SavedTensors:
     def __init__(self, copies):
         self.copies = copies
-        self.records = []  # of this step, weak, by index
-        self.by_cdata = {}  # those of older steps, too
+        self.records = []  # weak references, of this step, by index
+        self.by_cdata = {}  # weak references, of older steps as well
         self.dead = deque()
 
-    # ---- which there are
+    # ---- the records
 
     def on_storage(self, cdata):
         reference = self.by_cdata.get(cdata)
         return reference() if reference is not None else None
 
     def aliases_on(self, cdata):
-        """Our own tensors on a storage."""
+        """The number of our own tensors on a storage."""
         record = self.on_storage(cdata)
         return sum(handle.alias is not None for handle in record.live_handles()) if record is not None else 0
 
@@ -31,14 +31,14 @@ class SavedTensors:
         return self.records[index]() if 0 <= index < len(self.records) else None
 
     def add(self, size, cdata):
-        record = Record(self.copies.graveyard, self.dead, size, cdata, len(self.records))
+        record = Record(self.copies.pending_frees, self.dead, size, cdata, len(self.records))
         reference = weakref.ref(record)
         self.by_cdata[cdata] = reference
         self.records.append(reference)
         return record
 
     def begin_step(self):
-        """What is left of the step before is no part of this one."""
+        """Records that are left from the previous step are not part of this one."""
         for reference in self.records:
             record = reference()
             if record is not None:
@@ -48,18 +48,18 @@ class SavedTensors:
     def clear_dead(self):
         while self.dead:
             slot, bytes_away, cdata = self.dead.popleft()
-            self.copies.away -= bytes_away
+            self.copies.swapped_out -= bytes_away
             if slot is not None:
                 slot.release()
             reference = self.by_cdata.get(cdata)
             if reference is not None and reference() is None:
                 del self.by_cdata[cdata]
 
-    # ---- movements
+    # ---- swapping
 
-    def leave(self, record, tick):
-        """Copies out, but only what nobody else can reach: from here to the end of the gap the bytes cannot change."""
-        if record.frozen or not record.is_ours() or not record.unchanged():
+    def begin_swap_out(self, record, tick):
+        """Begins the copy out, if we are the only owner: then the bytes cannot change until the swap-in."""
+        if record.frozen or not record.is_exclusive() or not record.unchanged():
             return False
         if record.slot is None:
             record.slot = self.copies.slab.take(record.size)
@@ -68,16 +68,16 @@ class SavedTensors:
                 return False
         storage = record.live_handles()[0].alias.untyped_storage()
         record.unwaited, record.check = self.copies.begin_out(storage, record.slot)
-        record.state = LEAVING
+        record.state = SWAPPING_OUT
         record.copied = True
         if record.sole_at < 0:
             record.sole_at = tick
         return True
 
-    def drop(self, record):
-        """Gives the memory up, in the order of the compute stream: whoever gets it next comes after the copy."""
+    def end_swap_out(self, record):
+        """Frees the memory, in the order of the compute stream: whoever gets it next runs after the copy."""
         copies = self.copies
-        if record.frozen or not record.is_ours() or not record.unchanged():
+        if record.frozen or not record.is_exclusive() or not record.unchanged():
             copies.counts["kept"] += 1
             record.state = RESIDENT
             return False
@@ -86,38 +86,38 @@ class SavedTensors:
             record.unwaited = None
         handles = record.live_handles()
         storage = next(handle.alias for handle in handles if handle.alias is not None).untyped_storage()
-        copies.before_giving_up(storage)
-        # First: whatever interrupts us here, it is looked for on the host.
-        record.state = GONE
-        copies.away += record.size
+        copies.before_free(storage)
+        # Set first: if we are interrupted here, the content is taken from the host.
+        record.state = SWAPPED_OUT
+        copies.swapped_out += record.size
         for handle in handles:
-            handle.let_go()
+            handle.drop_alias()
         if self.on_storage(record.cdata) is record:
             del self.by_cdata[record.cdata]
         record.storage = None
         record.cdata = 0
         del storage
-        copies.after_giving_up()
+        copies.after_free()
         return True
 
-    def begin_return(self, record):
+    def begin_swap_in(self, record):
         copies = self.copies
         storage = copies.new_storage(record.size)
-        record.unwaited = copies.begin_back(storage, record.slot)
+        record.unwaited = copies.begin_in(storage, record.slot)
         record.storage = storage
         record.cdata = storage._cdata
         self.by_cdata[record.cdata] = weakref.ref(record)
-        record.state = RETURNING
-        copies.away -= record.size
+        record.state = SWAPPING_IN
+        copies.swapped_out -= record.size
 
-    def end_return(self, record):
+    def end_swap_in(self, record):
         self.copies.wait(record.unwaited, ([("record", record.index)], "in"))
         record.unwaited = None
         record.state = RESIDENT
         self.copies.verify(record.check, record.storage)
 
-    def cancel(self, record):
-        """The copy is not to be used; the slot is given back in the order of the copies out, which never overtake each other."""
+    def cancel_swap_out(self, record):
+        """The copy is not used. The slot can be reused at once: copies out run in order."""
         record.state = RESIDENT
         record.copied = False
         if record.slot is not None:

@@ -1,6 +1,6 @@
-"""Steps: which one this is, as the chain of its ticks, and the plan that is followed in it.
+"""Recognizes steps by the hash of their ticks, and follows the swap plan of each.
 
-Equal steps are watched until they can be sent to the supervisor; its plan is followed tick by tick and left at the first that differs.
+Equal steps are profiled and sent to `weir run`. Its plan is followed tick by tick and left at the first tick that differs.
 """
 
 import os
@@ -13,7 +13,7 @@ from .plan import BadPlan, read_plan
 from .profile import BEGIN, LEFT, NEEDED, PACK, POST, PRE, UNPACK, StepProfile, measure_copies
 
 TIMED_STEPS = 2
-# Before steps are watched: what swapping costs is seen against these. Enough for two shapes in turn.
+# Steps before profiling, with which the cost of swapping is compared. Enough for two alternating shapes.
 PLAIN_STEPS = 6
 MOST_WATCHED = 16
 UNMATCHED_STEPS = 8
@@ -25,11 +25,11 @@ WATCHING, AWAITING, FOLLOWING, RESTING = "watching", "awaiting", "following", "r
 
 
 class Steps:
-    def __init__(self, options, copies, saved, guard, layers, traffic, let_hooks_go, say):
+    def __init__(self, options, copies, saved, guard, layers, mover, remove_hooks, say):
         self.options = options
         self.limit = options.limit
-        self.copies, self.saved, self.guard, self.layers, self.traffic = copies, saved, guard, layers, traffic
-        self.let_hooks_go = let_hooks_go
+        self.copies, self.saved, self.guard, self.layers, self.mover = copies, saved, guard, layers, mover
+        self.remove_hooks = remove_hooks
         self.say = say
         self.counts = copies.counts
 
@@ -37,41 +37,41 @@ class Steps:
         self.done = 0
         self.tick_count = 0
         self.signature = 0
-        self.profile = None  # while this step is watched
+        self.profile = None  # of this step, if it is profiled
         self.following = None  # the plan of this step
-        self.reactive = self.limit is not None  # no plan, but a limit to keep
+        self.reactive = self.limit is not None  # swaps without a plan, to keep a limit
         self.waits = []
-        self.old_waits = deque()  # (plan, its waits) of steps that the GPU may still be at
+        self.old_waits = deque()  # (plan, its waits) of steps that the GPU may still be running
 
         self.plans = {}
         self.successor = {}
         self.last_key = None
         self.unmatched = 0
         self.watched = 0
-        self.seen = {}  # key -> profiles of equal steps
+        self.seen = {}  # step key -> profiles of equal steps
         self.sent = {}
         self.asked_at, self.asked_key = 0, None
         self.exchange = Exchange(options)
         self.bandwidths = None
         self.peak_allocated = 0
         self.peak_reserved = 0
-        # Without a limit plans may cost next to no time.
+        # Without a limit, plans may cost next to no time.
         self.judge = Judge(options.tolerance if self.limit is None and not options.debug else None)
         self.pace = None
         self.plain_left = PLAIN_STEPS if self.judge.tolerance is not None else 0
-        self.is_plain = False  # nothing is done in this step but look
+        self.is_plain = False  # this step is neither profiled nor swapped
         self.is_settled = False
         self.ended = 0  # steps of the program, whether or not anything is swapped in them
 
     # ---- ticks
 
     def tick(self, kind, value, size):
-        self.clear_away()
+        self.clean_up()
         tick = self.tick_count
         self.tick_count = tick + 1
         self.signature = hash((self.signature, kind, value, size))
         if self.profile is not None:
-            self.profile.tick(kind, value, size, self.copies.away)
+            self.profile.tick(kind, value, size, self.copies.swapped_out)
         following = self.following
         if following is not None:
             if (
@@ -80,14 +80,14 @@ class Steps:
                 and following.values[tick] == value
                 and following.sizes[tick] == size
             ):
-                self.traffic.act(following, tick)
+                self.mover.act(following, tick)
                 if tick == following.release_at:
                     following.release_at = None
                     self.copies.backend.release_cached()
             else:
                 self.off_plan()
         if self.reactive:
-            self.traffic.react(kind, tick)
+            self.mover.react(kind, tick)
         return tick
 
     def packed(self, record, size):
@@ -119,29 +119,29 @@ class Steps:
         if self.profile is not None:
             self.profile.layer_needed(layer.passage, tick)
 
-    def clear_away(self):
-        """What destructors have left to do."""
+    def clean_up(self):
+        """Does what destructors have left to do."""
         lost = self.guard.lost and self.guard.clear_lost()
         lost = self.layers.clear_lost() or lost
         if lost and self.following is not None:
             self.off_plan()
         self.saved.clear_dead()
-        self.copies.clear_graveyard()
+        self.copies.clear_pending_frees()
 
     def off_plan(self):
-        """This step goes another way. What is away comes when it is needed."""
+        """This step differs from the plan. What is swapped out is swapped in when needed."""
         self.following = None
         self.waits = []
         self.counts["off_plan"] += 1
         self.options.mark("weir swap plan left")
         self.reactive = self.limit is not None
-        self.traffic.leave_plan(self.reactive)
+        self.mover.abandon_plan(self.reactive)
 
     def stop(self):
         self.following = None
         self.profile = None
         self.reactive = False
-        self.traffic.pending.clear()
+        self.mover.pending.clear()
 
     # ---- waits
 
@@ -155,7 +155,7 @@ class Steps:
             self.waits.append((what, before, after))
 
     def learn_from_waits(self):
-        """Waits of steps that are over: late copies are begun earlier from now on."""
+        """Reads the waits of steps that are over: late copies begin earlier from now on."""
         backend = self.copies.backend
         while self.old_waits:
             plan, waits = self.old_waits[0]
@@ -168,14 +168,14 @@ class Steps:
                     continue
                 self.counts["stalls"] += 1
                 self.counts["stall_us"] += late
-                adjust = plan.come_earlier if way == "in" else plan.go_later
+                adjust = plan.swap_in_earlier if way == "in" else plan.swap_out_later
                 self.counts["adjusted"] += adjust(whose, late, self.bandwidths[f"{way}Both"] / 1e6)
 
     # ---- from one step to the next
 
     def end(self):
-        """After the anchor's step(), before its state leaves again."""
-        self.clear_away()
+        """After the anchor's step(), before its state is swapped out again."""
+        self.clean_up()
         self.done += 1
         self.copies.counts["checked"] += self.copies.checks.compare()
         self.mark_step()
@@ -188,7 +188,7 @@ class Steps:
         if self.counts["stalls"] > stalls:
             self.options.mark("weir swap waited")
         if self.profile is not None:
-            self.profile.finish(self.copies.away)
+            self.profile.finish(self.copies.swapped_out)
             self.note_profile(key, self.profile)
             self.profile = None
         if self.last_key is not None:
@@ -208,7 +208,7 @@ class Steps:
             self.counts["steps_planned"] += 1
             self.old_waits.append((self.following, self.waits))
             allocated, reserved = self.copies.backend.take_peak()
-            # The step in which a plan is taken up still holds what was there before.
+            # In the first step with a plan, memory from before it still counts.
             if self.counts["steps_planned"] > 1:
                 self.peak_allocated = max(self.peak_allocated, allocated)
                 self.peak_reserved = max(self.peak_reserved, reserved)
@@ -236,22 +236,22 @@ class Steps:
             self.look_for_plan()
         if self.phase == AWAITING and self.done - self.asked_at > PLAN_STEPS:
             self.judge.give_up(self.asked_key)
-            self.go_on_without("plan", "no plan came; going on without")
+            self.go_on_without("plan", "no plan arrived; going on without one")
 
     def go_on_without(self, topic, text):
-        """Without another plan than those there are."""
+        """Goes on without a new plan."""
         self.phase = FOLLOWING if self.plans else RESTING
         self.settle()
         self.say(topic, text)
         if not self.plans and self.limit is None:
-            self.let_hooks_go()
-            self.guard.let_all_go()
+            self.remove_hooks()
+            self.guard.release_all()
             self.copies.give_host_memory_back()
 
     def begin(self, key):
-        """`key` is that of the step before."""
+        """`key` is that of the previous step."""
         self.saved.begin_step()
-        self.traffic.begin_step()
+        self.mover.begin_step()
         self.layers.begin_step()
         self.tick_count = 0
         self.signature = 0
@@ -259,13 +259,13 @@ class Steps:
         if self.plans and self.phase in (FOLLOWING, AWAITING):
             expected = self.successor.get(key, key)
             self.following = self.plans.get(expected) or self.plans.get(key)
-            # Any plan may be that of this step; but one that is waited for is measured against steps that follow none.
+            # Any plan may fit this step. But while a plan is awaited, steps of its kind must not follow another one.
             if self.following is None and self.phase == FOLLOWING and not self.judge.is_given_up(expected):
                 self.following = next(iter(self.plans.values()), None)
             if self.following is not None and not self.fits_items(self.following):
                 self.following = None
         self.reactive = self.following is None and self.limit is not None
-        # The first step makes optimizer state and picks kernels: it is like no other.
+        # The first step makes optimizer state and chooses kernels, so it is not profiled.
         if self.phase == WATCHING and self.plain_left > 0:
             self.plain_left -= 1
         elif self.phase == WATCHING and self.done >= 1 and self.exchange.is_open():
@@ -292,14 +292,14 @@ class Steps:
         if self.judge.is_given_up(key):
             del self.plans[key]
             self.options.mark("weir swap plan given up")
-            self.go_on_without("pace", f"step {self.done}: swapping takes {percent} of the time of a step; nothing is swapped in it any more")
+            self.go_on_without("pace", f"step {self.done}: swapping costs {percent} of the step time; nothing is swapped in it any more")
             return
         share = self.judge.share_of(key)
-        self.say(f"pace {key} {share}", f"step {self.done}: swapping takes {percent} of the time of a step; planning to swap less")
+        self.say(f"pace {key} {share}", f"step {self.done}: swapping costs {percent} of the step time; planning to swap less")
         self.ask_for_plan({**self.sent[key], "share": share})
 
     def settle(self):
-        """Steps are what they are going to be: places may be planned for them."""
+        """From now on steps stay as they are: offsets may be planned for them."""
         if not self.is_settled:
             self.is_settled = True
             self.options.mark("weir swap settled")
@@ -311,18 +311,18 @@ class Steps:
         self.options.steps(self.ended, self.is_settled)
 
     def step_times(self):
-        """Without the last plan and with it, in microseconds."""
+        """Microseconds per step, without the last plan and with it."""
         key = next(reversed(self.plans), None)
         plain, planned = (None, None) if self.pace is None or key is None else self.pace.measured(key)
         return {"plain": plain, "planned": planned}
 
-    # ---- profiles go, plans come
+    # ---- profiles and plans
 
     def note_profile(self, key, profile):
         if self.phase != WATCHING:
             return
         if self.judge.is_given_up(key):
-            self.go_on_without("again", "the steps are some that were given up")
+            self.go_on_without("again", "no plan: swapping in these steps cost too much time before")
             return
         alike = self.seen.setdefault(key, [])
         alike.append(profile)
@@ -346,7 +346,11 @@ class Steps:
         self.sent[key] = data
         self.seen.clear()
         self.ask_for_plan(data)
-        self.say("watched", f"watched steps {self.done - TIMED_STEPS}-{self.done}: {len(data['records'])} saved tensors, {len(items)} of optimizer state, {len(data['passages'])} passes of layers")
+        self.say(
+            "watched",
+            f"watched steps {self.done - TIMED_STEPS}-{self.done}: {len(data['records'])} saved tensors, "
+            f"{len(items)} tensors of optimizer state, {len(data['passages'])} passes of layers",
+        )
 
     def ask_for_plan(self, data):
         self.phase = AWAITING
@@ -369,14 +373,14 @@ class Steps:
         self.plans[plan.key] = plan
         self.pace.new_plan(plan.key)
         self.judge.new_plan(plan.key)
-        # One step stands for all until another shape has its own.
+        # The next step is assumed to be of the same kind, until another kind has followed.
         self.successor[plan.key] = plan.key
         if not plan.moves and self.limit is None:
             del self.plans[plan.key]
             self.judge.give_up(plan.key)
-            self.go_on_without("plan", "planned: nothing to swap at no cost")
+            self.go_on_without("plan", "planned: nothing can be swapped without cost")
             return
-        self.guard.release_slots_but(self.plans.values())
+        self.guard.release_slots_except(self.plans.values())
         self.copies.slab.reserve(plan.host_bytes + plan.host_bytes // 10)
         plan.release_at = plan.emptiest()
         expected = plan.expected
@@ -385,7 +389,7 @@ class Steps:
         self.say(
             f"plan {plan.key} {self.judge.share_of(plan.key)}",
             f"step {self.done}: {planned}, "
-            f"{expected.get('stalls', 0)} stalls expected, {gib(expected.get('moved', 0))} GiB out and back per step",
+            f"{expected.get('stalls', 0)} stalls expected, {gib(expected.get('moved', 0))} GiB swapped out and in per step",
         )
         if self.judge.tolerance is None:
             self.settle()

@@ -1,15 +1,15 @@
-"""What a layer is made of: parameters and the gradients that are there. Each says whether it may leave.
+"""The parts of a layer: its parameters and their gradients. Each knows whether it may be swapped out.
 
-It may only while nothing but its own object, the nodes that PyTorch keeps of it and our handles hold its memory.
+It may only while nothing holds its memory but its own object, PyTorch's autograd nodes for it, and our handles.
 """
 
 import weakref
 
 import torch
 
-from .away import is_plain, set_away, set_back
 from .backend import owners
-from .in_place import Movable
+from .in_place import Swappable
+from .swapped_tensors import is_plain, mark_resident, mark_swapped_out
 
 
 class Layer:
@@ -19,9 +19,9 @@ class Layer:
         self.module = weakref.ref(module, lambda _: lost.append(self))
         self.ordinal = ordinal
         self.weights = []
-        self.size = 0  # of what may leave, when its forward pass was last over
-        self.passage = None  # number in this step, from the end of its forward pass until it is needed again
-        self.elsewhere = False  # has run on another stream, whose work ours does not wait for
+        self.size = 0  # bytes that could be swapped out at the end of its last forward pass
+        self.passage = None  # index in this step, from the end of its forward pass until it is needed again
+        self.elsewhere = False  # has run on another stream, and ours does not wait for that one
 
     def items(self):
         for weight in self.weights:
@@ -34,7 +34,7 @@ class Layer:
 
 
 def _node_of(parameter):
-    """Of its gradient: it holds the parameter, and is made where there is none, so that uses can be counted."""
+    """The autograd node of a parameter's gradient. It holds the parameter, and is made here if missing, so that uses can be counted."""
     if not parameter.requires_grad:
         return None
     with torch.enable_grad():
@@ -42,7 +42,7 @@ def _node_of(parameter):
 
 
 def _calibrate():
-    """Uses that tensors count: of a parameter without and with the node of its gradient, and of a gradient."""
+    """Use counts of a parameter without and with the node of its gradient, and of a gradient."""
     frozen = torch.nn.Parameter(torch.zeros(8), requires_grad=False)
     trained = torch.nn.Parameter(torch.zeros(8))
     node = _node_of(trained)
@@ -53,8 +53,8 @@ def _calibrate():
 FROZEN, TRAINED, GRADIENT = _calibrate()[:3]
 
 
-class Weight(Movable):
-    """One parameter, known by its place in its module; it and its storage are held only while it moves."""
+class Weight(Swappable):
+    """One parameter, found by its place in its module. The parameter and its storage are held only while it is not resident."""
 
     __slots__ = ("layer", "layers", "owner", "name", "identity", "cdata", "moving", "node", "gradient")
     counted = "parameters_out"
@@ -63,7 +63,7 @@ class Weight(Movable):
         storage = parameter.untyped_storage()
         super().__init__(storage.nbytes())
         self.layers, self.layer = layers, layer
-        # Not by a weak reference of its own: PyTorch does not exchange the content of tensors that have some.
+        # No weak reference: PyTorch cannot swap the content of tensors that have one (torch.utils.swap_tensors).
         self.owner, self.name, self.identity = weakref.ref(owner), name, id(parameter)
         self.cdata = storage._cdata
         self.moving = None
@@ -85,28 +85,28 @@ class Weight(Movable):
         if parameter is None or not is_plain(parameter):
             return False
         self.moving, self.node, self.storage = parameter, _node_of(parameter), parameter.untyped_storage()
-        # The program may have given it other memory since.
-        self.is_computes = False
+        # The program may have replaced its memory since.
+        self.of_compute_stream = False
         return True
 
-    def is_ours(self):
+    def is_exclusive(self):
         if self.storage._cdata != self.cdata or self.storage.nbytes() != self.size:
             return False
-        # Whatever else has it in C++ may read it without asking.
+        # Other owners in C++ could read it without asking.
         if self.moving._use_count() != (FROZEN if self.node is None else TRAINED):
             return False
         return owners(self.cdata, True) == 1 + self.layers.saved.aliases_on(self.cdata)
 
-    def goes(self):
-        set_away(self.moving, lambda: self.layers.somebody_uses(self.layer))
+    def on_swap_out(self):
+        mark_swapped_out(self.moving, lambda: self.layers.layer_is_used(self.layer))
 
-    def is_back(self):
+    def on_resident(self):
         if self.moving is not None:
-            set_back(self.moving)
+            mark_resident(self.moving)
         self.moving = self.node = self.storage = None
 
     def renew(self):
-        """Gives whether it has other memory than before."""
+        """Returns whether its memory was replaced."""
         parameter = self.parameter()
         if parameter is None or self.moving is not None:
             return False
@@ -117,8 +117,8 @@ class Weight(Movable):
         return True
 
 
-class Gradient(Movable):
-    """Of a parameter that has one when its layer's forward pass is over: gradients are being accumulated."""
+class Gradient(Swappable):
+    """The gradient of a parameter that has one at the end of its layer's forward pass: gradients are being accumulated."""
 
     __slots__ = ("weight", "tensor", "hook")
     counted = "gradients_out"
@@ -133,7 +133,7 @@ class Gradient(Movable):
         return self.weight.layer.who()
 
     def find(self, least):
-        """The gradient there is now, if it could leave; the size is 0 where there is none."""
+        """The gradient that exists now, if it can be swapped out. The size is 0 if there is none."""
         self.size = 0
         parameter = self.weight.parameter()
         tensor = parameter.grad if parameter is not None else None
@@ -150,26 +150,26 @@ class Gradient(Movable):
         if tensor is None:
             return False
         if self.hook is None:
-            # Autograd adds to it in C++, without asking; this comes before.
+            # Autograd adds to the gradient in C++, without asking. This hook runs before.
             layers, weight = self.weight.layers, self.weight
             self.hook = self.weight.parameter().register_hook(lambda _: layers.gradient_is_needed(weight))
         self.tensor, self.storage = tensor, tensor.untyped_storage()
-        self.is_computes = False
+        self.of_compute_stream = False
         return True
 
-    def is_ours(self):
+    def is_exclusive(self):
         parameter = self.weight.parameter()
         if parameter is None or parameter.grad is not self.tensor or self.tensor._use_count() != GRADIENT:
             return False
         return owners(self.storage._cdata, True) == 1
 
-    def goes(self):
+    def on_swap_out(self):
         layers, layer = self.weight.layers, self.weight.layer
-        set_away(self.tensor, lambda: layers.somebody_uses(layer))
+        mark_swapped_out(self.tensor, lambda: layers.layer_is_used(layer))
 
-    def is_back(self):
+    def on_resident(self):
         if self.tensor is not None:
-            set_back(self.tensor)
+            mark_resident(self.tensor)
         self.tensor = self.storage = None
 
     def forget(self):

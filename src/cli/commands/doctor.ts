@@ -88,66 +88,32 @@ async function gpu(): Promise<Finding> {
   return { name: 'GPU', ok: output !== undefined, found: output?.trim().split('\n').join('; ') ?? 'none seen by nvidia-smi', note: '' };
 }
 
-/** What Python says of itself, of PyTorch, and of all that `weir run` would ask for; without starting CUDA. */
-interface PythonAnswer {
+/** What `python -m weir.doctor` prints (python/weir/doctor.py). */
+interface PythonFacts {
   readonly executable: string;
   readonly version: string;
-  readonly torch?: string;
-  readonly cuda?: string | null;
-  readonly torchProblem?: string;
-  readonly headers?: string;
-  readonly headersProblem?: string;
+  readonly torch: string | null;
+  readonly cuda: string | null;
+  readonly torchProblem: string | null;
+  readonly headers: string | null;
+  readonly headersProblem: string | null;
   /** Why `weir run` would refuse; empty if it would not. */
-  readonly refusals?: readonly string[];
+  readonly refusals: readonly string[];
 }
 
-/** The very checks that run inside a job, so that their sentences are the same. */
-const QUESTION = `
-import json, sys, os
-answer = {"executable": sys.executable, "version": sys.version.split()[0], "refusals": []}
-try:
-    import torch
-    answer["torch"], answer["cuda"] = str(torch.__version__), torch.version.cuda
-except Exception as error:
-    answer["torchProblem"] = f"{type(error).__name__}: {error}"
-try:
-    from weir import activate, machine
-    from weir.refusal import Refusal
-    def attempt(act):
-        try:
-            return act()
-        except Refusal as refusal:
-            answer["refusals"].append(str(refusal))
-    if "torch" in answer:
-        minor = ".".join(answer["torch"].split("+")[0].split(".")[:2])
-        if answer["cuda"] is None:
-            answer["refusals"].append(f"PyTorch {answer['torch']} was built without CUDA")
-        elif minor not in activate.SUPPORTED:
-            answer["refusals"].append(f"PyTorch {answer['torch']} has not been tested with this version of Weir (tested: {', '.join(activate.SUPPORTED)}); --allow-untested tries it")
-        attempt(lambda: machine.check_driver(answer["cuda"], os.environ))
-        attempt(lambda: machine.compilers(os.environ))
-        try:
-            answer["headers"] = machine.cuda_headers(os.path.dirname(torch.__file__), os.environ)
-        except Refusal as refusal:
-            answer["headersProblem"] = str(refusal)
-            answer["refusals"].append(str(refusal))
-except Exception as error:
-    answer["refusals"].append(f"{type(error).__name__}: {error}")
-print(json.dumps(answer))
-`;
-
-async function askPython(): Promise<PythonAnswer | undefined> {
+async function askPython(): Promise<PythonFacts | undefined> {
   const part = join(fileURLToPath(new URL('../..', import.meta.url)), 'python');
   const path = [part, process.env['PYTHONPATH']].filter((entry) => entry).join(delimiter);
   for (const name of ['python3', 'python']) {
-    const output = await run(name, ['-c', QUESTION], { PYTHONPATH: path, TORCH_DEVICE_BACKEND_AUTOLOAD: '0' });
+    // Safe path: a weir.py in the current folder is not ours.
+    const output = await run(name, ['-m', 'weir.doctor'], { PYTHONPATH: path, PYTHONSAFEPATH: '1' });
     const line = output?.trim().split('\n').at(-1);
-    if (line?.startsWith('{')) return JSON.parse(line) as PythonAnswer;
+    if (line?.startsWith('{')) return JSON.parse(line) as PythonFacts;
   }
   return undefined;
 }
 
-function pythonFinding(python: PythonAnswer | undefined): Finding {
+function pythonFinding(python: PythonFacts | undefined): Finding {
   return {
     name: 'Python',
     ok: python !== undefined,
@@ -156,30 +122,30 @@ function pythonFinding(python: PythonAnswer | undefined): Finding {
   };
 }
 
-function torch(python: PythonAnswer | undefined): Finding {
+function torch(python: PythonFacts | undefined): Finding {
   return {
     name: 'PyTorch',
-    ok: python?.torch !== undefined,
+    ok: typeof python?.torch === 'string',
     found: python?.torch ? `${python.torch}, CUDA ${python.cuda ?? 'none'}` : 'python3 here cannot import torch',
     note: python?.torch ? '' : 'Needed only where jobs run and snapshots are made; activate the environment the job runs in.',
   };
 }
 
-function headers(python: PythonAnswer | undefined): Finding {
+function headers(python: PythonFacts | undefined): Finding {
   return {
     name: 'CUDA headers',
-    ok: python?.headers !== undefined,
+    ok: typeof python?.headers === 'string',
     found: python?.headers ?? 'not found',
     note: python?.headers ? '' : (python?.headersProblem ?? 'Needed only to run and record jobs; looked for beside PyTorch.'),
   };
 }
 
-function runs(python: PythonAnswer | undefined): Finding {
+function runs(python: PythonFacts | undefined): Finding {
   const obstacle = obstacleIn(process.env);
   const reasons = [
     ...(process.platform === 'linux' ? [] : ['jobs run on Linux only']),
     ...(obstacle ? [obstacle] : []),
-    ...(python?.torch === undefined ? ['there is no PyTorch in the Python that is found here'] : []),
+    ...(python?.torch ? [] : ['there is no PyTorch in the Python that is found here']),
     ...(python?.refusals ?? []),
   ];
   return { name: 'weir run', ok: reasons.length === 0, found: reasons.length === 0 ? 'ready' : 'would refuse', note: reasons.join('; ') };

@@ -178,7 +178,7 @@ async function start(command: string[], self: Command, defaultName: string | und
     swapHost: flags.swapHost,
     allowUntested: flags.allowUntested ?? false,
     ringRows: flags.ringRows,
-    quiet: flags.quiet ?? false,
+    quiet: flags.quiet || flags.json || false,
     version: readVersion(),
     environment: process.env,
   };

@@ -8,8 +8,8 @@ import sys
 
 # In the order in which they run: what may leave a mess comes late.
 import features_memory  # noqa: F401
-import features_streams  # noqa: F401
 import features_processes  # noqa: F401
+import features_streams  # noqa: F401
 import harness
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ from harness import GIB, MIB, OURS, child, clean, finish, same, small_net, test,
 def in_place_and_keys():
     import torch
 
-    plain = child("import torch, json; torch.empty(9, device='cuda'); print(json.dumps(sorted(torch.cuda.memory_stats())))", WEIR_ALLOCATOR=None)
+    plain = child(
+        "import torch, json; torch.empty(9, device='cuda'); print(json.dumps(sorted(torch.cuda.memory_stats())))", WEIR_ALLOCATOR=None
+    )
     x = torch.empty(1000, device="cuda")
     import weir
 

@@ -189,7 +189,9 @@ def cuda_ipc():
         with open(script, "w", encoding="utf-8") as file:
             file.write(SENDER)
         # The receiver has the script's pipes too, so they end when it does: later than the sender.
-        done = subprocess.run([sys.executable, script], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [sys.executable, script], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=120
+        )
     same(done.returncode, 0, "a sender that ends first: " + done.stderr[-500:])
     same(done.stdout.split(), ["sum", str(15 * MIB)], "read after its sender ended: " + done.stderr[-500:])
     return "; ".join(notes)
@@ -264,7 +266,9 @@ def other_processes():
         "limit": child(LIMIT, WEIR_ALLOCATOR="weir", WEIR_LIMIT=str(2 * GIB)),
         "pytorch": child(PASSTHROUGH, WEIR_ALLOCATOR="pytorch", WEIR_LIMIT=str(2 * GIB)),
         "expandable": child(PASSTHROUGH, WEIR_ALLOCATOR="expandable", WEIR_LIMIT=str(2 * GIB)),
-        "backend": child("import torch", WEIR_ALLOCATOR="weir", WEIR_REQUIRED="1", WEIR_RUN_DIR=None, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync"),
+        "backend": child(
+            "import torch", WEIR_ALLOCATOR="weir", WEIR_REQUIRED="1", WEIR_RUN_DIR=None, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync"
+        ),
         "faults": child(
             "import torch\nfor n in range(200):\n  try: x = torch.full((1000 * n + 1,), 1.0, device='cuda'); assert (x == 1).all()\n"
             "  except torch.OutOfMemoryError: torch.cuda.empty_cache()\nimport weir\nassert weir.check(3) == 0\nprint('good')",
@@ -275,7 +279,15 @@ def other_processes():
         ),
     }
     problems = []
-    expected = {"fork": "good", "exit": "good", "limit": "True True", "pytorch": "good False", "expandable": "good True", "faults": "good", "backend": ""}
+    expected = {
+        "fork": "good",
+        "exit": "good",
+        "limit": "True True",
+        "pytorch": "good False",
+        "expandable": "good True",
+        "faults": "good",
+        "backend": "",
+    }
     for name, process in running.items():
         try:
             out, err = finish(process, 125 if name == "backend" else 0)

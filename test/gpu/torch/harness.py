@@ -121,6 +121,9 @@ def main():
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(summary, file, indent=1)
             file.write("\n")
-    print(f"{len(results) - len(failed)} of {len(results)} passed in {summary['seconds']} s" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    print(
+        f"{len(results) - len(failed)} of {len(results)} passed in {summary['seconds']} s"
+        + (f"; failed: {', '.join(failed)}" if failed else "")
+    )
     sys.stdout.flush()
     return 1 if failed else 0

@@ -21,12 +21,13 @@ KIB, MIB = 1 << 10, 1 << 20
 
 def compile_pair(folder):
     import torch
-    from weir import machine
+    from weir import machine, settings
 
     torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
     target = os.path.join(folder, "pair.so")
-    plus, _ = machine.compilers(os.environ)
-    headers = ["-isystem", os.path.join(torch_folder, "include"), "-isystem", machine.cuda_headers(torch_folder, os.environ)]
+    here = settings.read()
+    plus, _ = machine.compilers(here)
+    headers = ["-isystem", os.path.join(torch_folder, "include"), "-isystem", machine.cuda_headers(torch_folder, here)]
     libraries = ["-L" + os.path.join(torch_folder, "lib"), "-lc10", "-lc10_cuda"]
     source = os.path.join(HERE, "pair.cpp")
     subprocess.run([plus, "-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", *headers, source, "-o", target, *libraries], check=True)
@@ -79,11 +80,17 @@ def main():
                     environment["WEIR_RUN_DIR"] = os.path.join(folder, f"{way}-{round_}".replace(", ", "-"))
                     os.makedirs(environment["WEIR_RUN_DIR"])
                 done = subprocess.run(
-                    [sys.executable, os.path.abspath(__file__), "--measure", path], env=environment, check=True, stdout=subprocess.PIPE, text=True
+                    [sys.executable, os.path.abspath(__file__), "--measure", path],
+                    env=environment,
+                    check=True,
+                    stdout=subprocess.PIPE,
+                    text=True,
                 )
                 found[way].append(json.loads(done.stdout.splitlines()[-1]))
     names = list(found["weir"][0])
-    medians = {name: {way: round(statistics.median(result[name] for result in results)) for way, results in found.items()} for name in names}
+    medians = {
+        name: {way: round(statistics.median(result[name] for result in results)) for way, results in found.items()} for name in names
+    }
     print(f"{'':45}" + "".join(f"{way:>20}" for way in WAYS))
     for name in names:
         print(f"{name:45}" + "".join(f"{medians[name][way]:>20}" for way in WAYS))

@@ -1,8 +1,8 @@
 """One rank of a training on one GPU, alone, or started by torchrun, by `accelerate launch`, or by itself with multiprocessing.
 
-    weir run -- torchrun --nproc-per-node=2 rank.py
-    weir run -- accelerate launch --num_processes 1 rank.py accelerate
-    weir run -- python3 rank.py spawn"""
+weir run -- torchrun --nproc-per-node=2 rank.py
+weir run -- accelerate launch --num_processes 1 rank.py accelerate
+weir run -- python3 rank.py spawn"""
 
 import os
 import sys

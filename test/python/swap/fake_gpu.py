@@ -48,7 +48,7 @@ class FakeBackend:
         self.order = order
         self.random = random.Random(seed)
         self.device = torch.device("cpu")
-        self.compute, self.out, self.back = Stream("compute"), Stream("out"), Stream("back")
+        self.compute, self.out_stream, self.in_stream = Stream("compute"), Stream("out"), Stream("in")
         self.faults = []
         self.aside = False
         self.current_bytes = 0
@@ -72,7 +72,7 @@ class FakeBackend:
         return contextlib.nullcontext()
 
     def moment(self):
-        """Changes whenever the program may have given the compute stream work, or memory was given up or taken."""
+        """Changes whenever the program may have given the compute stream work, or memory was freed or allocated."""
         manager = sys.modules["weir.swap"]._manager
         return (manager.steps.done, manager.steps.tick_count, self.freed, self.returned) if manager else self.freed
 
@@ -110,15 +110,15 @@ class FakeBackend:
         return (second.at - first.at) * 1e6
 
     def synchronize(self):
-        for stream in (self.out, self.back):
+        for stream in (self.out_stream, self.in_stream):
             while stream.queue:
                 self.run_one(stream)
 
     def copy_out(self, target, storage):
-        self.copy(self.out, target.data_ptr(), storage.data_ptr(), storage)
+        self.copy(self.out_stream, target.data_ptr(), storage.data_ptr(), storage)
 
-    def copy_back(self, storage, source):
-        self.copy(self.back, storage.data_ptr(), source.data_ptr(), storage)
+    def copy_in(self, storage, source):
+        self.copy(self.in_stream, storage.data_ptr(), source.data_ptr(), storage)
 
     def copy(self, stream, target, source, storage):
         if stream.saw_compute != self.moment():
@@ -130,7 +130,7 @@ class FakeBackend:
         if self.order == "early":
             self.synchronize()
         elif self.order == "random":
-            for stream in (self.out, self.back):
+            for stream in (self.out_stream, self.in_stream):
                 while stream.queue and self.random.random() < 0.4:
                     self.run_one(stream)
 
@@ -144,7 +144,7 @@ class FakeBackend:
         else:
             fault = what[1].run()
             if fault:
-                self.faults.append(f"{fault} of a copy on {stream.name} was given up before it was over")
+                self.faults.append(f"{fault} of a copy on {stream.name} was freed before it was over")
 
     def run_until(self, event):
         while not event.done:
@@ -168,8 +168,8 @@ class FakeBackend:
     def bytes_of(self, storage):
         return torch.empty(0, dtype=torch.uint8).set_(storage)
 
-    def gives_up(self, storage, is_computes):
-        # Called right before memory is given up: its next owner writes to it at once.
+    def before_free(self, storage, of_compute_stream):
+        # Called right before memory is freed: its next owner writes to it at once.
         self.freed += 1
         self.bytes_of(storage).fill_(0xFF)
 

@@ -12,7 +12,7 @@ import torch  # noqa: E402
 from fake_gpu import FakeBackend  # noqa: E402
 from weir import swap  # noqa: E402
 from weir.swap import host, profile  # noqa: E402
-from weir.swap.records import GONE  # noqa: E402
+from weir.swap.records import SWAPPED_OUT  # noqa: E402
 
 torch.set_num_threads(1)
 host.CHUNK, host.LEAST_CHUNK, profile.MEASURED = 256 << 10, 4 << 10, 16 << 10
@@ -27,10 +27,10 @@ def train(pause):
     for module in net:
         module.register_forward_hook(lambda *_: time.sleep(pause))
         module.register_full_backward_hook(lambda *_: time.sleep(pause))
-    # Where parameters are to leave, there is no state to leave instead.
+    # If parameters are to be swapped, there must be no state to swap instead.
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3) if limit else torch.optim.AdamW(net.parameters(), lr=1e-3)
     losses = []
-    for step in range(STEPS):
+    for _ in range(STEPS):
         loss = net(torch.randn(256, 64)).square().mean()
         loss.backward()
         optimizer.step()
@@ -49,18 +49,28 @@ def train(pause):
 class Measured(FakeBackend):
     def take_peak(self):
         manager = swap._manager
-        live = sum(record.size for reference in manager.saved.records if (record := reference()) is not None and record.state != GONE)
-        state = sum(item.size for item in manager.guard.items if item.state != GONE)
-        weights = sum(weight.size for layer in manager.layers.layers for weight in layer.weights if weight.state != GONE)
+        live = sum(
+            record.size for reference in manager.saved.records if (record := reference()) is not None and record.state != SWAPPED_OUT
+        )
+        state = sum(item.size for item in manager.guard.items if item.state != SWAPPED_OUT)
+        weights = sum(weight.size for layer in manager.layers.layers for weight in layer.weights if weight.state != SWAPPED_OUT)
         return live + state + weights, live + state + weights
 
 
 expected = train(0)
 backend = Measured("random", 4)
 swap.install(
-    enabled=True, limit=limit, directory=sys.argv[1], debug=True, quiet=True, host_limit=1 << 28, least=4096, is_device=lambda tensor: True,
-    make_backend=lambda tensor: backend, tolerance=None,
-)  # fmt: skip
+    swap.Options(
+        limit=limit,
+        directory=sys.argv[1],
+        debug=True,
+        quiet=True,
+        host_limit=1 << 28,
+        least=4096,
+        is_device=lambda tensor: True,
+        make_backend=lambda tensor: backend,
+    )
+)
 found = train(0.001)
 report = swap.report()
 swap.uninstall()

@@ -84,7 +84,7 @@ class Training:
 
 
 def trained(steps=3, **options):
-    """A training after some steps: layers are known, and under a limit leave."""
+    """A training after some steps: layers are known, and swapped if there is a limit."""
     training = Training(**options)
     for i in range(steps):
         training.step(i)
@@ -92,7 +92,7 @@ def trained(steps=3, **options):
 
 
 def hand_plan(profile, spread=2):
-    """Everything that can leave does, early, and comes back a little before it is needed."""
+    """A plan that swaps out everything it can, early, and swaps it in a little before it is needed."""
     moves = []
     count = len(profile["ticks"]["kind"])
     for index, record in enumerate(profile["records"]):
@@ -123,7 +123,7 @@ def hand_plan(profile, spread=2):
 class Run:
     """A program under swapping: "all" at once for want of a plan, by a "plan", or by one that has a "limit" to keep."""
 
-    def __init__(self, mode="all", order="late", seed=1, spoil=None, host_limit=1 << 30, debug=True, least=LEAST):
+    def __init__(self, mode="all", order="late", seed=1, spoil=None, host_limit=1 << 30, debug=True, least=LEAST, quiet=True):
         self.backend = FakeBackend(order, seed) if FAKE else None
         self.mode = mode
         self.folder = tempfile.mkdtemp()
@@ -132,9 +132,16 @@ class Run:
         self.steps = []  # (steps that have ended, whether swapping has settled), as the supervisor is told
         self.spoil = spoil
         options = swap.Options(
-            enabled=True, limit={"all": 1, "limit": 1 << 40}.get(mode), directory=None, debug=debug, quiet=True, host_limit=host_limit, least=least,
-            on_profile=self.planned, take_plan=self.take, mark=self.marks.append, steps=lambda *told: self.steps.append(told), tolerance=None,
-        )  # fmt: skip
+            limit={"all": 1, "limit": 1 << 40}.get(mode),
+            debug=debug,
+            quiet=quiet,
+            host_limit=host_limit,
+            least=least,
+            on_profile=self.planned,
+            take_plan=self.take,
+            mark=self.marks.append,
+            steps=lambda *told: self.steps.append(told),
+        )
         if FAKE:
             options.is_device, options.make_backend = lambda tensor: True, lambda tensor: self.backend
         if mode == "all":

@@ -36,7 +36,7 @@ class Errors(SwapCase):
                         program()
 
     def test_change_in_place_after_it_left(self):
-        """The tensor is away, its version counter is not."""
+        """The tensor is swapped out, its version counter is not."""
         with Run("all"):
             x = draw(WIDTH, WIDTH, requires_grad=True)
             y = (x * 2).exp()
@@ -76,7 +76,11 @@ class Errors(SwapCase):
         def broken(*_):
             raise ValueError("on purpose")
 
-        places = {"saved": ("leave", "drop"), "traffic": ("act", "react", "fetch_ahead", "state_leaves"), "steps": ("begin",)}
+        places = {
+            "saved": ("begin_swap_out", "end_swap_out"),
+            "mover": ("act", "react", "fetch_ahead", "after_optimizer"),
+            "steps": ("begin",),
+        }
         for part, where in ((part, where) for part, names in places.items() for where in names):
             for mode in ("all", "plan"):
                 expected = plain(10)()
@@ -84,7 +88,9 @@ class Errors(SwapCase):
                     training = Training()
                     for i in range(10):
                         if i == 7:
-                            setattr(getattr(run.manager, part), where, broken)
+                            owner = getattr(run.manager, part)
+                            self.assertTrue(callable(getattr(owner, where)))
+                            setattr(owner, where, broken)
                         training.step(i)
                     found = training.result()
                 self.assertEqual(expected[0], found[0], where)
@@ -121,8 +127,8 @@ class Errors(SwapCase):
             training = Training()
             for i in range(10):
                 if i == 6:
-                    saved, traffic, inside = run.manager.saved, run.manager.traffic, []
-                    original, act = saved.begin_return, traffic.act
+                    saved, mover, inside = run.manager.saved, run.manager.mover, []
+                    original, act = saved.begin_swap_in, mover.act
 
                     def acting(*arguments):
                         inside.append(True)
@@ -134,7 +140,7 @@ class Errors(SwapCase):
                             raise torch.cuda.OutOfMemoryError("full")
                         original(record)
 
-                    traffic.act, saved.begin_return = acting, full
+                    mover.act, saved.begin_swap_in = acting, full
                 try:
                     training.step(i)
                 except torch.cuda.OutOfMemoryError:

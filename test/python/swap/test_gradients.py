@@ -4,9 +4,9 @@ import copy
 import unittest
 
 import torch
-from torch.utils._foreach_utils import _has_foreach_support
 from support import LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, trained
-from weir.swap.away import AwayGradient
+from torch.utils._foreach_utils import _has_foreach_support
+from weir.swap.swapped_tensors import SwappedGradient
 
 MODES = ("all", "limit")
 
@@ -84,21 +84,21 @@ class Accumulated(SwapCase):
 
                 self.both(accumulating(act))
 
-    def test_away_and_asked_for(self):
+    def test_metadata_of_a_swapped_gradient(self):
         with Run("all", *ORDERS[0]):
             training = trained()
             training.loss().backward()
             loss = training.loss()
-            away = [p for p in training.net.parameters() if type(p.grad) is AwayGradient]
-            self.assertGreater(len(away), 2)
-            self.assertEqual({tuple(p.grad.shape) for p in away}, {(WIDTH, WIDTH)})
+            swapped = [p for p in training.net.parameters() if type(p.grad) is SwappedGradient]
+            self.assertGreater(len(swapped), 2)
+            self.assertEqual({tuple(p.grad.shape) for p in swapped}, {(WIDTH, WIDTH)})
             # Else they are clipped by other kernels than without swapping.
-            self.assertTrue(_has_foreach_support([p.grad for p in away], away[0].device))
-            self.assertTrue(all(type(p.grad) is AwayGradient for p in away))
-            first = away[0].grad
+            self.assertTrue(_has_foreach_support([p.grad for p in swapped], swapped[0].device))
+            self.assertTrue(all(type(p.grad) is SwappedGradient for p in swapped))
+            first = swapped[0].grad
             self.assertGreater(first.abs().sum().item(), 0)
             self.assertIs(type(first), torch.Tensor)
-            self.assertIs(away[0].grad, first)
+            self.assertIs(swapped[0].grad, first)
             loss.backward()
             training.finish(loss)
 
@@ -117,7 +117,7 @@ class Accumulated(SwapCase):
             scale = torch.ones((), device=first.device, requires_grad=True)
             product = (second.grad * scale).sum()
             loss = training.loss()
-            self.assertEqual([type(p.grad) for p in (first, second, third)], [torch.Tensor, torch.Tensor, AwayGradient])
+            self.assertEqual([type(p.grad) for p in (first, second, third)], [torch.Tensor, torch.Tensor, SwappedGradient])
             self.assertGreater(alias.abs().sum().item(), 0)
             product.backward()
             self.assertEqual(scale.grad.item(), second.grad.sum().item())
@@ -132,7 +132,7 @@ class Accumulated(SwapCase):
             for index, layer in enumerate(training.net.layers):
                 layer.weight.grad = bucket[index * WIDTH * WIDTH : (index + 1) * WIDTH * WIDTH].view(WIDTH, WIDTH)
             loss = training.loss()
-            self.assertNotIn(AwayGradient, {type(p.grad) for p in training.net.parameters()})
+            self.assertNotIn(SwappedGradient, {type(p.grad) for p in training.net.parameters()})
             loss.backward()
             self.assertGreater(bucket.abs().sum().item(), 0)
             self.assertEqual(run.manager.report()["gradientsOut"], 0)

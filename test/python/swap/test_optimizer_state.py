@@ -7,7 +7,7 @@ import weakref
 import torch
 from support import FAKE, Run, SwapCase, Training, plain
 from weir.swap import host
-from weir.swap.records import GONE
+from weir.swap.records import SWAPPED_OUT
 
 
 class OptimizerState(SwapCase):
@@ -29,8 +29,8 @@ class OptimizerState(SwapCase):
         self.same(program, "plan")
         self.same(program, "all")
 
-    def test_state_changed_while_it_leaves(self):
-        """Right after the step, and in the forward pass, when copies have begun and nothing is away yet."""
+    def test_state_changed_during_its_swap_out(self):
+        """Right after the step, and in the forward pass, when copies have begun and nothing is swapped out yet."""
 
         def program():
             training = Training()
@@ -87,7 +87,7 @@ class OptimizerState(SwapCase):
                 self.same(program(look), "all")
 
     @unittest.skipUnless(FAKE, "counts waits")
-    def test_what_leaves_or_returns_together_is_waited_for_once(self):
+    def test_swaps_at_the_same_tick_wait_once(self):
         with Run("plan") as run:
             training = Training()
             for i in range(9):
@@ -97,11 +97,11 @@ class OptimizerState(SwapCase):
             moves = next(iter(run.manager.steps.plans.values())).moves
         items = sum(who[0] == "item" for who in moves)
         self.assertGreaterEqual(items, 8)
-        # All state leaves at one tick and returns at another; saved tensors go one by one, out and in.
+        # All state is swapped out at one tick and in at another; saved tensors are swapped one by one.
         self.assertLessEqual(run.backend.compute_waits - before, 2 + 2 * (len(moves) - items))
 
-    def test_a_tensor_that_was_replaced_leaves_as_before(self):
-        def away(replace):
+    def test_a_replaced_tensor_is_swapped_as_before(self):
+        def moving(replace):
             with Run("plan") as run:
                 training = Training()
                 for i in range(9):
@@ -113,8 +113,8 @@ class OptimizerState(SwapCase):
                 training.loss()
                 return run.manager.guard.moving
 
-        self.assertGreater(away(False), 0)
-        self.assertEqual(away(True), away(False))
+        self.assertGreater(moving(False), 0)
+        self.assertEqual(moving(True), moving(False))
 
     def test_state_held_by_the_user_stays(self):
         def program():
@@ -122,7 +122,7 @@ class OptimizerState(SwapCase):
             training.step(0)
             held = [entry["exp_avg"] for entry in training.optimizer.state.values()]
             sums = []
-            for i in range(9):
+            for _ in range(9):
                 loss = training.loss()
                 sums.extend(tensor.sum().reshape(1) for tensor in held)
                 loss.backward()
@@ -147,7 +147,7 @@ class OptimizerState(SwapCase):
         self.same(program, "plan")
         self.same(program, "all")
 
-    def test_an_optimizer_that_goes_away(self):
+    def test_an_optimizer_that_is_deleted(self):
         def program():
             training = Training()
             for i in range(14):
@@ -159,15 +159,15 @@ class OptimizerState(SwapCase):
         self.same(program, "plan")
         self.same(program, "all")
 
-    def test_away_means_empty(self):
+    def test_a_swapped_storage_is_empty(self):
         with Run("all") as run:
             training = Training()
             training.step(0)
             training.step(1)
             training.loss()
-            away = [item for item in run.manager.guard.items if item.state == GONE]
-            self.assertGreater(len(away), 4)
-            self.assertTrue(all(item.storage.nbytes() == 0 for item in away))
+            swapped = [item for item in run.manager.guard.items if item.state == SWAPPED_OUT]
+            self.assertGreater(len(swapped), 4)
+            self.assertTrue(all(item.storage.nbytes() == 0 for item in swapped))
             training.optimizer.state_dict()
             self.assertEqual(run.manager.guard.moving, 0)
 

@@ -1,4 +1,4 @@
-"""Swapping without a limit must not cost time: plans that do are made again to save less, and in the end given up."""
+"""Swapping without a limit must not cost time: a plan that does is replaced by one that saves less, and in the end by none."""
 
 import random
 import unittest
@@ -98,16 +98,18 @@ class PaceCase(SwapCase):
 
     def test_each_shape_is_judged_by_itself(self):
         short = WIDTH // 2
-        # The plan of the first shape is there for when it comes back.
+        # The plan of the first shape is kept for when that shape is used again.
         run = self.train(lambda steps: 1000 * (1.5 if steps.following else 1), (*(None,) * 14, *(short,) * 120))
         self.assertEqual(self.shares(run), [1, 1, 0.25])
         self.assertEqual([run.phase, run.marks.count("weir swap plan given up")], ["following", 1])
         self.assertLess(run.report["stepsPlanned"], 60)
-        in_turn = self.train(lambda steps: 1000 * (1 + 0.02 * share_in(steps) if steps.following else 1), (*(None,) * 40, *(short,) * 60, *(None,) * 40))
+        in_turn = self.train(
+            lambda steps: 1000 * (1 + 0.02 * share_in(steps) if steps.following else 1), (*(None,) * 40, *(short,) * 60, *(None,) * 40)
+        )
         self.assertEqual(self.shares(in_turn), [1, 0.3, 1, 0.3])
         self.assertEqual(in_turn.phase, "following")
 
-    def test_state_that_a_new_plan_leaves_alone_has_no_place_on_the_host(self):
+    def test_state_that_a_new_plan_does_not_swap_has_no_slot(self):
         def only(kind):
             def spoil(plan):
                 plan["moves"] = [move for move in plan["moves"] if move["class"] == kind]

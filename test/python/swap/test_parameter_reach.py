@@ -6,7 +6,7 @@ import unittest
 import torch
 from support import DEVICE, FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, plain, trained
 from test_parameters import between_passes, moved
-from weir.swap.away import AwayParameter
+from weir.swap.swapped_tensors import SwappedParameter
 
 MODES = ("all", "limit")
 
@@ -88,13 +88,13 @@ class Others(SwapCase):
             held = torch.jit.trace(training.net.layers[1], (torch.ones(2, WIDTH, device=DEVICE),), check_trace=False)
             loss = training.loss()
             self.assertIs(type(training.net.layers[1].weight), torch.nn.Parameter)
-            self.assertIs(type(training.net.layers[0].weight), AwayParameter)
+            self.assertIs(type(training.net.layers[0].weight), SwappedParameter)
             held(torch.ones(2, WIDTH, device=DEVICE))
             loss.backward()
             training.finish(loss)
 
     def test_another_stream(self):
-        """Work there is not waited for when memory is given up."""
+        """Freeing memory does not wait for work there."""
         with Run("all", *ORDERS[0]) as run:
             training = trained()
             side = None if FAKE else torch.cuda.Stream()
@@ -105,7 +105,7 @@ class Others(SwapCase):
                 run.manager.backend.aside = False
             loss = training.loss()
             self.assertIs(type(training.net.layers[1].weight), torch.nn.Parameter)
-            self.assertIs(type(training.net.layers[0].weight), AwayParameter)
+            self.assertIs(type(training.net.layers[0].weight), SwappedParameter)
             loss.backward()
             training.finish(loss)
 
@@ -194,7 +194,7 @@ class Models(SwapCase):
                 training = trained()
                 weight = training.net.layers[3].weight
                 loss = training.loss()
-                self.assertIs(type(weight), AwayParameter)
+                self.assertIs(type(weight), SwappedParameter)
                 if end == "compile":
                     torch.compile(lambda x: x, backend="eager")
                 else:

@@ -7,8 +7,8 @@ import unittest
 
 import torch
 from support import FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, plain, trained
-from weir.swap.away import AwayParameter
-from weir.swap.records import GONE, LEAVING
+from weir.swap.records import SWAPPED_OUT, SWAPPING_OUT
+from weir.swap.swapped_tensors import SwappedParameter
 
 
 def moved(run):
@@ -121,7 +121,7 @@ class Passes(SwapCase):
 
 
 class Uses(SwapCase):
-    """Whoever uses a parameter that is away gets it back first."""
+    """Using a parameter that is swapped out swaps it in first."""
 
     def test_a_penalty_on_all_parameters(self):
         def act(training, loss):
@@ -152,7 +152,7 @@ class Uses(SwapCase):
                 def act(training, loss, use=use):
                     kinds = {type(p) for p in training.net.parameters()}
                     if moving:
-                        self.assertIn(AwayParameter, kinds)
+                        self.assertIn(SwappedParameter, kinds)
                     with torch.no_grad():
                         use(training.net)
                     self.assertEqual({type(p) for p in training.net.parameters()}, {torch.nn.Parameter})
@@ -167,13 +167,13 @@ class Uses(SwapCase):
                 self.assertEqual(expected[0], found[0])
 
     @unittest.skipUnless(FAKE, "for the fake GPU")
-    def test_asking_what_it_is_brings_nothing_back(self):
+    def test_reading_metadata_swaps_nothing_in(self):
         with Run("all", "late") as run:
             training = trained()
             loss = training.loss()
-            away = [p for p in training.net.parameters() if type(p) is AwayParameter]
-            self.assertGreater(len(away), 0)
-            for parameter in away:
+            swapped = [p for p in training.net.parameters() if type(p) is SwappedParameter]
+            self.assertGreater(len(swapped), 0)
+            for parameter in swapped:
                 self.assertEqual(parameter.numel(), WIDTH * WIDTH)
                 self.assertEqual((tuple(parameter.shape), parameter.dtype, parameter.requires_grad), ((WIDTH, WIDTH), torch.float32, True))
                 self.assertIsNone(parameter.grad)
@@ -181,15 +181,15 @@ class Uses(SwapCase):
                 self.assertTrue(parameter.is_leaf and isinstance(parameter, torch.nn.Parameter))
                 hash(parameter)
             training.optimizer.zero_grad()
-            self.assertTrue(all(type(p) is AwayParameter for p in away))
+            self.assertTrue(all(type(p) is SwappedParameter for p in swapped))
             states = [w.state for layer in run.manager.layers.layers for w in layer.weights]
-            self.assertEqual(states.count(GONE) + states.count(LEAVING), len(away))
-            self.assertGreater(states.count(GONE), 0)
+            self.assertEqual(states.count(SWAPPED_OUT) + states.count(SWAPPING_OUT), len(swapped))
+            self.assertGreater(states.count(SWAPPED_OUT), 0)
             loss.backward()
             training.finish(loss)
 
     def test_a_change_that_pytorch_does_not_count(self):
-        """Through .data, after the copy has begun: what comes back is what was written."""
+        """Through .data, after the copy has begun: the swap-in gives what was written."""
 
         class Changing(torch.nn.Module):
             def __init__(self, net):
@@ -248,7 +248,7 @@ class Uses(SwapCase):
             training.step(3)
             loss = training.loss()
             self.assertIs(type(training.net.layers[0].weight), torch.nn.Parameter)
-            self.assertIs(type(training.net.layers[1].weight), AwayParameter)
+            self.assertIs(type(training.net.layers[1].weight), SwappedParameter)
             self.assertGreater(held.abs().sum().item(), 0)
             loss.backward()
             training.finish(loss)
@@ -256,17 +256,17 @@ class Uses(SwapCase):
 
 
 class Ends(SwapCase):
-    def test_stopping_brings_everything_back(self):
+    def test_stopping_swaps_everything_in(self):
         with Run("all", *ORDERS[0]) as run:
             training = trained()
             loss = training.loss()
-            self.assertIn(AwayParameter, {type(p) for p in training.net.parameters()})
+            self.assertIn(SwappedParameter, {type(p) for p in training.net.parameters()})
             run.manager.stop("for a test", report=False)
             self.assertEqual({type(p) for p in training.net.parameters()}, {torch.nn.Parameter})
             loss.backward()
             training.finish(loss)
 
-    def test_a_model_that_goes_away(self):
+    def test_a_model_that_is_deleted(self):
         def program():
             first = Training()
             for i in range(4):

@@ -3,7 +3,6 @@
 import unittest
 
 from support import SwapCase  # noqa: F401  (puts weir on the path)
-
 from weir.swap.plan import Move, Plan
 from weir.swap.profile import least_times
 
@@ -41,41 +40,41 @@ class Bending(unittest.TestCase):
     def test_returns_in_a_queue_all_come_earlier(self):
         # Three of 200 us each, begun one tick after the other: the last is 300 us late. The first of all was over long before.
         plan = planned([("alone", MB, 0, 1, 4), ("a", 2 * MB, 0, 1, 10), ("b", 2 * MB, 0, 1, 11), ("c", 2 * MB, 0, 1, 12)], 10 * MB)
-        self.assertEqual(plan.come_earlier(["c"], 300.0, rate=MB / 100), 3)
+        self.assertEqual(plan.swap_in_earlier(["c"], 300.0, rate=MB / 100), 3)
         self.assertEqual([plan.moves[name].back for name in ("alone", "a", "b", "c")], [4, 6, 7, 8])
         self.assertEqual(plan.backs, {4: ["alone"], 6: ["a"], 7: ["b"], 8: ["c"]})
 
     def test_of_returns_waited_for_together_the_last_counts(self):
         plan = planned([("a", MB, 0, 1, 6), ("b", MB, 0, 1, 12)], 10 * MB)
-        self.assertEqual(plan.come_earlier(["a", "b"], 50.0, rate=MB / 100), 1)
+        self.assertEqual(plan.swap_in_earlier(["a", "b"], 50.0, rate=MB / 100), 1)
         self.assertEqual([plan.moves[name].back for name in ("a", "b")], [6, 11])
 
     def test_returns_come_no_earlier_than_memory_and_the_way_out_allow(self):
         plan = planned([("a", MB, 0, 9, 12)], 10 * MB)
-        plan.come_earlier(["a"], 900.0, rate=MB / 100)
+        plan.swap_in_earlier(["a"], 900.0, rate=MB / 100)
         self.assertEqual(plan.moves["a"].back, 10)
         plan = planned([("a", MB, 0, 1, 12)], 10 * MB)
         plan.load[9] = 10 * MB
-        plan.come_earlier(["a"], 900.0, rate=MB / 100)
+        plan.swap_in_earlier(["a"], 900.0, rate=MB / 100)
         self.assertEqual(plan.moves["a"].back, 10)
 
-    def test_all_that_were_to_be_gone_by_then_go_later_each_by_its_own(self):
+    def test_copies_due_at_the_same_tick_end_later_each_by_its_own(self):
         # Copies of 100 us each, over 250 us after they should: the last three were late, by 250, 150 and 50 us.
         names = ["a", "b", "c", "d"]
         plan = planned([(name, MB, 0, 4, 18) for name in names], 100 * MB)
-        self.assertEqual(plan.go_later(["d"], 250.0, rate=MB / 100), 3)
+        self.assertEqual(plan.swap_out_later(["d"], 250.0, rate=MB / 100), 3)
         self.assertEqual([plan.moves[name].drop for name in names], [4, 5, 6, 7])
         self.assertEqual(plan.load[4:8], [3 * MB, 2 * MB, MB, 0])
 
     def test_of_several_each_goes_later_from_where_it_then_is(self):
         plan = planned([(name, MB, 0, 4, 18) for name in "abcd"], 100 * MB)
-        self.assertGreater(plan.go_later(["d", "c"], 250.0, rate=MB / 100), 3)
+        self.assertGreater(plan.swap_out_later(["d", "c"], 250.0, rate=MB / 100), 3)
         self.assertTrue(all(who in plan.drops[move.drop] for who, move in plan.moves.items()))
 
     def test_what_no_plan_moves_is_left_alone(self):
         plan = planned([("a", MB, 0, 4, 18)], 100 * MB)
-        self.assertEqual(plan.come_earlier(["stranger"], 100.0, rate=MB / 100), 0)
-        self.assertEqual(plan.go_later(["stranger"], 100.0, rate=MB / 100), 0)
+        self.assertEqual(plan.swap_in_earlier(["stranger"], 100.0, rate=MB / 100), 0)
+        self.assertEqual(plan.swap_out_later(["stranger"], 100.0, rate=MB / 100), 0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Requests that find no memory: whatever can leaves at once, in the midst of anything, and values stay the same."""
+"""Emergency swap-outs: a request that finds no memory, at any point of the program. Values stay the same."""
 
 import ctypes
 import math
@@ -11,7 +11,7 @@ import torch
 from fake_gpu import FakeBackend
 from support import FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw, trained
 from weir import adapter, swap
-from weir.swap.records import GONE, RESIDENT
+from weir.swap.records import RESIDENT, SWAPPED_OUT
 
 
 def short_of_memory(seed, share=0.3, wanted=4 * 4 * WIDTH * WIDTH):
@@ -49,26 +49,26 @@ class Relief(SwapCase):
             for seed in (1, 2):
                 self.same(short_of_memory(seed), mode, orders=ORDERS[:4], check=check)
 
-    def test_state_leaves_and_is_back_for_the_step(self):
+    def test_state_is_swapped_out_and_in_again_for_the_step(self):
         with Run("limit") as run:
             training = trained(6)
             manager = run.manager
             state = [item for item in manager.guard.items if item.state == RESIDENT]
             self.assertGreater(len(state), 3)
             self.assertTrue(manager.relieve(0, 4 * 3 * state[0].size))
-            away = [item for item in manager.guard.items if item.state == GONE]
-            self.assertGreaterEqual(sum(item.size for item in away), 3 * state[0].size)
+            swapped = [item for item in manager.guard.items if item.state == SWAPPED_OUT]
+            self.assertGreaterEqual(sum(item.size for item in swapped), 3 * state[0].size)
             training.step(0)
-            self.assertTrue(all(item.state != GONE for item in away))
+            self.assertTrue(all(item.state != SWAPPED_OUT for item in swapped))
 
     @unittest.skipUnless(FAKE, "the memory there is is made up")
     def test_what_backward_needs_has_room_made_for_it(self):
         class Full(FakeBackend):
-            """Has as much room as was given up since it was full."""
+            """Has as much room as was freed since it was full."""
 
-            def gives_up(self, storage, is_computes):
+            def before_free(self, storage, of_compute_stream):
                 self.room += storage.nbytes()
-                super().gives_up(storage, is_computes)
+                super().before_free(storage, of_compute_stream)
 
             def new_storage(self, size):
                 storage = super().new_storage(size)
@@ -80,8 +80,8 @@ class Relief(SwapCase):
             loss = training.loss()
             if run is not None:
                 state = sum(item.size for item in run.manager.guard.items if item.state == RESIDENT)
-                self.assertGreater(run.manager.copies.away, state)
-                run.backend.room = run.manager.copies.away - state // 2
+                self.assertGreater(run.manager.copies.swapped_out, state)
+                run.backend.room = run.manager.copies.swapped_out - state // 2
             loss.backward()
             if run is not None:
                 run.backend.room = 1 << 40
@@ -91,7 +91,7 @@ class Relief(SwapCase):
         expected = train(None)
         run = Run("limit", host_limit=1 << 30)
         run.backend = Full("random", 2)
-        # Saved tensors leave; state does so only when there is no room.
+        # Saved tensors are swapped out as planned, state only if there is no room.
         run.spoil = lambda plan: plan.update(moves=[move for move in plan["moves"] if move["class"] == "record"])
         with run:
             found = train(run)
@@ -145,10 +145,10 @@ class Relief(SwapCase):
             def interrupt():
                 raise KeyboardInterrupt
 
-            run.manager.copies.after_giving_up = interrupt
+            run.manager.copies.after_free = interrupt
             with self.assertRaises(KeyboardInterrupt):
                 run.manager.relieve(0, 1 << 20)
-            del run.manager.copies.after_giving_up
+            del run.manager.copies.after_free
             after = [value for entry in training.optimizer.state_dict()["state"].values() for value in entry.values()]
             self.assertTrue(all(torch.equal(one, other) for one, other in zip(before, after, strict=True)))
             del before, after

@@ -1,13 +1,53 @@
 """Beside other things that take hold of PyTorch, and what is left when swapping ends."""
 
+import atexit
+import contextlib
 import gc
+import io
+import tempfile
 import unittest
 
 import torch
 from fake_gpu import FakeBackend
-from support import DEVICE, FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw
-from weir import swap
+from support import DEVICE, FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw
+from weir import settings, swap
 from weir.swap import optimizer_state
+
+
+def lines_printed(variables):
+    """What a job with these variables prints about swapping, from its first steps to an early end."""
+    printed = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(printed):
+        environment = {settings.SWAP: "auto", settings.RUN_DIR: folder, **variables}
+        options = swap.Options.of(settings.read(environment), least=LEAST, is_device=lambda tensor: tensor.device.type == DEVICE)
+        options.tolerance = None
+        if FAKE:
+            backend = FakeBackend()
+            options.make_backend = lambda tensor: backend
+        manager = swap.install(options)
+        try:
+            training = Training()
+            for i in range(6):
+                training.step(i)
+            manager.stop("of a test")
+            try:
+                raise ValueError("a defect")
+            except ValueError:
+                manager.failed("a test")
+        finally:
+            swap.uninstall()
+            atexit.unregister(swap._write_report)
+    return printed.getvalue()
+
+
+class Quiet(unittest.TestCase):
+    def test_a_quiet_run_prints_nothing(self):
+        self.assertEqual("", lines_printed({settings.QUIET: "1"}))
+
+    def test_other_runs_print_their_steps_and_errors(self):
+        printed = lines_printed({settings.QUIET: "0"})
+        for text in ("weir: swap: watching steps", "weir: swap: swapping stops: of a test", "ValueError: a defect"):
+            self.assertIn(text, printed)
 
 
 class Surroundings(SwapCase):
@@ -27,7 +67,7 @@ class Surroundings(SwapCase):
     def test_hooks_of_the_user_take_precedence(self):
         def program():
             training = Training()
-            for i in range(10):
+            for _ in range(10):
                 with torch.autograd.graph.save_on_cpu():
                     loss = training.loss()
                 loss.backward()
@@ -41,7 +81,7 @@ class Surroundings(SwapCase):
             torch._dynamo.reset()
             training = Training()
             compiled = torch.compile(training.net, backend="aot_eager")
-            for i in range(10):
+            for _ in range(10):
                 loss = (compiled(draw(WIDTH, WIDTH)) ** 2).mean()
                 loss.backward()
                 training.finish(loss)
@@ -53,7 +93,7 @@ class Surroundings(SwapCase):
     def test_without_an_optimizer(self):
         def program():
             training = Training()
-            for i in range(10):
+            for _ in range(10):
                 loss = training.loss()
                 loss.backward()
                 training.losses.append(loss.item())
@@ -85,11 +125,11 @@ class Surroundings(SwapCase):
                 training.step(i)
             del training
             gc.collect()
-            run.manager.steps.clear_away()
+            run.manager.steps.clean_up()
             gc.collect()
             self.assertEqual(run.manager.copies.slab.used, 0)
-            self.assertEqual(len(run.manager.copies.graveyard), 0)
-            self.assertEqual(run.manager.copies.away, 0)
+            self.assertEqual(len(run.manager.copies.pending_frees), 0)
+            self.assertEqual(run.manager.copies.swapped_out, 0)
             self.assertEqual([reference for reference in run.manager.saved.by_cdata.values() if reference() is not None], [])
         self.assertIsNone(torch._C._autograd._top_saved_tensors_default_hooks(True) or None)
 
@@ -131,7 +171,7 @@ class Surroundings(SwapCase):
         optimizer.step()
         guard = optimizer_state.StateGuard(type("C", (), {"backend": FakeBackend()}), None, 1024)
         guard.scan(optimizer)
-        ours = lambda: [item.is_ours() for item in guard.items]  # noqa: E731
+        ours = lambda: [item.is_exclusive() for item in guard.items]  # noqa: E731
         self.assertEqual(ours(), [True, True])
         for hold in (
             lambda: optimizer.state[parameter],

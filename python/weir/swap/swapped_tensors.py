@@ -1,4 +1,4 @@
-"""What parameters and gradients are while they are away: classes of their own, which bring them back before anybody gets the content."""
+"""Classes of parameters and gradients while they are swapped out: any use of the content swaps them in first."""
 
 import contextlib
 
@@ -20,20 +20,20 @@ def _metadata():
     return known | {getattr(tensor, name) for name in asked if hasattr(tensor, name)}
 
 
-# What can be asked of a tensor without its content.
+# Functions that need no content.
 METADATA = _metadata()
 
-_bring_back = {}  # by the id of what is away, which is held as long
+_swap_in = {}  # by the id of a tensor that is swapped out
 
 
-def set_away(tensor, bring_back):
-    """From here on every use of the tensor from Python calls `bring_back` first."""
-    _bring_back[id(tensor)] = bring_back
-    tensor.__class__ = AwayParameter if type(tensor) is torch.nn.Parameter else AwayGradient
+def mark_swapped_out(tensor, swap_in):
+    """From now on every use of the tensor from Python calls `swap_in` first."""
+    _swap_in[id(tensor)] = swap_in
+    tensor.__class__ = SwappedParameter if type(tensor) is torch.nn.Parameter else SwappedGradient
 
 
-def set_back(tensor):
-    _bring_back.pop(id(tensor), None)
+def mark_resident(tensor):
+    _swap_in.pop(id(tensor), None)
     tensor.__class__ = _PLAIN.get(type(tensor), type(tensor))
 
 
@@ -46,19 +46,19 @@ def _before_use(func, args, kwargs):
     if func in METADATA:
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
-    for tensor in _away_in((args, kwargs)):
-        bring_back = _bring_back.get(id(tensor))
-        if bring_back is not None:
-            bring_back()
-        # What is made by the class of what it is like was never away.
-        set_back(tensor)
-    # None of them is of these classes any more; other classes still have their say.
+    for tensor in _swapped_in((args, kwargs)):
+        swap_in = _swap_in.get(id(tensor))
+        if swap_in is not None:
+            swap_in()
+        # Also a tensor that was only made by such a class, for example as a copy.
+        mark_resident(tensor)
+    # None of the arguments is of these classes now. Other subclasses may still act.
     return func(*args, **kwargs)
 
 
-class AwayParameter(torch.nn.Parameter):
+class SwappedParameter(torch.nn.Parameter):
     def __new__(cls, data=None, requires_grad=True):
-        # Copies are made by the class of what is copied, and they are not away.
+        # A copy is made by the class of its original, but it is not swapped out.
         return torch.nn.Parameter(data, requires_grad)
 
     @classmethod
@@ -66,43 +66,43 @@ class AwayParameter(torch.nn.Parameter):
         return _before_use(func, args, kwargs)
 
 
-class AwayGradient(torch.Tensor):
+class SwappedGradient(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         return _before_use(func, args, kwargs)
 
 
-_PLAIN = {AwayParameter: torch.nn.Parameter, AwayGradient: torch.Tensor}
+_PLAIN = {SwappedParameter: torch.nn.Parameter, SwappedGradient: torch.Tensor}
 
 
 def _be_taken_for_plain():
-    """Clipping and optimizers take other kernels, which round differently, for classes that they do not know."""
+    """Gradient clipping and optimizers choose slower kernels, with other rounding, for classes that they do not know."""
     from torch.optim import optimizer
     from torch.utils import _foreach_utils
 
     for place in (optimizer, _foreach_utils):
         known = getattr(place, "_foreach_supported_types", None)
         if isinstance(known, list):
-            known.extend(away for away, plain in _PLAIN.items() if plain in known and away not in known)
+            known.extend(swapped for swapped, plain in _PLAIN.items() if plain in known and swapped not in known)
 
 
 _be_taken_for_plain()
 
 
-def _away_in(value):
+def _swapped_in(value):
     if type(value) in _PLAIN:
         yield value
     elif isinstance(value, (list, tuple)):
         for part in value:
-            yield from _away_in(part)
+            yield from _swapped_in(part)
     elif isinstance(value, dict):
         for part in value.values():
-            yield from _away_in(part)
+            yield from _swapped_in(part)
 
 
 @contextlib.contextmanager
-def undisturbed():
-    """What we do is none of the business of whoever looks at every operation of the program."""
+def unobserved():
+    """Hides our operations from modes and traces that see every operation of the program."""
     state = torch._C._get_tracing_state()
     torch._C._set_tracing_state(None)
     try:
@@ -118,7 +118,7 @@ def undisturbed():
 
 
 def is_observed():
-    """Whether somebody looks at every operation: a mode, a transform, a trace."""
+    """Whether a mode, a transform or a trace sees every operation."""
     return (
         torch._C._len_torch_dispatch_stack() > 0
         or torch._C._functorch.peek_interpreter_stack() is not None
