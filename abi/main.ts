@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { dirname, join } from 'node:path';
 import { assemblyscriptFiles } from './generate/assemblyscript.ts';
 import { headerFile } from './generate/header.ts';
-import { pythonFile } from './generate/python.ts';
+import { pythonFile, pythonVariablesFile } from './generate/python.ts';
 import { typescriptFiles } from './generate/typescript.ts';
 
 const generated = typescriptFiles();
@@ -12,6 +12,7 @@ for (const name of readdirSync('src/abi')) if (!generated.has(name)) rmSync(join
 for (const [name, text] of assemblyscriptFiles()) write(`engine/abi/${name}`, text);
 write('build/native/weir_abi.h', headerFile());
 write('python/weir/abi.py', pythonFile());
+write('python/_weir_variables.py', pythonVariablesFile());
 
 function write(path: string, text: string): void {
   mkdirSync(dirname(path), { recursive: true });

@@ -28,9 +28,7 @@ struct Block {
 };
 
 struct BySize {
-  bool operator()(const Block *a, const Block *b) const {
-    return a->size != b->size ? a->size < b->size : a->address < b->address;
-  }
+  bool operator()(const Block *a, const Block *b) const { return a->size != b->size ? a->size < b->size : a->address < b->address; }
 };
 
 // One stream, small and large requests apart, each in one growing range: the engine's fast path and nothing else.
@@ -209,8 +207,8 @@ Pair time_pair(uint64_t bytes, int rounds, Malloc malloc_, Free free_) {
 
 int compare_pairs(uint64_t bytes, int rounds) {
   SetAllocator allocator;
-  Pair set = time_pair(
-      bytes, rounds, [&](uint64_t size) { return allocator.malloc(size); }, [&](uint64_t address) { allocator.free(address); });
+  Pair set =
+      time_pair(bytes, rounds, [&](uint64_t size) { return allocator.malloc(size); }, [&](uint64_t address) { allocator.free(address); });
   Counter counter;
   weir_engine *weir = new_engine(&counter);
   if (!weir) return 2;

@@ -5,9 +5,7 @@ Its name is unlikely to be that of a user's module: a `weir.py` beside a script 
 import os
 import sys
 
-# Needed before the package can be imported. A test compares them with weir/settings.py.
-ALLOCATOR = "WEIR_ALLOCATOR"
-REQUIRED = "WEIR_REQUIRED"
+from _weir_variables import ALLOCATOR, REQUIRED
 
 
 def activate():

@@ -13,7 +13,7 @@ const given = process.argv.slice(2).filter((argument) => argument !== '--check')
 const folders = given.length > 0 ? given : ['.'];
 
 /** Installed, built or downloaded: not ours to format. */
-const SKIPPED = new Set(['node_modules', 'dist', 'build', 'samples', '.git', '__pycache__']);
+const SKIPPED = new Set(['abi.py', '_weir_variables.py', 'node_modules', 'dist', 'build', 'samples', '.git', '__pycache__']);
 
 let failures = 0;
 
@@ -52,7 +52,8 @@ function filesEnding(...endings) {
   const walk = (folder) =>
     readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
       const path = join(folder, entry.name);
-      if (entry.isDirectory()) return SKIPPED.has(entry.name) ? [] : walk(path);
+      if (SKIPPED.has(entry.name)) return [];
+      if (entry.isDirectory()) return walk(path);
       return endings.some((ending) => entry.name.endsWith(ending)) ? [path] : [];
     });
   return folders.flatMap(walk).sort();

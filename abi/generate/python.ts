@@ -95,13 +95,8 @@ class Shape:
         return cls(**values)
 
     def write(self):
-        """For json.dump; fields that are None are left out if they may be."""
-        data = {}
-        for attribute, key, _, optional in self.FIELDS:
-            value = getattr(self, attribute)
-            if value is not None or not optional:
-                data[key] = _plain(value)
-        return data
+        """For json.dump."""
+        return {key: _plain(getattr(self, attribute)) for attribute, key, _, _ in self.FIELDS}
 
 
 def _plain(value):
@@ -203,4 +198,16 @@ function check(type: ShapeType): string {
   if ('object' in type) return `_object(${type.object})`;
   if ('list' in type) return `_list(${type.list})`;
   return `_choice(${type.choice.map((word) => JSON.stringify(word)).join(', ')})`;
+}
+
+/** python/_weir_variables.py: what must be known before the package can be imported. */
+export function pythonVariablesFile(): string {
+  const named = (name: string) => CHILD_VARIABLES.find((entry) => entry.name === name)?.variable;
+  return `"""Variables that decide whether the package is imported at all.
+
+Generated from abi/ by \`npm run build\`; not committed. Edit the table, not this file."""
+
+ALLOCATOR = "${named('allocator')}"
+REQUIRED = "${named('required')}"
+`;
 }

@@ -194,8 +194,9 @@ function exchangeFile(): string {
     'JSON files between a process and its supervisor.',
     `/** What follows the process id in the name of each file. */\nexport const EXCHANGE_FILES = {\n${files.join('\n')}\n} as const;`,
     ...interfaces,
-    `export interface FieldShape {\n  readonly type: 'text' | 'number' | 'whole' | 'flag' | 'numbers' | { readonly object: string } | { readonly list: string } | { readonly choice: readonly string[] };\n  readonly optional: boolean;\n}`,
-    `export const EXCHANGE_SHAPES: Readonly<Record<string, Readonly<Record<string, FieldShape>>>> = {\n${schema.join('\n')}\n};`,
+    `/** Shapes by name. */\nexport interface ExchangeShapes {\n${SHAPES.map((shape) => `  readonly ${shape.name}: ${shape.name};`).join('\n')}\n}`,
+    `export interface FieldShape {\n  readonly type: 'text' | 'number' | 'whole' | 'flag' | 'numbers' | { readonly object: keyof ExchangeShapes } | { readonly list: keyof ExchangeShapes } | { readonly choice: readonly string[] };\n  readonly optional: boolean;\n}`,
+    `export const EXCHANGE_SHAPES: Readonly<Record<keyof ExchangeShapes, Readonly<Record<string, FieldShape>>>> = {\n${schema.join('\n')}\n};`,
   );
 }
 

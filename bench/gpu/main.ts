@@ -113,8 +113,8 @@ if (parts.includes('streams')) {
   const round: Job[] = [
     { ...two, allocator: 'native' },
     { ...two, allocator: 'expandable' },
-    { ...two, allocator: 'weir', environment: { WEIR_LEND: '1' } },
-    { ...two, allocator: 'weir', environment: { WEIR_LEND: '0' } },
+    { ...two, allocator: 'weir', environment: { WEIR_CHILD_LEND: '1' } },
+    { ...two, allocator: 'weir', environment: { WEIR_CHILD_LEND: '0' } },
     { workload: 'bert-one-stream', batch: 12, steps: 12, allocator: 'native' },
     { workload: 'bert-one-stream', batch: 12, steps: 12, allocator: 'weir' },
   ];
@@ -153,7 +153,7 @@ async function largestBatches(): Promise<Result[]> {
     const jobs = searches.flatMap(({ workload, allocator, limit, grain, steps, fits, fails }): Job[] => {
       if (fails - fits <= grain) return [];
       const batch = fits + Math.max(1, Math.floor((fails - fits) / (2 * grain))) * grain;
-      const environment: Record<string, string> = allocator === 'weir' ? { WEIR_LIMIT: String(limit) } : {};
+      const environment: Record<string, string> = allocator === 'weir' ? { WEIR_CHILD_LIMIT: String(limit) } : {};
       return [{ workload, allocator, batch, limit, steps, parallel: 6, environment }];
     });
     if (jobs.length === 0) return made;

@@ -146,7 +146,7 @@ function streamTable(results: readonly Result[]): string {
   let text = '## Two trainings of BERT: two streams, one stream\n\n';
   text += header('run', 'peak reserved GB', 'over allocated', 'median step ms', 'requests served with memory of the other stream', 'waits');
   const nameOf = ({ workload, allocator, environment }: Result) =>
-    `${workload === 'bert-wavelet' ? 'two streams' : 'one stream'}, ${allocator}${environment?.['WEIR_LEND'] === '0' ? ', lending off' : ''}`;
+    `${workload === 'bert-wavelet' ? 'two streams' : 'one stream'}, ${allocator}${environment?.['WEIR_CHILD_LEND'] === '0' ? ', lending off' : ''}`;
   for (const name of new Set(results.map(nameOf))) {
     const runs = results.filter((result) => nameOf(result) === name && !result.failed);
     if (runs.length === 0) {

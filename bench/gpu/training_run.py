@@ -57,17 +57,17 @@ def watch(torch):
 
 
 def activate(torch, allocator, environment):
-    if "WEIR_ALLOCATOR" in os.environ:
+    if "WEIR_CHILD_ALLOCATOR" in os.environ:
         return  # `weir run` has put its allocator in place.
     os.environ.update(environment)
     if "WEIR_FAULTS" in environment:
         # The package has no native/testing, which makes the faults.
         os.environ["WEIR_NATIVE"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "native")
-    if allocator == "expandable" and "WEIR_RUN_DIR" not in environment:
+    if allocator == "expandable" and "WEIR_CHILD_RUN_DIR" not in environment:
         torch.cuda.memory._set_allocator_settings("expandable_segments:True")
     elif allocator not in ("native", "cudaMallocAsync", "expandable"):
-        os.environ["WEIR_ALLOCATOR"] = allocator
-        os.environ["WEIR_REQUIRED"] = "1"
+        os.environ["WEIR_CHILD_ALLOCATOR"] = allocator
+        os.environ["WEIR_CHILD_REQUIRED"] = "1"
         import weir.activate
 
         weir.activate.activate()
@@ -108,7 +108,7 @@ def train(job, workloads):
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         be_deterministic(torch, job["workload"])
     if job.get("limit"):
-        # PyTorch's own way to act as a smaller GPU; weir is given its limit by WEIR_LIMIT.
+        # PyTorch's own way to act as a smaller GPU; weir is given its limit by WEIR_CHILD_LIMIT.
         if job["allocator"] in ("native", "expandable"):
             total = torch.cuda.get_device_properties(0).total_memory
             torch.cuda.set_per_process_memory_fraction(job["limit"] / total)

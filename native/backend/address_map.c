@@ -4,9 +4,7 @@
 
 #include <stdlib.h>
 
-static size_t home_of(const weir_map *map, uint64_t address) {
-  return (size_t)((address * 0x9e3779b97f4a7c15u) >> 32) & (map->room - 1);
-}
+static size_t home_of(const weir_map *map, uint64_t address) { return (size_t)((address * 0x9e3779b97f4a7c15u) >> 32) & (map->room - 1); }
 
 static weir_entry *place_of(const weir_map *map, uint64_t address) {
   size_t index = home_of(map, address);

@@ -312,8 +312,16 @@ weir_backend *weir_cuda_backend(int device, char *why, size_t room) {
   }
   self->backend = (weir_backend){
       {self, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait},
-      granularity, name_stream, cuda_synchronize, memory, last_error, close_backend,
-      cuda_share, cuda_import, cuda_drop_import, cuda_forked,
+      granularity,
+      name_stream,
+      cuda_synchronize,
+      memory,
+      last_error,
+      close_backend,
+      cuda_share,
+      cuda_import,
+      cuda_drop_import,
+      cuda_forked,
   };
   return &self->backend;
 }

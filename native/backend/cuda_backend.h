@@ -35,17 +35,17 @@ int32_t cuda_refused(const char *why);
 int32_t cuda_synchronize(void *context);
 
 /* Runs `call` in the device's context. `result` is its result, or that of making the context current. */
-#define IN_CONTEXT(self, result, call)                                          \
-  do {                                                                          \
-    int mode = CU_CAPTURE_RELAXED;                                              \
-    cu_context popped;                                                          \
-    (result) = (self)->cuda->cuCtxPushCurrent_v2((self)->context);              \
-    if ((result) == CUDA_SUCCESS) {                                             \
-      int exchanged = (self)->cuda->cuThreadExchangeStreamCaptureMode(&mode);   \
-      (result) = (self)->cuda->call;                                            \
+#define IN_CONTEXT(self, result, call)                                                       \
+  do {                                                                                       \
+    int mode = CU_CAPTURE_RELAXED;                                                           \
+    cu_context popped;                                                                       \
+    (result) = (self)->cuda->cuCtxPushCurrent_v2((self)->context);                           \
+    if ((result) == CUDA_SUCCESS) {                                                          \
+      int exchanged = (self)->cuda->cuThreadExchangeStreamCaptureMode(&mode);                \
+      (result) = (self)->cuda->call;                                                         \
       if (exchanged == CUDA_SUCCESS) (self)->cuda->cuThreadExchangeStreamCaptureMode(&mode); \
-      (self)->cuda->cuCtxPopCurrent_v2(&popped);                                \
-    }                                                                           \
+      (self)->cuda->cuCtxPopCurrent_v2(&popped);                                             \
+    }                                                                                        \
   } while (0)
 
 /* cuda_ipc.c */

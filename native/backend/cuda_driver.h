@@ -32,37 +32,37 @@ typedef struct cu_access {
 
 _Static_assert(sizeof(cu_memory_properties) == 32 && sizeof(cu_access) == 12, "as in cuda.h");
 
-#define CUDA_FUNCTIONS(F)                                                                                        \
-  F(cuInit, (unsigned))                                                                                          \
-  F(cuDeviceGet, (int *, int))                                                                                   \
-  F(cuDeviceGetAttribute, (int *, int, int))                                                                     \
-  F(cuDevicePrimaryCtxRetain, (cu_context *, int))                                                               \
-  F(cuDevicePrimaryCtxRelease_v2, (int))                                                                         \
-  F(cuCtxPushCurrent_v2, (cu_context))                                                                           \
-  F(cuCtxPopCurrent_v2, (cu_context *))                                                                          \
-  F(cuCtxSynchronize, (void))                                                                                    \
-  F(cuThreadExchangeStreamCaptureMode, (int *))                                                                  \
-  F(cuMemGetInfo_v2, (size_t *, size_t *))                                                                       \
-  F(cuMemGetAllocationGranularity, (size_t *, const cu_memory_properties *, int))                                \
-  F(cuMemAddressReserve, (cu_pointer *, size_t, size_t, cu_pointer, unsigned long long))                         \
-  F(cuMemAddressFree, (cu_pointer, size_t))                                                                      \
-  F(cuMemCreate, (cu_handle *, size_t, const cu_memory_properties *, unsigned long long))                        \
-  F(cuMemRelease, (cu_handle))                                                                                   \
-  F(cuMemMap, (cu_pointer, size_t, size_t, cu_handle, unsigned long long))                                       \
-  F(cuMemSetAccess, (cu_pointer, size_t, const cu_access *, size_t))                                             \
-  F(cuMemExportToShareableHandle, (void *, cu_handle, int, unsigned long long))                                  \
-  F(cuMemImportFromShareableHandle, (cu_handle *, void *, int))                                                  \
-  F(cuMemUnmap, (cu_pointer, size_t))                                                                            \
-  F(cuEventCreate, (cu_event *, unsigned))                                                                       \
-  F(cuEventDestroy_v2, (cu_event))                                                                               \
-  F(cuEventRecord, (cu_event, cu_stream))                                                                        \
-  F(cuEventQuery, (cu_event))                                                                                    \
-  F(cuStreamWaitEvent, (cu_stream, cu_event, unsigned))                                                          \
-  F(cuGetErrorName, (int, const char **))                                                                        \
+#define CUDA_FUNCTIONS(F)                                                                 \
+  F(cuInit, (unsigned))                                                                   \
+  F(cuDeviceGet, (int *, int))                                                            \
+  F(cuDeviceGetAttribute, (int *, int, int))                                              \
+  F(cuDevicePrimaryCtxRetain, (cu_context *, int))                                        \
+  F(cuDevicePrimaryCtxRelease_v2, (int))                                                  \
+  F(cuCtxPushCurrent_v2, (cu_context))                                                    \
+  F(cuCtxPopCurrent_v2, (cu_context *))                                                   \
+  F(cuCtxSynchronize, (void))                                                             \
+  F(cuThreadExchangeStreamCaptureMode, (int *))                                           \
+  F(cuMemGetInfo_v2, (size_t *, size_t *))                                                \
+  F(cuMemGetAllocationGranularity, (size_t *, const cu_memory_properties *, int))         \
+  F(cuMemAddressReserve, (cu_pointer *, size_t, size_t, cu_pointer, unsigned long long))  \
+  F(cuMemAddressFree, (cu_pointer, size_t))                                               \
+  F(cuMemCreate, (cu_handle *, size_t, const cu_memory_properties *, unsigned long long)) \
+  F(cuMemRelease, (cu_handle))                                                            \
+  F(cuMemMap, (cu_pointer, size_t, size_t, cu_handle, unsigned long long))                \
+  F(cuMemSetAccess, (cu_pointer, size_t, const cu_access *, size_t))                      \
+  F(cuMemExportToShareableHandle, (void *, cu_handle, int, unsigned long long))           \
+  F(cuMemImportFromShareableHandle, (cu_handle *, void *, int))                           \
+  F(cuMemUnmap, (cu_pointer, size_t))                                                     \
+  F(cuEventCreate, (cu_event *, unsigned))                                                \
+  F(cuEventDestroy_v2, (cu_event))                                                        \
+  F(cuEventRecord, (cu_event, cu_stream))                                                 \
+  F(cuEventQuery, (cu_event))                                                             \
+  F(cuStreamWaitEvent, (cu_stream, cu_event, unsigned))                                   \
+  F(cuGetErrorName, (int, const char **))                                                 \
   F(cuGetErrorString, (int, const char **))
 
 typedef struct cuda_driver {
-#define CUDA_FIELD(name, parameters) int (*name) parameters;
+#define CUDA_FIELD(name, parameters) int(*name) parameters;
   CUDA_FUNCTIONS(CUDA_FIELD)
 #undef CUDA_FIELD
 } cuda_driver;

@@ -57,7 +57,8 @@ void files_withdraw(int file) {
 
 static socklen_t name_of(struct sockaddr_un *address, int64_t process, uint64_t mark) {
   *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-  int length = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "weir-%lld-%llx", (long long)process, (unsigned long long)mark);
+  int length =
+      snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "weir-%lld-%llx", (long long)process, (unsigned long long)mark);
   return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 

@@ -64,22 +64,22 @@ void engine_leave_locking_to_caller(weir_engine *engine) { engine->serialized = 
 #define CHANGING(engine, call) GUARDED(engine, (engine)->current = 0; call)
 
 /* Runs `call` inside the mutex, unless the engine is broken. A trap breaks the engine and leaves results as they were. */
-#define GUARDED(engine, call)                                   \
-  do {                                                          \
-    lock(engine);                                               \
-    if (!(engine)->broken) {                                    \
-      weir_frame frame;                                         \
-      weir_frame **current = &weir_trap_frame;                  \
-      weir_frame *outer = *current;                             \
-      *current = &frame;                                        \
-      if (WEIR_MARK(frame) == 0) {                              \
-        call;                                                   \
-      } else {                                                  \
-        (engine)->broken = 1;                                   \
-      }                                                         \
-      *current = outer;                                         \
-    }                                                           \
-    unlock(engine);                                             \
+#define GUARDED(engine, call)                  \
+  do {                                         \
+    lock(engine);                              \
+    if (!(engine)->broken) {                   \
+      weir_frame frame;                        \
+      weir_frame **current = &weir_trap_frame; \
+      weir_frame *outer = *current;            \
+      *current = &frame;                       \
+      if (WEIR_MARK(frame) == 0) {             \
+        call;                                  \
+      } else {                                 \
+        (engine)->broken = 1;                  \
+      }                                        \
+      *current = outer;                        \
+    }                                          \
+    unlock(engine);                            \
   } while (0)
 
 static void instantiate(weir_engine *engine) { GUARDED(engine, wasm2c_engine_instantiate(&engine->wasm, &engine->env)); }

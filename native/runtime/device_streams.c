@@ -89,7 +89,8 @@ void device_let_go(weir_device *device, const weir_block *block, int parked) {
   parked = parked && weir_map_ensure(&device->parked, 1) && weir_map_ensure(&device->parked_sizes, 1);
   if (device->recorder) {
     weir_event rows[2];
-    rows[0] = completed_event(device, (weir_event){.kind = WEIR_FREE_REQUESTED, .address = block->address, .size = block->requested}, block->stream);
+    rows[0] = completed_event(device, (weir_event){.kind = WEIR_FREE_REQUESTED, .address = block->address, .size = block->requested},
+                              block->stream);
     rows[1] = rows[0];
     rows[1].kind = WEIR_FREE_COMPLETED;
     recorder_put_rows(device->recorder, rows, parked ? 1 : 2);
@@ -132,9 +133,8 @@ void weir_device_failed(weir_device *device, const weir_shortage *shortage, uint
   device_lock(&device->lock);
   int64_t number = device_number_of(device, stream);
   device->gauges->ooms++;
-  device_row(
-    device, (weir_event){.kind = WEIR_OOM, .address = shortage->device_free, .size = device_rounded(shortage->requested)},
-    number < 0 ? 0 : (uint32_t)number);
+  device_row(device, (weir_event){.kind = WEIR_OOM, .address = shortage->device_free, .size = device_rounded(shortage->requested)},
+             number < 0 ? 0 : (uint32_t)number);
   device_unlock(&device->lock);
 }
 

@@ -110,8 +110,16 @@ weir_backend *weir_faulty_backend(weir_backend *inner, uint32_t per_million, uin
   self->state = seed;
   self->backend = (weir_backend){
       {self, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait},
-      inner->granularity, name_stream, synchronize, memory, last_error, close_backend,
-      inner->share ? share : NULL, inner->import ? import : NULL, inner->drop_import ? drop_import : NULL, inner->forked ? forked : NULL,
+      inner->granularity,
+      name_stream,
+      synchronize,
+      memory,
+      last_error,
+      close_backend,
+      inner->share ? share : NULL,
+      inner->import ? import : NULL,
+      inner->drop_import ? drop_import : NULL,
+      inner->forked ? forked : NULL,
   };
   return &self->backend;
 }

@@ -38,10 +38,10 @@ static int32_t refused(const char *why) {
 }
 
 /* Runs the body of a call inside the lock and returns its result. */
-#define LOCKED(self, type, body)           \
-  pthread_mutex_lock(&(self)->mutex);      \
-  type result = body;                      \
-  pthread_mutex_unlock(&(self)->mutex);    \
+#define LOCKED(self, type, body)        \
+  pthread_mutex_lock(&(self)->mutex);   \
+  type result = body;                   \
+  pthread_mutex_unlock(&(self)->mutex); \
   return result
 
 static int64_t create_locked(host_backend *self, uint64_t bytes) {
@@ -360,8 +360,16 @@ weir_backend *weir_host_backend(uint64_t total_bytes, char *why, size_t room) {
   self->queues.context = self;
   self->backend = (weir_backend){
       {self, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait},
-      UNIT, name_stream, synchronize, memory, last_error, close_backend,
-      share, import, drop_import, forked,
+      UNIT,
+      name_stream,
+      synchronize,
+      memory,
+      last_error,
+      close_backend,
+      share,
+      import,
+      drop_import,
+      forked,
   };
   return &self->backend;
 }

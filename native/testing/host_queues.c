@@ -6,7 +6,8 @@
 #include <string.h>
 
 host_queue *weir_queue_of(host_queues *all, uint64_t handle) {
-  for (size_t index = 0; index < all->count; index++) if (all->queues[index].handle == handle) return &all->queues[index];
+  for (size_t index = 0; index < all->count; index++)
+    if (all->queues[index].handle == handle) return &all->queues[index];
   if (all->count == all->room) {
     size_t room = all->room ? all->room * 2 : 16;
     host_queue *queues = realloc(all->queues, room * sizeof *queues);
@@ -72,9 +73,7 @@ static int step(host_queues *all, host_queue *queue) {
       if (all->events[piece->slot].over < piece->pattern) all->events[piece->slot].over = piece->pattern;
       break;
     case HOST_FILL:
-    case HOST_CHECK:
-      all->corrupted += all->touch(all->context, piece);
-      break;
+    case HOST_CHECK: all->corrupted += all->touch(all->context, piece); break;
   }
   queue->first++;
   return 1;
@@ -94,7 +93,8 @@ void weir_queues_finish(host_queues *all) {
   /* Waits name recordings that were enqueued earlier. So some stream can always advance until all are empty. */
   for (int moved = 1; moved;) {
     moved = 0;
-    for (size_t index = 0; index < all->count; index++) while (step(all, &all->queues[index])) moved = 1;
+    for (size_t index = 0; index < all->count; index++)
+      while (step(all, &all->queues[index])) moved = 1;
   }
 }
 

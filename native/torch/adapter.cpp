@@ -110,9 +110,7 @@ DataPtr WeirAllocator::allocate(size_t n) {
   return {ptr, ptr, &WeirAllocator::deleter, cuda_device(device)};
 }
 
-void* WeirAllocator::raw_alloc(size_t n) {
-  return n == 0 ? nullptr : allocate_on_current(current_device(), n);
-}
+void* WeirAllocator::raw_alloc(size_t n) { return n == 0 ? nullptr : allocate_on_current(current_device(), n); }
 
 void* WeirAllocator::allocate_on_current(DeviceIndex device, size_t bytes) {
   const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
@@ -191,11 +189,9 @@ void WeirAllocator::report(Slot& slot, void* ptr, int64_t size) {
   c10::reportMemoryUsageToProfiler(ptr, size, levels.allocated, levels.reserved, cuda_device(slot.device));
 }
 
-void* WeirAllocator::fail(
-    Slot& slot, weir_device* engine, size_t bytes, uint64_t stream, const weir_shortage& shortage, Context context) {
-  TORCH_CHECK(
-      !weir_device_is_broken(engine),
-      "weir: the engine has found a defect in itself and stopped; run again with --allocator expandable, and please report it");
+void* WeirAllocator::fail(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream, const weir_shortage& shortage, Context context) {
+  TORCH_CHECK(!weir_device_is_broken(engine),
+              "weir: the engine has found a defect in itself and stopped; run again with --allocator expandable, and please report it");
   if (shortage.driver_error[0]) {
     // After an illegal access or a failed device assertion every call fails. The program must see that error, not ours.
     size_t free = 0, total = 0;
@@ -223,10 +219,8 @@ void* WeirAllocator::fail(
   });
   const uint64_t rounded = weir_in_units(bytes);
   if (history_.watched()) history_.failed(slot.device, shortage.device_free, rounded, stream, std::move(context));
-  c10::reportOutOfMemoryToProfiler(
-      static_cast<int64_t>(rounded), levels.allocated, levels.reserved, cuda_device(slot.device));
-  history_.call_observers(
-      slot.device, rounded, shortage.limit ? shortage.limit : shortage.device_total, shortage.device_free);
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(rounded), levels.allocated, levels.reserved, cuda_device(slot.device));
+  history_.call_observers(slot.device, rounded, shortage.limit ? shortage.limit : shortage.device_total, shortage.device_free);
   TORCH_CHECK_WITH(OutOfMemoryError, false, explain_shortage(slot.device, shortage, settings_.limit));
 }
 
@@ -322,7 +316,8 @@ void WeirAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream strea
     return;
   }
   weir_device* const engine = slot->engine.load(std::memory_order_acquire);
-  if (C10_UNLIKELY(!weir_device_record_stream(engine, address_of(ptr.get()), handle_of(stream.stream())))) note_elsewhere(ptr.get(), stream);
+  if (C10_UNLIKELY(!weir_device_record_stream(engine, address_of(ptr.get()), handle_of(stream.stream()))))
+    note_elsewhere(ptr.get(), stream);
 }
 
 // Remembers a use that the engine cannot: a stream of another GPU, or no host memory in the engine.
@@ -352,10 +347,11 @@ void WeirAllocator::await_other_gpus(Slot& slot, uint64_t address) {
   for (const auto& stream : streams) {
     DeviceIndex before = 0;
     cudaEvent_t event = nullptr;
-    bool ordered = c10::cuda::GetDevice(&before) == cudaSuccess && !may_be_gone && c10::cuda::SetDevice(stream.device_index()) == cudaSuccess &&
+    bool ordered =
+        c10::cuda::GetDevice(&before) == cudaSuccess && !may_be_gone && c10::cuda::SetDevice(stream.device_index()) == cudaSuccess &&
         cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess && cudaEventRecord(event, stream.stream()) == cudaSuccess;
     ordered = ordered && c10::cuda::SetDevice(slot.device) == cudaSuccess &&
-        cudaStreamWaitEvent(reinterpret_cast<cudaStream_t>(block.stream), event, 0) == cudaSuccess;
+              cudaStreamWaitEvent(reinterpret_cast<cudaStream_t>(block.stream), event, 0) == cudaSuccess;
     // An event may be destroyed while work still waits for it: CUDA keeps it until then.
     if (event) cudaEventDestroy(event);
     if (!ordered) {

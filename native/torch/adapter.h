@@ -68,13 +68,8 @@ class WeirAllocator final : public Forwarding {
 
   torch_alloc::SnapshotInfo snapshot(MempoolId_t id = {0, 0}, bool include_traces = true) override;
   bool isHistoryEnabled() override { return history_.enabled(); }
-  void recordHistory(
-      bool enabled,
-      CreateContextFn context,
-      size_t max_entries,
-      RecordContext when,
-      bool clear,
-      const std::vector<std::string>& skip_actions) override;
+  void recordHistory(bool enabled, CreateContextFn context, size_t max_entries, RecordContext when, bool clear,
+                     const std::vector<std::string>& skip_actions) override;
   void pushCompileContext(std::string& context) override;
   void popCompileContext() override;
   void setUserMetadata(const std::string& metadata) override;
@@ -85,8 +80,7 @@ class WeirAllocator final : public Forwarding {
   torch_alloc::ShareableHandle shareIpcHandle(void* ptr) override;
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
   void enablePeerAccess(DeviceIndex device, DeviceIndex to) override;
-  cudaError_t memcpyAsync(
-      void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream, bool p2p) override;
+  cudaError_t memcpyAsync(void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream, bool p2p) override;
 
  private:
   static constexpr int kDevices = 128;

@@ -11,9 +11,8 @@ namespace weir {
 torch_alloc::SnapshotInfo WeirAllocator::snapshot(MempoolId_t id, bool include_traces) {
   torch_alloc::SnapshotInfo result = native_->snapshot(id, include_traces);
   for (auto& entries : result.device_traces) {
-    entries.erase(
-        std::remove_if(entries.begin(), entries.end(), [](const TraceEntry& e) { return e.action_ == TraceEntry::SNAPSHOT; }),
-        entries.end());
+    entries.erase(std::remove_if(entries.begin(), entries.end(), [](const TraceEntry& e) { return e.action_ == TraceEntry::SNAPSHOT; }),
+                  entries.end());
   }
   const int count = std::min(initialized_.load(), kDevices);
   for (int index = 0; index < count; index++) {
@@ -23,13 +22,9 @@ torch_alloc::SnapshotInfo WeirAllocator::snapshot(MempoolId_t id, bool include_t
       std::vector<TraceEntry> ours = history_.trace(device);
       std::vector<TraceEntry> merged;
       merged.reserve(ours.size() + theirs.size());
-      std::merge(
-          std::make_move_iterator(theirs.begin()),
-          std::make_move_iterator(theirs.end()),
-          std::make_move_iterator(ours.begin()),
-          std::make_move_iterator(ours.end()),
-          std::back_inserter(merged),
-          [](const TraceEntry& a, const TraceEntry& b) { return a.time_.t_ < b.time_.t_; });
+      std::merge(std::make_move_iterator(theirs.begin()), std::make_move_iterator(theirs.end()), std::make_move_iterator(ours.begin()),
+                 std::make_move_iterator(ours.end()), std::back_inserter(merged),
+                 [](const TraceEntry& a, const TraceEntry& b) { return a.time_.t_ < b.time_.t_; });
       theirs = std::move(merged);
     }
     weir_device* const there = engine(index);
@@ -48,13 +43,8 @@ torch_alloc::SnapshotInfo WeirAllocator::snapshot(MempoolId_t id, bool include_t
   return result;
 }
 
-void WeirAllocator::recordHistory(
-    bool enabled,
-    CreateContextFn context,
-    size_t max_entries,
-    RecordContext when,
-    bool clear,
-    const std::vector<std::string>& skip_actions) {
+void WeirAllocator::recordHistory(bool enabled, CreateContextFn context, size_t max_entries, RecordContext when, bool clear,
+                                  const std::vector<std::string>& skip_actions) {
   native_->recordHistory(enabled, context, max_entries, when, clear, skip_actions);
   history_.configure(enabled, context, max_entries, when, clear, skip_actions);
 }

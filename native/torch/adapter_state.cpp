@@ -44,7 +44,8 @@ void WeirAllocator::fit_native_limit(Slot& slot) {
 }
 
 double WeirAllocator::getMemoryFraction(DeviceIndex device) {
-  TORCH_CHECK(0 <= device && device < initialized_.load(), "Allocator not initialized for device ", static_cast<int>(device), ": did you call init?");
+  TORCH_CHECK(0 <= device && device < initialized_.load(), "Allocator not initialized for device ", static_cast<int>(device),
+              ": did you call init?");
   return slots_[device].fraction;
 }
 
@@ -147,10 +148,8 @@ void* WeirAllocator::getBaseAllocation(void* ptr, size_t* size) {
   Slot* const slot = owner_of(ptr);
   if (!slot) return native_->getBaseAllocation(ptr, size);
   weir_allocation found;
-  TORCH_CHECK(
-      weir_device_find_containing(slot->engine.load(std::memory_order_acquire), reinterpret_cast<uint64_t>(ptr), &found),
-      "invalid device pointer: ",
-      ptr);
+  TORCH_CHECK(weir_device_find_containing(slot->engine.load(std::memory_order_acquire), reinterpret_cast<uint64_t>(ptr), &found),
+              "invalid device pointer: ", ptr);
   if (size) *size = found.size;
   return reinterpret_cast<void*>(found.address);
 }
@@ -265,8 +264,7 @@ void WeirAllocator::setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use) {
   if (use) fallback_pools_ = true;
 }
 
-torch_alloc::CheckpointDelta WeirAllocator::setCheckpointPoolState(
-    DeviceIndex device, std::shared_ptr<torch_alloc::AllocatorState> state) {
+torch_alloc::CheckpointDelta WeirAllocator::setCheckpointPoolState(DeviceIndex device, std::shared_ptr<torch_alloc::AllocatorState> state) {
   torch_alloc::CheckpointDelta delta = native_->setCheckpointPoolState(device, std::move(state));
   for (DataPtr& made : delta.dataptrs_allocd) {
     const bool swapped = made.compare_exchange_deleter(native_deleter_, raw_deleter());
@@ -285,19 +283,10 @@ torch_alloc::ShareableHandle WeirAllocator::shareIpcHandle(void* ptr) {
   uint64_t start = 0;
   for (;;) {
     char why[256] = "";
-    const uint32_t count = weir_device_share(
-        slot->engine.load(std::memory_order_acquire),
-        reinterpret_cast<uint64_t>(ptr),
-        pieces.data(),
-        static_cast<uint32_t>(pieces.size()),
-        &start,
-        why,
-        sizeof why);
-    TORCH_CHECK(
-        count > 0,
-        "weir: this tensor lies in memory that cannot be sent to another process by CUDA IPC (",
-        why,
-        "); run with --allocator expandable, or allocate what is sent inside torch.cuda.use_mem_pool(torch.cuda.MemPool()).");
+    const uint32_t count = weir_device_share(slot->engine.load(std::memory_order_acquire), reinterpret_cast<uint64_t>(ptr), pieces.data(),
+                                             static_cast<uint32_t>(pieces.size()), &start, why, sizeof why);
+    TORCH_CHECK(count > 0, "weir: this tensor lies in memory that cannot be sent to another process by CUDA IPC (", why,
+                "); run with --allocator expandable, or allocate what is sent inside torch.cuda.use_mem_pool(torch.cuda.MemPool()).");
     const bool all = count <= pieces.size();
     pieces.resize(count);
     if (all) break;
@@ -321,17 +310,16 @@ void WeirAllocator::enablePeerAccess(DeviceIndex device, DeviceIndex to) {
   std::lock_guard<std::mutex> guard(making_);
   if (std::find(slot.peers.begin(), slot.peers.end(), device) != slot.peers.end()) return;
   if (slot.engine.load(std::memory_order_acquire)) {
-    TORCH_CHECK(
-        weir_cuda_allow_peer(slot.backend, device),
-        "weir: GPU ", static_cast<int>(device), " could not be given access to the memory of GPU ", static_cast<int>(to), " (",
-        slot.backend->last_error(slot.backend->driver.context), "); run with --allocator expandable");
+    TORCH_CHECK(weir_cuda_allow_peer(slot.backend, device), "weir: GPU ", static_cast<int>(device),
+                " could not be given access to the memory of GPU ", static_cast<int>(to), " (",
+                slot.backend->last_error(slot.backend->driver.context), "); run with --allocator expandable");
   }
   // Only after success, so that a failed call is tried again.
   slot.peers.push_back(device);
 }
 
-cudaError_t WeirAllocator::memcpyAsync(
-    void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream, bool p2p) {
+cudaError_t WeirAllocator::memcpyAsync(void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream,
+                                       bool p2p) {
   if (src_device == dst_device || p2p) return cudaMemcpyAsync(dst, src, count, cudaMemcpyDeviceToDevice, stream);
   // Mapped memory, like ours, can be copied to a GPU without access to it only in this way.
   if (owner_of(dst) || owner_of(src)) return cudaMemcpyPeerAsync(dst, dst_device, src, src_device, count, stream);

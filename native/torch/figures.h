@@ -55,9 +55,7 @@ class Figures {
   }
 
   // All memory that this process has taken from the GPU, private pools included.
-  void reserved(uint64_t bytes) noexcept {
-    set_reserved(bytes);
-  }
+  void reserved(uint64_t bytes) noexcept { set_reserved(bytes); }
 
   // Adds what PyTorch's allocator, which serves only the private pools, has done since the last call.
   void follow(const DeviceStats& native) noexcept {
@@ -70,9 +68,7 @@ class Figures {
   }
 
   // For a reset inside PyTorch's allocator, after which its accumulated figures start at 0.
-  void restart(const DeviceStats& native) noexcept {
-    seen_ = native;
-  }
+  void restart(const DeviceStats& native) noexcept { seen_ = native; }
 
   void failed() noexcept { stats_.num_ooms++; }
   // PyTorch counted a failure, but our memory then served the request.
@@ -108,9 +104,9 @@ class Figures {
 
  private:
   static constexpr size_t kAll = 0, kSmall = 1, kLarge = 2, kTypes = 3;
-  static constexpr StatArray DeviceStats::*kFollowed[] = {
-      &DeviceStats::allocation,      &DeviceStats::segment,         &DeviceStats::active,
-      &DeviceStats::inactive_split,  &DeviceStats::allocated_bytes, &DeviceStats::active_bytes,
+  static constexpr StatArray DeviceStats::* kFollowed[] = {
+      &DeviceStats::allocation,           &DeviceStats::segment,         &DeviceStats::active,
+      &DeviceStats::inactive_split,       &DeviceStats::allocated_bytes, &DeviceStats::active_bytes,
       &DeviceStats::inactive_split_bytes, &DeviceStats::requested_bytes,
   };
 

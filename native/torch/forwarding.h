@@ -90,13 +90,8 @@ class Forwarding : public torch_alloc::CUDAAllocator {
   torch_alloc::ShareableHandle shareIpcHandle(void* ptr) override { return native_->shareIpcHandle(ptr); }
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override { return native_->getIpcDevPtr(std::move(handle)); }
   bool isHistoryEnabled() override { return native_->isHistoryEnabled(); }
-  void recordHistory(
-      bool enabled,
-      torch_alloc::CreateContextFn context,
-      size_t max_entries,
-      torch_alloc::RecordContext when,
-      bool clear,
-      const std::vector<std::string>& skip_actions) override {
+  void recordHistory(bool enabled, torch_alloc::CreateContextFn context, size_t max_entries, torch_alloc::RecordContext when, bool clear,
+                     const std::vector<std::string>& skip_actions) override {
     native_->recordHistory(enabled, context, max_entries, when, clear, skip_actions);
   }
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) override {
@@ -114,8 +109,8 @@ class Forwarding : public torch_alloc::CUDAAllocator {
   }
 
   void enablePeerAccess(DeviceIndex device, DeviceIndex to) override { native_->enablePeerAccess(device, to); }
-  cudaError_t memcpyAsync(
-      void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream, bool p2p) override {
+  cudaError_t memcpyAsync(void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream,
+                          bool p2p) override {
     return native_->memcpyAsync(dst, dst_device, src, src_device, count, stream, p2p);
   }
   // When PyTorch reads its settings again and they name a backend, it asserts this name.

@@ -16,8 +16,8 @@ thread_local std::string user_metadata;
 
 } // namespace
 
-void History::configure(
-    bool enabled, CreateContextFn gather, size_t max_entries, RecordContext when, bool clear, const std::vector<std::string>& skip) {
+void History::configure(bool enabled, CreateContextFn gather, size_t max_entries, RecordContext when, bool clear,
+                        const std::vector<std::string>& skip) {
   std::array<bool, 16> skipped{};
   for (const std::string& action : skip) skipped[c10::CachingDeviceAllocator::parseTraceEntryAction(action)] = true;
   std::lock_guard<std::mutex> guard(mutex_);
@@ -43,20 +43,11 @@ Context History::gather(RecordContext level) const {
   return function ? function() : nullptr;
 }
 
-void History::note(
-    TraceEntry::Action action, c10::DeviceIndex device, uint64_t address, uint64_t size, uint64_t stream, Context context) {
+void History::note(TraceEntry::Action action, c10::DeviceIndex device, uint64_t address, uint64_t size, uint64_t stream, Context context) {
   if (!enabled_ && trackers_.empty()) return;
-  TraceEntry entry(
-      action,
-      device,
-      address,
-      size,
-      reinterpret_cast<void*>(stream),
-      {0, 0},
-      c10::getApproximateTime(),
-      when_.load() >= RecordContext::ALLOC ? std::move(context) : nullptr,
-      compile_contexts.empty() ? "N/A" : compile_contexts.back(),
-      user_metadata);
+  TraceEntry entry(action, device, address, size, reinterpret_cast<void*>(stream), {0, 0}, c10::getApproximateTime(),
+                   when_.load() >= RecordContext::ALLOC ? std::move(context) : nullptr,
+                   compile_contexts.empty() ? "N/A" : compile_contexts.back(), user_metadata);
   for (const auto& tracker : trackers_) tracker(entry);
   if (!enabled_ || skipped_[action] || static_cast<size_t>(device) >= kDevices) return;
   entry.time_.t_ = c10::getTimeSinceEpoch() / 1000;
@@ -72,8 +63,7 @@ void History::allocated(c10::DeviceIndex device, uint64_t address, uint64_t requ
   update_watched();
 }
 
-void History::freed(
-    c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context, bool parked) {
+void History::freed(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context, bool parked) {
   std::lock_guard<std::mutex> guard(mutex_);
   const auto kept = contexts_.find(address);
   if (kept != contexts_.end()) {

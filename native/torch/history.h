@@ -25,8 +25,8 @@ using Context = std::shared_ptr<GatheredContext>;
 
 class History {
  public:
-  void configure(
-      bool enabled, CreateContextFn gather, size_t max_entries, RecordContext when, bool clear, const std::vector<std::string>& skip);
+  void configure(bool enabled, CreateContextFn gather, size_t max_entries, RecordContext when, bool clear,
+                 const std::vector<std::string>& skip);
   bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
 
   // Whether events are wanted, or a stack is kept that a free must drop.

@@ -40,21 +40,24 @@ int install(const weir_torch_options& options, char* why, size_t room) {
   torch_alloc::CUDAAllocator* const native = torch_alloc::allocator.load();
   if (!native) return refuse(WEIR_TORCH_BACKEND, "PyTorch has no CUDA allocator in this process", why, room);
   if (native->name() != "native") {
-    return refuse(
-        WEIR_TORCH_BACKEND, "PyTorch's allocator is set to \"" + native->name() + "\" and Weir can only stand in for \"native\"", why, room);
+    return refuse(WEIR_TORCH_BACKEND, "PyTorch's allocator is set to \"" + native->name() + "\" and Weir can only stand in for \"native\"",
+                  why, room);
   }
   if (getenv("PYTORCH_NO_CUDA_MEMORY_CACHING")) {
     return refuse(WEIR_TORCH_UNCACHED, "PYTORCH_NO_CUDA_MEMORY_CACHING is set, which turns every allocator off", why, room);
   }
   if (options.faults && !kHasFaults) {
-    return refuse(
-        WEIR_TORCH_OPTIONS, WEIR_USER_FAULTS " needs native/testing, which is not installed; set " WEIR_USER_NATIVE_DIR " to the folder native of Weir's sources", why, room);
+    return refuse(WEIR_TORCH_OPTIONS,
+                  WEIR_USER_FAULTS " needs native/testing, which is not installed; set " WEIR_USER_NATIVE_DIR
+                                   " to the folder native of Weir's sources",
+                  why, room);
   }
   const std::string name = text(options.allocator);
   recording = new Recording(text(options.directory), name, text(options.torch_version), options.ring_rows);
   if (name == WEIR_ALLOCATOR_WEIR || name == WEIR_ALLOCATOR_GMLAKE) {
     installed = new WeirAllocator(
-        native, {name == WEIR_ALLOCATOR_GMLAKE, options.lend != 0, options.fine != 0, options.limit, options.faults, options.faults_seed}, recording);
+        native, {name == WEIR_ALLOCATOR_GMLAKE, options.lend != 0, options.fine != 0, options.limit, options.faults, options.faults_seed},
+        recording);
   } else if (name == WEIR_ALLOCATOR_PYTORCH || name == WEIR_ALLOCATOR_EXPANDABLE) {
     if (name == WEIR_ALLOCATOR_EXPANDABLE && !c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments()) {
       const std::string before = c10::CachingAllocator::getAllocatorSettings();

@@ -93,11 +93,10 @@ std::shared_ptr<void> Ipc::open(const std::string& handle, int device, weir_back
     if (std::shared_ptr<void> there = found->second.second.lock()) return there;
   }
   char why[256] = "";
-  TORCH_CHECK(
-      fetched.fetch(header.process, header.sender, why, sizeof why), "weir: a tensor sent by CUDA IPC cannot be opened: ", why, ".");
+  TORCH_CHECK(fetched.fetch(header.process, header.sender, why, sizeof why), "weir: a tensor sent by CUDA IPC cannot be opened: ", why,
+              ".");
   const int64_t address = backend->import(backend->driver.context, fetched.pieces.data(), header.count);
-  TORCH_CHECK(
-      address > 0, "weir: a tensor sent by CUDA IPC cannot be mapped: ", backend->last_error(backend->driver.context), ".");
+  TORCH_CHECK(address > 0, "weir: a tensor sent by CUDA IPC cannot be mapped: ", backend->last_error(backend->driver.context), ".");
   const Mapping mapping{backend, static_cast<uint64_t>(address)};
   std::shared_ptr<void> made(reinterpret_cast<void*>(address), [this, key, mapping, process = getpid()](void*) noexcept {
     // The child of a fork has no CUDA to unmap it.

@@ -47,7 +47,8 @@ void RecordingAllocator::first_use(DeviceIndex device) {
     publish(device);
   }
   if (limit_ && limit_ < total) {
-    native_->setMemoryFraction(std::min(native_->getMemoryFraction(device), static_cast<double>(limit_) / static_cast<double>(total)), device);
+    native_->setMemoryFraction(std::min(native_->getMemoryFraction(device), static_cast<double>(limit_) / static_cast<double>(total)),
+                               device);
     recording_->put_plain(device, WEIR_LIMIT, limit_);
   }
 }
@@ -95,11 +96,8 @@ void RecordingAllocator::follow(const TraceEntry& entry) {
       levels.reserved -= std::min<uint64_t>(levels.reserved, entry.size_);
       levels.driver_calls++;
       break;
-    case TraceEntry::OOM:
-      levels.ooms++;
-      break;
-    default:
-      break;
+    case TraceEntry::OOM: levels.ooms++; break;
+    default: break;
   }
   publish(device);
 }
@@ -150,7 +148,8 @@ void RecordingAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream 
   native_->recordStream(ptr, stream);
   if (!ptr.get() || ptr.get_deleter() != native_deleter_ || !recording_->get()) return;
   // The block's own stream is not known here. Readers take it from the allocation at the address.
-  recording_->put_record_stream(ptr.device().index(), reinterpret_cast<uint64_t>(ptr.get()), 0, reinterpret_cast<uint64_t>(stream.stream()));
+  recording_->put_record_stream(ptr.device().index(), reinterpret_cast<uint64_t>(ptr.get()), 0,
+                                reinterpret_cast<uint64_t>(stream.stream()));
 }
 
 void RecordingAllocator::setMemoryFraction(double fraction, DeviceIndex device) {

@@ -14,24 +14,15 @@ namespace {
 
 uint8_t kind_of(TraceEntry::Action action) {
   switch (action) {
-    case TraceEntry::ALLOC:
-      return WEIR_ALLOC;
-    case TraceEntry::FREE_REQUESTED:
-      return WEIR_FREE_REQUESTED;
-    case TraceEntry::FREE_COMPLETED:
-      return WEIR_FREE_COMPLETED;
-    case TraceEntry::SEGMENT_ALLOC:
-      return WEIR_SEGMENT_ALLOC;
-    case TraceEntry::SEGMENT_FREE:
-      return WEIR_SEGMENT_FREE;
-    case TraceEntry::SEGMENT_MAP:
-      return WEIR_SEGMENT_MAP;
-    case TraceEntry::SEGMENT_UNMAP:
-      return WEIR_SEGMENT_UNMAP;
-    case TraceEntry::SNAPSHOT:
-      return WEIR_SNAPSHOT;
-    case TraceEntry::OOM:
-      return WEIR_OOM;
+    case TraceEntry::ALLOC: return WEIR_ALLOC;
+    case TraceEntry::FREE_REQUESTED: return WEIR_FREE_REQUESTED;
+    case TraceEntry::FREE_COMPLETED: return WEIR_FREE_COMPLETED;
+    case TraceEntry::SEGMENT_ALLOC: return WEIR_SEGMENT_ALLOC;
+    case TraceEntry::SEGMENT_FREE: return WEIR_SEGMENT_FREE;
+    case TraceEntry::SEGMENT_MAP: return WEIR_SEGMENT_MAP;
+    case TraceEntry::SEGMENT_UNMAP: return WEIR_SEGMENT_UNMAP;
+    case TraceEntry::SNAPSHOT: return WEIR_SNAPSHOT;
+    case TraceEntry::OOM: return WEIR_OOM;
   }
   return 0;
 }
@@ -54,14 +45,12 @@ weir_recorder* Recording::open() {
   std::lock_guard<std::mutex> guard(mutex_);
   if (!tried_) {
     tried_ = true;
-    recorder_.store(
-        weir_recorder_open(directory_.c_str(), allocator_.c_str(), torch_version_.c_str(), rows_), std::memory_order_release);
+    recorder_.store(weir_recorder_open(directory_.c_str(), allocator_.c_str(), torch_version_.c_str(), rows_), std::memory_order_release);
     if (!get()) {
-      std::fprintf(
-          stderr,
-          "weir: process %ld is not recorded, planned or counted: its ring cannot be made in %s (no room?); a smaller --ring-rows may help\n",
-          static_cast<long>(getpid()),
-          directory_.c_str());
+      std::fprintf(stderr,
+                   "weir: process %ld is not recorded, planned or counted: its ring cannot be made in %s (no room?); a smaller --ring-rows "
+                   "may help\n",
+                   static_cast<long>(getpid()), directory_.c_str());
     }
   }
   return get();
@@ -105,10 +94,8 @@ void Recording::put_of_pool(const TraceEntry& entry) {
     case TraceEntry::SEGMENT_FREE:
     case TraceEntry::SEGMENT_MAP:
     case TraceEntry::SEGMENT_UNMAP:
-    case TraceEntry::OOM:
-      return;
-    default:
-      put(entry);
+    case TraceEntry::OOM: return;
+    default: put(entry);
   }
 }
 

@@ -24,22 +24,19 @@ std::vector<weir_range> ranges_of(weir_device* device) {
   }
   // Addresses without memory belong to no segment. A carved slab appears as the small blocks inside it, and memory of plans as
   // the planned blocks, at their own addresses.
-  ranges.erase(
-      std::remove_if(
-          ranges.begin(),
-          ranges.end(),
-          [](const weir_range& r) { return r.state == WEIR_RANGE_UNBACKED || r.state == WEIR_RANGE_CARVED || r.state == WEIR_RANGE_PLANNED; }),
-      ranges.end());
+  ranges.erase(std::remove_if(ranges.begin(), ranges.end(),
+                              [](const weir_range& r) {
+                                return r.state == WEIR_RANGE_UNBACKED || r.state == WEIR_RANGE_CARVED || r.state == WEIR_RANGE_PLANNED;
+                              }),
+               ranges.end());
   std::sort(ranges.begin(), ranges.end(), [](const weir_range& a, const weir_range& b) { return a.address < b.address; });
   return ranges;
 }
 
 } // namespace
 
-std::vector<SegmentInfo> segments_of(
-    weir_device* device,
-    c10::DeviceIndex index,
-    const std::function<std::shared_ptr<c10::GatheredContext>(uint64_t)>& context) {
+std::vector<SegmentInfo> segments_of(weir_device* device, c10::DeviceIndex index,
+                                     const std::function<std::shared_ptr<c10::GatheredContext>(uint64_t)>& context) {
   std::vector<SegmentInfo> segments;
   double end = 0;
   double stream = -1, small = -1;

@@ -13,9 +13,7 @@ namespace weir {
 using c10::CachingDeviceAllocator::SegmentInfo;
 
 // One segment per contiguous extent of memory of one stream. `context` gives the stack kept for a block's address.
-std::vector<SegmentInfo> segments_of(
-    weir_device* device,
-    c10::DeviceIndex index,
-    const std::function<std::shared_ptr<c10::GatheredContext>(uint64_t)>& context);
+std::vector<SegmentInfo> segments_of(weir_device* device, c10::DeviceIndex index,
+                                     const std::function<std::shared_ptr<c10::GatheredContext>(uint64_t)>& context);
 
 } // namespace weir

@@ -29,21 +29,22 @@ uint64_t would_fit(const weir_shortage& s) {
 
 std::string advice(const weir_shortage& s, uint64_t run_limit) {
   if (s.driver_error[0] && s.device_free >= s.requested && (!s.limit || s.limit >= s.reserved + s.requested)) {
-    return "Memory was not short: the driver refused a call. Trying again may help; if it happens again, look at the kernel's log (dmesg) for NVRM.";
+    return "Memory was not short: the driver refused a call. Trying again may help; if it happens again, look at the kernel's log (dmesg) "
+           "for NVRM.";
   }
   const uint64_t missing = above(s.reserved + s.requested, s.limit);
   if (s.limit && s.device_free + s.largest_piece >= s.requested) {
     const bool ours = s.limit == run_limit;
     return "The limit is what stands in the way: raise " +
-        std::string(ours ? "--limit (weir run)" : "the fraction given to torch.cuda.set_per_process_memory_fraction") + " by up to " +
-        format_size(std::min(missing ? missing : s.requested, s.requested)) + ".";
+           std::string(ours ? "--limit (weir run)" : "the fraction given to torch.cuda.set_per_process_memory_fraction") + " by up to " +
+           format_size(std::min(missing ? missing : s.requested, s.requested)) + ".";
   }
   if (s.outside >= s.requested) {
     return "Private pools hold " + format_size(s.outside) + ": drop CUDA graphs or MemPools that are no longer used.";
   }
   if (s.free_elsewhere >= s.requested) {
     return "Other streams hold " + format_size(s.free_elsewhere) +
-        " of free memory that could not be lent: synchronize them, and allocate on fewer streams.";
+           " of free memory that could not be lent: synchronize them, and allocate on fewer streams.";
   }
   if (foreign(s) >= s.requested + (2ull << 30)) {
     return format_size(foreign(s)) + " of the GPU are held by other processes and by CUDA itself: stop what else runs there.";
@@ -63,9 +64,10 @@ std::string explain_shortage(int device, const weir_shortage& s, uint64_t run_li
   }
   text << "Weir has reserved " << format_size(s.reserved);
   if (s.outside) text << " (" << format_size(s.outside) << " of it in private pools, for CUDA graphs and MemPools)";
-  text << "; " << format_size(s.allocated) << " are allocated, " << format_size(s.live) << " of that asked for by the program. Free for this stream: "
-       << format_size(s.free_here) << ", the largest piece " << format_size(s.largest_piece) << ", " << format_size(s.assemblable)
-       << " if pieces are joined; " << format_size(s.free_elsewhere) << " on other streams. ";
+  text << "; " << format_size(s.allocated) << " are allocated, " << format_size(s.live)
+       << " of that asked for by the program. Free for this stream: " << format_size(s.free_here) << ", the largest piece "
+       << format_size(s.largest_piece) << ", " << format_size(s.assemblable) << " if pieces are joined; " << format_size(s.free_elsewhere)
+       << " on other streams. ";
   if (s.driver_error[0]) text << "The driver said: " << s.driver_error << ". ";
   const uint64_t fits = would_fit(s);
   if (fits >= WEIR_BLOCK_UNIT) text << "A request of up to " << format_size(fits) << " would have fit. ";

@@ -5,12 +5,6 @@ No exception may leave: it would make `import torch` fail. CUDA must not start: 
 import atexit
 import sys
 
-ALLOCATORS = ("weir", "gmlake", "pytorch", "expandable")
-
-# The adapter overrides PyTorch's virtual functions, and their list changes with every minor release. test/gpu/torch was run on
-# these releases; the adapter may not even compile for others.
-SUPPORTED = ("2.11",)
-
 
 def activate():
     try:
@@ -33,6 +27,7 @@ def activate():
 
 def install(settings):
     from . import adapter, machine
+    from .abi import ALLOCATORS
     from .refusal import Refusal
 
     if settings.allocator not in ALLOCATORS:
@@ -68,6 +63,7 @@ def install(settings):
 
 def check_torch(torch, settings):
     """Refuses a PyTorch that Weir cannot work with; `torch` is the module, or None."""
+    from .abi import SUPPORTED_PYTORCH
     from .refusal import Refusal
 
     if torch is None:
@@ -76,8 +72,8 @@ def check_torch(torch, settings):
     if getattr(torch.version, "cuda", None) is None:
         raise Refusal("no-cuda", f"PyTorch {version} was built without CUDA")
     minor = ".".join(version.split("+")[0].split(".")[:2])
-    if minor not in SUPPORTED and not settings.allow_untested:
-        tested = ", ".join(SUPPORTED)
+    if minor not in SUPPORTED_PYTORCH and not settings.allow_untested:
+        tested = ", ".join(SUPPORTED_PYTORCH)
         raise Refusal(
             "untested-torch",
             f"PyTorch {version} has not been tested with this version of Weir (tested: {tested}); --allow-untested tries it",
@@ -87,8 +83,8 @@ def check_torch(torch, settings):
 def _loadable(torch, settings):
     """The path of the compiled adapter. It is compiled again if the cached file cannot be loaded, as after a power failure."""
     from . import adapter, build
+    from .abi import UserVariable
     from .refusal import Refusal
-    from .settings import CACHE_DIR
 
     path = build.library(torch, settings)
     spoiled = build.identity(path)
@@ -102,5 +98,6 @@ def _loadable(torch, settings):
         return path
     except OSError as error:
         raise Refusal(
-            "load", f"the compiled adapter cannot be loaded: {error}; set {CACHE_DIR} to a folder that programs may be run from"
+            "load",
+            f"the compiled adapter cannot be loaded: {error}; set {UserVariable.CACHE_DIR} to a folder that programs may be run from",
         ) from None

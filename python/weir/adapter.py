@@ -3,31 +3,7 @@
 import _thread
 import ctypes
 
-_GAUGES = (
-    "in_use total limit live peak_live allocated peak_allocated reserved peak_reserved outside allocations frees ooms retries "
-    "driver_calls driver_ns waits borrows stitches largest_free planned_hits planned_misses swapped_out swapped_in swap_stalls "
-    "swap_stall_ns driver_failures plans plans_refused steps swap_settled"
-).split()
-
-
-class _Options(ctypes.Structure):
-    _fields_ = [
-        ("bytes", ctypes.c_uint64),
-        ("allocator", ctypes.c_char_p),
-        ("directory", ctypes.c_char_p),
-        ("torch_version", ctypes.c_char_p),
-        ("limit", ctypes.c_uint64),
-        ("ring_rows", ctypes.c_uint32),
-        ("lend", ctypes.c_int32),
-        ("faults", ctypes.c_uint32),
-        ("fine", ctypes.c_uint32),
-        ("faults_seed", ctypes.c_uint64),
-    ]
-
-
-class _Gauges(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in _GAUGES] + [("reserved_for_later", ctypes.c_uint64)]
-
+from .abi import DIGEST, GAUGES, AdapterOptions, Gauges
 
 _Relief = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_uint64)
 
@@ -38,10 +14,10 @@ _relief = None  # kept alive for as long as the adapter may call it
 def load(path):
     """Loads the compiled adapter. It needs PyTorch's libraries, which are loaded already."""
     library = ctypes.CDLL(path)
-    library.weir_torch_install.argtypes = [ctypes.POINTER(_Options), ctypes.c_char_p, ctypes.c_size_t]
+    library.weir_torch_install.argtypes = [ctypes.POINTER(AdapterOptions), ctypes.c_char_p, ctypes.c_size_t]
     library.weir_torch_mark.argtypes = [ctypes.c_char_p]
     library.weir_torch_mark.restype = None
-    library.weir_torch_gauges.argtypes = [ctypes.c_int, ctypes.POINTER(_Gauges)]
+    library.weir_torch_gauges.argtypes = [ctypes.c_int, ctypes.POINTER(Gauges)]
     library.weir_torch_swapped.argtypes = [ctypes.c_int, *[ctypes.c_uint64] * 4]
     library.weir_torch_swapped.restype = None
     library.weir_torch_steps.argtypes = [ctypes.c_uint64, ctypes.c_int]
@@ -57,8 +33,8 @@ def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend
     """Installs the allocator. Returns None, or why it was refused."""
     global _library
     library = load(path)
-    options = _Options(
-        bytes=ctypes.sizeof(_Options),
+    options = AdapterOptions(
+        digest=DIGEST,
         allocator=allocator.encode(),
         directory=directory.encode() if directory else None,
         torch_version=torch_version.encode(),
@@ -82,10 +58,10 @@ def mark(name):
 
 
 def gauges(device):
-    found = _Gauges()
+    found = Gauges()
     if _library is None or not _library.weir_torch_gauges(device, ctypes.byref(found)):
         return None
-    return {name: getattr(found, name) for name in _GAUGES}
+    return {name: getattr(found, name) for name in GAUGES}
 
 
 def swapped(device, out, back, stalls, stall_ns):

@@ -13,8 +13,8 @@ import threading
 import time
 
 from . import __version__, machine
+from .abi import UserVariable
 from .refusal import Refusal
-from .settings import CACHE_DIR, NATIVE
 
 _SAY_AFTER_SECONDS = 1.5
 _MOST_SECONDS = 600
@@ -115,7 +115,7 @@ def find_sources(settings):
                 return Sources(native, generated)
             except OSError:
                 break
-    raise Refusal("no-sources", f"Weir's own sources are not in {native}; install it anew, or set {NATIVE}")
+    raise Refusal("no-sources", f"Weir's own sources are not in {native}; install it anew, or set {UserVariable.NATIVE_DIR}")
 
 
 def key(sources, parts):
@@ -154,7 +154,9 @@ def cache_folder(settings):
         if folder == chosen and os.access(folder, os.W_OK) and there.st_uid == os.getuid():
             os.chmod(folder, 0o700)
             return folder
-    raise Refusal("no-cache", f"there is no folder to keep the compiled adapter in ({chosen} cannot be written); set {CACHE_DIR}")
+    raise Refusal(
+        "no-cache", f"there is no folder to keep the compiled adapter in ({chosen} cannot be written); set {UserVariable.CACHE_DIR}"
+    )
 
 
 def compile_commands(sources, *, compilers, extra, links):
@@ -175,7 +177,9 @@ def build(target, commands, what, settings, spoiled=None):
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise Refusal("no-cache", f"the compiled adapter cannot be kept in {folder}: {error.strerror}; set {CACHE_DIR}") from None
+        raise Refusal(
+            "no-cache", f"the compiled adapter cannot be kept in {folder}: {error.strerror}; set {UserVariable.CACHE_DIR}"
+        ) from None
     with _Lock(os.path.join(folder, "lock")):
         if spoiled is not None and _same_file(target, spoiled):
             os.unlink(target)
@@ -194,7 +198,9 @@ def build(target, commands, what, settings, spoiled=None):
                     os.fsync(file.fileno())
                 os.replace(made, target)
         except OSError as error:
-            raise Refusal("no-cache", f"the adapter could not be compiled in {folder}: {error.strerror or error}; set {CACHE_DIR}") from None
+            raise Refusal(
+                "no-cache", f"the adapter could not be compiled in {folder}: {error.strerror or error}; set {UserVariable.CACHE_DIR}"
+            ) from None
         finally:
             saying.cancel()
     return target

@@ -4,6 +4,8 @@ import json
 import os
 import sys
 
+from . import abi
+
 # As `env` and `timeout` do: an error of the wrapper, not of the program.
 EXIT_CODE = 125
 
@@ -18,10 +20,10 @@ class Refusal(Exception):
 
 def write_file(directory, refusal):
     """Writes DIR/<pid>.refused.json, whole or not at all; False if it could not be written."""
-    path = os.path.join(directory, f"{os.getpid()}.refused.json")
+    path = os.path.join(directory, f"{os.getpid()}{abi.Refusal.FILE}")
     try:
         with open(path + ".new", "w", encoding="utf-8") as file:
-            json.dump({"reason": refusal.reason, "message": str(refusal), "pid": os.getpid()}, file)
+            json.dump(abi.Refusal(reason=refusal.reason, message=str(refusal), pid=os.getpid()).write(), file)
             file.write("\n")
         os.replace(path + ".new", path)
     except OSError:

@@ -1,31 +1,14 @@
 """The environment of the process, read and checked once. No other module reads it, except _weir_activation.py, which runs before.
 
-`weir run` sets the first block of variables for its processes. Users set the second block."""
+`weir run` sets each ChildVariable for its processes. Users set each UserVariable. abi.py names them."""
 
 import os
 from dataclasses import dataclass
 from typing import Optional, Tuple, Union
 
+from .abi import RING_ROWS, ChildVariable, UserVariable
 from .refusal import Refusal
 
-ALLOCATOR = "WEIR_ALLOCATOR"
-RUN_DIR = "WEIR_RUN_DIR"
-REQUIRED = "WEIR_REQUIRED"
-NATIVE = "WEIR_NATIVE"
-LEND = "WEIR_LEND"
-ALLOW_UNTESTED = "WEIR_ALLOW_UNTESTED"
-RING_ROWS = "WEIR_RING_ROWS"
-QUIET = "WEIR_QUIET"
-SWAP = "WEIR_SWAP"
-SWAP_HOST = "WEIR_SWAP_HOST"
-LIMIT = "WEIR_LIMIT"
-
-CACHE_DIR = "WEIR_CACHE_DIR"
-SWAP_TOLERANCE = "WEIR_SWAP_TOLERANCE"
-SWAP_DEBUG = "WEIR_SWAP_DEBUG"
-FAULTS = "WEIR_FAULTS"
-
-_DEFAULT_RING_ROWS = 1 << 18
 _DEFAULT_TOLERANCE = 0.01
 
 
@@ -39,7 +22,7 @@ class Settings:
     quiet: bool = False  # print nothing but refusals that end the process
     native: Optional[str] = None  # folder of the C sources, if not beside the package
     limit: int = 0  # bytes per GPU; 0 for no limit
-    ring_rows: int = _DEFAULT_RING_ROWS
+    ring_rows: int = RING_ROWS
     lend: bool = True
     allow_untested: bool = False
     swap: bool = False
@@ -70,23 +53,23 @@ def read(environment=os.environ):
     swap, swap_limit = reader.swap()
     faults, faults_seed = reader.faults()
     return Settings(
-        allocator=reader.text(ALLOCATOR) or "",
-        directory=reader.text(RUN_DIR),
-        required=reader.text(REQUIRED) == "1",
-        quiet=reader.text(QUIET) == "1",
-        native=reader.text(NATIVE),
+        allocator=reader.text(ChildVariable.ALLOCATOR) or "",
+        directory=reader.text(ChildVariable.RUN_DIR),
+        required=reader.text(ChildVariable.REQUIRED) == "1",
+        quiet=reader.text(ChildVariable.QUIET) == "1",
+        native=reader.text(ChildVariable.NATIVE) or reader.text(UserVariable.NATIVE_DIR),
         swap=swap,
         swap_limit=swap_limit,
-        swap_host=reader.number(SWAP_HOST, None),
+        swap_host=reader.number(ChildVariable.SWAP_HOST, None),
         swap_tolerance=reader.tolerance() if swap else _DEFAULT_TOLERANCE,
-        swap_debug=reader.text(SWAP_DEBUG) not in (None, "0"),
+        swap_debug=reader.text(UserVariable.SWAP_DEBUG) not in (None, "0"),
         faults=faults,
         faults_seed=faults_seed,
-        limit=reader.number(LIMIT, 0),
-        ring_rows=reader.number(RING_ROWS, _DEFAULT_RING_ROWS),
-        lend=reader.text(LEND) != "0",
-        allow_untested=reader.text(ALLOW_UNTESTED) == "1",
-        cache=reader.text(CACHE_DIR),
+        limit=reader.number(ChildVariable.LIMIT, 0),
+        ring_rows=reader.number(ChildVariable.RING_ROWS, RING_ROWS),
+        lend=reader.text(ChildVariable.LEND) != "0",
+        allow_untested=reader.text(ChildVariable.ALLOW_UNTESTED) == "1",
+        cache=reader.text(UserVariable.CACHE_DIR),
         cache_home=reader.text("XDG_CACHE_HOME"),
         cxx=reader.text("CXX"),
         cc=reader.text("CC"),
@@ -115,13 +98,13 @@ class _Reader:
 
     def swap(self):
         """Whether to swap, and the limit in bytes: the variable says `auto` or the limit."""
-        text = (self.text(SWAP) or "").strip().lower()
+        text = (self.text(ChildVariable.SWAP) or "").strip().lower()
         if text in ("", "0", "off", "no", "false"):
             return False, None
         return True, int(text) if text.isdecimal() and int(text) > 1 else None
 
     def tolerance(self):
-        given = self.text(SWAP_TOLERANCE)
+        given = self.text(UserVariable.SWAP_TOLERANCE)
         text = (given or "").strip().lower()
         if text in ("", "any"):
             return None if text else _DEFAULT_TOLERANCE
@@ -130,14 +113,14 @@ class _Reader:
         except ValueError:
             share = -1
         if not share >= 0:
-            return self._refuse(f"{SWAP_TOLERANCE} must be a percentage, or any, not {given!r}", _DEFAULT_TOLERANCE)
+            return self._refuse(f"{UserVariable.SWAP_TOLERANCE} must be a percentage, or any, not {given!r}", _DEFAULT_TOLERANCE)
         return share
 
     def faults(self):
-        text = self.text(FAULTS) or ""
+        text = self.text(UserVariable.FAULTS) or ""
         rate, _, seed = text.partition(":")
         if text and (not rate.isdecimal() or not (seed or "0").isdecimal()):
-            return self._refuse(f"{FAULTS} must be RATE:SEED, not {text!r}", (0, 0))
+            return self._refuse(f"{UserVariable.FAULTS} must be RATE:SEED, not {text!r}", (0, 0))
         return int(rate or 0), int(seed or 0)
 
     def _refuse(self, sentence, default):

@@ -11,12 +11,12 @@
 
 static int broken;
 
-#define EXPECT(condition)                                            \
-  do {                                                               \
-    if (!(condition)) {                                              \
+#define EXPECT(condition)                                             \
+  do {                                                                \
+    if (!(condition)) {                                               \
       fprintf(stderr, "line %d: not so: %s\n", __LINE__, #condition); \
-      broken++;                                                      \
-    }                                                                \
+      broken++;                                                       \
+    }                                                                 \
   } while (0)
 
 static uint64_t take(weir_device *device, uint64_t bytes, uint64_t stream) {
@@ -203,7 +203,8 @@ static void names(weir_recorder *recorder) {
     if (number != 0) last = number;
   }
   EXPECT(last > 200 && last < 300 && weir_recorder_string(recorder, "backward") == 2);
-  EXPECT(weir_recorder_pool(recorder, 0, 0, 0) == 0 && weir_recorder_pool(recorder, 0, 0, 5) == 1 && weir_recorder_pool(recorder, 0, 0, 5) == 1);
+  EXPECT(weir_recorder_pool(recorder, 0, 0, 0) == 0 && weir_recorder_pool(recorder, 0, 0, 5) == 1 &&
+         weir_recorder_pool(recorder, 0, 0, 5) == 1);
   EXPECT(weir_recorder_pool(recorder, 99, 0, 0) == -1 && weir_recorder_stream(recorder, 0, 0xabcdef) == -1);
   EXPECT(weir_recorder_stream(recorder, 0, 0) == 0 && weir_recorder_stream(recorder, 1, 0x40) == 0);
   EXPECT(weir_recorder_plan_generation(recorder) == 0);

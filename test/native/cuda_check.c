@@ -93,7 +93,8 @@ static void take(worker *self, block *b) {
     if (shortage.driver_error[0]) fprintf(stderr, "driver: %s\n", shortage.driver_error);
     must(shortage.driver_error[0] == 0 && shortage.device_total > 0, "only memory is missing");
     atomic_fetch_add(&shortages, 1);
-    for (int index = 0; index < HELD; index += 2) if (self->held[index].address) let_go(self, &self->held[index]);
+    for (int index = 0; index < HELD; index += 2)
+      if (self->held[index].address) let_go(self, &self->held[index]);
     return;
   }
   *b = (block){given.address, bytes, (uint32_t)(self->state >> 20) | 1};
@@ -138,7 +139,8 @@ static void *work(void *argument) {
     if (draw(self, 400) == 0) weir_device_empty_cache(device);
     if (draw(self, 400) == 0) must(weir_device_check(device, 2) == 0, "invariants");
   }
-  for (int index = 0; index < HELD; index++) if (self->held[index].address) let_go(self, &self->held[index]);
+  for (int index = 0; index < HELD; index++)
+    if (self->held[index].address) let_go(self, &self->held[index]);
   return NULL;
 }
 
@@ -222,10 +224,10 @@ int main(int count, char **words) {
   uint32_t corrupted = 0;
   for (uint32_t index = 0; index < checked; index++) corrupted += found[index] != expected[index];
   weir_gauges gauges = weir_device_gauges(device);
-  printf("%.1f s: %" PRIu32 " words read, %" PRIu32 " wrong; %" PRIu64 " allocations, %llu shortages, %" PRIu64 " waits, %" PRIu64 " borrows, %" PRIu64
-         " stitches; %" PRIu64 " driver calls, %.1f us each, %" PRIu64 " refused\n",
-         (now_ns() - start) / 1e9, checked, corrupted, gauges.allocations, atomic_load(&shortages), gauges.waits, gauges.borrows, gauges.stitches,
-         gauges.driver_calls, (double)gauges.driver_ns / (double)gauges.driver_calls / 1e3, gauges.driver_failures);
+  printf("%.1f s: %" PRIu32 " words read, %" PRIu32 " wrong; %" PRIu64 " allocations, %llu shortages, %" PRIu64 " waits, %" PRIu64
+         " borrows, %" PRIu64 " stitches; %" PRIu64 " driver calls, %.1f us each, %" PRIu64 " refused\n",
+         (now_ns() - start) / 1e9, checked, corrupted, gauges.allocations, atomic_load(&shortages), gauges.waits, gauges.borrows,
+         gauges.stitches, gauges.driver_calls, (double)gauges.driver_ns / (double)gauges.driver_calls / 1e3, gauges.driver_failures);
   must(forget ? corrupted > 0 : corrupted == 0, "words are what they should be");
   weir_device_empty_cache(device);
   gauges = weir_device_gauges(device);

@@ -2,7 +2,7 @@
  * into the next step, and sometimes there are other requests. The stream of a block fills it, and checks it before it is freed.
  * So memory that is given out twice is found as corrupted bytes.
  *
- * Options are words `name=number`. The ring goes to `ring=DIR` or $WEIR_RUN_DIR. With `plan=FILE` the job also plays the supervisor:
+ * Options are words `name=number`. The ring goes to `ring=DIR` or $WEIR_CHILD_RUN_DIR. With `plan=FILE` the job also plays the supervisor:
  * it puts the file in place at step `at` and announces it. With `corrupt=1` it does so with every byte flipped, and with every
  * shorter length. With `settles=STEP` it counts its steps as the swapping hooks do,
  * and says after that one that swapping has settled.
@@ -237,12 +237,13 @@ static void read_options(int count, char **words) {
     const char *name;
     uint64_t *value;
   } known[] = {
-      {"steps", &options.steps}, {"seed", &options.seed}, {"layers", &options.layers}, {"rate", &options.rate}, {"total", &options.total},
-      {"deviate", &options.deviate}, {"at", &options.at}, {"corrupt", &options.corrupt}, {"capture", &options.capture},
-      {"noise", &options.noise}, {"change", &options.change}, {"back", &options.back}, {"pause", &options.pause}, {"last", &options.last},
-      {"vary", &options.vary}, {"streams", &options.streams}, {"settles", &options.settles},
+      {"steps", &options.steps},     {"seed", &options.seed},       {"layers", &options.layers}, {"rate", &options.rate},
+      {"total", &options.total},     {"deviate", &options.deviate}, {"at", &options.at},         {"corrupt", &options.corrupt},
+      {"capture", &options.capture}, {"noise", &options.noise},     {"change", &options.change}, {"back", &options.back},
+      {"pause", &options.pause},     {"last", &options.last},       {"vary", &options.vary},     {"streams", &options.streams},
+      {"settles", &options.settles},
   };
-  ring = getenv("WEIR_RUN_DIR");
+  ring = getenv(WEIR_CHILD_RUN_DIR);
   for (int index = 1; index < count; index++) {
     char *equals = strchr(words[index], '=');
     if (!equals) exit(64);
@@ -272,7 +273,8 @@ int main(int count, char **words) {
   weir_device_options given = {.lend = 1, .recorder = recorder};
   device = weir_device_new(used, &given);
   if (!device) exit(67);
-  must(host->name_stream(host->driver.context, 100000, 0) == 0 && host->name_stream(host->driver.context, 100001, 0x9000) == 0, "own streams");
+  must(host->name_stream(host->driver.context, 100000, 0) == 0 && host->name_stream(host->driver.context, 100001, 0x9000) == 0,
+       "own streams");
   if (plan_path) read_plan();
   pthread_t thread;
   if (options.noise && pthread_create(&thread, NULL, noise, NULL) != 0) exit(68);
@@ -304,8 +306,9 @@ int main(int count, char **words) {
     if (number == options.steps / 2 && options.deviate) weir_device_empty_cache(device);
   }
   weir_gauges gauges = weir_device_gauges(device);
-  printf("{\"hits\":%" PRIu64 ",\"misses\":%" PRIu64 ",\"plans\":%" PRIu64 ",\"refused\":%" PRIu64 ",\"peakReserved\":%" PRIu64 ",\"reserved\":%" PRIu64
-         ",\"lastCalls\":%" PRIu64 ",\"lastHits\":%" PRIu64 ",\"lastRequests\":%" PRIu64 ",\"failures\":%" PRIu64 ",\"peakLive\":%" PRIu64 ",",
+  printf("{\"hits\":%" PRIu64 ",\"misses\":%" PRIu64 ",\"plans\":%" PRIu64 ",\"refused\":%" PRIu64 ",\"peakReserved\":%" PRIu64
+         ",\"reserved\":%" PRIu64 ",\"lastCalls\":%" PRIu64 ",\"lastHits\":%" PRIu64 ",\"lastRequests\":%" PRIu64 ",\"failures\":%" PRIu64
+         ",\"peakLive\":%" PRIu64 ",",
          gauges.planned_hits, gauges.planned_misses, gauges.plans, gauges.plans_refused, gauges.peak_reserved, gauges.reserved,
          gauges.driver_calls - calls, gauges.planned_hits - hits, gauges.planned_hits + gauges.planned_misses - first_hits,
          gauges.driver_failures, gauges.peak_live);

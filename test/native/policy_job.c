@@ -60,7 +60,8 @@ int main(int count, char **words) {
     }
   }
   weir_gauges gauges = weir_device_gauges(device);
-  printf("{\"requests\":%" PRIu64 ",\"failures\":%" PRIu64 ",\"driverCalls\":%" PRIu64 ",\"peakReserved\":%" PRIu64 ",\"stitches\":%" PRIu64 "}\n",
+  printf("{\"requests\":%" PRIu64 ",\"failures\":%" PRIu64 ",\"driverCalls\":%" PRIu64 ",\"peakReserved\":%" PRIu64 ",\"stitches\":%" PRIu64
+         "}\n",
          requests, failures, gauges.driver_calls, gauges.peak_reserved, gauges.stitches);
   fclose(file);
   weir_recorder_close(recorder);

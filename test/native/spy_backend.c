@@ -88,8 +88,16 @@ spy *spy_on(weir_backend *inner) {
   self->inner = inner;
   self->backend = (weir_backend){
       {self, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait},
-      inner->granularity, name_stream, synchronize, memory, last_error, close_backend,
-      NULL, NULL, NULL, NULL,
+      inner->granularity,
+      name_stream,
+      synchronize,
+      memory,
+      last_error,
+      close_backend,
+      NULL,
+      NULL,
+      NULL,
+      NULL,
   };
   return self;
 }

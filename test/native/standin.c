@@ -27,7 +27,8 @@
 #define OWN_STREAMS 100000u
 
 static struct {
-  uint64_t threads, rounds, seed, rate, total, limit, gmlake, lend, fine, forget_streams, rows, reclaim, fork_at, endless, captures, lie, conform;
+  uint64_t threads, rounds, seed, rate, total, limit, gmlake, lend, fine, forget_streams, rows, reclaim, fork_at, endless, captures, lie,
+      conform;
 } options = {.threads = 4, .rounds = 3000, .seed = 1, .total = 512, .lend = 1, .rows = 1 << 18, .captures = 1};
 static const char *ring;
 
@@ -118,7 +119,8 @@ static void take(worker *self, block *b) {
     must(options.rate > 0 || shortage.driver_error[0] == 0, "without faults only memory can be missing");
     atomic_fetch_add(&shortages, 1);
     weir_device_failed(device, &shortage, stream);
-    for (int index = 0; index < HELD; index += 2) if (self->held[index].address) let_go(&self->held[index], stream);
+    for (int index = 0; index < HELD; index += 2)
+      if (self->held[index].address) let_go(&self->held[index], stream);
     return;
   }
   must(given.size >= bytes && given.address % 512 == 0 && given.requested == bytes && given.stream == stream, "what was asked for");
@@ -152,9 +154,13 @@ static void capture(worker *self) {
 static void seldom(worker *self) {
   switch (draw(self, 6)) {
     case 0: weir_device_empty_cache(device); break;
-    case 1: if (options.limit) weir_device_set_limit(device, (options.limit / 2 + draw(self, options.limit)) * MIB); break;
+    case 1:
+      if (options.limit) weir_device_set_limit(device, (options.limit / 2 + draw(self, options.limit)) * MIB);
+      break;
     case 2: must(weir_device_check(device, 2) == 0, "the engine's invariants"); break;
-    case 3: if (options.captures) capture(self); break;
+    case 3:
+      if (options.captures) capture(self);
+      break;
     case 4: {
       weir_gauges gauges = weir_device_gauges(device);
       must(gauges.live <= gauges.allocated && gauges.allocated <= gauges.reserved && gauges.reserved <= gauges.peak_reserved, "levels");
@@ -179,7 +185,8 @@ static void *work(void *argument) {
     if (choice % 4 == 0) weir_host_run(host, 1 + (uint32_t)draw(self, 24), self->state);
     if (draw(self, 200) == 0) seldom(self);
   }
-  for (int index = 0; index < HELD; index++) if (self->held[index].address) let_go(&self->held[index], stream);
+  for (int index = 0; index < HELD; index++)
+    if (self->held[index].address) let_go(&self->held[index], stream);
   return NULL;
 }
 
@@ -211,10 +218,15 @@ static void read_options(int count, char **words) {
     const char *name;
     uint64_t *value;
   } known[] = {
-      {"threads", &options.threads}, {"rounds", &options.rounds}, {"seed", &options.seed}, {"rate", &options.rate},
-      {"total", &options.total}, {"limit", &options.limit}, {"gmlake", &options.gmlake}, {"lend", &options.lend}, {"fine", &options.fine},
-      {"forget_streams", &options.forget_streams}, {"rows", &options.rows}, {"reclaim", &options.reclaim},
-      {"fork", &options.fork_at}, {"endless", &options.endless}, {"captures", &options.captures}, {"lie", &options.lie}, {"conform", &options.conform},
+      {"threads", &options.threads},   {"rounds", &options.rounds},
+      {"seed", &options.seed},         {"rate", &options.rate},
+      {"total", &options.total},       {"limit", &options.limit},
+      {"gmlake", &options.gmlake},     {"lend", &options.lend},
+      {"fine", &options.fine},         {"forget_streams", &options.forget_streams},
+      {"rows", &options.rows},         {"reclaim", &options.reclaim},
+      {"fork", &options.fork_at},      {"endless", &options.endless},
+      {"captures", &options.captures}, {"lie", &options.lie},
+      {"conform", &options.conform},
   };
   for (int index = 1; index < count; index++) {
     char *equals = strchr(words[index], '=');
@@ -285,7 +297,8 @@ int main(int count, char **words) {
   must(gauges.allocations == gauges.frees && gauges.ooms == atomic_load(&shortages), "counts");
   must(atomic_load(&watched->violations) == 0, "captures were left alone");
   printf("{\"corrupted\":%" PRIu64 ",\"allocations\":%" PRIu64 ",\"shortages\":%" PRIu64 ",\"failures\":%" PRIu64 ",\"waits\":%" PRIu64
-         ",\"borrows\":%" PRIu64 ",\"stitches\":%" PRIu64 ",\"recorded\":%llu,\"reclaims\":%llu,\"unmaps\":%llu,\"synchronizations\":%llu,"
+         ",\"borrows\":%" PRIu64 ",\"stitches\":%" PRIu64
+         ",\"recorded\":%llu,\"reclaims\":%llu,\"unmaps\":%llu,\"synchronizations\":%llu,"
          "\"peakLive\":%" PRIu64 ",\"peakReserved\":%" PRIu64 "}\n",
          weir_host_corrupted(host), gauges.allocations, gauges.ooms, gauges.driver_failures, gauges.waits, gauges.borrows, gauges.stitches,
          atomic_load(&reuses_of_streams), atomic_load(&reclaims), atomic_load(&watched->unmaps), atomic_load(&watched->waits),

@@ -2,9 +2,9 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import type { SwapExpectation, SwapMove, SwapPlan } from '../../src/abi/exchange.ts';
 import { planProfile } from '../../src/plan/swaps/live/planner.ts';
 import { readSwapProfile, type SwapProfile } from '../../src/plan/swaps/live/profile.ts';
-import type { ExpectedStep, ProfilePlan, SwapMove } from '../../src/plan/swaps/live/swap-plan.ts';
 import { verifySwapPlan } from '../../src/plan/swaps/live/verifier.ts';
 import { ROOT } from '../support/command.ts';
 import { SLOW, stack } from './swap-stack.ts';
@@ -12,8 +12,8 @@ import { SLOW, stack } from './swap-stack.ts';
 const MIB = 2 ** 20;
 
 /** As the process gets it: through JSON. */
-function sentPlan(profile: SwapProfile, budgetMs: number): ProfilePlan {
-  return JSON.parse(JSON.stringify(planProfile(profile, { budgetMs }))) as ProfilePlan;
+function sentPlan(profile: SwapProfile, budgetMs: number): SwapPlan {
+  return JSON.parse(JSON.stringify(planProfile(profile, { budgetMs }))) as SwapPlan;
 }
 
 function recorded(name: string): SwapProfile {
@@ -135,11 +135,11 @@ describe('a wrong move is found', () => {
   };
   const middlePlan = sentPlan(middle, 300);
   const of = (kind: SwapMove['class']) => plan.moves.findIndex((move) => move.class === kind);
-  const change = (at: number, changed: (move: SwapMove) => Partial<SwapMove>): ProfilePlan => ({
+  const change = (at: number, changed: (move: SwapMove) => Partial<SwapMove>): SwapPlan => ({
     ...plan,
     moves: plan.moves.map((move, index) => (index === at ? { ...move, ...changed(move) } : move)),
   });
-  const expecting = (changed: Partial<ExpectedStep>): ProfilePlan => ({ ...plan, expected: { ...plan.expected, ...changed } });
+  const expecting = (changed: Partial<SwapExpectation>): SwapPlan => ({ ...plan, expected: { ...plan.expected, ...changed } });
   const record = of('record');
   const item = of('item');
   const layer = of('layer');
@@ -153,7 +153,7 @@ describe('a wrong move is found', () => {
     expect(verifySwapPlan(middle, middlePlan)).toEqual([]);
   });
 
-  const moves: [string, ProfilePlan, RegExp][] = [
+  const moves: [string, SwapPlan, RegExp][] = [
     ['of a tensor that is not there', change(record, () => ({ index: profile.records.length })), /not in the profile/],
     ['of a class that is not there', change(record, () => ({ class: 'tensor' as SwapMove['class'] })), /not in the profile/],
     ['of another size', change(item, ({ size }) => ({ size: size - 512 })), /bytes, and item/],
@@ -200,7 +200,7 @@ describe('a wrong move is found', () => {
   });
 
   const { expected } = plan;
-  const claims: [string, ProfilePlan, RegExp][] = [
+  const claims: [string, SwapPlan, RegExp][] = [
     ['another version', { ...plan, version: 2 as 1 }, /of version 2/],
     ['another step', { ...plan, key: 'other' }, /for step other/],
     ['a lower peak', expecting({ peak: expected.peak - 1 }), /a peak of/],

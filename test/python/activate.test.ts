@@ -64,51 +64,51 @@ describe.skipIf(reason !== undefined)(`the Python side${reason ? ` (skipped: ${r
     const run = (variables: Record<string, string>) =>
       spawnSync(PYTHON, ['-c', script], { cwd: program, env: environmentOf(variables), encoding: 'utf8' });
     expect(run({})).toMatchObject({ status: 0, stdout: 'True\n', stderr: '' });
-    const refused = run({ WEIR_ALLOCATOR: 'swift', FAKE_CUDA: '13.0' });
+    const refused = run({ WEIR_CHILD_ALLOCATOR: 'swift', FAKE_CUDA: '13.0' });
     expect(refused).toMatchObject({ status: 0, stdout: 'True\n' });
     expect(refused.stderr).toMatch(/^weir: there is no allocator named 'swift'/);
-    expect(run({ WEIR_ALLOCATOR: 'swift', FAKE_CUDA: '13.0', WEIR_REQUIRED: '1' })).toMatchObject({ status: 125, stdout: '' });
+    expect(run({ WEIR_CHILD_ALLOCATOR: 'swift', FAKE_CUDA: '13.0', WEIR_CHILD_REQUIRED: '1' })).toMatchObject({ status: 125, stdout: '' });
   });
 
   test.each(['', '1'])('says nothing where nobody listens, and ends all the same if it must (%s)', (required) => {
     const script = 'import sys; sys.stderr.close()\ntry:\n  import torch\nexcept BaseException: print("failed")\nprint("on")';
-    const result = python(script, { WEIR_ALLOCATOR: 'swift', FAKE_CUDA: '13.0', WEIR_REQUIRED: required });
+    const result = python(script, { WEIR_CHILD_ALLOCATOR: 'swift', FAKE_CUDA: '13.0', WEIR_CHILD_REQUIRED: required });
     expect(result).toMatchObject(required ? { status: 125, stdout: '' } : { status: 0, stdout: 'on\n' });
   });
 
   const refusals: [string, Record<string, string>, string, string][] = [
-    ['PyTorch without CUDA', { WEIR_ALLOCATOR: 'weir' }, 'no-cuda', 'PyTorch 2.11.0+cu130 was built without CUDA'],
+    ['PyTorch without CUDA', { WEIR_CHILD_ALLOCATOR: 'weir' }, 'no-cuda', 'PyTorch 2.11.0+cu130 was built without CUDA'],
     [
       'an untested PyTorch',
-      { WEIR_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', FAKE_VERSION: '9.9.1' },
+      { WEIR_CHILD_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', FAKE_VERSION: '9.9.1' },
       'untested-torch',
       'PyTorch 9.9.1 has not been tested with this version of Weir (tested: 2.11); --allow-untested tries it',
     ],
     [
       'an unknown allocator',
-      { WEIR_ALLOCATOR: 'swift', FAKE_CUDA: '13.0' },
+      { WEIR_CHILD_ALLOCATOR: 'swift', FAKE_CUDA: '13.0' },
       'allocator',
       "there is no allocator named 'swift'; there are weir, gmlake, pytorch, expandable",
     ],
     [
       'a tolerance that is none',
-      { WEIR_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', WEIR_SWAP: 'auto', WEIR_SWAP_TOLERANCE: 'banana' },
+      { WEIR_CHILD_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', WEIR_CHILD_SWAP: 'auto', WEIR_SWAP_TOLERANCE: 'banana' },
       'settings',
       "WEIR_SWAP_TOLERANCE must be a percentage, or any, not 'banana'",
     ],
     [
       'a limit that is no number',
-      { WEIR_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', WEIR_LIMIT: '40GiB' },
+      { WEIR_CHILD_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', WEIR_CHILD_LIMIT: '40GiB' },
       'settings',
-      "WEIR_LIMIT must be a whole number, not '40GiB'",
+      "WEIR_CHILD_LIMIT must be a whole number, not '40GiB'",
     ],
     [
       'faults without a rate',
-      { WEIR_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', WEIR_FAULTS: 'often' },
+      { WEIR_CHILD_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', WEIR_FAULTS: 'often' },
       'settings',
       "WEIR_FAULTS must be RATE:SEED, not 'often'",
     ],
-    ['a defect', { WEIR_ALLOCATOR: 'weir', FAKE_BROKEN: '1' }, 'error', 'Weir could not be put in place: AttributeError: '],
+    ['a defect', { WEIR_CHILD_ALLOCATOR: 'weir', FAKE_BROKEN: '1' }, 'error', 'Weir could not be put in place: AttributeError: '],
   ];
 
   test.each(refusals)('%s: says it and goes on', (_, variables, _reason, sentence) => {
@@ -117,16 +117,16 @@ describe.skipIf(reason !== undefined)(`the Python side${reason ? ` (skipped: ${r
     expect(result.stdout).toMatch(/^imported/);
     expect(result.stderr).toContain(`weir: ${sentence}`);
     expect(result.stderr.trim().split('\n')).toHaveLength(1);
-    expect(python(IMPORT, { ...variables, WEIR_QUIET: '1' }).stderr).toBe('');
+    expect(python(IMPORT, { ...variables, WEIR_CHILD_QUIET: '1' }).stderr).toBe('');
   });
 
   test.each(refusals)('%s: ends the process where Weir is required', (_, variables, code, sentence) => {
-    const result = python(IMPORT, { ...variables, WEIR_REQUIRED: '1' });
+    const result = python(IMPORT, { ...variables, WEIR_CHILD_REQUIRED: '1' });
     expect(result).toMatchObject({ status: 125, stdout: '' });
     expect(result.stderr).toContain(`weir: ${sentence}`);
 
     const run = mkdtempSync(join(folder, 'run-'));
-    const told = python(IMPORT, { ...variables, WEIR_REQUIRED: '1', WEIR_RUN_DIR: run });
+    const told = python(IMPORT, { ...variables, WEIR_CHILD_REQUIRED: '1', WEIR_CHILD_RUN_DIR: run });
     expect(told).toMatchObject({ status: 125, stdout: '', stderr: '' });
     const [file, ...more] = readdirSync(run);
     expect(more).toEqual([]);

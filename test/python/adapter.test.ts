@@ -60,7 +60,7 @@ describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped:
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   test.each(['weir', 'gmlake'])('%s behaves as an allocator of PyTorch', (allocator) => {
-    const result = run([], { WEIR_ALLOCATOR: allocator });
+    const result = run([], { WEIR_CHILD_ALLOCATOR: allocator });
     expect(result.stdout).toMatch(/\n0 failures\n$/);
     expect(result).toMatchObject({ status: 0, stderr: '' });
   });
@@ -68,7 +68,7 @@ describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped:
   test('also while it is recorded', () => {
     const rings = join(folder, 'rings');
     mkdirSync(rings);
-    const result = run([], { WEIR_RUN_DIR: rings });
+    const result = run([], { WEIR_CHILD_RUN_DIR: rings });
     expect(result).toMatchObject({ status: 0, stderr: '' });
     // The process and the children it forked; it alone has come to its end by itself.
     const all = readdirSync(rings).filter((name) => name.endsWith('.ring'));
@@ -93,11 +93,15 @@ describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped:
 
   test("PyTorch's own allocator is recorded", () => {
     const rings = mkdtempSync(join(folder, 'rings-'));
-    expect(run(['passthrough'], { WEIR_ALLOCATOR: 'pytorch', WEIR_RUN_DIR: rings })).toMatchObject({ status: 0, stdout: '', stderr: '' });
+    expect(run(['passthrough'], { WEIR_CHILD_ALLOCATOR: 'pytorch', WEIR_CHILD_RUN_DIR: rings })).toMatchObject({
+      status: 0,
+      stdout: '',
+      stderr: '',
+    });
   });
 
   test('a ring that cannot be made is told of, and nothing stops', () => {
-    const result = run(['passthrough'], { WEIR_ALLOCATOR: 'weir', WEIR_RUN_DIR: join(folder, 'nowhere') });
+    const result = run(['passthrough'], { WEIR_CHILD_ALLOCATOR: 'weir', WEIR_CHILD_RUN_DIR: join(folder, 'nowhere') });
     expect(result.stderr).toMatch(/^weir: process \d+ is not recorded, planned or counted: its ring cannot be made in .*nowhere/);
   });
 });

@@ -14,13 +14,14 @@ function ask(script: string) {
   return JSON.parse(run.stdout);
 }
 
-/** The fields that differ from those of an empty environment; variables by the names of the constants in settings.py. */
+/** The fields that differ from those of an empty environment; variables by the names of their constants in abi.py. */
 function read(variables: Record<string, string>) {
   return ask(`
 import dataclasses, json
-from weir import settings
+from weir import abi, settings
+def variable(name): return getattr(abi.ChildVariable, name, None) or getattr(abi.UserVariable, name, name)
 names = json.loads(${JSON.stringify(JSON.stringify(variables))})
-found = settings.read({getattr(settings, name, name): value for name, value in names.items()})
+found = settings.read({variable(name): value for name, value in names.items()})
 fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
 default = settings.Settings()
 print(json.dumps({name: str(value) if name == "problem" else value for name, value in fields.items() if value != getattr(default, name)}))
@@ -86,17 +87,18 @@ describe.skipIf(reason !== '')(`settings of the Python part${reason}`, () => {
   test('the entry point reads the same two variables', () => {
     const script = `
 import json, _weir_activation as entry
-from weir import settings
-print(json.dumps([[entry.ALLOCATOR, entry.REQUIRED], [settings.ALLOCATOR, settings.REQUIRED]]))`;
+from weir.abi import ChildVariable
+print(json.dumps([[entry.ALLOCATOR, entry.REQUIRED], [ChildVariable.ALLOCATOR, ChildVariable.REQUIRED]]))`;
     const [entry, settings] = ask(script);
     expect(entry).toEqual(settings);
   });
 
-  test('no other file reads the environment or names a variable', () => {
+  test('no other file reads the environment, and only generated ones name a variable', () => {
     const files = (readdirSync('python', { recursive: true }) as string[]).filter((name) => name.endsWith('.py'));
-    const readers = files.filter((name) =>
-      /environ\.get|environ\[[^\]]*\](?! =)|getenv|["'{ ]WEIR_[A-Z]/.test(readFileSync(join('python', name), 'utf8')),
-    );
-    expect(readers.sort()).toEqual(['_weir_activation.py', 'weir/settings.py']);
+    const textOf = (name: string) => readFileSync(join('python', name), 'utf8');
+    const readers = files.filter((name) => /environ\.get|environ\[[^\]]*\](?! =)|getenv/.test(textOf(name)));
+    expect(readers).toEqual(['_weir_activation.py']);
+    const namers = files.filter((name) => /["'{ ]WEIR_[A-Z]/.test(textOf(name)));
+    expect(namers.sort()).toEqual(['_weir_variables.py', 'weir/abi.py']);
   });
 });

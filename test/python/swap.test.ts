@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
-import type { ProfilePlan } from '../../src/plan/swaps/live/swap-plan.ts';
+import type { SwapPlan } from '../../src/abi/exchange.ts';
 import { readSwapReport, watchSwapProfiles } from '../../src/run/swapping/swap-watch.ts';
 
 const PYTHON = process.env['WEIR_TEST_PYTHON'] ?? 'python3';
@@ -41,7 +41,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
   async function follow(...more: string[]) {
     const folder = mkdtempSync(join(tmpdir(), 'weir-swap-'));
     const errors: unknown[] = [];
-    const plans = new Map<number, ProfilePlan>();
+    const plans = new Map<number, SwapPlan>();
     const stop = watchSwapProfiles(folder, {
       budgetMs: 300,
       pollMs: 20,
@@ -54,7 +54,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
       );
     }).finally(stop);
     expect(errors).toEqual([]);
-    const [[pid, plan]] = [...plans] as [[number, ProfilePlan]];
+    const [[pid, plan]] = [...plans] as [[number, SwapPlan]];
     const { same, faults, freed, report } = JSON.parse(output);
     expect([same, faults]).toEqual([true, []]);
     expect(freed).toBeGreaterThan(10);

@@ -4,6 +4,8 @@ import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { ChildVariable } from '../../src/abi/environment.ts';
+import { EXCHANGE_FILES, type SwapPlan, type SwapReport } from '../../src/abi/exchange.ts';
+import { Format } from '../../src/abi/formats.ts';
 import { EventKind } from '../../src/trace/trace.ts';
 import { stack } from '../plan/swap-stack.ts';
 import { RingWriter } from './ring-writer.ts';
@@ -90,7 +92,7 @@ for (const [position, word] of process.argv.slice(2).entries()) {
   } else if (what === 'settings') ring?.put({ kind: EventKind.Settings, detail: ring.string(value) });
   else if (what === 'refuse') {
     const message = 'PyTorch 2.3.0 has not been tested with this version of Weir';
-    writeFileSync(join(folder, `${process.pid}.refused.json`), JSON.stringify({ reason: 'untested-torch', message }));
+    writeFileSync(join(folder, `${process.pid}${EXCHANGE_FILES.Refusal}`), JSON.stringify({ reason: 'untested-torch', message }));
     process.exit(125);
   } else if (what === 'say') process.stdout.write(Buffer.from(value, 'hex'));
   else if (what === 'cat') process.stdout.write(readFileSync(0));
@@ -100,24 +102,44 @@ for (const [position, word] of process.argv.slice(2).entries()) {
   else if (what === 'swap') {
     // Asks for a plan as the swapping hooks do, waits for it, and reports as they do when the process ends.
     const profile = stack(Number(value), 2000, 64 * MIB, 8 * MIB);
-    writeFileSync(join(folder, `${process.pid}.profile.json`), JSON.stringify({ version: 1, pid: process.pid, ...profile }));
-    const plan = join(folder, `${process.pid}.swap.json`);
+    writeFileSync(
+      join(folder, `${process.pid}${EXCHANGE_FILES.SwapProfile}`),
+      JSON.stringify({ version: Format.exchange.version, pid: process.pid, ...profile }),
+    );
+    const plan = join(folder, `${process.pid}${EXCHANGE_FILES.SwapPlan}`);
     for (let waited = 0; waited < 200 && !existsSync(plan); waited++) pause(100);
-    const { moves, expected } = JSON.parse(readFileSync(plan, 'utf8')) as { moves: unknown[]; expected: { peak: number } };
+    const { moves, expected } = JSON.parse(readFileSync(plan, 'utf8')) as SwapPlan;
     writeSync(1, `${moves.length} moves\n`);
-    const counts = { steps: 9, stepsPlanned: 5, stepsOff: 0, bytesOut: 3 * MIB, bytesIn: 3 * MIB, stalls: 0, stallUs: 0, misses: 1 };
-    const report = {
-      version: 1,
+    const report: SwapReport = {
+      version: Format.exchange.version,
       pid: process.pid,
-      ...counts,
-      parametersOut: 2 * MIB,
-      gradientsOut: MIB,
+      phase: 'following',
+      stopped: null,
+      steps: 9,
+      plans: 1,
+      expected,
       peakAllocated: expected.peak,
       peakReserved: expected.peak,
-      expected,
-      stopped: null,
+      hostBytes: 0,
+      hostPinned: 0,
+      bytesOut: 3 * MIB,
+      bytesIn: 3 * MIB,
+      stalls: 0,
+      stallUs: 0,
+      misses: 1,
+      offPlan: 0,
+      kept: 0,
+      stepsPlanned: 5,
+      stepsOff: 0,
+      adjusted: 0,
+      lateOut: 0,
+      parametersOut: 2 * MIB,
+      gradientsOut: MIB,
+      checked: 0,
+      reliefs: 0,
+      relievedBytes: 0,
     };
-    writeFileSync(join(folder, `${process.pid}.swap-report.json`), JSON.stringify(report));
+    writeFileSync(join(folder, `${process.pid}${EXCHANGE_FILES.SwapReport}`), JSON.stringify(report));
   } else if (what === 'fork') {
     await fork(Number(value), process.argv.slice(3 + position));
     break;

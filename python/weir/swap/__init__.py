@@ -90,7 +90,7 @@ def step():
 
 def report():
     """Totals of swapping so far; None if swapping is not installed."""
-    return _manager.report() if _manager is not None else None
+    return _manager.report().write() if _manager is not None else None
 
 
 def _once(quiet):
@@ -109,12 +109,13 @@ def _once(quiet):
 def _write_report(manager, directory):
     if manager.pid != os.getpid():
         return
+    from ..abi import SwapReport
     from .exchange import write_json
 
-    report = manager.report()
+    report = manager.report().write()
     told = ("stepsPlanned", "stepsOff", "bytesOut", "bytesIn", "stalls", "misses", "peakAllocated")
     manager.options.mark("weir swap ended: " + ", ".join(f"{name} {report[name]}" for name in told))
     try:
-        write_json(os.path.join(directory, f"{manager.pid}.swap-report.json"), report)
+        write_json(os.path.join(directory, f"{manager.pid}{SwapReport.FILE}"), report)
     except OSError:
         pass

@@ -3,6 +3,8 @@
 import json
 import os
 
+from ..abi import SwapPlan, SwapProfile
+
 
 class Exchange:
     def __init__(self, options):
@@ -15,15 +17,15 @@ class Exchange:
 
     def send(self, profile):
         if self.options.on_profile:
-            self.options.on_profile(profile)
+            self.options.on_profile(profile.write())
         else:
-            write_json(os.path.join(self.options.directory, f"{os.getpid()}.profile.json"), profile)
+            write_json(os.path.join(self.options.directory, f"{os.getpid()}{SwapProfile.FILE}"), profile.write())
 
     def take(self):
         """The path of a new plan. None or FileNotFoundError if there is none."""
         if self.options.take_plan is not None:
             return self.options.take_plan()
-        path = os.path.join(self.options.directory, f"{os.getpid()}.swap.json")
+        path = os.path.join(self.options.directory, f"{os.getpid()}{SwapPlan.FILE}")
         stat = os.stat(path)
         stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
         if stamp == self.seen:

@@ -11,6 +11,7 @@ import weakref
 
 import torch
 
+from ..abi import EXCHANGE_VERSION, SwapReport
 from .copies import Copies, Corrupted
 from .layers import Layers
 from .mover import Mover
@@ -359,26 +360,21 @@ class Manager:
 
     def report(self):
         steps, slab = self.steps, self.copies.slab
-        return {
-            "version": 1,
-            "pid": self.pid,
-            "device": self.backend.index if self.backend is not None else None,
-            "phase": steps.phase,
-            "stopped": self.stopped,
-            "steps": steps.done,
-            "plans": len(steps.plans),
-            "expected": next(reversed(steps.plans.values())).expected if steps.plans else {},
-            "limit": self.options.limit,
-            "peakAllocated": steps.peak_allocated,
-            "peakReserved": steps.peak_reserved,
-            "hostBytes": slab.peak if slab is not None else 0,
-            "hostPinned": slab.capacity if slab is not None else 0,
-            "copies": steps.bandwidths,
-            "stepUs": steps.step_times(),
-            **{camel(name): value for name, value in self.copies.counts.items()},
-        }
-
-
-def camel(name):
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
+        return SwapReport(
+            version=EXCHANGE_VERSION,
+            pid=self.pid,
+            device=self.backend.index if self.backend is not None else None,
+            phase=steps.phase,
+            stopped=self.stopped,
+            steps=steps.done,
+            plans=len(steps.plans),
+            expected=next(reversed(steps.plans.values())).expected if steps.plans else None,
+            limit=self.options.limit,
+            peak_allocated=steps.peak_allocated,
+            peak_reserved=steps.peak_reserved,
+            host_bytes=slab.peak if slab is not None else 0,
+            host_pinned=slab.capacity if slab is not None else 0,
+            copies=steps.bandwidths,
+            step_us=steps.step_times(),
+            **self.copies.counts,
+        )

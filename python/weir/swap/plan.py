@@ -2,6 +2,8 @@
 
 import json
 
+from ..abi import EXCHANGE_VERSION, BadShape, SwapPlan
+
 MARGIN = 1.2
 # A swap-in may begin earlier only if the load stays below the planned peak plus this share.
 TOLERATED = 0.02
@@ -40,7 +42,7 @@ class Plan:
         self.items = {who[1] for who in self.moves if who[0] == "item"}
 
     def most(self):
-        return self.limit if self.limit is not None else self.expected.get("peak", 0) * (1 + TOLERATED)
+        return self.limit if self.limit is not None else self.expected.peak * (1 + TOLERATED)
 
     def swap_in_earlier(self, whose, late_us, rate):
         """Begins swap-ins earlier: the last of those that were waited for together, and those it queued behind.
@@ -118,52 +120,48 @@ def read_plan(path, profiles):
     """Reads a plan for one of the profiles that were sent; raises BadPlan with a reason if it does not fit."""
     with open(path, encoding="utf-8") as source:
         data = json.load(source)
-    if not isinstance(data, dict) or data.get("version") != 1:
+    try:
+        sent = SwapPlan.read(data)
+    except BadShape as error:
+        raise BadPlan(str(error)) from None
+    if sent.version != EXCHANGE_VERSION:
         raise BadPlan("it is of another version")
-    profile = profiles.get(data.get("key"))
+    profile = profiles.get(sent.key)
     if profile is None:
         raise BadPlan("it is for a step that was not sent")
-    steps = profile["ticks"]
-    plan = Plan(
-        data["key"],
-        steps["kind"],
-        steps["value"],
-        steps["size"],
-        steps["us"],
-        [int(peak) for peak in steps["peak"]],
-        data.get("expected") or {},
-    )
-    plan.limit = profile.get("limit") or None
+    ticks = profile.ticks
+    plan = Plan(sent.key, ticks.kind, ticks.value, ticks.size, ticks.us, [int(peak) for peak in ticks.peak], sent.expected)
+    plan.limit = profile.limit or None
     count = plan.count
-    for number, move in enumerate(data["moves"]):
-        kind, index, out, drop, back = (move[field] for field in ("class", "index", "out", "drop", "back"))
-        listed = {"record": profile["records"], "item": profile["items"], "layer": profile["passages"]}.get(kind)
-        if listed is None or not isinstance(index, int) or not 0 <= index < len(listed):
+    lists = {"record": profile.records, "item": profile.items, "layer": profile.passages}
+    for number, move in enumerate(sent.moves):
+        kind, index, out, drop, back = move.class_, move.index, move.out, move.drop, move.back
+        if not 0 <= index < len(lists[kind]):
             raise BadPlan(f"move {number} is of {kind} {index}")
-        if move["size"] != listed[index]["size"]:
+        tensor = lists[kind][index]
+        if move.size != tensor.size:
             raise BadPlan(f"move {number} has another size than {kind} {index}")
-        if not all(isinstance(tick, int) and 0 <= tick < count for tick in (out, drop, back)):
+        if not all(0 <= tick < count for tick in (out, drop, back)):
             raise BadPlan(f"move {number} has ticks beyond the step")
         if kind == "record":
-            first_use = listed[index]["uses"][0] if listed[index]["uses"] else -1
-            if not listed[index]["sole"] <= out <= drop < back <= first_use:
+            first_use = tensor.uses[0] if tensor.uses else -1
+            if not tensor.sole <= out <= drop < back <= first_use:
                 raise BadPlan(f"move {number} is not between the uses of record {index}")
         elif kind == "item":
             # Between an optimizer's step and its next step, which may be in the program's next step.
-            pre, post = listed[index]["pre"], listed[index]["post"]
-            left, dropped, begun, needed = ((tick - post) % count for tick in (out, drop, back, pre))
-            if pre < 0 or not 0 < left < dropped < begun <= (needed or count):
+            left, dropped, begun, needed = ((tick - tensor.post) % count for tick in (out, drop, back, tensor.pre))
+            if tensor.pre < 0 or not 0 < left < dropped < begun <= (needed or count):
                 raise BadPlan(f"move {number} is not between the steps of item {index}")
-        elif kind == "layer" and not listed[index]["left"] <= out <= drop < back <= listed[index]["needed"]:
+        elif not tensor.left <= out <= drop < back <= tensor.needed:
             raise BadPlan(f"move {number} is not between the passes of layer {index}")
         who = (kind, index)
         if who in plan.moves:
             raise BadPlan(f"{kind} {index} moves twice")
-        plan.moves[who] = Move(move["size"], out, drop, back, number, move["turn"])
+        plan.moves[who] = Move(move.size, out, drop, back, number, move.turn)
         tick = drop
         while tick != back:
-            plan.load[tick] -= move["size"]
+            plan.load[tick] -= move.size
             tick = (tick + 1) % count
-    plan.host_bytes = int(data.get("hostBytes") or sum(move.size for move in plan.moves.values()))
+    plan.host_bytes = sent.host_bytes or sum(move.size for move in plan.moves.values())
     plan.index()
     return plan

@@ -1,5 +1,7 @@
 """The profile of one step, by ticks: times, memory in between, saved tensors, optimizer state and layers."""
 
+from ..abi import EXCHANGE_VERSION, CopyRates, LayerPassage, ProfileTicks, SavedRecord, SwapProfile
+
 BEGIN, PACK, UNPACK, PRE, POST, LEFT, NEEDED = range(7)
 # Bytes per copy when bandwidths are measured
 MEASURED = 64 << 20
@@ -43,30 +45,30 @@ class StepProfile:
             elif record.sole_at >= 0 or record.is_exclusive():
                 if record.sole_at < 0:
                     record.sole_at = tick
-                self.records[index]["sole"] = record.sole_at
+                self.records[index].sole = record.sole_at
                 del self.open[index]
 
     def packed(self, index, size, reference, tick):
         if index == len(self.records):
-            self.records.append({"size": size, "first": tick, "sole": -1, "uses": []})
-        self.records[index]["sole"] = -1
+            self.records.append(SavedRecord(size=size, first=tick, sole=-1, uses=[]))
+        self.records[index].sole = -1
         reference().sole_at = -1
         self.open[index] = reference
 
     def used(self, index, tick):
-        self.records[index]["uses"].append(tick)
+        self.records[index].uses.append(tick)
 
     def layer_left(self, layer, tick):
-        self.passages.append({"size": layer.size, "left": tick, "needed": -1})
+        self.passages.append(LayerPassage(size=layer.size, left=tick, needed=-1))
 
     def layer_needed(self, passage, tick):
-        self.passages[passage]["needed"] = tick
+        self.passages[passage].needed = tick
 
     def all_layers_needed(self, tick):
         """The optimizer needs every layer that the backward pass did not need."""
         for passage in self.passages:
-            if passage["needed"] < 0:
-                passage["needed"] = tick
+            if passage.needed < 0:
+                passage.needed = tick
 
     def waited(self, before, after):
         if not self.memory:
@@ -92,33 +94,29 @@ class StepProfile:
         self.times, self.period = times[:-1], times[-1]
         self.events = []
 
-    def as_json(self, key, items, copies, limit, host_limit, runs, plain_us=None):
+    def merged(self, key, items, copies, limit, host_limit, runs, plain_us=None):
         """The profile of several equal steps: highest peaks, shortest times. `plain_us`: duration of a step that was not profiled."""
         sized = [run for run in runs if run.memory]
         times, period = least_times([(run.times, run.period) for run in runs if not run.memory], plain_us)
         count = len(self.kinds)
         records = []
         for index, record in enumerate(self.records):
-            soles = [run.records[index]["sole"] for run in sized]
-            records.append({**record, "sole": -1 if -1 in soles else max(soles)})
-        return {
-            "version": 1,
-            "key": key,
-            "periodUs": period,
-            "ticks": {
-                "us": times,
-                "kind": self.kinds,
-                "value": self.values,
-                "size": self.sizes,
-                "peak": [max(run.peaks[tick] + run.swapped_out[tick] for run in sized) for tick in range(count)],
-            },
-            "records": records,
-            "items": items,
-            "passages": self.passages,
-            "copies": copies,
-            "limit": limit,
-            "hostLimit": host_limit,
-        }
+            soles = [run.records[index].sole for run in sized]
+            sole = -1 if -1 in soles else max(soles)
+            records.append(SavedRecord(size=record.size, first=record.first, sole=sole, uses=record.uses))
+        peaks = [max(run.peaks[tick] + run.swapped_out[tick] for run in sized) for tick in range(count)]
+        return SwapProfile(
+            version=EXCHANGE_VERSION,
+            key=key,
+            period_us=period,
+            ticks=ProfileTicks(us=times, kind=self.kinds, value=self.values, size=self.sizes, peak=peaks),
+            records=records,
+            items=items,
+            passages=self.passages,
+            copies=copies,
+            limit=limit,
+            host_limit=host_limit,
+        )
 
 
 def least_times(runs, plain_us=None):
@@ -167,13 +165,13 @@ def measure_copies(backend, slab):
         (out_alone,) = run(True, False)
         (in_alone,) = run(False, True)
         out_both, in_both = run(True, True)
-        return {
-            "outAlone": out_alone,
-            "inAlone": in_alone,
-            "outBoth": min(out_alone, out_both),
-            "inBoth": min(in_alone, in_both),
-            "fixedUs": 15,
-        }
+        return CopyRates(
+            out_alone=out_alone,
+            in_alone=in_alone,
+            out_both=min(out_alone, out_both),
+            in_both=min(in_alone, in_both),
+            fixed_us=15,
+        )
     except RuntimeError as error:
         if backend.out_of_memory(error):
             return None

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections import deque
 
+from ..abi import CopyRates, StateItem, StepTimes
 from .exchange import Exchange
 from .pace import Judge, Pace
 from .plan import BadPlan, read_plan
@@ -19,7 +20,7 @@ MOST_WATCHED = 16
 UNMATCHED_STEPS = 8
 PLAN_STEPS = 200
 LATE_US = 20.0
-NO_COPIES = {"outAlone": 12e9, "inAlone": 12e9, "outBoth": 10e9, "inBoth": 10e9, "fixedUs": 30}
+NO_COPIES = CopyRates(out_alone=12e9, in_alone=12e9, out_both=10e9, in_both=10e9, fixed_us=30)
 
 WATCHING, AWAITING, FOLLOWING, RESTING = "watching", "awaiting", "following", "resting"
 
@@ -169,7 +170,7 @@ class Steps:
                 self.counts["stalls"] += 1
                 self.counts["stall_us"] += late
                 adjust = plan.swap_in_earlier if way == "in" else plan.swap_out_later
-                self.counts["adjusted"] += adjust(whose, late, self.bandwidths[f"{way}Both"] / 1e6)
+                self.counts["adjusted"] += adjust(whose, late, (self.bandwidths.in_both if way == "in" else self.bandwidths.out_both) / 1e6)
 
     # ---- from one step to the next
 
@@ -296,7 +297,8 @@ class Steps:
             return
         share = self.judge.share_of(key)
         self.say(f"pace {key} {share}", f"step {self.done}: swapping costs {percent} of the step time; planning to swap less")
-        self.ask_for_plan({**self.sent[key], "share": share})
+        self.sent[key].share = share
+        self.ask_for_plan(self.sent[key])
 
     def settle(self):
         """From now on steps stay as they are: offsets may be planned for them."""
@@ -314,7 +316,7 @@ class Steps:
         """Microseconds per step, without the last plan and with it."""
         key = next(reversed(self.plans), None)
         plain, planned = (None, None) if self.pace is None or key is None else self.pace.measured(key)
-        return {"plain": plain, "planned": planned}
+        return StepTimes(plain=plain, planned=planned)
 
     # ---- profiles and plans
 
@@ -338,24 +340,24 @@ class Steps:
             elif kind == POST:
                 posts[profile.values[tick]] = tick
         items = [
-            {"size": item.size, "pre": pres.get(item.optimizer, -1), "post": posts.get(item.optimizer, 0)} for item in self.guard.items
+            StateItem(size=item.size, pre=pres.get(item.optimizer, -1), post=posts.get(item.optimizer, 0)) for item in self.guard.items
         ]
         plain_us = self.pace.measured(key)[0]
-        data = profile.as_json(key, items, self.bandwidths, self.limit, self.options.host_limit, alike, plain_us)
-        data.update(pid=os.getpid(), device=self.copies.backend.index, step=self.done, share=self.judge.share_of(key))
-        self.sent[key] = data
+        sent = profile.merged(key, items, self.bandwidths, self.limit, self.options.host_limit, alike, plain_us)
+        sent.pid, sent.device, sent.step, sent.share = os.getpid(), self.copies.backend.index, self.done, self.judge.share_of(key)
+        self.sent[key] = sent
         self.seen.clear()
-        self.ask_for_plan(data)
+        self.ask_for_plan(sent)
         self.say(
             "watched",
-            f"watched steps {self.done - TIMED_STEPS}-{self.done}: {len(data['records'])} saved tensors, "
-            f"{len(items)} tensors of optimizer state, {len(data['passages'])} passes of layers",
+            f"watched steps {self.done - TIMED_STEPS}-{self.done}: {len(sent.records)} saved tensors, "
+            f"{len(items)} tensors of optimizer state, {len(sent.passages)} passes of layers",
         )
 
-    def ask_for_plan(self, data):
+    def ask_for_plan(self, profile):
         self.phase = AWAITING
-        self.asked_at, self.asked_key = self.done, data["key"]
-        self.exchange.send(data)
+        self.asked_at, self.asked_key = self.done, profile.key
+        self.exchange.send(profile)
 
     def look_for_plan(self):
         try:
@@ -384,12 +386,11 @@ class Steps:
         self.copies.slab.reserve(plan.host_bytes + plan.host_bytes // 10)
         plan.release_at = plan.emptiest()
         expected = plan.expected
-        planned = f"planned {gib(expected.get('from', 0))} -> {gib(expected.get('peak', 0))} GiB"
+        planned = f"planned {gib(expected.from_)} -> {gib(expected.peak)} GiB"
         self.options.mark(f"weir swap plan {len(self.plans)}: {planned}")
         self.say(
             f"plan {plan.key} {self.judge.share_of(plan.key)}",
-            f"step {self.done}: {planned}, "
-            f"{expected.get('stalls', 0)} stalls expected, {gib(expected.get('moved', 0))} GiB swapped out and in per step",
+            f"step {self.done}: {planned}, {expected.stalls} stalls expected, {gib(expected.moved)} GiB swapped out and in per step",
         )
         if self.judge.tolerance is None:
             self.settle()

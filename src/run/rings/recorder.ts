@@ -1,6 +1,8 @@
 // Records all processes of a run: finds their rings in the run folder, empties them into files, and reads refusals.
+
 import { type FSWatcher, readdirSync, readFileSync, statSync, unlinkSync, watch } from 'node:fs';
 import { join } from 'node:path';
+import { EXCHANGE_FILES } from '../../abi/exchange.ts';
 import { ProcessRecording, type RecordingOptions } from './process-recording.ts';
 import { Ring, RingDamage, type RingOwner } from './ring.ts';
 import type { TraceFile } from './trace-file.ts';
@@ -79,7 +81,7 @@ export class Recorder {
     }
     for (const name of names) {
       if (name.endsWith('.ring')) this.findRing(name);
-      else if (name.endsWith('.refused.json')) this.readRefusal(name);
+      else if (name.endsWith(EXCHANGE_FILES.Refusal)) this.readRefusal(name);
     }
     for (const [name, recording] of this.current) this.empty(name, recording);
     this.options.onLevels?.();

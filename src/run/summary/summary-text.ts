@@ -1,6 +1,7 @@
 // The summary of a run for the terminal: per process and GPU what it took, what other allocators would have taken, and
 // what recording cost.
 
+import type { SwapReport } from '../../abi/exchange.ts';
 import type { GaugeName } from '../../abi/ring.ts';
 import { formatBytes } from '../../base/bytes.ts';
 import { type Paint, PLAIN } from '../../report/terminal/paint.ts';
@@ -10,7 +11,6 @@ import type { PlanReport } from '../planning/run-planner.ts';
 import { levelName, levelsOf, processName } from '../rings/levels.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
 import type { Gauges } from '../rings/ring-layout.ts';
-import type { SwapReport } from '../swapping/swap-watch.ts';
 import { eventsOf, overheadOf, type RunSummary, whatIfOf } from './summary.ts';
 import type { GpuWhatIf, WhatIfResult } from './what-if.ts';
 
@@ -96,9 +96,8 @@ function planLines(report: PlanReport | undefined, gauges: Gauges): string[] {
 function swapLines(report: SwapReport | undefined): string[] {
   if (!report) return ['nothing swapped: the process gave no reason'];
   const lines: string[] = [];
-  const { expected, stepsPlanned, parametersOut = 0, gradientsOut = 0, reliefs = 0, relievedBytes = 0 } = report;
-  if (expected.peak !== undefined)
-    lines.push(`swapped: expected peak ${formatBytes(expected.peak)}, measured ${formatBytes(report.peakAllocated)} allocated`);
+  const { expected, stepsPlanned, parametersOut, gradientsOut, reliefs, relievedBytes } = report;
+  if (expected) lines.push(`swapped: expected peak ${formatBytes(expected.peak)}, measured ${formatBytes(report.peakAllocated)} allocated`);
   const { plain, planned } = report.stepUs ?? {};
   if (plain && planned) lines.push(`step time: ${formatMs(planned)} with swaps, ${formatMs(plain)} without`);
   const stalls =

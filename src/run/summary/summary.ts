@@ -1,10 +1,11 @@
 // The facts of a finished run, per process and GPU; summary-text.ts and summary-json.ts render them.
+
+import type { SwapReport } from '../../abi/exchange.ts';
 import type { ChildEnd } from '../child/child.ts';
 import type { PlanReport } from '../planning/run-planner.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
 import type { Refusal } from '../rings/recorder.ts';
 import type { Gauges } from '../rings/ring-layout.ts';
-import type { SwapReport } from '../swapping/swap-watch.ts';
 import type { GpuWhatIf } from './what-if.ts';
 
 export interface RunSummary {

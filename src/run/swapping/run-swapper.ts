@@ -2,9 +2,10 @@
 // Planning happens in a thread (swap-worker.ts).
 import { readdirSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
+import { EXCHANGE_FILES, type SwapReport } from '../../abi/exchange.ts';
 import { dismiss } from '../../base/thread.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
-import { readSwapReport, type SwapReport } from './swap-watch.ts';
+import { pidIn, readSwapReport } from './swap-watch.ts';
 import type { SwapAnswer } from './swap-worker.ts';
 
 export interface SwapVoice {
@@ -40,9 +41,9 @@ export class RunSwapper {
   finish(): void {
     dismiss(this.worker);
     for (const name of readdirSync(this.folder)) {
-      const pid = Number(/^(\d+)\.swap-report\.json$/.exec(name)?.[1]);
-      const report = Number.isNaN(pid) ? undefined : readSwapReport(this.folder, pid);
-      if (report) this.reports.set(pid, report);
+      const pid = pidIn(name, EXCHANGE_FILES.SwapReport);
+      const report = pid === undefined ? undefined : readSwapReport(this.folder, pid);
+      if (pid !== undefined && report) this.reports.set(pid, report);
     }
   }
 }

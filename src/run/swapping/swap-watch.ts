@@ -2,47 +2,21 @@
 // A swap plan is sent only if it passes its check, in the very form in which it is sent.
 import { readdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { EXCHANGE_FILES, type SwapPlan, type SwapReport } from '../../abi/exchange.ts';
 import { InvariantError } from '../../base/errors.ts';
+import { readShape } from '../../base/shape.ts';
 import { describePlan, planProfile } from '../../plan/swaps/live/planner.ts';
 import { readSwapProfile } from '../../plan/swaps/live/profile.ts';
-import type { ProfilePlan } from '../../plan/swaps/live/swap-plan.ts';
 import { verifySwapPlan } from '../../plan/swaps/live/verifier.ts';
 
 export interface SwapWatchOptions {
   readonly pollMs?: number | undefined;
   readonly budgetMs?: number | undefined;
   /** Called for each plan sent, and for each profile without a plan. */
-  readonly onPlan?: ((pid: number, plan: ProfilePlan, words: string) => void) | undefined;
+  readonly onPlan?: ((pid: number, plan: SwapPlan, words: string) => void) | undefined;
   readonly onError?: ((pid: number, error: unknown) => void) | undefined;
   /** Another planner, for tests. */
   readonly planner?: typeof planProfile | undefined;
-}
-
-/** Totals of a process, from DIR/<pid>.swap-report.json, which it writes when it ends. */
-export interface SwapReport {
-  readonly pid: number;
-  readonly steps: number;
-  readonly stepsPlanned: number;
-  readonly stepsOff: number;
-  readonly bytesOut: number;
-  readonly bytesIn: number;
-  /** Bytes of `bytesOut` that were parameters, and gradients. */
-  readonly parametersOut?: number;
-  readonly gradientsOut?: number;
-  /** Copies whose checksums were compared (WEIR_SWAP_DEBUG). */
-  readonly checked?: number;
-  /** Emergency swap-outs, made because a request found no memory, and their bytes. */
-  readonly reliefs?: number;
-  readonly relievedBytes?: number;
-  readonly stalls: number;
-  readonly stallUs: number;
-  readonly misses: number;
-  readonly peakAllocated: number;
-  readonly peakReserved: number;
-  readonly expected: Partial<ProfilePlan['expected']>;
-  /** GPU time of a step without swaps and with them; null if too few were measured. */
-  readonly stepUs?: { readonly plain: number | null; readonly planned: number | null };
-  readonly stopped: string | null;
 }
 
 /** Polls for profiles until the returned function is called. */
@@ -55,7 +29,7 @@ export function watchSwapProfiles(directory: string, options: SwapWatchOptions =
 /** Answers each profile that is new since the last call. */
 export function answerProfiles(directory: string, answered: Map<string, string>, options: SwapWatchOptions = {}): void {
   for (const name of listOf(directory)) {
-    const pid = /^(\d+)\.profile\.json$/.exec(name)?.[1];
+    const pid = pidIn(name, EXCHANGE_FILES.SwapProfile);
     if (pid === undefined) continue;
     const path = join(directory, name);
     try {
@@ -66,21 +40,27 @@ export function answerProfiles(directory: string, answered: Map<string, string>,
       const profile = readSwapProfile(JSON.parse(readFileSync(path, 'utf8')));
       const plan = (options.planner ?? planProfile)(profile, { budgetMs: options.budgetMs });
       const sent = JSON.stringify(plan);
-      const fault = verifySwapPlan(profile, JSON.parse(sent) as ProfilePlan)[0];
+      const fault = verifySwapPlan(profile, JSON.parse(sent) as SwapPlan)[0];
       if (fault) throw new InvariantError(`the swap plan did not pass its check: ${fault.message}`);
-      const target = join(directory, `${pid}.swap.json`);
+      const target = join(directory, `${pid}${EXCHANGE_FILES.SwapPlan}`);
       writeFileSync(`${target}.tmp`, sent);
       renameSync(`${target}.tmp`, target);
-      options.onPlan?.(Number(pid), plan, describePlan(plan));
+      options.onPlan?.(pid, plan, describePlan(plan));
     } catch (error) {
-      options.onError?.(Number(pid), error);
+      options.onError?.(pid, error);
     }
   }
 }
 
+/** The process in the name of a file of this kind; undefined for other files. */
+export function pidIn(name: string, ending: string): number | undefined {
+  const pid = name.endsWith(ending) ? name.slice(0, -ending.length) : '';
+  return /^\d+$/.test(pid) ? Number(pid) : undefined;
+}
+
 export function readSwapReport(directory: string, pid: number): SwapReport | undefined {
   try {
-    return JSON.parse(readFileSync(join(directory, `${pid}.swap-report.json`), 'utf8')) as SwapReport;
+    return readShape('SwapReport', JSON.parse(readFileSync(join(directory, `${pid}${EXCHANGE_FILES.SwapReport}`), 'utf8')));
   } catch {
     return undefined;
   }

@@ -36,7 +36,8 @@ static int64_t read_plan(weir_engine *engine, uint32_t count, uint32_t turns, ui
   int64_t plan = requests && offsets ? 0 : -1;
   for (uint32_t index = 0; plan == 0 && index < count; index++) {
     if (scanf("%" SCNu64 " %" SCNu32, &requests[index].size, &requests[index].stream) != 2) plan = -1;
-    for (uint32_t turn = 0; turn < turns; turn++) if (scanf("%" SCNu64, &offsets[(size_t)index * turns + turn]) != 1) plan = -1;
+    for (uint32_t turn = 0; turn < turns; turn++)
+      if (scanf("%" SCNu64, &offsets[(size_t)index * turns + turn]) != 1) plan = -1;
   }
   if (plan == 0) plan = weir_engine_install_plan(engine, requests, count, turns, offsets, footprint);
   free(requests);
@@ -113,11 +114,8 @@ int main(void) {
         if (a) wrong |= !weir_engine_forget_plan(engine, (uint32_t)a);
         else weir_engine_forget_plans(engine);
         break;
-      case 'T':
-        printf("t %" PRIu32 "\n", weir_engine_check(engine, 3));
-        break;
-      default:
-        return 2;
+      case 'T': printf("t %" PRIu32 "\n", weir_engine_check(engine, 3)); break;
+      default: return 2;
     }
   }
   print_statistics(engine, 0, WEIR_STATISTIC_END);

@@ -1,8 +1,10 @@
 """What PyTorch programs do with GPU memory, one thing at a time, with Weir in place. Run on a GPU:
 
-    WEIR_ALLOCATOR=weir WEIR_REQUIRED=1 PYTHONPATH=python python3 test/gpu/torch/features.py [--only A,B] [--storm SECONDS] [--json FILE]
+    WEIR_CHILD_ALLOCATOR=weir WEIR_CHILD_REQUIRED=1 PYTHONPATH=dist/python python3 test/gpu/torch/features.py
 
-Prints PASS or FAIL for each; ends with 1 if any failed. WEIR_ALLOCATOR=pytorch shows that the tests themselves are right."""
+Options: [--only A,B] [--storm SECONDS] [--json FILE]
+
+Prints PASS or FAIL for each; ends with 1 if any failed. WEIR_CHILD_ALLOCATOR=pytorch shows that the tests themselves are right."""
 
 import sys
 

@@ -259,20 +259,24 @@ except torch.OutOfMemoryError:
 @test(120)
 def other_processes():
     """Forks, ends with tensors alive, limits, PyTorch's own allocators recorded, a backend that is refused."""
-    allocator = os.environ.get("WEIR_ALLOCATOR", "weir")
+    allocator = os.environ.get("WEIR_CHILD_ALLOCATOR", "weir")
     running = {
-        "fork": child(FORK, WEIR_ALLOCATOR=allocator),
-        "exit": child(EXIT, WEIR_ALLOCATOR=allocator),
-        "limit": child(LIMIT, WEIR_ALLOCATOR="weir", WEIR_LIMIT=str(2 * GIB)),
-        "pytorch": child(PASSTHROUGH, WEIR_ALLOCATOR="pytorch", WEIR_LIMIT=str(2 * GIB)),
-        "expandable": child(PASSTHROUGH, WEIR_ALLOCATOR="expandable", WEIR_LIMIT=str(2 * GIB)),
+        "fork": child(FORK, WEIR_CHILD_ALLOCATOR=allocator),
+        "exit": child(EXIT, WEIR_CHILD_ALLOCATOR=allocator),
+        "limit": child(LIMIT, WEIR_CHILD_ALLOCATOR="weir", WEIR_CHILD_LIMIT=str(2 * GIB)),
+        "pytorch": child(PASSTHROUGH, WEIR_CHILD_ALLOCATOR="pytorch", WEIR_CHILD_LIMIT=str(2 * GIB)),
+        "expandable": child(PASSTHROUGH, WEIR_CHILD_ALLOCATOR="expandable", WEIR_CHILD_LIMIT=str(2 * GIB)),
         "backend": child(
-            "import torch", WEIR_ALLOCATOR="weir", WEIR_REQUIRED="1", WEIR_RUN_DIR=None, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync"
+            "import torch",
+            WEIR_CHILD_ALLOCATOR="weir",
+            WEIR_CHILD_REQUIRED="1",
+            WEIR_CHILD_RUN_DIR=None,
+            PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync",
         ),
         "faults": child(
             "import torch\nfor n in range(200):\n  try: x = torch.full((1000 * n + 1,), 1.0, device='cuda'); assert (x == 1).all()\n"
             "  except torch.OutOfMemoryError: torch.cuda.empty_cache()\nimport weir\nassert weir.check(3) == 0\nprint('good')",
-            WEIR_ALLOCATOR="weir",
+            WEIR_CHILD_ALLOCATOR="weir",
             WEIR_FAULTS="20000:1",
             # The package has no native/testing, which makes the faults.
             WEIR_NATIVE=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "native"),
@@ -315,8 +319,8 @@ def step():
     optimizer.zero_grad()
     return loss.item()
 losses = [step() for _ in range(3)]
-if os.environ.get("WEIR_LIMIT"):
-    large = torch.empty(int(os.environ["WEIR_LIMIT"]) - torch.cuda.memory_allocated() + (200 << 20), dtype=torch.uint8, device="cuda")
+if os.environ.get("WEIR_CHILD_LIMIT"):
+    large = torch.empty(int(os.environ["WEIR_CHILD_LIMIT"]) - torch.cuda.memory_allocated() + (200 << 20), dtype=torch.uint8, device="cuda")
     large.fill_(1)
     assert weir.swap.report()["reliefs"] > 0, weir.swap.report()
     del large
@@ -328,8 +332,8 @@ print([loss.hex() for loss in losses + [step() for _ in range(3)]])
 def swapping_makes_room():
     """A request that finds no memory is served after optimizer state has left; nobody plans."""
     with tempfile.TemporaryDirectory() as folder:
-        swapping = {"WEIR_SWAP": "auto", "WEIR_RUN_DIR": folder, "WEIR_LIMIT": str(2 * GIB)}
-        outputs = [finish(child(MAKES_ROOM, WEIR_ALLOCATOR="weir", **more))[0] for more in ({}, swapping)]
+        swapping = {"WEIR_CHILD_SWAP": "auto", "WEIR_CHILD_RUN_DIR": folder, "WEIR_CHILD_LIMIT": str(2 * GIB)}
+        outputs = [finish(child(MAKES_ROOM, WEIR_CHILD_ALLOCATOR="weir", **more))[0] for more in ({}, swapping)]
     same(outputs[1], outputs[0], "losses")
 
 

@@ -14,7 +14,7 @@ import traceback
 MIB = 1 << 20
 GIB = 1 << 30
 TESTS = []
-OURS = os.environ.get("WEIR_ALLOCATOR") in ("weir", "gmlake")
+OURS = os.environ.get("WEIR_CHILD_ALLOCATOR") in ("weir", "gmlake")
 STORM = {"seconds": 8.0}
 
 
@@ -103,7 +103,10 @@ def main():
     began = time.monotonic()
     import torch
 
-    print(f"torch {torch.__version__} on {torch.cuda.get_device_name()}, allocator {os.environ.get('WEIR_ALLOCATOR', 'none')}", flush=True)
+    print(
+        f"torch {torch.__version__} on {torch.cuda.get_device_name()}, allocator {os.environ.get('WEIR_CHILD_ALLOCATOR', 'none')}",
+        flush=True,
+    )
     only = [name for name in options.only.split(",") if name]
     unknown = set(only) - {name for name, _, _ in TESTS}
     if unknown:
@@ -113,7 +116,7 @@ def main():
     summary = {
         "torch": torch.__version__,
         "gpu": torch.cuda.get_device_name(),
-        "allocator": os.environ.get("WEIR_ALLOCATOR", "none"),
+        "allocator": os.environ.get("WEIR_CHILD_ALLOCATOR", "none"),
         "seconds": round(time.monotonic() - began, 1),
         "results": results,
     }

@@ -74,11 +74,11 @@ def main():
         found = {way: [] for way in WAYS}
         for round_ in range(options.rounds):
             for way, (allocator, recorded) in WAYS.items():
-                environment = {**os.environ, "WEIR_ALLOCATOR": allocator, "WEIR_REQUIRED": "1"}
-                environment.pop("WEIR_RUN_DIR", None)
+                environment = {**os.environ, "WEIR_CHILD_ALLOCATOR": allocator, "WEIR_CHILD_REQUIRED": "1"}
+                environment.pop("WEIR_CHILD_RUN_DIR", None)
                 if recorded:
-                    environment["WEIR_RUN_DIR"] = os.path.join(folder, f"{way}-{round_}".replace(", ", "-"))
-                    os.makedirs(environment["WEIR_RUN_DIR"])
+                    environment["WEIR_CHILD_RUN_DIR"] = os.path.join(folder, f"{way}-{round_}".replace(", ", "-"))
+                    os.makedirs(environment["WEIR_CHILD_RUN_DIR"])
                 done = subprocess.run(
                     [sys.executable, os.path.abspath(__file__), "--measure", path],
                     env=environment,

@@ -49,12 +49,12 @@ extern "C" weir_backend* test_backend(int device, char* why, size_t room) {
 }
 
 static int failures = 0;
-#define CHECK(condition)                                                     \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
-      printf("FAIL line %d: %s\n", __LINE__, #condition);                    \
-      failures++;                                                            \
-    }                                                                        \
+#define CHECK(condition)                                  \
+  do {                                                    \
+    if (!(condition)) {                                   \
+      printf("FAIL line %d: %s\n", __LINE__, #condition); \
+      failures++;                                         \
+    }                                                     \
   } while (0)
 
 static const size_t MIB = 1 << 20;
@@ -64,7 +64,8 @@ static size_t held_by_weir(int device) {
   return weir_torch_gauges(device, &gauges) ? gauges.reserved - gauges.outside : 0;
 }
 
-static int64_t current(const c10::CachingDeviceAllocator::DeviceStats& stats, c10::CachingAllocator::StatArray c10::CachingDeviceAllocator::DeviceStats::*member, int type = 0) {
+static int64_t current(const c10::CachingDeviceAllocator::DeviceStats& stats,
+                       c10::CachingAllocator::StatArray c10::CachingDeviceAllocator::DeviceStats::* member, int type = 0) {
   return (stats.*member)[type].current;
 }
 
@@ -85,7 +86,8 @@ static void basics() {
     c10::DataPtr small = a->allocate(1000), large = a->allocate(50 * MIB + 1);
     CHECK(small.get_deleter() == a->raw_deleter() && a->is_simple_data_ptr(small));
     const Stats stats = a->getDeviceStats(0);
-    CHECK(current(stats, &Stats::allocation) == 2 && current(stats, &Stats::allocation, 1) == 1 && current(stats, &Stats::allocation, 2) == 1);
+    CHECK(current(stats, &Stats::allocation) == 2 && current(stats, &Stats::allocation, 1) == 1 &&
+          current(stats, &Stats::allocation, 2) == 1);
     CHECK(current(stats, &Stats::requested_bytes) == static_cast<int64_t>(1000 + 50 * MIB + 1));
     CHECK(current(stats, &Stats::allocated_bytes) >= static_cast<int64_t>(1024 + 50 * MIB + 512));
     CHECK(current(stats, &Stats::reserved_bytes) >= current(stats, &Stats::allocated_bytes));
@@ -100,8 +102,10 @@ static void basics() {
     CHECK(current(a->getDeviceStats(0), &Stats::allocated_bytes) == static_cast<int64_t>(100 * MIB + 1024));
   }
   Stats stats = a->getDeviceStats(0);
-  CHECK(current(stats, &Stats::allocated_bytes) == 0 && current(stats, &Stats::active_bytes) == 0 && current(stats, &Stats::requested_bytes) == 0);
-  CHECK(stats.allocated_bytes[0].peak >= static_cast<int64_t>(50 * MIB) && stats.allocated_bytes[0].allocated == stats.allocated_bytes[0].freed);
+  CHECK(current(stats, &Stats::allocated_bytes) == 0 && current(stats, &Stats::active_bytes) == 0 &&
+        current(stats, &Stats::requested_bytes) == 0);
+  CHECK(stats.allocated_bytes[0].peak >= static_cast<int64_t>(50 * MIB) &&
+        stats.allocated_bytes[0].allocated == stats.allocated_bytes[0].freed);
   a->resetPeakStats(0);
   CHECK(a->getDeviceStats(0).allocated_bytes[0].peak == 0);
   a->resetAccumulatedStats(0);
@@ -124,7 +128,8 @@ static void basics() {
 static void shortage() {
   cca::CUDAAllocator* const a = cca::get();
   static int seen = 0;
-  a->attachOutOfMemoryObserver([](int64_t device, size_t asked, size_t total, size_t) { seen += device == 0 && asked >= 2048 * MIB && total > 0; });
+  a->attachOutOfMemoryObserver(
+      [](int64_t device, size_t asked, size_t total, size_t) { seen += device == 0 && asked >= 2048 * MIB && total > 0; });
   c10::DataPtr kept = a->allocate(300 * MIB);
   bool thrown = false;
   try {
@@ -150,9 +155,13 @@ static void shortage() {
     printf("%s\n", text.c_str());
   }
   CHECK(thrown);
-  { c10::DataPtr fits = a->allocate(100 * MIB); }
+  {
+    c10::DataPtr fits = a->allocate(100 * MIB);
+  }
   a->setMemoryFraction(1, 0);
-  { c10::DataPtr fits = a->allocate(400 * MIB); }
+  {
+    c10::DataPtr fits = a->allocate(400 * MIB);
+  }
   kept.clear();
   a->emptyCache();
   a->resetAccumulatedStats(0);
@@ -209,7 +218,9 @@ static void broken_context() {
   CHECK(said != "nothing" && said.find("out of memory") == std::string::npos && said.find("CUDA") != std::string::npos);
   weir_gauges gauges;
   CHECK(a->getDeviceStats(0).num_ooms == 0 && weir_torch_gauges(0, &gauges));
-  { c10::DataPtr again = a->allocate(300 * MIB); }
+  {
+    c10::DataPtr again = a->allocate(300 * MIB);
+  }
   a->emptyCache();
 }
 
@@ -217,7 +228,9 @@ static void pools() {
   cca::CUDAAllocator* const a = cca::get();
   a->resetPeakStats(0);
   const c10::MempoolId_t id{0, 7};
-  { c10::DataPtr ours = a->allocate(200 * MIB); }
+  {
+    c10::DataPtr ours = a->allocate(200 * MIB);
+  }
   a->emptyCache();
   a->createOrIncrefPool(0, id, nullptr);
   a->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
@@ -226,8 +239,10 @@ static void pools() {
   a->recordStream(theirs, c10::cuda::getStreamFromPool());
   a->endAllocateToPool(0, id);
   Stats stats = a->getDeviceStats(0);
-  CHECK(current(stats, &Stats::allocated_bytes) == static_cast<int64_t>(200 * MIB) && stats.allocated_bytes[0].peak == static_cast<int64_t>(200 * MIB));
-  CHECK(stats.reserved_bytes[0].peak < static_cast<int64_t>(300 * MIB) && current(stats, &Stats::reserved_bytes) == static_cast<int64_t>(200 * MIB));
+  CHECK(current(stats, &Stats::allocated_bytes) == static_cast<int64_t>(200 * MIB) &&
+        stats.allocated_bytes[0].peak == static_cast<int64_t>(200 * MIB));
+  CHECK(stats.reserved_bytes[0].peak < static_cast<int64_t>(300 * MIB) &&
+        current(stats, &Stats::reserved_bytes) == static_cast<int64_t>(200 * MIB));
   CHECK(current(stats, &Stats::segment) == 1);
   weir_gauges gauges;
   CHECK(weir_torch_gauges(0, &gauges) && gauges.outside == 200 * MIB && gauges.reserved == 200 * MIB);
@@ -243,7 +258,9 @@ static void pools() {
   a->endAllocateToPool(0, id);
 
   // A pool gets memory that lies in our cache.
-  { c10::DataPtr ours = a->allocate(700 * MIB); }
+  {
+    c10::DataPtr ours = a->allocate(700 * MIB);
+  }
   CHECK(held_by_weir(0) >= 700 * MIB);
   a->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
   c10::DataPtr more = a->allocate(500 * MIB);
@@ -267,7 +284,9 @@ static void pools() {
   CHECK(a->getDeviceStats(0).reserved_bytes[0].current >= static_cast<int64_t>(700 * MIB));
   while (a->getPoolUseCount(0, id) > 0) a->releasePool(0, id);
   a->setMemoryFraction(0.999, 0); // so that the engine, whose GPU is not PyTorch's here, counts both
-  { c10::DataPtr ours = a->allocate(900 * MIB); }
+  {
+    c10::DataPtr ours = a->allocate(900 * MIB);
+  }
   CHECK(a->getDeviceStats(0).num_ooms == 0);
   a->setMemoryFraction(1, 0);
   a->emptyCache();
@@ -356,7 +375,8 @@ static void parked() {
   block.clear();
   Stats stats = a->getDeviceStats(0);
   CHECK(current(stats, &Stats::allocated_bytes) == 0 && current(stats, &Stats::allocation, 2) == 0);
-  CHECK(current(stats, &Stats::active_bytes) == size && current(stats, &Stats::active, 2) == 1 && current(stats, &Stats::active_bytes, 1) == 0);
+  CHECK(current(stats, &Stats::active_bytes) == size && current(stats, &Stats::active, 2) == 1 &&
+        current(stats, &Stats::active_bytes, 1) == 0);
   CHECK(current(stats, &Stats::requested_bytes) == size - 100);
   auto trace = a->snapshot({0, 0}, true).device_traces[0];
   CHECK(trace.size() == 2 && trace[1].action_ == TraceEntry::FREE_REQUESTED);
@@ -374,7 +394,8 @@ static void parked() {
     if (entry.action_ == TraceEntry::FREE_COMPLETED) completed = &entry;
     if (entry.action_ == TraceEntry::ALLOC && &entry == &trace.back()) CHECK(completed != nullptr);
   }
-  CHECK(completed && completed->addr_ == reinterpret_cast<size_t>(where) && completed->size_ == static_cast<size_t>(size - 100) && completed->context_);
+  CHECK(completed && completed->addr_ == reinterpret_cast<size_t>(where) && completed->size_ == static_cast<size_t>(size - 100) &&
+        completed->context_);
   other.clear();
   again.clear();
   a->recordHistory(false, nullptr, 1, c10::CachingDeviceAllocator::RecordContext::NEVER, true, {});
@@ -401,7 +422,9 @@ static bool holds(const void* ptr, size_t bytes, uint32_t seed) {
   return true;
 }
 
-static char* inside(const std::shared_ptr<void>& base, const cca::ShareableHandle& handle) { return static_cast<char*>(base.get()) + handle.offset; }
+static char* inside(const std::shared_ptr<void>& base, const cca::ShareableHandle& handle) {
+  return static_cast<char*>(base.get()) + handle.offset;
+}
 
 static std::string refusal(const std::string& handle) {
   try {
@@ -486,7 +509,7 @@ static void sharing() {
     const cca::ShareableHandle sent = a->shareIpcHandle(own.get());
     const size_t length = sent.handle.size();
     bool said = write(there[1], &length, sizeof length) == sizeof length && write(there[1], &sent.offset, sizeof sent.offset) > 0 &&
-        write(there[1], sent.handle.data(), length) == static_cast<ssize_t>(length);
+                write(there[1], sent.handle.data(), length) == static_cast<ssize_t>(length);
     char word;
     said = said && read(back[0], &word, 1) == 1;
     _exit(!said);
@@ -561,7 +584,8 @@ static void no_sharing() {
   } catch (const c10::Error& error) {
     said = error.what_without_backtrace();
   }
-  CHECK(said.find("cannot be sent to another process by CUDA IPC") != std::string::npos && said.find("--allocator expandable") != std::string::npos);
+  CHECK(said.find("cannot be sent to another process by CUDA IPC") != std::string::npos &&
+        said.find("--allocator expandable") != std::string::npos);
 }
 
 static void threads() {
@@ -586,7 +610,8 @@ static void threads() {
   }
   for (auto& thread : all) thread.join();
   const Stats stats = a->getDeviceStats(0);
-  CHECK(current(stats, &Stats::allocated_bytes) == 0 && current(stats, &Stats::requested_bytes) == 0 && current(stats, &Stats::allocation) == 0);
+  CHECK(current(stats, &Stats::allocated_bytes) == 0 && current(stats, &Stats::requested_bytes) == 0 &&
+        current(stats, &Stats::allocation) == 0);
   CHECK(weir_torch_check(3) == 0);
 }
 
@@ -648,7 +673,9 @@ static void contention() {
       for (auto& thread : all) thread.join();
       const double took = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
       getrusage(RUSAGE_SELF, &after);
-      const auto spent = [](const rusage& r) { return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1e9 + (r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1e3; };
+      const auto spent = [](const rusage& r) {
+        return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1e9 + (r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1e3;
+      };
       best = std::min(best, took / pairs);
       work = std::min(work, (spent(after) - spent(before)) / pairs / count);
       sleeps += static_cast<double>(after.ru_nvcsw - before.ru_nvcsw) / pairs / count * 1000 / rounds;
@@ -662,9 +689,9 @@ static c10::DataPtr global;
 
 int main(int count, char** words) {
   weir_torch_options options{};
-  options.bytes = sizeof options;
-  options.allocator = getenv("WEIR_ALLOCATOR") ? getenv("WEIR_ALLOCATOR") : "weir";
-  options.directory = getenv("WEIR_RUN_DIR");
+  options.digest = WEIR_ABI_DIGEST;
+  options.allocator = getenv(WEIR_CHILD_ALLOCATOR) ? getenv(WEIR_CHILD_ALLOCATOR) : WEIR_ALLOCATOR_WEIR;
+  options.directory = getenv(WEIR_CHILD_RUN_DIR);
   options.torch_version = "2.11.0";
   options.ring_rows = 1 << 16;
   options.lend = 1;
@@ -684,14 +711,20 @@ int main(int count, char** words) {
     return 0;
   }
   if (count > 1 && !strcmp(words[1], "passthrough")) {
-    { c10::DataPtr block = cca::get()->allocate(3 * MIB); cca::get()->recordStream(block, c10::cuda::getStreamFromPool()); }
+    {
+      c10::DataPtr block = cca::get()->allocate(3 * MIB);
+      cca::get()->recordStream(block, c10::cuda::getStreamFromPool());
+    }
     weir_gauges gauges;
     CHECK(weir_torch_gauges(0, &gauges) && gauges.allocations == 1 && gauges.frees == 1 && gauges.live == 0 && gauges.peak_live == 3 * MIB);
     CHECK(gauges.reserved == 20 * MIB && gauges.peak_allocated >= 3 * MIB);
     weir_torch_swapped(0, 1000, 900, 2, 30);
     weir_torch_steps(7, 1);
-    { c10::DataPtr block = cca::get()->allocate(3 * MIB); }
-    CHECK(weir_torch_gauges(0, &gauges) && gauges.swapped_out == 1000 && gauges.swapped_in == 900 && gauges.swap_stalls == 2 && gauges.swap_stall_ns == 30);
+    {
+      c10::DataPtr block = cca::get()->allocate(3 * MIB);
+    }
+    CHECK(weir_torch_gauges(0, &gauges) && gauges.swapped_out == 1000 && gauges.swapped_in == 900 && gauges.swap_stalls == 2 &&
+          gauges.swap_stall_ns == 30);
     CHECK(gauges.steps == 7 && gauges.swap_settled == 1);
     cca::get()->emptyCache();
     weir_torch_mark("end");

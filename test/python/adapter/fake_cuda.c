@@ -14,11 +14,27 @@ typedef int result;
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_PERMITTED = 800 };
 enum { TOTAL = 1 << 30, UNIT = 2 << 20, MOST = 1 << 16, FILE_ATTRIBUTE = 103, FILE_TYPE = 1 };
 
-typedef struct { int32_t type, handle_types; struct { int32_t type, id; } location; void *windows; uint8_t flags[8]; } properties;
-typedef struct { struct { int32_t type, id; } location; int32_t flags; } access_right;
+typedef struct {
+  int32_t type, handle_types;
+  struct {
+    int32_t type, id;
+  } location;
+  void *windows;
+  uint8_t flags[8];
+} properties;
+typedef struct {
+  struct {
+    int32_t type, id;
+  } location;
+  int32_t flags;
+} access_right;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct { int file; size_t bytes; int device, own, sharable; } handles[MOST];
+static struct {
+  int file;
+  size_t bytes;
+  int device, own, sharable;
+} handles[MOST];
 static size_t used[2];
 
 static int plain(void) { return getenv("FAKE_CUDA_PLAIN") != NULL; }
@@ -37,19 +53,52 @@ static result add(uint64_t *out, int file, size_t bytes, int device, int own, in
   return INVALID;
 }
 
-result cuInit(unsigned flags) { (void)flags; return OK; }
-result cuDeviceGet(int *out, int index) { *out = index; return OK; }
+result cuInit(unsigned flags) {
+  (void)flags;
+  return OK;
+}
+result cuDeviceGet(int *out, int index) {
+  *out = index;
+  return OK;
+}
 /* Says that it can be, even where it then refuses. */
-result cuDeviceGetAttribute(int *out, int attribute, int device) { (void)device; *out = attribute == FILE_ATTRIBUTE; return OK; }
-result cuDevicePrimaryCtxRetain(void **out, int device) { *out = (void *)(uintptr_t)(0x100 + device); return OK; }
-result cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return OK; }
+result cuDeviceGetAttribute(int *out, int attribute, int device) {
+  (void)device;
+  *out = attribute == FILE_ATTRIBUTE;
+  return OK;
+}
+result cuDevicePrimaryCtxRetain(void **out, int device) {
+  *out = (void *)(uintptr_t)(0x100 + device);
+  return OK;
+}
+result cuDevicePrimaryCtxRelease_v2(int device) {
+  (void)device;
+  return OK;
+}
 static _Thread_local int current;
-result cuCtxPushCurrent_v2(void *context) { current = (int)(uintptr_t)context - 0x100; return OK; }
-result cuCtxPopCurrent_v2(void **out) { *out = NULL; return OK; }
+result cuCtxPushCurrent_v2(void *context) {
+  current = (int)(uintptr_t)context - 0x100;
+  return OK;
+}
+result cuCtxPopCurrent_v2(void **out) {
+  *out = NULL;
+  return OK;
+}
 result cuCtxSynchronize(void) { return OK; }
-result cuThreadExchangeStreamCaptureMode(int *mode) { (void)mode; return OK; }
-result cuMemGetInfo_v2(size_t *available, size_t *total) { *available = TOTAL - used[current]; *total = TOTAL; return OK; }
-result cuMemGetAllocationGranularity(size_t *out, const properties *wanted, int option) { (void)wanted, (void)option; *out = UNIT; return OK; }
+result cuThreadExchangeStreamCaptureMode(int *mode) {
+  (void)mode;
+  return OK;
+}
+result cuMemGetInfo_v2(size_t *available, size_t *total) {
+  *available = TOTAL - used[current];
+  *total = TOTAL;
+  return OK;
+}
+result cuMemGetAllocationGranularity(size_t *out, const properties *wanted, int option) {
+  (void)wanted, (void)option;
+  *out = UNIT;
+  return OK;
+}
 
 result cuMemAddressReserve(uint64_t *out, size_t bytes, size_t alignment, uint64_t hint, unsigned long long flags) {
   (void)hint, (void)flags;
@@ -123,10 +172,33 @@ result cuMemUnmap(uint64_t address, size_t bytes) {
   void *left = mmap((void *)(uintptr_t)address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return left == MAP_FAILED ? INVALID : OK;
 }
-result cuEventCreate(void **out, unsigned flags) { (void)flags; *out = (void *)0x77; return OK; }
-result cuEventDestroy_v2(void *event) { (void)event; return OK; }
-result cuEventRecord(void *event, void *stream) { (void)event, (void)stream; return OK; }
-result cuEventQuery(void *event) { (void)event; return OK; }
-result cuStreamWaitEvent(void *stream, void *event, unsigned flags) { (void)stream, (void)event, (void)flags; return OK; }
-result cuGetErrorName(result code, const char **out) { *out = code == NOT_PERMITTED ? "CUDA_ERROR_NOT_PERMITTED" : "CUDA_ERROR_INVALID_VALUE"; return OK; }
-result cuGetErrorString(result code, const char **out) { (void)code; *out = "a stand-in says no"; return OK; }
+result cuEventCreate(void **out, unsigned flags) {
+  (void)flags;
+  *out = (void *)0x77;
+  return OK;
+}
+result cuEventDestroy_v2(void *event) {
+  (void)event;
+  return OK;
+}
+result cuEventRecord(void *event, void *stream) {
+  (void)event, (void)stream;
+  return OK;
+}
+result cuEventQuery(void *event) {
+  (void)event;
+  return OK;
+}
+result cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
+  (void)stream, (void)event, (void)flags;
+  return OK;
+}
+result cuGetErrorName(result code, const char **out) {
+  *out = code == NOT_PERMITTED ? "CUDA_ERROR_NOT_PERMITTED" : "CUDA_ERROR_INVALID_VALUE";
+  return OK;
+}
+result cuGetErrorString(result code, const char **out) {
+  (void)code;
+  *out = "a stand-in says no";
+  return OK;
+}

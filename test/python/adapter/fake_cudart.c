@@ -10,7 +10,11 @@ enum { OK = 0, NO_MEMORY = 2, TOTAL = 1 << 30 };
 
 static _Thread_local int device;
 static size_t used[2];
-static struct { void *address; size_t bytes; int device; } blocks[4096];
+static struct {
+  void *address;
+  size_t bytes;
+  int device;
+} blocks[4096];
 size_t (*fake_cuda_elsewhere)(int device);
 /* What calls are answered after an illegal access; 0 before. */
 int fake_cuda_error;
@@ -20,9 +24,18 @@ static size_t free_on(int index) {
   return all < TOTAL ? TOTAL - all : 0;
 }
 
-error cudaGetDevice(int *out) { *out = device; return OK; }
-error cudaSetDevice(int index) { device = index; return OK; }
-error cudaGetDeviceCount(int *out) { *out = 2; return OK; }
+error cudaGetDevice(int *out) {
+  *out = device;
+  return OK;
+}
+error cudaSetDevice(int index) {
+  device = index;
+  return OK;
+}
+error cudaGetDeviceCount(int *out) {
+  *out = 2;
+  return OK;
+}
 error cudaMalloc(void **out, size_t bytes) {
   if (bytes > free_on(device)) return NO_MEMORY;
   for (size_t index = 0; index < sizeof blocks / sizeof *blocks; index++) {
@@ -46,7 +59,11 @@ error cudaFree(void *address) {
   }
   return OK;
 }
-error cudaMemGetInfo(size_t *available, size_t *total) { *available = free_on(device); *total = TOTAL; return fake_cuda_error; }
+error cudaMemGetInfo(size_t *available, size_t *total) {
+  *available = free_on(device);
+  *total = TOTAL;
+  return fake_cuda_error;
+}
 /* cudaDeviceProp: name 256, uuid 16, luid 8, node mask 4, then totalGlobalMem. */
 error cudaGetDeviceProperties(void *out, int index) {
   (void)index;
@@ -60,17 +77,44 @@ error cudaStreamCreateWithPriority(uintptr_t *out, unsigned flags, int priority)
   *out = next += 0x100;
   return OK;
 }
-error cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -1; return OK; }
-error cudaStreamIsCapturing(void *stream, int *out) { (void)stream; *out = 0; return OK; }
-error cudaStreamGetCaptureInfo(void *stream, int *status, ...) { (void)stream; *status = 0; return OK; }
-error cudaEventCreateWithFlags(uintptr_t *out, unsigned flags) { (void)flags; *out = 0x77; return OK; }
-error cudaThreadExchangeStreamCaptureMode(int *mode) { (void)mode; return OK; }
-error cudaDriverGetVersion(int *out) { *out = 13000; return OK; }
-error cudaDeviceCanAccessPeer(int *out, int a, int b) { (void)a, (void)b; *out = 1; return OK; }
+error cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = -1;
+  return OK;
+}
+error cudaStreamIsCapturing(void *stream, int *out) {
+  (void)stream;
+  *out = 0;
+  return OK;
+}
+error cudaStreamGetCaptureInfo(void *stream, int *status, ...) {
+  (void)stream;
+  *status = 0;
+  return OK;
+}
+error cudaEventCreateWithFlags(uintptr_t *out, unsigned flags) {
+  (void)flags;
+  *out = 0x77;
+  return OK;
+}
+error cudaThreadExchangeStreamCaptureMode(int *mode) {
+  (void)mode;
+  return OK;
+}
+error cudaDriverGetVersion(int *out) {
+  *out = 13000;
+  return OK;
+}
+error cudaDeviceCanAccessPeer(int *out, int a, int b) {
+  (void)a, (void)b;
+  *out = 1;
+  return OK;
+}
 const char *cudaGetErrorName(error code) { return code == NO_MEMORY ? "cudaErrorMemoryAllocation" : "cudaErrorUnknown"; }
 const char *cudaGetErrorString(error code) { return code == NO_MEMORY ? "out of memory" : "unknown error"; }
 
-#define DOES_NOTHING(name) error name(void) { return OK; }
+#define DOES_NOTHING(name) \
+  error name(void) { return OK; }
 DOES_NOTHING(cudaDeviceEnablePeerAccess)
 DOES_NOTHING(cudaDeviceGetDefaultMemPool)
 DOES_NOTHING(cudaDeviceSynchronize)

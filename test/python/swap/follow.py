@@ -11,6 +11,7 @@ sys.path[:0] = [os.path.join(HERE, "..", "..", "..", "python"), HERE]
 import torch  # noqa: E402
 from fake_gpu import FakeBackend  # noqa: E402
 from weir import swap  # noqa: E402
+from weir.abi import SwapPlan  # noqa: E402
 from weir.swap import host, profile  # noqa: E402
 from weir.swap.records import SWAPPED_OUT  # noqa: E402
 
@@ -39,7 +40,7 @@ def train(pause):
         manager = swap._manager
         # Planning takes the supervisor a moment; real steps are longer than these.
         deadline = time.time() + 60
-        while manager and manager.phase == "awaiting" and not os.path.exists(os.path.join(manager.directory, f"{os.getpid()}.swap.json")):
+        while manager and manager.phase == "awaiting" and not os.path.exists(os.path.join(manager.directory, f"{os.getpid()}{SwapPlan.FILE}")):
             time.sleep(0.05)
             if time.time() > deadline:
                 break

@@ -116,7 +116,7 @@ def hand_plan(profile, spread=2):
     for turn, move in enumerate(sorted(moves, key=lambda move: move["back"])):
         move["turn"] = turn
     assert all(0 <= move["back"] < count for move in moves)
-    expected = {"from": 1 << 30, "peak": 1 << 29, "stalls": 0, "moved": 1}
+    expected = {"from": 1 << 30, "peak": 1 << 29, "stalls": 0, "stallUs": 0, "moved": 1, "periodUs": 1, "keepsLimit": True}
     return {"version": 1, "key": profile["key"], "moves": moves, "expected": expected, "hostBytes": sum(move["size"] for move in moves)}
 
 

@@ -106,7 +106,7 @@ class Accumulated(SwapCase):
         """The first of several passes finds no gradients; that is none that had to stay."""
         with Run("all", *ORDERS[0]) as run:
             accumulating(steps=4)()
-            self.assertEqual(run.manager.report()["kept"], 0)
+            self.assertEqual(run.manager.report().kept, 0)
 
     def test_what_somebody_holds_stays(self):
         with Run("all", *ORDERS[0]):
@@ -135,7 +135,7 @@ class Accumulated(SwapCase):
             self.assertNotIn(SwappedGradient, {type(p.grad) for p in training.net.parameters()})
             loss.backward()
             self.assertGreater(bucket.abs().sum().item(), 0)
-            self.assertEqual(run.manager.report()["gradientsOut"], 0)
+            self.assertEqual(run.manager.report().gradients_out, 0)
             training.finish(loss)
 
     def test_a_graph_of_gradients(self):

@@ -182,10 +182,10 @@ class Models(SwapCase):
     def test_one_after_another(self):
         with Run("all", *ORDERS[0]) as run:
             for seed in range(3):
-                before = run.manager.report()["parametersOut"]
+                before = run.manager.report().parameters_out
                 training = trained(5, seed=seed)
                 self.assertEqual(len(run.manager.layers.layers), 4)
-                self.assertGreater(run.manager.report()["parametersOut"] - before, 4 * LEAST)
+                self.assertGreater(run.manager.report().parameters_out - before, 4 * LEAST)
                 training.net = training.optimizer = None
 
     def test_a_layer_still_leaving_when_its_model_goes(self):

@@ -292,9 +292,9 @@ class Ends(SwapCase):
             self.assertGreater(len(run.manager.layers.layers), 0)
             torch.compile(lambda x: x + 1, backend="eager")
             self.assertEqual(run.manager.layers.layers, [])
-            before = run.manager.report()["parametersOut"]
+            before = run.manager.report().parameters_out
             training.step(3)
-            self.assertEqual(run.manager.report()["parametersOut"], before)
+            self.assertEqual(run.manager.report().parameters_out, before)
         self.assertIs(torch.compile, original)
         self.assertFalse(torch.nn.modules.module._has_any_global_hook())
 

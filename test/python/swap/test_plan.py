@@ -3,6 +3,7 @@
 import unittest
 
 from support import SwapCase  # noqa: F401  (puts weir on the path)
+from weir.abi import SwapExpectation
 from weir.swap.plan import Move, Plan
 from weir.swap.profile import least_times
 
@@ -29,7 +30,8 @@ class Times(unittest.TestCase):
 def planned(moves, peak, ticks=20):
     """Ticks of 100 us each; moves as (name, size, out, drop, back); nothing else is in memory."""
     load = [0] * ticks
-    plan = Plan("key", [0] * ticks, [0] * ticks, [0] * ticks, [100.0 * tick for tick in range(ticks)], load, {"peak": peak})
+    expected = SwapExpectation(from_=peak, peak=peak, stalls=0, stall_us=0, moved=0, period_us=100 * ticks, keeps_limit=True)
+    plan = Plan("key", [0] * ticks, [0] * ticks, [0] * ticks, [100.0 * tick for tick in range(ticks)], load, expected)
     for number, (name, size, out, drop, back) in enumerate(moves):
         plan.moves[name] = Move(size, out, drop, back, number, number)
     plan.index()

@@ -11,6 +11,7 @@ import torch
 from fake_gpu import FakeBackend
 from support import DEVICE, FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw
 from weir import settings, swap
+from weir.abi import ChildVariable
 from weir.swap import optimizer_state
 
 
@@ -18,7 +19,7 @@ def lines_printed(variables):
     """What a job with these variables prints about swapping, from its first steps to an early end."""
     printed = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(printed):
-        environment = {settings.SWAP: "auto", settings.RUN_DIR: folder, **variables}
+        environment = {ChildVariable.SWAP: "auto", ChildVariable.RUN_DIR: folder, **variables}
         options = swap.Options.of(settings.read(environment), least=LEAST, is_device=lambda tensor: tensor.device.type == DEVICE)
         options.tolerance = None
         if FAKE:
@@ -42,10 +43,10 @@ def lines_printed(variables):
 
 class Quiet(unittest.TestCase):
     def test_a_quiet_run_prints_nothing(self):
-        self.assertEqual("", lines_printed({settings.QUIET: "1"}))
+        self.assertEqual("", lines_printed({ChildVariable.QUIET: "1"}))
 
     def test_other_runs_print_their_steps_and_errors(self):
-        printed = lines_printed({settings.QUIET: "0"})
+        printed = lines_printed({ChildVariable.QUIET: "0"})
         for text in ("weir: swap: watching steps", "weir: swap: swapping stops: of a test", "ValueError: a defect"):
             self.assertIn(text, printed)
 

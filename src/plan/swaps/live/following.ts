@@ -1,7 +1,8 @@
 // What a step takes when the process follows a swap plan tick by tick: memory, waits, host memory. The planner decides by it.
 // Pure.
+
+import type { SwapMove } from '../../../abi/exchange.ts';
 import { type Gap, gapOfPassage, gapOfRecord, type SwapProfile } from './profile.ts';
-import type { SwapMove } from './swap-plan.ts';
 
 export interface Following {
   /** Most bytes allocated. */

@@ -1,8 +1,9 @@
 // Chooses neighbours among the tensors of optimizer state that are swapped: they are idle at the same time, so the link does not care.
 // The allocator does: it frees and joins memory in pieces that hold several of them. Pure.
+
+import type { SwapMove } from '../../../abi/exchange.ts';
 import { followMoves, isSound } from './following.ts';
 import type { SwapProfile } from './profile.ts';
-import type { SwapMove } from './swap-plan.ts';
 
 /** How much the peak may rise, as a share of it: tensors differ in size. */
 const MOST_RISE = 0.002;

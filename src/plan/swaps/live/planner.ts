@@ -1,12 +1,14 @@
 // Makes the swap plan for a profile: the search works on GPU time, its swaps are rounded to ticks, widened to keep a limit, and gathered.
 // Pure. The result is checked by verifier.ts before it is sent.
+
+import type { StateItem, SwapMove, SwapPlan } from '../../../abi/exchange.ts';
+import { Format } from '../../../abi/formats.ts';
 import type { Access, SwapBlock, SwapStep } from '../accesses.ts';
 import type { CopyCosts } from '../copy-costs.ts';
 import { planSwaps } from '../search.ts';
 import { followMoves, gapOf, hostBytesOf, isSound } from './following.ts';
 import { gatherState } from './gathering.ts';
-import { type Gap, gapOfPassage, gapOfRecord, type StateItem, type SwapProfile } from './profile.ts';
-import type { ProfilePlan, SwapMove } from './swap-plan.ts';
+import { type Gap, gapOfPassage, gapOfRecord, type SwapProfile } from './profile.ts';
 
 export interface ProfilePlanOptions {
   readonly budgetMs?: number | undefined;
@@ -25,12 +27,12 @@ const APART_US = 0.01;
 type Subject = Pick<SwapMove, 'class' | 'index'>;
 
 /** Parameters are swapped only if nothing else keeps the limit. */
-export function planProfile(profile: SwapProfile, options: ProfilePlanOptions = {}): ProfilePlan {
+export function planProfile(profile: SwapProfile, options: ProfilePlanOptions = {}): SwapPlan {
   const plan = planClasses({ ...profile, passages: [] }, options);
   return plan.expected.keepsLimit || profile.passages.length === 0 ? plan : planClasses(profile, options);
 }
 
-function planClasses(profile: SwapProfile, options: ProfilePlanOptions): ProfilePlan {
+function planClasses(profile: SwapProfile, options: ProfilePlanOptions): SwapPlan {
   const apart = withTicksApart(profile);
   const { step, subjects } = stepOf(apart);
   const costs = costsOf(apart);
@@ -67,7 +69,7 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): Profile
   const following = followMoves(apart, moves);
   const from = Math.max(...profile.ticks.peak);
   return {
-    version: 1,
+    version: Format.exchange.version,
     key: profile.key,
     moves,
     hostBytes: following.hostBytes,
@@ -85,10 +87,10 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): Profile
 }
 
 /** One line for the user. */
-export function describePlan(plan: ProfilePlan): string {
+export function describePlan(plan: SwapPlan): string {
   const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
   const { from, peak, stalls, moved, keepsLimit, limit } = plan.expected;
-  const short = keepsLimit || limit === undefined ? '' : `; the limit of ${gib(limit)} GiB cannot be kept`;
+  const short = keepsLimit || limit == null ? '' : `; the limit of ${gib(limit)} GiB cannot be kept`;
   return `swap plan: peak ${gib(from)} -> ${gib(peak)} GiB, ${stalls} stalls expected, ${gib(moved)} GiB out and in per step${short}`;
 }
 

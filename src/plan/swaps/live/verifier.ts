@@ -1,8 +1,9 @@
 // Checks a swap plan as it is sent, by replaying several steps tick by tick as the process acts (python/weir/swap/traffic.py).
 // On purpose it shares no code with the planner: it knows the profile and the moves, and compares.
+
+import type { SwapMove, SwapPlan } from '../../../abi/exchange.ts';
 import type { Fault } from '../../offsets/verifier.ts';
 import type { SwapProfile } from './profile.ts';
-import type { ProfilePlan, SwapMove } from './swap-plan.ts';
 
 const STEPS = 6;
 /** Expected waits are those of this step: until then the copies of earlier steps may still be queueing up. */
@@ -22,7 +23,7 @@ interface Subject {
 
 type Report = (message: string) => void;
 
-export function verifySwapPlan(profile: SwapProfile, plan: ProfilePlan, maxFaults = 10): Fault[] {
+export function verifySwapPlan(profile: SwapProfile, plan: SwapPlan, maxFaults = 10): Fault[] {
   const faults: Fault[] = [];
   const report = (message: string) => {
     if (faults.length < maxFaults) faults.push({ message });
@@ -193,7 +194,7 @@ function replay(profile: SwapProfile, moves: readonly SwapMove[], subjects: read
   return { peak, stallUs, waits, certainWaits, slackUs };
 }
 
-function checkExpected(profile: SwapProfile, { moves, expected }: ProfilePlan, replayed: Replayed, report: Report): void {
+function checkExpected(profile: SwapProfile, { moves, expected }: SwapPlan, replayed: Replayed, report: Report): void {
   const equal = (what: string, claimed: unknown, found: unknown) => {
     if (claimed !== found) report(`the plan expects ${what} ${claimed}, and its moves give ${found}`);
   };
@@ -215,7 +216,7 @@ function checkExpected(profile: SwapProfile, { moves, expected }: ProfilePlan, r
 }
 
 /** State and layers keep their host memory. A saved tensor has some from its copy out to its last use. */
-function checkHost(profile: SwapProfile, plan: ProfilePlan, subjects: readonly Subject[], report: Report): void {
+function checkHost(profile: SwapProfile, plan: SwapPlan, subjects: readonly Subject[], report: Report): void {
   let most = 0;
   for (let tick = 0; tick < profile.ticks.us.length; tick++) {
     let held = 0;
