@@ -22,7 +22,14 @@ const MAXIMUM_PAGES = '32768';
 mkdirSync(engineDir, { recursive: true });
 mkdirSync(nativeDir, { recursive: true });
 
-const stamp = stampOf(['engine', 'native', 'build/native/weir_abi.h', 'scripts/build-engine.mjs', 'scripts/native-rules.mjs', 'package-lock.json']);
+const stamp = stampOf([
+  'engine',
+  'native',
+  'build/native/weir_abi.h',
+  'scripts/build-engine.mjs',
+  'scripts/native-rules.mjs',
+  'package-lock.json',
+]);
 const outputs = [wasmPath, debugPath, sourcePath];
 const current = outputs.every((path) => existsSync(path)) && existsSync(stampPath) && readFileSync(stampPath, 'utf8') === stamp;
 if (!current || process.argv.includes('--force')) {

@@ -33,7 +33,7 @@ test.each(Object.entries(PRESETS))('%s', (_, settings) => {
       else blocks.push(block);
     }
     expect(failures).toBe(20);
-    expect(allocator.explain().failedCall).toBe('own memory');
+    expect(allocator.explain().failedCall).toBe('ownMemory');
     allocator.check(3);
     for (const block of blocks.splice(0, Math.floor(blocks.length * 0.9))) {
       allocator.free(block);

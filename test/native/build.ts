@@ -41,6 +41,11 @@ export function buildPlanJob(sanitizer: Sanitizer): string {
   return buildProgram('plan-job', ['test/native/plan_job.c'], sanitizer);
 }
 
+/** A job that makes the requests of a file, with the settings that a run gives it. */
+export function buildPolicyJob(): string {
+  return buildProgram('policy-job', ['test/native/policy_job.c'], 'none');
+}
+
 function buildProgram(name: string, sources: readonly string[], sanitizer: Sanitizer): string {
   return built(`${name}-${sanitizer.replace(',', '-')}`, (output) => {
     const sanitize = sanitizerFlags(sanitizer);

@@ -40,7 +40,9 @@ def train(pause):
         manager = swap._manager
         # Planning takes the supervisor a moment; real steps are longer than these.
         deadline = time.time() + 60
-        while manager and manager.phase == "awaiting" and not os.path.exists(os.path.join(manager.directory, f"{os.getpid()}{SwapPlan.FILE}")):
+        while (
+            manager and manager.phase == "awaiting" and not os.path.exists(os.path.join(manager.directory, f"{os.getpid()}{SwapPlan.FILE}"))
+        ):
             time.sleep(0.05)
             if time.time() > deadline:
                 break
