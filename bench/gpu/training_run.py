@@ -14,14 +14,22 @@ import traceback
 ODD_MULTIPLIER = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
-def be_deterministic(torch, workload):
-    """What makes PyTorch identical to itself from run to run; without it no comparison to the bit means anything.
-
-    The vision nets use a pooling layer that has no deterministic backward: it is exact all the same where windows do not
-    overlap, so there a warning must do. Transformers stay random with warnings only."""
-    torch.use_deterministic_algorithms(True, warn_only=workload.startswith(("vgg", "resnet")))
+def be_deterministic(torch):
+    """Makes PyTorch identical to itself from run to run; without it no comparison to the bit means anything."""
+    torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
+    torch.nn.AdaptiveAvgPool2d.forward = exact_pooling
+
+
+def exact_pooling(self, images):
+    """PyTorch's own has no deterministic backward. The vision nets use it to average all of an image, or to change nothing."""
+    size = self.output_size if isinstance(self.output_size, tuple) else (self.output_size, self.output_size)
+    if tuple(images.shape[-2:]) == size:
+        return images
+    if size == (1, 1):
+        return images.mean((-2, -1), keepdim=True)
+    raise NotImplementedError(f"pooling to {size}")
 
 
 def checksum(torch, tensors):
@@ -106,7 +114,7 @@ def train(job, workloads):
     activate(torch, job["allocator"], job.get("environment", {}))
     if job.get("deterministic"):
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-        be_deterministic(torch, job["workload"])
+        be_deterministic(torch)
     if job.get("limit"):
         # PyTorch's own way to act as a smaller GPU; weir is given its limit by WEIR_CHILD_LIMIT.
         if job["allocator"] in ("native", "expandable"):
