@@ -29,6 +29,9 @@ export const USER_VARIABLES: readonly Variable[] = [
   user('nativeDir', 'WEIR_NATIVE', 'Folder of the native sources, instead of the one in this package.'),
 ];
 
+/** Exit code of Weir's own failures around a command, as `env` and `timeout` use it. */
+export const OWN_EXIT_CODE = 125;
+
 function child(name: string, doc: string): Variable {
   return { name, doc, variable: `WEIR_CHILD_${name.replace(/([A-Z])/g, '_$1').toUpperCase()}` };
 }

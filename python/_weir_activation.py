@@ -5,7 +5,7 @@ Its name is unlikely to be that of a user's module: a `weir.py` beside a script 
 import os
 import sys
 
-from _weir_variables import ALLOCATOR, REQUIRED
+from _weir_variables import ALLOCATOR, OWN_EXIT_CODE, REQUIRED
 
 
 def activate():
@@ -46,4 +46,4 @@ def _refuse(error):
     except Exception:
         pass
     if os.environ.get(REQUIRED) == "1":
-        os._exit(125)
+        os._exit(OWN_EXIT_CODE)

@@ -1,7 +1,7 @@
 // The tables as Python: python/weir/abi.py. Classes for the JSON files read with a check and write without one.
 import { ADAPTER_OPTIONS } from '../adapter.ts';
 import { ALLOCATORS, RUN_ALLOCATORS } from '../allocators.ts';
-import { CHILD_VARIABLES, USER_VARIABLES } from '../environment.ts';
+import { CHILD_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES } from '../environment.ts';
 import { SHAPES, type Shape, type ShapeType } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGE_WORDS, GAUGES } from '../gauges.ts';
@@ -41,6 +41,9 @@ SUPPORTED_PYTORCH = ${list(SUPPORTED_PYTORCH)}
 
 RING_ROWS = ${RING_ROWS}
 EXCHANGE_VERSION = ${version}
+
+# Exit code of Weir's own failures around a command.
+OWN_EXIT_CODE = ${OWN_EXIT_CODE}
 
 
 class ChildVariable:
@@ -209,5 +212,6 @@ Generated from abi/ by \`npm run build\`; not committed. Edit the table, not thi
 
 ALLOCATOR = "${named('allocator')}"
 REQUIRED = "${named('required')}"
+OWN_EXIT_CODE = ${OWN_EXIT_CODE}
 `;
 }

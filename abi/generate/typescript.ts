@@ -12,7 +12,7 @@ import {
   SNAPSHOT_ROW,
   STATISTICS,
 } from '../engine.ts';
-import { CHILD_VARIABLES, USER_VARIABLES, type Variable } from '../environment.ts';
+import { CHILD_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES, type Variable } from '../environment.ts';
 import { EVENT, EVENT_FIELDS, EVENT_KINDS } from '../events.ts';
 import { SHAPES, type ShapeType } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
@@ -206,6 +206,7 @@ function environmentFile(): string {
   return file(
     'Environment variables for child processes, and those that users set.',
     `/** A run sets them for its processes, and nobody else does. */\nexport const ChildVariable = {\n${rows(CHILD_VARIABLES)}\n} as const;`,
+    `/** Exit code of Weir's own failures around a command. */\nexport const OWN_EXIT_CODE = ${OWN_EXIT_CODE};`,
     `export const UserVariable = {\n${rows(USER_VARIABLES)}\n} as const;`,
   );
 }

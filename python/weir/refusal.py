@@ -6,9 +6,6 @@ import sys
 
 from . import abi
 
-# As `env` and `timeout` do: an error of the wrapper, not of the program.
-EXIT_CODE = 125
-
 
 class Refusal(Exception):
     """Why Weir is not installed in this process; `reason` is for programs, the sentence for people."""
@@ -46,4 +43,4 @@ def refuse(refusal, settings):
                 stream.flush()
             except Exception:
                 pass
-        os._exit(EXIT_CODE)
+        os._exit(abi.OWN_EXIT_CODE)

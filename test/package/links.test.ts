@@ -18,7 +18,12 @@ function filesIn(folder: string): string[] {
 }
 
 /** What the build makes: not there in a fresh clone. */
-const GENERATED = [/^(build|dist)\//, /^engine\/abi\/(settings|numbers|statistics)\.ts$/, /^src\/abi\b/, /^python\/(weir\/abi|_weir_variables)\.py$/];
+const GENERATED = [
+  /^(build|dist)\//,
+  /^engine\/abi\/(settings|numbers|statistics)\.ts$/,
+  /^src\/abi\b/,
+  /^python\/(weir\/abi|_weir_variables)\.py$/,
+];
 /** Folders beside the checkout, which only some benchmarks need. */
 const OUTSIDE = /^\.\.\/shared\//;
 

@@ -1,8 +1,10 @@
 // The error of a command that cannot be started: one sentence, and the exit code of `env`, `timeout` and `docker run`.
 
+import { OWN_EXIT_CODE } from '../../abi/environment.ts';
+
 export const RunExit = {
   /** Weir itself failed. */
-  Own: 125,
+  Own: OWN_EXIT_CODE,
   /** The command exists but cannot be executed. */
   NotExecutable: 126,
   NotFound: 127,
