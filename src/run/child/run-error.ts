@@ -2,13 +2,13 @@
 
 import { OWN_EXIT_CODE } from '../../abi/environment.ts';
 
-export const RunExit = {
+export const RunExit: Readonly<Record<'Own' | 'NotExecutable' | 'NotFound', number>> = {
   /** Weir itself failed. */
   Own: OWN_EXIT_CODE,
   /** The command exists but cannot be executed. */
   NotExecutable: 126,
   NotFound: 127,
-} as const;
+};
 
 export class RunError extends Error {
   override name = 'RunError';
