@@ -162,7 +162,7 @@ describe('weir run', () => {
     ['--json', '1'],
     ['--verbose', '0'],
   ])('tells the processes whether to be quiet: %s', async (flag, quiet) => {
-    expect(JSON.parse((await run.weir(['run', flag, ...job('env')])).stdout)).toMatchObject({ WEIR_QUIET: quiet });
+    expect(JSON.parse((await run.weir(['run', flag, ...job('env')])).stdout)).toMatchObject({ [ChildVariable.quiet]: quiet });
   });
 
   it('leaves options after the command to the command, with -- and without', async () => {
