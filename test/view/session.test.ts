@@ -18,7 +18,7 @@ describe('a session', () => {
   it('says what the recording is', () => {
     const { gpus } = ask({ method: 'describe', gpu: 0 });
     expect(gpus).toHaveLength(1);
-    expect(gpus[0]).toMatchObject({ backend: 0, events: recording.traces[0]!.events.count });
+    expect(gpus[0]).toMatchObject({ device: 0, events: recording.traces[0]!.events.count });
   });
 
   it('reduces the timeline without losing the peak', () => {
