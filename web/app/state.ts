@@ -16,7 +16,7 @@ import {
 } from '../../src/view/protocol.ts';
 import type { Viewport } from '../../src/view/viewport.ts';
 import type { AnalysisView } from '../../src/view/words.ts';
-import { type Backend, Problem } from '../data/source.ts';
+import { type Backend, Cancelled, Problem } from '../data/source.ts';
 
 /** A recording that can be looked at. */
 export interface OpenSource {
@@ -93,7 +93,7 @@ export async function guarded(work: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (error) {
-    problem.value = wordsOf(error);
+    if (!(error instanceof Cancelled)) problem.value = wordsOf(error);
   }
 }
 

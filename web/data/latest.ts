@@ -1,5 +1,6 @@
-// Asks at most one question at a time and forgets all that came meanwhile but the last: what a person who drags wants.
+// For questions of which only the newest matters: `latest` for quick ones, `newest` for those that take long.
 
+/** Asks one at a time, and of those that come meanwhile only the last: while somebody drags, the picture follows. */
 export function latest<Ask>(ask: (what: Ask) => Promise<void>): (what: Ask) => void {
   let isAsking = false;
   let next: { what: Ask } | undefined;
@@ -17,5 +18,15 @@ export function latest<Ask>(ask: (what: Ask) => Promise<void>): (what: Ask) => v
   return (what) => {
     if (isAsking) next = { what };
     else void run(what);
+  };
+}
+
+/** Makes a signal for each question. It tells the question before to stop. */
+export function newest(): () => AbortSignal {
+  let controller: AbortController | undefined;
+  return () => {
+    controller?.abort();
+    controller = new AbortController();
+    return controller.signal;
   };
 }
