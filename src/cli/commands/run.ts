@@ -134,7 +134,7 @@ function withSharedOptions(command: Command): Command {
     )
     .option('--json', 'the summary as JSON (schema 1), the only thing on stderr from us')
     .option('--json-file <file>', 'the same into a file, beside the summary in words')
-    .option('-q, --quiet', 'nothing on stderr but trouble')
+    .option('-q, --quiet', 'nothing on stderr but trouble, and the URL of --serve')
     .option('-v, --verbose', 'say more: every variable that is set, every file')
     .addHelpText(
       'after',
@@ -246,6 +246,7 @@ function checkFlags(flags: Flags, record: string | undefined): void {
   if (flags.swapHost !== undefined && flags.swap === undefined) throw new UsageError('--swap-host bounds what --swap takes; add --swap');
   if (flags.checkLines && flags.checkOutput) throw new UsageError('--check compares lines or a file; choose one');
   if (flags.check && flags.serve) throw new UsageError('--check runs the command three times; it cannot be shown with --serve');
+  if (flags.json && flags.serve) throw new UsageError('--json hides the URL that --serve prints; choose one');
   if (flags.limit !== undefined && flags.limit < LEAST_LIMIT)
     throw new UsageError(`--limit ${formatBytes(flags.limit)} is less than a process needs at all; write it like 40GiB`);
 }
