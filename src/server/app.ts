@@ -35,7 +35,7 @@ export interface AppOptions {
 
 /** A question takes a few hundred bytes. */
 const MOST_QUESTION_BYTES = 64 * 1024;
-/** Questions that are being answered or wait for it. A browser asks six at a time. */
+/** Questions that wait, are being answered, or whose answers are on their way. A browser asks six at a time. */
 export const MOST_QUESTIONS = 32;
 /** Pages that follow a job live at the same time. */
 export const MOST_FOLLOWERS = 32;
@@ -68,13 +68,14 @@ export function createApp({ assets, sources, live, access }: AppOptions): Hono {
     if (questions >= MOST_QUESTIONS) return busy(context, `weir is busy with ${questions} questions; ask again when they are answered`);
     if (question.method === 'describe') source.prepare?.();
     questions++;
+    const isClosing = onClose(context, () => questions--);
     try {
       const answer = await source.ask(question, context.req.raw.signal);
       return context.body(answer, 200, { 'Content-Type': 'application/octet-stream' });
     } catch (error) {
       return context.json({ problem: error instanceof Error ? error.message : String(error) }, 422);
     } finally {
-      questions--;
+      if (!isClosing) questions--;
     }
   });
 
@@ -108,6 +109,14 @@ export function createApp({ assets, sources, live, access }: AppOptions): Hono {
     return context.json({ problem: `this is a defect in weir (${error.message}); please report it` }, 500);
   });
   return app;
+}
+
+/** Calls back when the client has the answer or is gone. An answer that nobody reads takes memory until then. */
+function onClose(context: Context, listener: () => void): boolean {
+  const { outgoing } = (context.env ?? {}) as { outgoing?: { closed: boolean; once(event: 'close', listener: () => void): unknown } };
+  if (!outgoing || outgoing.closed) return false;
+  outgoing.once('close', listener);
+  return true;
 }
 
 /** The rest of the body is not read. */

@@ -5,7 +5,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Access } from '../../src/server/access.ts';
-import { createApp, type Source } from '../../src/server/app.ts';
+import { createApp, MOST_QUESTIONS, type Source } from '../../src/server/app.ts';
 import type { Assets } from '../../src/server/assets.ts';
 
 const MIB = 2 ** 20;
@@ -14,11 +14,14 @@ const asset = { type: 'text/plain', bytes: new Uint8Array() };
 const names = ['index.html', 'app.js', 'app.css', 'worker.js', 'icon.svg', 'example.pickle.gz'];
 const assets = Object.fromEntries(names.map((name) => [name, asset])) as Assets;
 
+/** More than the buffers of the system take. */
+const LONG_ANSWER = new Uint8Array(16 * MIB);
 const access = new Access();
 const asked: AbortSignal[] = [];
 const endless: Source = {
   name: 'endless',
-  ask: (_, signal) => {
+  ask: (question, signal) => {
+    if (question.method === 'plan') return Promise.resolve(LONG_ANSWER);
     asked.push(signal!);
     return new Promise((_resolve, reject) => signal!.addEventListener('abort', () => reject(new Error('cancelled'))));
   },
@@ -48,6 +51,13 @@ function post(...headers: string[]): Socket {
     ...headers,
   ];
   socket.write(`${lines.join('\r\n')}\r\n\r\n`);
+  return socket;
+}
+
+function ask(method: string): Socket {
+  const body = `{"method":"${method}","gpu":0}`;
+  const socket = post(`Content-Length: ${body.length}`);
+  socket.write(body);
   return socket;
 }
 
@@ -96,12 +106,30 @@ describe('a client that goes away', () => {
   });
 
   it('cancels its question', async () => {
-    const body = '{"method":"analyze","gpu":0}';
-    const socket = post(`Content-Length: ${body.length}`);
-    socket.write(body);
+    const socket = ask('analyze');
     await expect.poll(() => asked.length, WAIT).toBe(1);
     expect(asked[0]!.aborted).toBe(false);
     socket.destroy();
     await expect.poll(() => asked[0]!.aborted, WAIT).toBe(true);
+  });
+});
+
+describe('clients that do not read their answers', () => {
+  it('count until they go away', async () => {
+    const status = async () => {
+      const socket = ask('plan');
+      const answer = await firstBytes(socket);
+      socket.destroy();
+      return answer.split(' ')[1];
+    };
+    const clients = Array.from({ length: MOST_QUESTIONS }, () => ask('plan'));
+    // One read shows that the answer has begun; the rest of it is left in the server.
+    for (const client of clients) {
+      await firstBytes(client);
+      client.pause();
+    }
+    expect(await status()).toBe('503');
+    for (const client of clients) client.destroy();
+    await expect.poll(status, WAIT).toBe('200');
   });
 });

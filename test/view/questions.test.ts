@@ -1,5 +1,7 @@
 // Every field of every question is checked: kind, range, and what a map may ask for in all.
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { UsageError } from '../../src/base/errors.ts';
 import { checkQuestion, MOST_CELLS, MOST_COLUMNS, MOST_ROWS } from '../../src/view/questions.ts';
 import { detailGrid } from '../../src/view/viewport.ts';
 
@@ -17,6 +19,7 @@ const RIGHT = [
   { method: 'plan', gpu: 0 },
   { method: 'analyze', gpu: 0, capacity: 80 * 2 ** 30 },
 ];
+const FIELDS = [...new Set(RIGHT.flatMap((question) => Object.keys(question)))];
 const [, , timeline, map, , moment] = RIGHT;
 
 describe('a question', () => {
@@ -62,6 +65,27 @@ describe('a question', () => {
     [{ method: 'analyze', gpu: 0, capacity: -1 }, 'capacity is a whole number'],
   ])('%j is refused', (question, words) => {
     expect(() => checkQuestion(question)).toThrow(words);
+  });
+
+  it('is either right or refused in words, whatever it is', () => {
+    const anything = fc.oneof(
+      fc.anything(),
+      fc
+        .constantFrom(...RIGHT)
+        .chain((question) => fc.dictionary(fc.constantFrom(...FIELDS), fc.anything()).map((odd) => ({ ...question, ...odd }))),
+    );
+    fc.assert(
+      fc.property(anything, (value) => {
+        try {
+          const question = checkQuestion(value);
+          if (question.method === 'timeline') expect(question.columns).toBeLessThanOrEqual(MOST_COLUMNS);
+          if (question.method === 'map') expect(question.window.columns * question.window.rows).toBeLessThanOrEqual(MOST_CELLS);
+        } catch (error) {
+          expect(error).toBeInstanceOf(UsageError);
+        }
+      }),
+      { numRuns: 3000 },
+    );
   });
 
   it('of the page stays within the limits on the widest screens', () => {
