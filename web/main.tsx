@@ -6,8 +6,8 @@ import { App, isDropping } from './app/app.tsx';
 import { listenToDrops } from './app/files.ts';
 import { listenToKeys } from './app/keyboard.ts';
 import { openSource } from './app/opening.ts';
-import { type OpenSource, sources } from './app/state.ts';
-import { ServerConnection, WorkerConnection } from './data/connection.ts';
+import { type OpenSource, problem, sources } from './app/state.ts';
+import { problemOf, ServerConnection, WorkerConnection } from './data/connection.ts';
 import { followFeed } from './panels/live-ranks.tsx';
 import './style/base.css';
 import './style/page.css';
@@ -55,6 +55,7 @@ async function askServer(): Promise<Served | undefined> {
   if (!location.protocol.startsWith('http')) return undefined;
   try {
     const response = await fetch('api/sources');
+    if (response.status === 401) problem.value = await problemOf(response);
     return response.ok ? ((await response.json()) as Served) : undefined;
   } catch {
     return undefined;

@@ -1,6 +1,6 @@
 // The page's worker: holds one recording that never leaves the browser, and answers questions about it.
 import { readRecording } from '../src/trace/detect.ts';
-import { Answering, type Asked, type Told } from '../src/view/answering.ts';
+import { Answering, type Asked, type Cancelled, type Told } from '../src/view/answering.ts';
 import { unpackInBrowser } from './data/unpack.ts';
 
 /** What to open: a dropped file, or a recording that is inside the page. */
@@ -9,7 +9,10 @@ export interface Opened {
   readonly content: Blob | string;
 }
 
-const scope = self as unknown as { postMessage(told: Told): void; onmessage: ((event: MessageEvent<Opened | Asked>) => void) | null };
+const scope = self as unknown as {
+  postMessage(told: Told): void;
+  onmessage: ((event: MessageEvent<Opened | Asked | Cancelled>) => void) | null;
+};
 let answering: Answering | undefined;
 
 scope.onmessage = ({ data }) => {
@@ -23,7 +26,7 @@ scope.onmessage = ({ data }) => {
       },
       (told) => scope.postMessage(told),
     );
-  } else void answering?.receive(data);
+  } else answering?.receive(data);
 };
 
 async function bytesOf(content: Blob | string): Promise<Uint8Array<ArrayBuffer>> {

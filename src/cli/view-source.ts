@@ -4,12 +4,14 @@ import { Worker } from 'node:worker_threads';
 import { InputError } from '../base/errors.ts';
 import { dismiss } from '../base/thread.ts';
 import type { Source } from '../server/app.ts';
-import type { Told } from '../view/answering.ts';
+import type { Asked, Cancelled, Told } from '../view/answering.ts';
 import { isSlow, type ProgressNote, type Question } from '../view/protocol.ts';
 import type { ViewTask } from './view-worker.ts';
 
 interface Waiting {
   readonly method: string;
+  /** Ends the watch over the asker's signal. */
+  done(): void;
   resolve(bytes: Uint8Array<ArrayBuffer>): void;
   reject(error: Error): void;
 }
@@ -23,8 +25,8 @@ export class ViewSource implements Source {
     this.name = path;
   }
 
-  ask(question: Question): Promise<Uint8Array<ArrayBuffer>> {
-    return this.threadFor(question.method).ask(question);
+  ask(question: Question, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    return this.threadFor(question.method).ask(question, signal);
   }
 
   /** Lets the second thread read the file while the first one does. */
@@ -48,18 +50,25 @@ export class ViewSource implements Source {
 
   private threadFor(method: string): Thread {
     if (isSlow(method)) {
-      this.analyst ??= new Thread(this.name);
+      this.analyst = useful(this.analyst) ?? new Thread(this.name);
       return this.analyst;
     }
-    this.viewer ??= new Thread(this.name);
+    this.viewer = useful(this.viewer) ?? new Thread(this.name);
     return this.viewer;
   }
 }
 
+/** A thread that broke is replaced by a new one, which reads the file again. */
+function useful(thread: Thread | undefined): Thread | undefined {
+  return thread?.isBroken ? undefined : thread;
+}
+
 class Thread {
+  isBroken = false;
   private readonly worker: Worker;
   private readonly waiting = new Map<number, Waiting>();
-  private readonly notes = new Map<string, ProgressNote>();
+  /** By method: how far the latest question is. */
+  private readonly notes = new Map<string, { readonly id: number; readonly note: ProgressNote }>();
   private nextId = 0;
 
   constructor(path: string) {
@@ -68,16 +77,24 @@ class Thread {
     this.worker.on('error', (error) => this.fail(error));
   }
 
-  ask(question: Question): Promise<Uint8Array<ArrayBuffer>> {
+  ask(question: Question, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
     const id = this.nextId++;
     return new Promise((resolve, reject) => {
-      this.waiting.set(id, { method: question.method, resolve, reject });
-      this.worker.postMessage({ id, question });
+      const cancel = () => {
+        this.forget(id);
+        this.worker.postMessage({ cancel: id } satisfies Cancelled);
+        reject(new InputError('the question was cancelled'));
+      };
+      const done = () => signal?.removeEventListener('abort', cancel);
+      this.waiting.set(id, { method: question.method, resolve, reject, done });
+      this.worker.postMessage({ id, question } satisfies Asked);
+      if (signal?.aborted) cancel();
+      else signal?.addEventListener('abort', cancel, { once: true });
     });
   }
 
   progress(method: string): ProgressNote | undefined {
-    return this.notes.get(method);
+    return this.notes.get(method)?.note;
   }
 
   close(): void {
@@ -88,20 +105,31 @@ class Thread {
     const waiting = this.waiting.get(told.id);
     if (!waiting) return;
     if ('progress' in told) {
-      const partial = told.progress.partial ?? this.notes.get(waiting.method)?.partial;
-      this.notes.set(waiting.method, { ...told.progress, partial });
+      const before = this.notes.get(waiting.method);
+      const partial = told.progress.partial ?? (before?.id === told.id ? before.note.partial : undefined);
+      this.notes.set(waiting.method, { id: told.id, note: { ...told.progress, partial } });
       return;
     }
-    this.waiting.delete(told.id);
-    this.notes.delete(waiting.method);
+    this.forget(told.id);
     if ('answer' in told) waiting.resolve(told.answer as Uint8Array<ArrayBuffer>);
     else waiting.reject(new InputError(told.problem));
   }
 
+  private forget(id: number): void {
+    const waiting = this.waiting.get(id);
+    if (!waiting) return;
+    waiting.done();
+    this.waiting.delete(id);
+    if (this.notes.get(waiting.method)?.id === id) this.notes.delete(waiting.method);
+  }
+
   /** The thread itself failed, usually because it ran out of memory. */
   private fail(error: unknown): void {
+    this.isBroken = true;
     const reason = error instanceof Error ? error.message : String(error);
-    for (const { reject } of this.waiting.values()) reject(new InputError(`the recording could not be analysed: ${reason}`));
-    this.waiting.clear();
+    for (const [id, { reject }] of [...this.waiting]) {
+      this.forget(id);
+      reject(new InputError(`the recording could not be analysed: ${reason}`));
+    }
   }
 }

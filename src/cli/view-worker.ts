@@ -1,6 +1,6 @@
 // Worker thread that holds one recording and answers the page's questions about it.
-import { parentPort, workerData } from 'node:worker_threads';
-import { Answering, type Asked } from '../view/answering.ts';
+import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import { Answering, type Asked, type Cancelled } from '../view/answering.ts';
 import { encodeAnswer } from '../view/wire.ts';
 import { loadRecording } from './input.ts';
 
@@ -9,18 +9,20 @@ export interface ViewTask {
 }
 
 const { path } = workerData as ViewTask;
+const port = parentPort!;
 
 const answering = new Answering(
   path,
   (onProgress) => loadRecording(path, { update: onProgress, clear: () => {} }),
   (told) => {
     if (!('answer' in told)) {
-      parentPort?.postMessage(told);
+      port.postMessage(told);
       return;
     }
     const bytes = encodeAnswer(told.answer);
-    parentPort?.postMessage({ id: told.id, answer: bytes }, [bytes.buffer]);
+    port.postMessage({ id: told.id, answer: bytes }, [bytes.buffer]);
   },
+  () => receiveMessageOnPort(port)?.message as Asked | Cancelled | undefined,
 );
 
-parentPort?.on('message', (asked: Asked) => void answering.receive(asked));
+port.on('message', (message: Asked | Cancelled) => answering.receive(message));

@@ -73,9 +73,9 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const progress = options.onProgress ?? (() => {});
   const summary = summarizeTrace(trace);
   const whole = reconstruct(trace, { onProgress: (done) => progress(done * 0.2, 'replaying as recorded') });
-  progress(0.2, 'looking at the peak');
-  const peak = breakdownAt(trace, whole, whole.peakReservedEvent).breakdown;
-  const oom = explainOom(trace, whole);
+  const atPeak = (done: number) => progress(0.2 + done * 0.05, 'looking at the peak');
+  const peak = breakdownAt(trace, whole, whole.peakReservedEvent, atPeak).breakdown;
+  const oom = explainOom(trace, whole, (done) => progress(0.25 + done * 0.05, 'looking at the out-of-memory error'));
   const sites = topSites(trace, oom?.event ?? summary.peakLiveEvent, 5);
 
   const inferred = whole.limits.allowedBytes ?? whole.limits.capacity;

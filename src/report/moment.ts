@@ -53,8 +53,13 @@ export interface Pinning {
 }
 
 /** The state of the recorded allocator after `event`. */
-export function breakdownAt(trace: Trace, whole: Reconstruction, event: number): { breakdown: Breakdown; state: Reconstruction } {
-  const state = reconstruct(trace, { settings: whole.settings, limits: whole.limits, stopBefore: event + 1 });
+export function breakdownAt(
+  trace: Trace,
+  whole: Reconstruction,
+  event: number,
+  onProgress?: (fraction: number) => void,
+): { breakdown: Breakdown; state: Reconstruction } {
+  const state = reconstruct(trace, { settings: whole.settings, limits: whole.limits, stopBefore: event + 1, onProgress });
   return { breakdown: breakDown(trace, state.allocator.census(), event), state };
 }
 
@@ -110,12 +115,12 @@ export function isLiveAt(trace: Trace, allocation: number, event: number): boole
 }
 
 /** Explains the last out-of-memory event, since an earlier one did not end the job. */
-export function explainOom(trace: Trace, whole: Reconstruction): OomFinding | undefined {
+export function explainOom(trace: Trace, whole: Reconstruction, onProgress?: (fraction: number) => void): OomFinding | undefined {
   const { events } = trace;
   let event = -1;
   for (let at = events.count - 1; at >= 0 && event < 0; at--) if (events.kind[at] === EventKind.Oom) event = at;
   if (event < 0) return undefined;
-  const { breakdown, state } = breakdownAt(trace, whole, event);
+  const { breakdown, state } = breakdownAt(trace, whole, event, onProgress);
   const asked = events.size[event]!;
   const limit = whole.limits.allowedBytes ?? whole.limits.capacity;
   return {

@@ -44,6 +44,9 @@ export interface RowOptions {
 const USUAL_CHOICES =
   'pytorch,expandable,pytorch[max_split_size_mb:128],pytorch[max_split_size_mb:512],pytorch[roundup_power2_divisions:8],cnmem,gmlake,weir';
 
+/** Replays of a search for the smallest GPU, for the share of progress that each gets. */
+const USUAL_TRIES = 10;
+
 /** The recorded allocator first, then the usual ones that differ from it. */
 export function usualChoices(recorded: AllocatorChoice): AllocatorChoice[] {
   const others = chooseAllocators(USUAL_CHOICES).filter((choice) => choice.name !== recorded.name && choice.conf !== recorded.conf);
@@ -54,11 +57,17 @@ export function whatIfRow(trace: Trace, summary: TraceSummary, choice: Allocator
   const started = performance.now();
   const { isRecorded, emptyCacheBefore, onProgress } = options;
   const on = (gpu: WhatIfGpu, more: WhatIfOptions = {}) => whatIf(trace, choice, gpu, { isRecorded, emptyCacheBefore, ...more });
-  const fits = (gpu: WhatIfGpu) => on(gpu, { stopAtOom: true }).ooms === 0;
-  const unlimited = on(UNLIMITED_GPU, { onProgress: (done) => onProgress?.(done / 3) });
-  const limited = options.gpu && on(options.gpu);
+  // Every replay reports, since an analysis can be cancelled only where it reports.
+  const part = (from: number, to: number) => (done: number) => onProgress?.(from + (to - from) * done);
+  let tries = 0;
+  const fits = (gpu: WhatIfGpu) => {
+    const share = 0.5 / USUAL_TRIES;
+    const from = 0.5 + share * Math.min(tries++, USUAL_TRIES - 1);
+    return on(gpu, { stopAtOom: true, onProgress: part(from, from + share) }).ooms === 0;
+  };
+  const unlimited = on(UNLIMITED_GPU, { onProgress: part(0, 1 / 3) });
+  const limited = options.gpu && on(options.gpu, { onProgress: part(1 / 3, 0.5) });
   const isSure = options.leastGpu && limited?.ooms === 0 ? fits(options.leastGpu) : undefined;
-  onProgress?.(0.5);
   const smallest = options.findSmallest ? smallestGpu(summary.peakDemand, unlimited.peakReserved, fits) : undefined;
   onProgress?.(1);
   return {

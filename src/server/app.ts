@@ -1,8 +1,12 @@
 // The HTTP application behind `weir serve`, without its socket.
 // It serves the page and answers the page's questions about the recordings it was given.
-import { Hono } from 'hono';
+import { type Context, Hono } from 'hono';
+import { bodyLimit } from 'hono/body-limit';
 import { streamSSE } from 'hono/streaming';
+import { UsageError } from '../base/errors.ts';
 import type { ProgressNote, Question } from '../view/protocol.ts';
+import { checkQuestion } from '../view/questions.ts';
+import type { Access } from './access.ts';
 import type { Assets } from './assets.ts';
 import { guard } from './guard.ts';
 import type { LiveFeed } from './live-feed.ts';
@@ -10,8 +14,11 @@ import type { LiveFeed } from './live-feed.ts';
 /** A recording that the page can ask about. */
 export interface Source {
   readonly name: string;
-  /** Answers with bytes made by `encodeAnswer`. If it rejects, the error's message is for people. */
-  ask(question: Question): Promise<Uint8Array<ArrayBuffer>>;
+  /**
+   * Answers with bytes made by `encodeAnswer`. If it rejects, the error's message is for people.
+   * If the signal aborts, it stops working on the answer and rejects at once.
+   */
+  ask(question: Question, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>>;
   /** The page has opened the recording. It will ask for an analysis soon, so start now. */
   prepare?(): void;
   /** Progress of the latest question with this method. */
@@ -23,36 +30,52 @@ export interface AppOptions {
   readonly sources: readonly Source[];
   /** A running job, or a recording played back as one. */
   readonly live?: LiveFeed | undefined;
+  readonly access: Access;
 }
 
 /** A question takes a few hundred bytes. */
 const MOST_QUESTION_BYTES = 64 * 1024;
+/** Questions that wait, are being answered, or whose answers are on their way. A browser asks six at a time. */
+export const MOST_QUESTIONS = 32;
+/** Pages that follow a job live at the same time. */
+export const MOST_FOLLOWERS = 32;
 const LOOK_EVERY_MS = 100;
 
-export function createApp({ assets, sources, live }: AppOptions): Hono {
+export function createApp({ assets, sources, live, access }: AppOptions): Hono {
   const app = new Hono();
   app.use('*', guard);
 
-  for (const [name, { type, bytes }] of Object.entries(assets)) {
-    app.get(name === 'index.html' ? '/' : `/${name}`, (context) => context.body(bytes, 200, { 'Content-Type': type }));
+  const { 'index.html': page, ...free } = assets;
+  // These are the same in every copy of Weir, so they need no token.
+  for (const [name, { type, bytes }] of Object.entries(free)) {
+    app.get(`/${name}`, (context) => context.body(bytes, 200, { 'Content-Type': type }));
   }
+  app.use('*', access.check);
+  app.get('/', (context) => context.body(page.bytes, 200, { 'Content-Type': page.type }));
 
   app.get('/api/sources', (context) =>
     context.json({ sources: sources.map(({ name }, id) => ({ id, name })), live: live ? { ranks: live.ranks, speed: live.speed } : null }),
   );
 
-  app.post('/api/sources/:id/ask', async (context) => {
+  let questions = 0;
+  app.post('/api/sources/:id/ask', bodyLimit({ maxSize: MOST_QUESTION_BYTES, onError: tooLarge }), async (context) => {
     const source = sources[Number(context.req.param('id'))];
     if (!source) return context.json({ problem: 'there is no recording with this number; reload the page' }, 404);
     if (!context.req.header('content-type')?.startsWith('application/json'))
       return context.json({ problem: 'a question must be sent as application/json' }, 415);
     const question = parseQuestion(await context.req.text());
-    if (!question) return context.json({ problem: 'the question is not JSON with a method; reload the page' }, 400);
+    if (typeof question === 'string') return context.json({ problem: question }, 400);
+    if (questions >= MOST_QUESTIONS) return busy(context, `weir is busy with ${questions} questions; ask again when they are answered`);
     if (question.method === 'describe') source.prepare?.();
+    questions++;
+    const isClosing = onClose(context, () => questions--);
     try {
-      return context.body(await source.ask(question), 200, { 'Content-Type': 'application/octet-stream' });
+      const answer = await source.ask(question, context.req.raw.signal);
+      return context.body(answer, 200, { 'Content-Type': 'application/octet-stream' });
     } catch (error) {
       return context.json({ problem: error instanceof Error ? error.message : String(error) }, 422);
+    } finally {
+      if (!isClosing) questions--;
     }
   });
 
@@ -61,28 +84,55 @@ export function createApp({ assets, sources, live }: AppOptions): Hono {
     return context.json(source?.progress(context.req.param('method')) ?? null);
   });
 
+  let followers = 0;
   app.get('/api/live', (context) => {
     if (!live) return context.json({ problem: 'no job is running' }, 404);
+    if (followers >= MOST_FOLLOWERS) return busy(context, `${followers} pages follow this job already; close one of them`);
+    followers++;
     return streamSSE(context, async (stream) => {
       const stop = live.subscribe((sample) => void stream.writeSSE({ event: 'sample', data: JSON.stringify(sample) }));
       stream.onAbort(stop);
-      while (!stream.aborted && !live.isOver) await stream.sleep(LOOK_EVERY_MS);
-      if (!stream.aborted) await stream.writeSSE({ event: 'over', data: '{}' });
-      stop();
+      try {
+        while (!stream.aborted && !live.isOver) await stream.sleep(LOOK_EVERY_MS);
+        if (!stream.aborted) await stream.writeSSE({ event: 'over', data: '{}' });
+      } finally {
+        stop();
+        followers--;
+      }
     });
   });
 
   app.notFound((context) => context.text('not found: weir serves only its own page at /\n', 404));
+  app.onError((error, context) => {
+    // A client that goes away while it sends is no defect.
+    if ((error as NodeJS.ErrnoException).code === 'ECONNRESET') return context.json({ problem: 'the request broke off' }, 400);
+    return context.json({ problem: `this is a defect in weir (${error.message}); please report it` }, 500);
+  });
   return app;
 }
 
-function parseQuestion(text: string): Question | undefined {
-  if (text.length > MOST_QUESTION_BYTES) return undefined;
+/** Calls back when the client has the answer or is gone. An answer that nobody reads takes memory until then. */
+function onClose(context: Context, listener: () => void): boolean {
+  const { outgoing } = (context.env ?? {}) as { outgoing?: { closed: boolean; once(event: 'close', listener: () => void): unknown } };
+  if (!outgoing || outgoing.closed) return false;
+  outgoing.once('close', listener);
+  return true;
+}
+
+/** The rest of the body is not read. */
+function tooLarge(context: Context): Response {
+  return context.json({ problem: `a question has at most ${MOST_QUESTION_BYTES} bytes` }, 413, { Connection: 'close' });
+}
+
+function busy(context: Context, problem: string): Response {
+  return context.json({ problem }, 503, { 'Retry-After': '1' });
+}
+
+/** The question, or in words what is wrong with it. */
+function parseQuestion(text: string): Question | string {
   try {
-    const value: unknown = JSON.parse(text);
-    const isQuestion = typeof value === 'object' && value !== null && 'method' in value && typeof value.method === 'string';
-    return isQuestion ? (value as Question) : undefined;
-  } catch {
-    return undefined;
+    return checkQuestion(JSON.parse(text));
+  } catch (error) {
+    return error instanceof UsageError ? error.message : 'the question is not JSON; reload the page';
   }
 }

@@ -3,11 +3,17 @@
 import { InputError, UsageError } from '../base/errors.ts';
 import type { Recording } from '../trace/trace.ts';
 import type { ProgressNote, Question } from './protocol.ts';
+import { checkQuestion } from './questions.ts';
 import { Session } from './session.ts';
 
 export interface Asked {
   readonly id: number;
   readonly question: Question;
+}
+
+/** Nobody waits for the answer to this question any more. It gets none. */
+export interface Cancelled {
+  readonly cancel: number;
 }
 
 export type Told =
@@ -17,31 +23,81 @@ export type Told =
 
 export type Load = (onProgress: (fraction: number, doing: string) => void) => Promise<Recording>;
 
+/** Returns a message that has come while a step keeps the worker busy; undefined if there is none. */
+export type Poll = () => Asked | Cancelled | undefined;
+
 const PROGRESS_EVERY_MS = 80;
 
+/** Thrown out of the work on a question that was cancelled. */
+class Stop extends Error {}
+
+/** Answers questions one after the other. Between two steps of an answer, and where it can poll also in them, it may be stopped. */
 export class Answering {
   private readonly name: string;
   private readonly load: Load;
   private readonly post: (told: Told) => void;
+  private readonly poll: Poll;
+  private readonly waiting: Asked[] = [];
+  private current: { readonly id: number; isCancelled: boolean } | undefined;
   private session: Promise<Session> | undefined;
   private lastNote = 0;
   private lastPartial: unknown;
 
-  constructor(name: string, load: Load, post: (told: Told) => void) {
+  /** A browser cannot poll: its workers see messages only between steps. */
+  constructor(name: string, load: Load, post: (told: Told) => void, poll: Poll = () => undefined) {
     this.name = name;
     this.load = load;
     this.post = post;
+    this.poll = poll;
   }
 
-  async receive({ id, question }: Asked): Promise<void> {
-    const note = (progress: ProgressNote) => this.note(id, progress);
-    try {
-      this.session ??= this.open(note);
-      const session = await this.session;
-      this.post({ id, answer: session.answer(question, note) });
-    } catch (error) {
-      this.post({ id, problem: wordsFor(error) });
+  receive(message: Asked | Cancelled): void {
+    if ('cancel' in message) {
+      const at = this.waiting.findIndex(({ id }) => id === message.cancel);
+      if (at >= 0) this.waiting.splice(at, 1);
+      else if (this.current?.id === message.cancel) this.current.isCancelled = true;
+      return;
     }
+    this.waiting.push(message);
+    if (!this.current) void this.work();
+  }
+
+  private async work(): Promise<void> {
+    for (let asked = this.waiting.shift(); asked; asked = this.waiting.shift()) {
+      this.current = { id: asked.id, isCancelled: false };
+      await this.answer(asked);
+      this.current = undefined;
+    }
+  }
+
+  private async answer({ id, question }: Asked): Promise<void> {
+    const onProgress = (progress: ProgressNote) => {
+      this.stopIfCancelled();
+      this.note(id, progress);
+    };
+    try {
+      const checked = checkQuestion(question);
+      // Reading goes on if the question is cancelled: the next one needs the recording too.
+      this.session ??= this.open((progress) => this.note(id, progress));
+      const session = await this.session;
+      this.stopIfCancelled();
+      const steps = session.steps(checked, onProgress);
+      for (let step = steps.next(); ; step = steps.next()) {
+        if (step.done) {
+          this.post({ id, answer: step.value });
+          return;
+        }
+        await messages();
+        this.stopIfCancelled();
+      }
+    } catch (error) {
+      if (!(error instanceof Stop)) this.post({ id, problem: wordsFor(error) });
+    }
+  }
+
+  private stopIfCancelled(): void {
+    for (let message = this.poll(); message; message = this.poll()) this.receive(message);
+    if (this.current?.isCancelled) throw new Stop();
   }
 
   private async open(note: (progress: ProgressNote) => void): Promise<Session> {
@@ -58,6 +114,11 @@ export class Answering {
     this.lastPartial = progress.partial;
     this.post({ id, progress: isNew ? progress : { fraction: progress.fraction, doing: progress.doing } });
   }
+}
+
+/** Lets the messages in that have come. */
+function messages(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
 function wordsFor(error: unknown): string {

@@ -5,7 +5,7 @@ import type { Trace } from '../trace/trace.ts';
 /** Stacks that are not in the tree. */
 const ROOT_NODE = -1;
 const NO_STACK_NODE = -2;
-const OLDER_NODE = -3;
+export const OLDER_NODE = -3;
 
 export interface FlameGraph {
   /** Bytes of the whole graph. */

@@ -21,7 +21,8 @@ export interface HashState {
   readonly search?: string | undefined;
 }
 
-const NUMBERS = ['from', 'to', 'cursor', 'gpu', 'capacity', 'block', 'node', 'since'] as const;
+const WHOLE_NUMBERS = ['cursor', 'gpu', 'capacity', 'block', 'node', 'since'] as const;
+const NUMBERS = ['from', 'to', ...WHOLE_NUMBERS] as const;
 const TEXTS = ['run', 'with', 'file', 'search'] as const;
 
 export function writeHash(state: HashState): string {
@@ -47,6 +48,7 @@ export function readHash(hash: string): HashState {
     const value = Number(text);
     if (text !== null && text.trim() !== '' && Number.isFinite(value)) state[name] = value;
   }
+  for (const name of WHOLE_NUMBERS) if (!Number.isInteger(state[name])) delete state[name];
   for (const name of TEXTS) {
     const text = fields.get(name);
     if (text !== null && text !== '') state[name] = text;

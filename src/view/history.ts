@@ -58,8 +58,8 @@ export function watchRecorded(
 
 /** A run on Weir's engine: blocks and pieces from the model, reserved memory from the recording. */
 function watchEngine(trace: Trace, onProgress?: (fraction: number) => void): ReturnType<typeof watchRecorded> {
-  const { allocator: _, ...reconstruction } = reconstruct(trace);
-  const modelled = watchChoice(trace, recordedChoice(trace, reconstruction), false, [], onProgress);
+  const { allocator: _, ...reconstruction } = reconstruct(trace, { onProgress: (done) => onProgress?.(done / 2) });
+  const modelled = watchChoice(trace, recordedChoice(trace, reconstruction), false, [], (done) => onProgress?.((1 + done) / 2));
   const { events } = trace;
   const reserved = new Float64Array(events.count);
   let level = Number.NaN;

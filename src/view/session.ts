@@ -18,12 +18,25 @@ export class Session {
   }
 
   answer(question: Question, onProgress: (note: ProgressNote) => void): Calls[Method]['answer'] {
+    const steps = this.steps(question, onProgress);
+    for (;;) {
+      const step = steps.next();
+      if (step.done) return step.value;
+    }
+  }
+
+  /** The same in steps, if it takes long. Between two steps the caller may give up; `onProgress` may also throw. */
+  *steps(question: Question, onProgress: (note: ProgressNote) => void): Generator<void, Calls[Method]['answer']> {
     if (question.method === 'describe') return this.describe();
-    if (question.method === 'analyze') return this.analyze(question.gpu, question.capacity, onProgress);
-    if (question.method === 'plan') return planView(this.trace(question.gpu));
+    if (question.method === 'analyze') return yield* this.analyze(question.gpu, question.capacity, onProgress);
+    if (question.method === 'plan') {
+      yield;
+      return planView(this.trace(question.gpu));
+    }
     const view = this.view(question.gpu);
     switch (question.method) {
       case 'run':
+        yield;
         return view.run(question.run, (fraction) => onProgress({ fraction, doing: `replaying ${question.run}` }));
       case 'timeline':
         return view.timeline(question);
@@ -53,7 +66,8 @@ export class Session {
   }
 
   /** Sends the verdict first, then each allocator when it is done. */
-  private analyze(gpu: number, capacity: number | undefined, onProgress: (note: ProgressNote) => void): AnalysisView {
+  private *analyze(gpu: number, capacity: number | undefined, onProgress: (note: ProgressNote) => void): Generator<void, AnalysisView> {
+    yield;
     let latest: AnalysisView | undefined;
     const steps = analysisSteps(this.trace(gpu), {
       capacity,
@@ -65,6 +79,7 @@ export class Session {
       latest = { file: this.name, analysis: step.value, isComplete: step.done === true };
       if (step.done) return latest;
       onProgress({ fraction: 0, doing: 'comparing allocators', partial: latest });
+      yield;
     }
   }
 

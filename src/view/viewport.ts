@@ -47,6 +47,8 @@ export interface DetailGrid {
 
 /** Cells are requested in groups of this many, so that small moves need no new ones. */
 const GROUP = 64;
+/** Wider screens get coarser cells: nobody may ask for more than `MOST_COLUMNS`. */
+const MOST_PIXELS = 7168;
 
 /**
  * The grid to draw a view from: cells of a power-of-two share of the axis, about one per pixel (0.7 to 1.4), with a
@@ -54,7 +56,7 @@ const GROUP = 64;
  */
 export function detailGrid(view: Viewport, whole: number, pixels: number): DetailGrid {
   const width = Math.max(view.to - view.from, whole * NARROWEST);
-  const level = Math.max(0, Math.round(Math.log2((whole / width) * (pixels / GROUP))));
+  const level = Math.max(0, Math.round(Math.log2((whole / width) * (Math.min(pixels, MOST_PIXELS) / GROUP))));
   const group = whole / 2 ** level;
   const first = Math.max(0, Math.floor((view.from - width / 4) / group));
   const last = Math.min(2 ** level, Math.max(first + 1, Math.ceil((view.to + width / 4) / group)));

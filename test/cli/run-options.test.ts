@@ -76,14 +76,23 @@ describe('--serve', () => {
     });
     await expect.poll(() => /http:\S+/.exec(stderr)?.[0], { timeout: 10_000 }).toBeDefined();
     const url = /http:\S+/.exec(stderr)![0];
-    expect(await (await fetch(url)).text()).toContain('<div id="app">');
-    const stream = await (await fetch(`${url}api/live`)).text();
+    const headers = { authorization: `Bearer ${new URL(url).searchParams.get('token')}` };
+    expect((await fetch(new URL('/api/live', url))).status).toBe(401);
+    expect(await (await fetch(new URL('/', url), { headers })).text()).toContain('<div id="app">');
+    const stream = await (await fetch(new URL('/api/live', url), { headers })).text();
     const samples = [...stream.matchAll(/event: sample\ndata: (.*)/g)].map((match) => JSON.parse(match[1]!));
     expect(new Set(samples.map((sample) => sample.name))).toEqual(new Set(['rank 0', 'rank 1']));
     expect(Math.max(...samples.map((sample) => sample.highReserved))).toBeGreaterThan(40 * 2 ** 20);
     expect(samples.filter((sample) => sample.isOver)).toHaveLength(2);
     expect(stream).toContain('event: over');
     await new Promise((resolve) => child.on('close', resolve));
+  });
+
+  it('prints its URL even with -q, and is refused where the URL would be hidden', async () => {
+    const quiet = await run.weir(['run', '-q', '--serve', ...job('say=41')]);
+    expect(quiet.stderr).toMatch(/^weir: live page: http:\/\/127\.0\.0\.1:\d+\/\?token=[0-9a-f]{32}$/m);
+    const json = await run.weir(['run', '--json', '--serve', ...job('say=41')]);
+    expect([json.code, json.stderr]).toEqual([2, expect.stringContaining('--json hides the URL that --serve prints')]);
   });
 });
 

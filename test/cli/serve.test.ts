@@ -1,23 +1,32 @@
 // `weir serve` and `weir report` as a user runs them: what they print, what they refuse, how they end.
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { MAIN, ROOT, weir } from '../support/command.ts';
 
 const SAMPLE = 'samples/vgg16-b100.native.pickle.gz';
+/** Its analysis takes seconds. */
+const OOM_SAMPLE = 'samples/gpt2xl-oom.pickle.gz';
+const WAIT = { timeout: 20_000 };
 const folder = mkdtempSync(join(tmpdir(), 'weir-serve-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 interface Running {
   readonly url: string;
+  /** As a script does it: with the token in a header. */
+  fetch(path: string, init?: RequestInit): Promise<Response>;
   readonly child: ChildProcess;
   readonly stderr: () => string;
 }
 
-async function start(...parameters: string[]): Promise<Running> {
-  const child = spawn(process.execPath, [MAIN, 'serve', ...parameters], { cwd: ROOT.pathname, stdio: ['ignore', 'pipe', 'pipe'] });
+async function start(parameter?: string, environment: NodeJS.ProcessEnv = {}): Promise<Running> {
+  const child = spawn(process.execPath, [MAIN, 'serve', ...(parameter ? [parameter] : [])], {
+    cwd: ROOT.pathname,
+    env: { ...process.env, ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   let stderr = '';
   child.stderr!.on('data', (chunk: Buffer) => {
     stderr += chunk.toString();
@@ -26,28 +35,39 @@ async function start(...parameters: string[]): Promise<Running> {
     child.stdout!.on('data', (chunk: Buffer) => resolve(/http:\S+/.exec(chunk.toString())![0]));
     child.on('exit', () => reject(new Error(stderr)));
   });
-  return { url, child, stderr: () => stderr };
+  const authorization = `Bearer ${new URL(url).searchParams.get('token')}`;
+  return {
+    url,
+    fetch: (path, init) => fetch(new URL(path, url), { ...init, headers: { ...init?.headers, authorization } }),
+    child,
+    stderr: () => stderr,
+  };
+}
+
+function post(body: string): RequestInit {
+  return { method: 'POST', headers: { 'Content-Type': 'application/json' }, body };
 }
 
 function ended(child: ChildProcess): Promise<number | null> {
   return new Promise((resolve) => child.on('exit', (code) => resolve(code)));
 }
 
+function stop(child: ChildProcess): Promise<number | null> {
+  const exit = ended(child);
+  child.kill('SIGTERM');
+  return exit;
+}
+
 describe('weir serve', () => {
   it('listens on this machine only, says how to reach it, and ends with Ctrl-C', async () => {
-    const { url, child, stderr } = await start(SAMPLE);
-    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/$/);
+    const { url, fetch, child, stderr } = await start(SAMPLE);
+    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/\?token=[0-9a-f]{32}$/);
     const port = new URL(url).port;
     await expect.poll(stderr).toContain(`ssh -L ${port}:127.0.0.1:${port} `);
-    const page = await fetch(url);
-    expect(await page.text()).toContain('<div id="app">');
-    expect(await (await fetch(`${url}api/sources`)).json()).toMatchObject({ sources: [{ name: SAMPLE }] });
+    expect(await (await fetch('/')).text()).toContain('<div id="app">');
+    expect(await (await fetch('/api/sources')).json()).toMatchObject({ sources: [{ name: SAMPLE }] });
     // A question keeps a thread busy; Ctrl-C is heard all the same.
-    const asked = fetch(`${url}api/sources/0/ask`, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: '{"method":"analyze","gpu":0}',
-    }).catch(() => undefined);
+    const asked = fetch('/api/sources/0/ask', post('{"method":"analyze","gpu":0}')).catch(() => undefined);
     await new Promise((resolve) => setTimeout(resolve, 300));
     const exit = ended(child);
     child.kill('SIGINT');
@@ -55,14 +75,62 @@ describe('weir serve', () => {
     await asked;
   });
 
+  it('tells other users of the machine nothing, and two servers have two tokens', async () => {
+    const [one, two] = await Promise.all([start(SAMPLE), start(SAMPLE)]);
+    expect(new URL(one.url).search).not.toBe(new URL(two.url).search);
+    const elsewhere = new URL(two.url).searchParams.get('token');
+    for (const path of ['/', '/api/sources', '/api/live', `/?token=${elsewhere}`, `/api/sources?token=${elsewhere}`]) {
+      const response = await fetch(new URL(path, one.url));
+      expect(response.status).toBe(401);
+      expect(await response.text()).toContain('open the URL that weir printed in the terminal');
+    }
+    const visit = await fetch(one.url, { redirect: 'manual' });
+    expect(visit.status).toBe(303);
+    const cookie = visit.headers.get('set-cookie')!.split(';')[0]!;
+    expect(cookie).toContain(`weir-${new URL(one.url).port}=`);
+    expect(await (await fetch(new URL('/', one.url), { headers: { cookie } })).text()).toContain('<div id="app">');
+    await Promise.all([one, two].map(({ child }) => stop(child)));
+  });
+
+  it('refuses what would take all memory, stops when nobody waits, and answers the next', async () => {
+    const { fetch, child } = await start(OOM_SAMPLE);
+    const timeline = { method: 'timeline', gpu: 0, run: 'recorded', axis: 'event', from: 0, to: 1000 };
+    const refused = await fetch('/api/sources/0/ask', post(JSON.stringify({ ...timeline, columns: 1e9 })));
+    expect([refused.status, await refused.json()]).toEqual([400, { problem: 'columns is a whole number from 1 to 16384, not 1000000000' }]);
+    expect((await fetch('/api/sources/0/ask', post(JSON.stringify({ ...timeline, columns: 500 })))).status).toBe(200);
+
+    const controller = new AbortController();
+    const analysis = fetch('/api/sources/0/ask', { ...post('{"method":"analyze","gpu":0}'), signal: controller.signal });
+    const progress = async () => (await fetch('/api/sources/0/progress/analyze')).json();
+    await expect.poll(progress, WAIT).not.toBeNull();
+    controller.abort();
+    await expect(analysis).rejects.toThrow();
+    await expect.poll(progress, WAIT).toBeNull();
+    expect((await fetch('/api/sources/0/ask', post('{"method":"plan","gpu":0}'))).status).toBe(200);
+    await stop(child);
+  });
+
+  it('opens the page with a token that other users can read but not use again', async () => {
+    // In place of a browser: writes down its command line.
+    const bin = mkdtempSync(join(folder, 'bin-'));
+    const opened = join(bin, 'opened');
+    writeFileSync(join(bin, 'xdg-open'), `#!/bin/sh\nprintf %s "$1" > ${opened}.part && mv ${opened}.part ${opened}\n`, { mode: 0o755 });
+    const { url, child } = await start('--open', { PATH: `${bin}:${process.env['PATH']}` });
+    await expect.poll(() => existsSync(opened), WAIT).toBe(true);
+    const given = readFileSync(opened, 'utf8');
+    expect(given).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/\?token=[0-9a-f]{32}$/);
+    expect(given).not.toBe(url);
+    expect((await fetch(given, { redirect: 'manual' })).status).toBe(303);
+    expect((await fetch(given, { redirect: 'manual' })).status).toBe(401);
+    await stop(child);
+  });
+
   it('says when a port is taken', async () => {
     const { url, child } = await start();
     const { port } = new URL(url);
     const { code, stderr } = await weir(['serve', '-p', port]);
     expect([code, stderr]).toEqual([2, `weir: port ${port} is taken; without -p, weir chooses a free one\n`]);
-    const exit = ended(child);
-    child.kill('SIGTERM');
-    expect(await exit).toBe(0);
+    expect(await stop(child)).toBe(0);
   });
 
   it.each([

@@ -43,6 +43,28 @@ function total(moment: Breakdown): number {
   return partsOf(moment).reduce((sum, part) => sum + part.bytes, 0);
 }
 
+describe('progress', () => {
+  const steps: { readonly percent: number; readonly doing: string }[] = [];
+  analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'), {
+    allocators: [],
+    onProgress: (fraction, doing) => steps.push({ percent: Math.round(fraction * 100), doing }),
+  });
+
+  it('never goes back', () => {
+    const percents = steps.map(({ percent }) => percent);
+    expect(percents).toEqual(percents.toSorted((one, other) => one - other));
+    expect(percents.at(-1)).toBe(100);
+  });
+
+  it('comes from every replay, so that an analysis can be stopped in each', () => {
+    const doings = [...new Set(steps.map(({ doing }) => doing))];
+    expect(doings).toEqual(['replaying as recorded', 'looking at the peak', 'looking at the out-of-memory error', 'trying pytorch']);
+    // Without a limit, on the GPU in question, and at least five more to find the smallest GPU.
+    const row = steps.filter(({ doing }) => doing === 'trying pytorch');
+    expect(new Set(row.map(({ percent }) => percent)).size).toBeGreaterThan(7);
+  });
+});
+
 describe('an out-of-memory failure', () => {
   it('is blamed on fragmentation where what was free would have done in one piece', () => {
     const { oom, advice, whatIf } = analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'));

@@ -1,8 +1,9 @@
 // The server without a socket: whom it answers, what it serves, and how it refuses.
 import { describe, expect, it } from 'vitest';
-import { createApp, type Source } from '../../src/server/app.ts';
+import { Access } from '../../src/server/access.ts';
+import { createApp, MOST_FOLLOWERS, MOST_QUESTIONS, type Source } from '../../src/server/app.ts';
 import type { Assets } from '../../src/server/assets.ts';
-import { Playback } from '../../src/server/live-feed.ts';
+import { type LiveFeed, Playback } from '../../src/server/live-feed.ts';
 import type { LiveSample } from '../../src/view/live-sample.ts';
 import { decodeAnswer, encodeAnswer } from '../../src/view/wire.ts';
 
@@ -16,6 +17,9 @@ const assets: Assets = {
   'example.pickle.gz': asset('application/octet-stream', 'example'),
 };
 
+const access = new Access();
+const authorization = `Bearer ${access.token}`;
+
 const source: Source = {
   name: 'run.pickle',
   ask: async (question) => {
@@ -25,16 +29,16 @@ const source: Source = {
   progress: () => ({ fraction: 0.5, doing: 'reading' }),
 };
 
-const app = createApp({ assets, sources: [source] });
+const app = createApp({ assets, sources: [source], access });
 const HOST = '127.0.0.1:4000';
 
 function get(path: string, headers: Record<string, string> = {}): Promise<Response> {
-  return Promise.resolve(app.request(path, { headers: { host: HOST, ...headers } }));
+  return Promise.resolve(app.request(path, { headers: { host: HOST, authorization, ...headers } }));
 }
 
 function post(path: string, body: string, headers: Record<string, string> = {}): Promise<Response> {
   return Promise.resolve(
-    app.request(path, { method: 'POST', body, headers: { host: HOST, 'content-type': 'application/json', ...headers } }),
+    app.request(path, { method: 'POST', body, headers: { host: HOST, authorization, 'content-type': 'application/json', ...headers } }),
   );
 }
 
@@ -114,9 +118,17 @@ describe('questions', () => {
     ['nonsense', 400],
     ['[]', 400],
     ['{"gpu":0}', 400],
-    [`{"method":"${'x'.repeat(70_000)}"}`, 400],
+    ['{"method":"toString","gpu":0}', 400],
+    [`{"method":"${'x'.repeat(70_000)}"}`, 413],
   ])('that are none are refused', async (body, status) => {
     expect((await post('/api/sources/0/ask', body)).status).toBe(status);
+  });
+
+  it('that ask for more than a screen needs are refused before anybody works on them', async () => {
+    const question = { method: 'timeline', gpu: 0, run: 'recorded', axis: 'time', from: 0, to: 1, columns: 1e9 };
+    const response = await post('/api/sources/0/ask', JSON.stringify(question));
+    expect(response.status).toBe(400);
+    expect(await response.json()).toEqual({ problem: 'columns is a whole number from 1 to 16384, not 1000000000' });
   });
 
   it('in a form that another page could send are refused', async () => {
@@ -133,7 +145,48 @@ describe('questions', () => {
   });
 });
 
+describe('many questions at once', () => {
+  it('are answered up to a limit; the rest is told to come again', async () => {
+    const answers: (() => void)[] = [];
+    const slow: Source = {
+      name: 'slow',
+      ask: () => new Promise((resolve) => answers.push(() => resolve(encodeAnswer({})))),
+      progress: () => undefined,
+    };
+    const busyApp = createApp({ assets, sources: [slow], access });
+    const ask = () =>
+      busyApp.request('/api/sources/0/ask', {
+        method: 'POST',
+        body: '{"method":"plan","gpu":0}',
+        headers: { host: HOST, authorization, 'content-type': 'application/json' },
+      });
+    const asked = Array.from({ length: MOST_QUESTIONS }, ask);
+    await expect.poll(() => answers.length).toBe(MOST_QUESTIONS);
+    const refused = await ask();
+    expect(refused.status).toBe(503);
+    expect(await refused.json()).toEqual({ problem: `weir is busy with ${MOST_QUESTIONS} questions; ask again when they are answered` });
+    for (const answer of answers) answer();
+    for (const response of asked) expect((await response).status).toBe(200);
+    const next = ask();
+    await expect.poll(() => answers.length).toBe(MOST_QUESTIONS + 1);
+    answers.at(-1)!();
+    expect((await next).status).toBe(200);
+  });
+});
+
 describe('live playback', () => {
+  it('is followed by so many pages and no more', async () => {
+    const live: LiveFeed = { ranks: [], speed: 1, isOver: false, subscribe: () => () => {} };
+    const liveApp = createApp({ assets, sources: [], live, access });
+    const follow = () => liveApp.request('/api/live', { headers: { host: HOST, authorization } });
+    const followers = await Promise.all(Array.from({ length: MOST_FOLLOWERS }, follow));
+    const refused = await follow();
+    expect([refused.status, await refused.json()]).toEqual([503, { problem: '32 pages follow this job already; close one of them' }]);
+    await followers[0]!.body!.cancel();
+    await expect.poll(async () => (await follow()).status).toBe(200);
+    Object.assign(live, { isOver: true });
+  });
+
   it('is not there unless asked for', async () => {
     expect((await get('/api/live')).status).toBe(404);
   });
@@ -148,7 +201,9 @@ describe('live playback', () => {
         Array.from({ length: parts }, () => ({ allocated: to, reserved: to, live: to, highAllocated: to, highReserved: to })),
     });
     const live = new Playback([rank('a', 300_000), rank('b', 200_000)], 2);
-    const response = await createApp({ assets, sources: [], live }).request('/api/live', { headers: { host: HOST } });
+    const response = await createApp({ assets, sources: [], live, access }).request('/api/live', {
+      headers: { host: HOST, authorization },
+    });
     expect(response.headers.get('content-type')).toContain('text/event-stream');
     const text = await response.text();
     const samples = [...text.matchAll(/event: sample\ndata: (.*)/g)].map((match) => JSON.parse(match[1]!) as LiveSample);

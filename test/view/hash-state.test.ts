@@ -39,5 +39,6 @@ describe("the page's address", () => {
   it('reads anything without complaint', () => {
     fc.assert(fc.property(fc.string(), (text) => void readHash(text)));
     expect(readHash('#axis=sideways&colour=beige&cursor=many')).toEqual({});
+    expect(readHash('#block=1.5&node=0.1&gpu=1e999&capacity=2.5')).toEqual({});
   });
 });

@@ -1,9 +1,10 @@
 // Opens recordings, and chooses what is shown: a GPU, an allocator, another one beside it, a GPU size.
 import { batch } from '@preact/signals';
 import type { HashState } from '../../src/view/hash-state.ts';
-import { type GpuInfo, RECORDED } from '../../src/view/protocol.ts';
+import { type GpuInfo, type ProgressNote, RECORDED } from '../../src/view/protocol.ts';
 import { within } from '../../src/view/viewport.ts';
-import { Problem } from '../data/connection.ts';
+import { Cancelled, Problem } from '../data/connection.ts';
+import { newest } from '../data/latest.ts';
 import { moveTo, refreshMoment, runSearch, selectBlock } from './selecting.ts';
 import {
   analysing,
@@ -37,8 +38,15 @@ import {
   wordsOf,
 } from './state.ts';
 
+/** A newer run in a lane, or a newer analysis, stops the work on the one before. */
+const newRun = newest();
+const newOtherRun = newest();
+const newAnalysis = newest();
+
 /** Opens a recording and shows it as `wanted` says, which comes from the page's address. */
 export async function openSource(source: OpenSource, wanted: HashState = {}): Promise<void> {
+  const signal = newRun();
+  newOtherRun();
   batch(() => {
     if (!sources.value.includes(source)) sources.value = [...sources.value, source];
     problem.value = undefined;
@@ -51,22 +59,26 @@ export async function openSource(source: OpenSource, wanted: HashState = {}): Pr
     });
     const gpu = source.info.gpus.find((candidate) => candidate.device === wanted.gpu) ?? source.info.gpus[0];
     if (!gpu) throw new Problem(`${source.name} has no events of any GPU`);
+    // Another recording was opened meanwhile.
+    if (signal.aborted) return;
     capacity.value = wanted.capacity;
     plan.value = undefined;
     void analyze(source, gpu);
-    const run = await source.connection.ask('run', gpu.device, { run: RECORDED }, ({ fraction }) => {
+    const onProgress = ({ fraction }: ProgressNote) => {
       loading.value = { doing: 'replaying as recorded', fraction: 0.7 + fraction * 0.3 };
-    });
+    };
+    const run = await source.connection.ask('run', gpu.device, { run: RECORDED }, onProgress, signal);
     show({ source, gpu, run }, wanted);
     if (wanted.run && wanted.run !== RECORDED) await chooseRun(wanted.run);
     if (wanted.with) await compareWith(wanted.with);
   } catch (error) {
+    if (error instanceof Cancelled) return;
     batch(() => {
       problem.value = wordsOf(error);
       if (!source.info) sources.value = sources.value.filter((known) => known !== source);
     });
   } finally {
-    loading.value = undefined;
+    if (!signal.aborted) loading.value = undefined;
   }
 }
 
@@ -92,40 +104,36 @@ function show(lane: Lane, wanted: HashState): void {
 /** Beyond this many events a plan takes too long for a page; `weir plan` makes it. */
 const MOST_PLANNED_EVENTS = 1_000_000;
 
-let analysisTurn = 0;
-
 async function analyze(source: OpenSource, gpu: GpuInfo): Promise<void> {
-  const turn = ++analysisTurn;
+  const signal = newAnalysis();
   const known = capacity.value === undefined ? source.analyses?.get(gpu.device) : undefined;
   analysis.value = known ?? (analysis.value?.file === source.name ? analysis.value : undefined);
   if (known) {
-    void findPlan(source, gpu, turn);
+    void findPlan(source, gpu, signal);
     return;
   }
   analysing.value = { doing: 'reading', fraction: 0 };
   try {
-    const done = await source.connection.ask('analyze', gpu.device, { capacity: capacity.value }, ({ doing, fraction, partial }) => {
-      if (turn !== analysisTurn) return;
+    const onProgress = ({ doing, fraction, partial }: ProgressNote) => {
       batch(() => {
         analysing.value = { doing, fraction };
         if (partial) analysis.value = partial;
       });
-    });
-    if (turn === analysisTurn) analysis.value = done;
-    void findPlan(source, gpu, turn);
+    };
+    analysis.value = await source.connection.ask('analyze', gpu.device, { capacity: capacity.value }, onProgress, signal);
+    void findPlan(source, gpu, signal);
   } catch (error) {
-    if (turn === analysisTurn && !problem.value) problem.value = wordsOf(error);
+    if (!signal.aborted && !problem.value) problem.value = wordsOf(error);
   } finally {
-    if (turn === analysisTurn) analysing.value = undefined;
+    if (!signal.aborted) analysing.value = undefined;
   }
 }
 
 /** The plan comes last: users look at the rest first, and not every run has a plan. */
-async function findPlan(source: OpenSource, gpu: GpuInfo, turn: number): Promise<void> {
+async function findPlan(source: OpenSource, gpu: GpuInfo, signal: AbortSignal): Promise<void> {
   if (gpu.events > MOST_PLANNED_EVENTS) return;
   await guarded(async () => {
-    const found = await source.connection.ask('plan', gpu.device, {});
-    if (turn === analysisTurn) plan.value = found;
+    plan.value = await source.connection.ask('plan', gpu.device, {}, undefined, signal);
   });
 }
 
@@ -137,24 +145,29 @@ export function tryCapacity(bytes: number | undefined): void {
   void analyze(lane.source, lane.gpu);
 }
 
-async function loadLane(source: OpenSource, gpu: GpuInfo, run: string): Promise<Lane> {
+async function loadLane(source: OpenSource, gpu: GpuInfo, run: string, signal: AbortSignal): Promise<Lane> {
+  if (signal.aborted) throw new Cancelled();
   loading.value = { doing: `replaying ${run}`, fraction: 0 };
+  const onProgress = ({ doing, fraction }: ProgressNote) => {
+    loading.value = { doing, fraction };
+  };
   try {
-    const info = await source.connection.ask('run', gpu.device, { run }, ({ doing, fraction }) => {
-      loading.value = { doing, fraction };
-    });
-    return { source, gpu, run: info };
+    return { source, gpu, run: await source.connection.ask('run', gpu.device, { run }, onProgress, signal) };
   } finally {
-    loading.value = undefined;
+    if (!signal.aborted) loading.value = undefined;
   }
 }
 
 /** Shows the recording through another allocator. */
 export async function chooseRun(run: string): Promise<void> {
   const lane = main.value;
-  if (!lane || lane.run.run === run) return;
+  const signal = newRun();
+  if (!lane || lane.run.run === run) {
+    loading.value = undefined;
+    return;
+  }
   await guarded(async () => {
-    const next = await loadLane(lane.source, lane.gpu, run);
+    const next = await loadLane(lane.source, lane.gpu, run, signal);
     batch(() => {
       main.value = next;
       vertical.value = { from: 0, to: wholeY.value };
@@ -166,9 +179,11 @@ export async function chooseRun(run: string): Promise<void> {
 /** Shows an allocator or `file:NAME` beside the main lane; an empty text shows nothing there. */
 export async function compareWith(what: string): Promise<void> {
   const lane = main.value;
+  const signal = newOtherRun();
   if (!lane) return;
   if (what === '') {
     batch(() => {
+      loading.value = undefined;
       other.value = undefined;
       otherState.value = undefined;
       otherBlock.value = undefined;
@@ -184,8 +199,8 @@ export async function compareWith(what: string): Promise<void> {
       file.info ??= await file.connection.ask('describe', 0, {});
       const gpu = file.info.gpus[0];
       if (!gpu) throw new Problem(`${file.name} has no events of any GPU`);
-      next = await loadLane(file, gpu, RECORDED);
-    } else next = await loadLane(lane.source, lane.gpu, what);
+      next = await loadLane(file, gpu, RECORDED, signal);
+    } else next = await loadLane(lane.source, lane.gpu, what, signal);
     const wasFitted = view.value.to - view.value.from >= wholeX.value * 0.999;
     batch(() => {
       other.value = next;

@@ -16,7 +16,7 @@ import {
   type SourceInfo,
 } from '../../src/view/protocol.ts';
 import type { Viewport } from '../../src/view/viewport.ts';
-import { type Connection, Problem } from '../data/connection.ts';
+import { Cancelled, type Connection, Problem } from '../data/connection.ts';
 
 /** An open recording. */
 export interface OpenSource {
@@ -93,7 +93,7 @@ export async function guarded(work: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (error) {
-    problem.value = wordsOf(error);
+    if (!(error instanceof Cancelled)) problem.value = wordsOf(error);
   }
 }
 

@@ -7,7 +7,14 @@ import type { Opened } from '../worker.ts';
 export type OnProgress = (note: ProgressNote) => void;
 
 export interface Connection {
-  ask<Name extends Method>(method: Name, gpu: number, ask: Calls[Name]['ask'], onProgress?: OnProgress): Promise<Calls[Name]['answer']>;
+  /** If the signal aborts, the work ends and the promise rejects with `Cancelled`. */
+  ask<Name extends Method>(
+    method: Name,
+    gpu: number,
+    ask: Calls[Name]['ask'],
+    onProgress?: OnProgress,
+    signal?: AbortSignal,
+  ): Promise<Calls[Name]['answer']>;
   /** Prepares for an analysis. */
   prepare(): void;
   close(): void;
@@ -15,6 +22,9 @@ export interface Connection {
 
 /** An error whose message is for the user. */
 export class Problem extends Error {}
+
+/** The page itself cancelled the question. Nobody needs to be told. */
+export class Cancelled extends Error {}
 
 const POLL_EVERY_MS = 200;
 
@@ -30,20 +40,29 @@ export class ServerConnection implements Connection {
     gpu: number,
     ask: Calls[Name]['ask'],
     onProgress?: OnProgress,
+    signal?: AbortSignal,
   ): Promise<Calls[Name]['answer']> {
-    const polling = onProgress ? setInterval(() => void this.poll(method, onProgress), POLL_EVERY_MS) : undefined;
+    let isOpen = true;
+    // Notes that come after the answer are too late.
+    const onNote = (note: ProgressNote) => {
+      if (isOpen) onProgress?.(note);
+    };
+    const polling = onProgress ? setInterval(() => void this.poll(method, onNote), POLL_EVERY_MS) : undefined;
     try {
       const response = await fetch(`${this.url}/ask`, {
         method: 'POST',
         headers: { 'Content-Type': 'application/json' },
         body: JSON.stringify({ method, gpu, ...ask }),
+        signal: signal ?? null,
       });
       if (!response.ok) throw new Problem(await problemOf(response));
       return decodeAnswer(await response.arrayBuffer()) as Calls[Name]['answer'];
     } catch (error) {
+      if (signal?.aborted) throw new Cancelled();
       if (error instanceof Problem) throw error;
       throw new Problem('the server does not answer; start weir serve again');
     } finally {
+      isOpen = false;
       clearInterval(polling);
     }
   }
@@ -63,7 +82,8 @@ export class ServerConnection implements Connection {
   }
 }
 
-async function problemOf(response: Response): Promise<string> {
+/** What the server says is wrong. */
+export async function problemOf(response: Response): Promise<string> {
   try {
     return ((await response.json()) as { problem: string }).problem;
   } catch {
@@ -81,8 +101,14 @@ export class WorkerConnection implements Connection {
     this.opened = opened;
   }
 
-  ask<Name extends Method>(method: Name, gpu: number, ask: Calls[Name]['ask'], onProgress?: OnProgress): Promise<Calls[Name]['answer']> {
-    return this.lineFor(method).ask({ method, gpu, ...ask }, onProgress) as Promise<Calls[Name]['answer']>;
+  ask<Name extends Method>(
+    method: Name,
+    gpu: number,
+    ask: Calls[Name]['ask'],
+    onProgress?: OnProgress,
+    signal?: AbortSignal,
+  ): Promise<Calls[Name]['answer']> {
+    return this.lineFor(method).ask({ method, gpu, ...ask }, onProgress, signal) as Promise<Calls[Name]['answer']>;
   }
 
   prepare(): void {
@@ -121,11 +147,18 @@ class WorkerLine {
     this.worker.postMessage(opened);
   }
 
-  ask(question: object, onProgress?: OnProgress): Promise<unknown> {
+  ask(question: object, onProgress?: OnProgress, signal?: AbortSignal): Promise<unknown> {
     const id = this.nextId++;
     return new Promise((resolve, reject) => {
+      if (signal?.aborted) throw new Cancelled();
       this.waiting.set(id, { resolve, reject, onProgress });
       this.worker.postMessage({ id, question });
+      const cancel = () => {
+        if (!this.waiting.delete(id)) return;
+        this.worker.postMessage({ cancel: id });
+        reject(new Cancelled());
+      };
+      signal?.addEventListener('abort', cancel, { once: true });
     });
   }
 

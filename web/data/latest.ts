@@ -1,5 +1,6 @@
-// Asks one question at a time. Of the questions that come meanwhile only the last is kept, as dragging needs.
+// For questions of which only the newest matters: `latest` for quick ones, `newest` for slow ones.
 
+/** Asks one question at a time. Of the questions that come meanwhile only the last is kept, as dragging needs. */
 export function latest<Ask>(ask: (what: Ask) => Promise<void>): (what: Ask) => void {
   let isAsking = false;
   let next: { what: Ask } | undefined;
@@ -17,5 +18,15 @@ export function latest<Ask>(ask: (what: Ask) => Promise<void>): (what: Ask) => v
   return (what) => {
     if (isAsking) next = { what };
     else void run(what);
+  };
+}
+
+/** Makes a signal for each question. It tells the question before to stop. */
+export function newest(): () => AbortSignal {
+  let controller: AbortController | undefined;
+  return () => {
+    controller?.abort();
+    controller = new AbortController();
+    return controller.signal;
   };
 }

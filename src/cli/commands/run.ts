@@ -137,7 +137,7 @@ function withSharedOptions(command: Command): Command {
     )
     .option('--json', 'print the summary as JSON (schema 1), and nothing else, on stderr')
     .option('--json-file <file>', 'write the summary as JSON to a file as well')
-    .option('-q, --quiet', 'print only problems on stderr')
+    .option('-q, --quiet', 'print only problems and the URL of --serve on stderr')
     .option('-v, --verbose', 'print every variable that is set and every file')
     .addHelpText(
       'after',
@@ -254,6 +254,7 @@ function checkFlags(flags: Flags, record: string | undefined): void {
     throw new UsageError('--swap-host limits the host memory of --swap; add --swap');
   if (flags.checkLines && flags.checkOutput) throw new UsageError('--check-lines and --check-output contradict each other; choose one');
   if (flags.check && flags.serve) throw new UsageError('--check runs the command three times, which --serve cannot show; choose one');
+  if (flags.json && flags.serve) throw new UsageError('--json hides the URL that --serve prints; choose one');
   if (flags.limit !== undefined && flags.limit < LEAST_LIMIT)
     throw new UsageError(`--limit ${formatBytes(flags.limit)} is too small for any process; write it like 40GiB`);
 }

@@ -1,19 +1,14 @@
 // `weir serve [FILE...]`: the page about recordings, on this machine only. --live plays them back like a running job.
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { statSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { hostname, userInfo } from 'node:os';
-import { getRequestListener } from '@hono/node-server';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { InputError, UsageError } from '../../base/errors.ts';
-import { createApp } from '../../server/app.ts';
-import { readAssets } from '../../server/assets.ts';
 import { Playback, type PlayedRank } from '../../server/live-feed.ts';
 import { type Calls, RECORDED } from '../../view/protocol.ts';
 import { decodeAnswer } from '../../view/wire.ts';
 import { LOCAL_HOST, parsePort, quietOption } from '../options.ts';
+import { PageServer } from '../page-server.ts';
 import { ViewSource } from '../view-source.ts';
 
 interface ServeOptions {
@@ -49,21 +44,24 @@ async function serve(files: string[], options: ServeOptions): Promise<void> {
   for (const file of files) checkFile(file);
   const sources = [...new Set(files)].map((file) => new ViewSource(file));
   const live = options.live ? await startPlayback(sources, options) : undefined;
-  const app = createApp({ assets: readAssets(), sources, live });
-  const server = createServer(getRequestListener(app.fetch));
-  const { port } = await listen(server, options.port);
-  const url = `http://${LOCAL_HOST}:${port}/`;
-  process.stdout.write(`Weir is at ${url}\n`);
+  const server = new PageServer({ sources, live });
+  try {
+    await server.listen(options.port);
+  } catch (error) {
+    throw listenError(error as NodeJS.ErrnoException, options.port);
+  }
+  const { port } = server;
+  process.stdout.write(`Weir is at ${server.url}\n`);
   if (!options.quiet) {
     process.stderr.write(
       `from another machine: ssh -L ${port}:${LOCAL_HOST}:${port} ${userInfo().username}@${hostname()}, then open the same address\n`,
     );
+    process.stderr.write('whoever has this address can open the page\n');
     process.stderr.write('Ctrl-C stops the server\n');
   }
-  if (options.open) openBrowser(url);
+  if (options.open) openBrowser(server);
   await interrupted();
   live?.stop();
-  server.closeAllConnections();
   server.close();
   for (const source of sources) source.close();
 }
@@ -75,16 +73,9 @@ function checkFile(file: string): void {
   if (stat.isDirectory()) throw new InputError(`${file} is a folder; name the snapshot file in it`);
 }
 
-async function listen(server: Server, port: number): Promise<AddressInfo> {
-  server.listen(port, LOCAL_HOST);
-  try {
-    await once(server, 'listening');
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code === 'EADDRINUSE') throw new UsageError(`port ${port} is taken; without -p, weir chooses a free one`);
-    throw new UsageError(code === 'EACCES' ? `port ${port} needs root; choose one above 1023` : message);
-  }
-  return server.address() as AddressInfo;
+function listenError({ code, message }: NodeJS.ErrnoException, port: number): UsageError {
+  if (code === 'EADDRINUSE') return new UsageError(`port ${port} is taken; without -p, weir chooses a free one`);
+  return new UsageError(code === 'EACCES' ? `port ${port} needs root; choose one above 1023` : message);
 }
 
 async function startPlayback(sources: readonly ViewSource[], { speed }: ServeOptions): Promise<Playback> {
@@ -125,11 +116,12 @@ async function playedRanks(source: ViewSource): Promise<PlayedRank[]> {
 }
 
 /** A machine without a browser is no reason to stop: the address has been printed. */
-function openBrowser(url: string): void {
+function openBrowser(server: PageServer): void {
+  const url = server.ticketUrl();
   const [command, ...parameters] =
     process.platform === 'darwin' ? ['open', url] : process.platform === 'win32' ? ['cmd', '/c', 'start', '', url] : ['xdg-open', url];
   const child = spawn(command!, parameters, { stdio: 'ignore', detached: true });
-  child.on('error', () => process.stderr.write(`found no browser to open; open ${url} yourself\n`));
+  child.on('error', () => process.stderr.write(`found no browser to open; open ${server.url} yourself\n`));
   child.unref();
 }
 
