@@ -44,9 +44,14 @@ export interface RowOptions {
 const USUAL_CHOICES =
   'pytorch,expandable,pytorch[max_split_size_mb:128],pytorch[max_split_size_mb:512],pytorch[roundup_power2_divisions:8],cnmem,gmlake,weir';
 
+/** Allocators that nobody runs today: compared for their historical interest. */
+const HISTORY: readonly string[] = ['cnmem', 'gmlake'];
+
 /** The recorded allocator first, then the usual ones that differ from it. */
-export function usualChoices(recorded: AllocatorChoice): AllocatorChoice[] {
-  const others = chooseAllocators(USUAL_CHOICES).filter((choice) => choice.name !== recorded.name && choice.conf !== recorded.conf);
+export function usualChoices(recorded: AllocatorChoice, withHistory = true): AllocatorChoice[] {
+  const others = chooseAllocators(USUAL_CHOICES).filter(
+    ({ name, conf, kind }) => name !== recorded.name && conf !== recorded.conf && (withHistory || !HISTORY.includes(kind)),
+  );
   return [recorded, ...others];
 }
 

@@ -1,6 +1,7 @@
 // The ranks of a job for the terminal: a line each, and how far they are apart.
 import { formatBytes } from '../../base/bytes.ts';
-import { type RankRow, type Spread, spreadOf, worstRank } from '../ranks.ts';
+import { type Misfit, misfits, type RankRow, type Spread, spreadOf, worstRank } from '../ranks.ts';
+import { formatCount, formatTimes } from '../words/numbers.ts';
 import type { Paint } from './paint.ts';
 import { formatTable } from './table.ts';
 
@@ -13,7 +14,8 @@ export function formatRanks(rows: readonly RankRow[], paint: Paint): string {
     { title: 'peak reserved', align: 'right' },
     { title: 'lost at peak', align: 'right' },
     { title: 'failures', align: 'right' },
-    { title: 'with expandable', align: 'right' },
+    { title: 'no limit', align: 'right' },
+    { title: 'no limit, expandable', align: 'right' },
     { title: 'notes', align: 'left' },
   ] as const;
   const cells = rows.map((row) => [
@@ -23,6 +25,7 @@ export function formatRanks(rows: readonly RankRow[], paint: Paint): string {
     formatBytes(row.peakReserved),
     formatBytes(row.lost),
     row.ooms === 0 ? '' : `${row.ooms} x`,
+    row.unlimited === undefined ? '' : formatBytes(row.unlimited),
     row.expandable === undefined ? '' : formatBytes(row.expandable),
     [row === worst ? 'worst' : '', row.replayExact ? '' : 'replay differs', ...row.warnings].filter((note) => note !== '').join(', '),
   ]);
@@ -30,10 +33,33 @@ export function formatRanks(rows: readonly RankRow[], paint: Paint): string {
   const spread = (name: string, { least, median, most }: Spread) =>
     `${name}: ${formatBytes(least)} to ${formatBytes(most)}, median ${formatBytes(median)}${least > 0 ? `; the largest is ${(most / least).toFixed(2)} times the smallest` : ''}`;
   return `${[
-    paint.strong(`${rows.length} ranks`),
+    paint.strong(formatTimes(rows.length, 'rank', 'ranks')),
+    ...misfits(rows).map((misfit) => `${paint.bad('warning:')} ${misfitSentence(misfit)}`),
     paint.dim(head!),
     ...body.map((line, index) => (rows[index]!.ooms > 0 ? paint.bad(line) : line)),
+    ...COLUMN_NOTES.map((note) => paint.dim(note)),
     spread('Peak reserved', spreadOf(rows.map((row) => row.peakReserved))),
     spread('Peak live', spreadOf(rows.map((row) => row.peakLive))),
   ].join('\n')}\n`;
+}
+
+const COLUMN_NOTES = [
+  'peak live: most memory that the program needed at once. peak reserved: most memory held from the driver, as recorded.',
+  'lost at peak: reserved but not in use, when reserved memory peaked. failures: requests that failed.',
+  'no limit: peak reserved of the same allocator, replayed without a memory limit; beside it, the same with expandable segments.',
+];
+
+function misfitSentence({ row, other, reason }: Misfit): string {
+  return `${row.file} does not look like a rank of the same job as ${other.file}: ${misfitWords(row, other, reason)}.`;
+}
+
+function misfitWords(row: RankRow, other: RankRow, reason: Misfit['reason']): string {
+  switch (reason) {
+    case 'allocator':
+      return `it ran on ${row.allocator}, not on ${other.allocator}`;
+    case 'events':
+      return `it has ${formatCount(row.events)} events, not ${formatCount(other.events)}`;
+    case 'sizes':
+      return 'its large requests have other sizes';
+  }
 }
