@@ -4,7 +4,7 @@ import { EventKind, type Trace } from '../trace/trace.ts';
 import type { Analysis } from './analysis.ts';
 import { lostBytes } from './losses.ts';
 import type { Breach, Rule } from './rules.ts';
-import { recordedRow } from './what-if.ts';
+import { type Fit, fitOf, recordedRow } from './what-if.ts';
 
 /** Plain data, so that it can cross from a worker. */
 export interface RankRow {
@@ -14,6 +14,8 @@ export interface RankRow {
   readonly peakReserved: number;
   readonly lost: number;
   readonly ooms: number;
+  /** Whether the run fits the GPU that was given; undefined: none was given. */
+  readonly fit: Fit | undefined;
   /** The allocator and settings of the recording. */
   readonly allocator: string | undefined;
   readonly events: number;
@@ -38,6 +40,7 @@ export function rankRow(analysis: Analysis, file: string, rules: readonly Rule[]
     peakReserved: analysis.replayError.recordedPeakReserved ?? analysis.peak.reserved,
     lost: lostBytes(analysis.peak),
     ooms: analysis.summary.ooms,
+    fit: analysis.onGivenGpu && recorded ? fitOf(recorded) : undefined,
     allocator: recorded?.allocator,
     events: analysis.summary.events,
     largeSizes: trace ? largeSizes(trace) : [],
@@ -53,9 +56,14 @@ export function rankRow(analysis: Analysis, file: string, rules: readonly Rule[]
 /** The rank to look at first: one that ran out of memory, else the one that reserved the most. */
 export function worstRank(rows: readonly RankRow[]): RankRow {
   return rows.reduce((worst, row) => {
-    if (row.ooms > 0 !== worst.ooms > 0) return row.ooms > 0 ? row : worst;
+    if (runsOut(row) !== runsOut(worst)) return runsOut(row) ? row : worst;
     return row.peakReserved > worst.peakReserved ? row : worst;
   });
+}
+
+/** On the GPU that was given, if one was. */
+export function runsOut({ fit, ooms }: RankRow): boolean {
+  return fit ? fit.kind === 'fails' : ooms > 0;
 }
 
 const LARGE = 1 * MIB;

@@ -136,9 +136,7 @@ describe('one request out of proportion', () => {
 describe('the first sentence', () => {
   it('is the setting and what it does', () => {
     const analysis = analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'), { withHistory: false });
-    expect(leadSentence(analysis)).toBe(
-      'Set expandable_segments:True: peak reserved 33.42 GiB -> 21.58 GiB without a limit, fits in 20.67 GiB.',
-    );
+    expect(leadSentence(analysis)).toBe('Set expandable_segments:True: peak 33.42 -> 21.58 GiB without a limit, fits in 20.67 GiB.');
     expect(analysis.whatIf.map(({ kind }) => kind)).not.toContain('gmlake');
     expect(formatAnalysis(analysis, 'x').split('\n')[3]).toBe(leadSentence(analysis));
   });

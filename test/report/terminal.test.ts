@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
 import type { Breakdown, OomFinding } from '../../src/report/moment.ts';
-import { misfits, type RankRow, rankRow } from '../../src/report/ranks.ts';
+import { misfits, type RankRow, rankRow, worstRank } from '../../src/report/ranks.ts';
 import { formatAnalysis } from '../../src/report/terminal/analysis.ts';
 import { PLAIN } from '../../src/report/terminal/paint.ts';
 import { formatRanks } from '../../src/report/terminal/ranks.ts';
@@ -31,9 +31,12 @@ describe('the what-if table', () => {
     expect(table[0]).toMatch(/allocator .*peak reserved .*smallest GPU .*in 20\.67 to 21\.22 GiB/);
   });
 
-  it('is, with very long settings, as narrow as it can be', () => {
-    const [head] = tableOf(formatAnalysis(analyzeTrace(sampleTrace(OOM), { allocators, findSmallest: false }), 'x'));
-    expect(head!.trim().split(/ {2,}/)).toEqual(['allocator', 'peak reserved', 'in 20.67 to 21.22 GiB']);
+  it('drops columns and cuts names for very long settings', () => {
+    const lines = tableOf(formatAnalysis(analyzeTrace(sampleTrace(OOM), { allocators, findSmallest: false }), 'x'));
+    expect(lines[0]!.trim().split(/ {2,}/)).toEqual(['allocator', 'peak reserved', 'in 20.67 to 21.22 GiB']);
+    expect(Math.max(...lines.slice(0, 4).map((line) => line.length))).toBeLessThanOrEqual(100);
+    const cut = /^ {2}(max_split_size_mb:128.*…) /.exec(lines[3]!)![1]!;
+    expect(lines.some((line) => line.startsWith(`  ${cut}: max_split_size_mb:128,`))).toBe(true);
   });
 
   it('explains every column that it shows', () => {
@@ -88,6 +91,16 @@ describe('ranks', () => {
       .split('\n')
       .find((each) => each.startsWith(OOM))!;
     expect(line).toMatch(/20\.67 GiB .* 33\.42 GiB +21\.58 GiB/);
+  });
+
+  it('are judged on the GPU that is given', () => {
+    const small = { ...LIGHT, capacity: 9 * 2 ** 30 };
+    const [one, other] = ['vgg16-b100.native.pickle.gz', 'resnet50-b100.native.pickle.gz'].map((name) =>
+      rankRow(analyzeTrace(sampleTrace(name), small), name, []),
+    );
+    expect(worstRank([other!, one!])).toBe(one);
+    const text = formatRanks([one!, other!], PLAIN);
+    expect(text).toMatch(/in 9\.00 GiB[\s\S]*vgg16.*out of memory[\s\S]*resnet50.*fits/);
   });
 
   it('are noticed when they are not of one job', () => {

@@ -23,12 +23,13 @@ import {
   fitTitle,
   fitWords,
   limitSentence,
+  RECORDED_MARK,
   shortName,
   WHAT_IF_COLUMNS,
   WHAT_IF_TITLE,
 } from '../words/what-if.ts';
 import { type Paint, PLAIN } from './paint.ts';
-import { type Column, columnsWithin, formatTable } from './table.ts';
+import { type Column, columnsWithin, formatTable, GAP, tableWidth } from './table.ts';
 
 export interface AnalysisStyle {
   readonly paint?: Paint | undefined;
@@ -128,6 +129,7 @@ function whatIfLines(analysis: Analysis, paint: Paint, width: number): string[] 
     formatMs(row.unlimited.driver.timeUs),
   ]);
   const kept = columnsWithin(columns, rows, width);
+  const cut = cutNames(columns, rows, kept, width);
   const shown = kept.map((index) => columns[index]!);
   const [head, ...body] = formatTable(
     shown,
@@ -143,8 +145,29 @@ function whatIfLines(analysis: Analysis, paint: Paint, width: number): string[] 
       return `${INDENT}${kind === 'fails' ? paint.bad(line) : kind === 'fits' ? paint.good(line) : line}`;
     }),
     ...explained.map((column) => paint.dim(`${INDENT}${column.title}: ${column.meaning}.`)),
+    ...cut.map(({ shown: name, whole }) => paint.dim(`${INDENT}${name}: ${whole}.`)),
     ...footnotes(analysis).map((note) => paint.dim(note)),
   ];
+}
+
+const LEAST_NAME = 24;
+
+/** Cuts the names of allocators in place, if the table is still too wide, and returns what was cut. */
+function cutNames(
+  columns: readonly Column[],
+  rows: string[][],
+  kept: readonly number[],
+  width: number,
+): { readonly shown: string; readonly whole: string }[] {
+  const others = kept.filter((index) => index !== 0);
+  const room = Math.max(LEAST_NAME, width - tableWidth(columns, rows, others) - GAP.length);
+  return rows.flatMap((row) => {
+    const whole = row[0]!;
+    if (whole.length <= room) return [];
+    const end = whole.endsWith(RECORDED_MARK) ? RECORDED_MARK : '';
+    row[0] = `${whole.slice(0, room - end.length - 1)}…${end}`;
+    return [{ shown: row[0], whole: whole.slice(0, whole.length - end.length) }];
+  });
 }
 
 function footnotes(analysis: Analysis): string[] {

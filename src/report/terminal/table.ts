@@ -10,9 +10,7 @@ export interface Column {
 /** The columns that fit in `width`, by their index; those without a `worth` are always among them. */
 export function columnsWithin(columns: readonly Column[], rows: readonly (readonly string[])[], width: number): number[] {
   let kept = columns.map((_, index) => index).filter((index) => rows.some((row) => (row[index] ?? '') !== ''));
-  const widthOf = (index: number) => Math.max(columns[index]!.title.length, ...rows.map((row) => (row[index] ?? '').length));
-  const total = () => kept.reduce((sum, index) => sum + widthOf(index), GAP.length * (kept.length - 1));
-  while (total() > width) {
+  while (tableWidth(columns, rows, kept) > width) {
     const [least] = kept.filter((index) => columns[index]!.worth !== undefined).sort((a, b) => columns[a]!.worth! - columns[b]!.worth!);
     if (least === undefined) break;
     kept = kept.filter((index) => index !== least);
@@ -20,7 +18,14 @@ export function columnsWithin(columns: readonly Column[], rows: readonly (readon
   return kept;
 }
 
-const GAP = '  ';
+/** The width of a table of these columns. */
+export function tableWidth(columns: readonly Column[], rows: readonly (readonly string[])[], shown: readonly number[]): number {
+  const widthOf = (index: number) => Math.max(columns[index]!.title.length, ...rows.map((row) => (row[index] ?? '').length));
+  return shown.reduce((sum, index) => sum + widthOf(index), GAP.length * (shown.length - 1));
+}
+
+/** Between two columns. */
+export const GAP = '  ';
 
 /** Lines of the table, header first. Columns that are empty in every row are left out. */
 export function formatTable(columns: readonly Column[], rows: readonly (readonly string[])[]): string[] {

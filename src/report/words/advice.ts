@@ -4,7 +4,7 @@ import { type Advice, type Effect, type SettingAdvice, WORTHWHILE } from '../adv
 import type { Analysis } from '../analysis.ts';
 import type { OversizedRequest } from '../oversized.ts';
 import type { WhatIfRow } from '../what-if.ts';
-import { formatChange, formatCount } from './numbers.ts';
+import { formatChange, formatCount, formatSizes } from './numbers.ts';
 import { START_RECORDING, shellWord } from './shell.ts';
 
 /** A line to copy into a shell or a script. */
@@ -67,10 +67,12 @@ export function leadSentence({ advice, whatIf, peak }: Analysis): string | undef
 }
 
 function leadEffect({ peak, fit, smallestGpu }: Effect): string {
-  const change = `peak reserved ${formatBytes(peak.before)} -> ${formatBytes(peak.after)}`;
-  if (fit)
-    return `${change} without a limit, ${fit.isSure ? 'fits' : 'may fit'} in ${formatBytes(fit.isSure ? (fit.capacityAtLeast ?? fit.capacity) : fit.capacity)}`;
-  return smallestGpu ? `${change}, smallest GPU ${formatBytes(smallestGpu.before)} -> ${formatBytes(smallestGpu.after)}` : change;
+  const change = `peak ${formatSizes(peak.before, peak.after)}`;
+  if (fit) {
+    const where = formatBytes(fit.isSure ? (fit.capacityAtLeast ?? fit.capacity) : fit.capacity);
+    return `${change} without a limit, ${fit.isSure ? 'fits' : 'may fit'} in ${where}`;
+  }
+  return smallestGpu ? `${change}, smallest GPU ${formatSizes(smallestGpu.before, smallestGpu.after)}` : change;
 }
 
 function oversizedWords({ bytes, site, peakLive, capacity }: OversizedRequest): string {

@@ -12,7 +12,7 @@ export const WHAT_IF_COLUMNS = {
   peakReserved: { title: 'peak reserved', meaning: 'most memory held from the driver, without a memory limit' },
   change: { title: 'change', meaning: 'peak reserved against the recorded allocator' },
   overhead: { title: 'overhead', meaning: 'peak reserved / peak live; 1 is the least possible' },
-  smallestGpu: { title: 'smallest GPU', meaning: 'least memory on which no request fails' },
+  smallestGpu: { title: 'smallest GPU', meaning: 'least memory on which no request fails, to 0.4 % of the peak' },
   driverTime: { title: 'driver time', meaning: "modelled time in the driver's memory calls" },
 } as const;
 
@@ -36,12 +36,15 @@ export function changeWords(row: WhatIfRow, recorded: WhatIfRow | undefined): st
 export const OVERHEAD_NOTE = 'Overhead = peak reserved / peak live.';
 
 /** What the column about the GPU in question says. */
-export const FIT_MEANING = 'whether all requests are served on such a GPU; a retry is a request served only after a flush of the cache';
+export const FIT_MEANING = 'whether every request is served there; a retry flushes the cache first';
+
+/** Behind the name of the recorded allocator. */
+export const RECORDED_MARK = ' (as recorded)';
 
 /** The allocator's name for a narrow table: settings of PyTorch's allocator stand alone. */
 export function shortName({ allocator, kind, isRecorded }: WhatIfRow): string {
   const settings = kind === 'pytorch' ? /^pytorch\[(.+)\]$/.exec(allocator)?.[1] : undefined;
-  return `${settings ?? allocator}${isRecorded ? ' (as recorded)' : ''}`;
+  return `${settings ?? allocator}${isRecorded ? RECORDED_MARK : ''}`;
 }
 
 /** How the memory limit of the job is known; undefined if it was given or recorded. */
