@@ -75,8 +75,8 @@ function withTable(readme) {
   const table = MEMORY.make();
   const { date, hardware, by } = provenanceOf(table.file, MEMORY.part);
   const source = `Measured ${date} on ${hardware} by ${by}. [All results](docs/results.md)`;
-  // The README is a folder above the page.
-  const about = MEMORY.about.replaceAll('](results.md', '](docs/results.md');
+  // Links within the page lead to it from the README.
+  const about = MEMORY.about.replaceAll('](#', '](docs/results.md#');
   const text = [about, '', ...tableLines(table), '', source].join('\n');
   return readme.replace(/(<!-- results -->\n)[\s\S]*?(<!-- \/results -->)/, (_, begin, end) => `${begin}${text}\n${end}`);
 }

@@ -46,7 +46,7 @@ export const MEMORY = {
   title: 'Memory and step time of eight trainings',
   part: 'default',
   about:
-    'Peak reserved in GB; in parentheses the overhead, which is peak reserved / peak allocated of the same run. Step time is the median ratio of equal steps. In parentheses: the ratio between the two runs of PyTorch default that are furthest apart, mostly the only two. Single steps differ by more ([noise](results.md#noise-of-step-times)).',
+    'Peak reserved in GB; in parentheses the overhead, which is peak reserved / peak allocated of the same run. Step time is the median ratio of equal steps. In parentheses: the ratio between the two runs of PyTorch default that are furthest apart, mostly the only two. Single steps differ by more ([noise](#noise-of-step-times)).',
   make: () =>
     select(newestTable('gpu-training', 'Default mode'), [
       ['Training', training],
