@@ -60,7 +60,7 @@ export function analyzeCommand(): Command {
     )
     .addHelpText(
       'after',
-      `${ALLOCATOR_HELP}\n\nFigures for --fail-if:\n${describeMetrics()}\nWith --capacity, they are what the recorded allocator would do on that GPU.`,
+      `${ALLOCATOR_HELP}\n\nFigures for --fail-if:\n${describeMetrics()}\nSizes and percentages need their unit. With --capacity, peak, lost, fragmentation, ooms and\nretries are what the recorded allocator would do on that GPU.`,
     )
     .action(analyze);
 }
