@@ -75,7 +75,9 @@ function withTable(readme) {
   const table = MEMORY.make();
   const { date, hardware, by } = provenanceOf(table.file, MEMORY.part);
   const source = `Measured ${date} on ${hardware} by ${by}. [All results](docs/results.md)`;
-  const text = [MEMORY.about, '', ...tableLines(table), '', source].join('\n');
+  // Links within the page lead to it from the README.
+  const about = MEMORY.about.replaceAll('](#', '](docs/results.md#');
+  const text = [about, '', ...tableLines(table), '', source].join('\n');
   return readme.replace(/(<!-- results -->\n)[\s\S]*?(<!-- \/results -->)/, (_, begin, end) => `${begin}${text}\n${end}`);
 }
 

@@ -1,7 +1,7 @@
 // Tables of what was measured on a GPU. Each says what it shows, and is made from the newest result file.
 // `part` is the part of `npm run bench:gpu` that measures it.
-import { count, gib, trainingOf } from './names.mjs';
-import { newestJson, newestTable, newestText } from './sources.mjs';
+import { count, gib, median, trainingOf } from './names.mjs';
+import { newestJson, newestTable, newestText, printedBy } from './sources.mjs';
 
 /** Columns of a table in a result file, under headers that can be read alone. */
 function select({ file, rows }, columns) {
@@ -15,12 +15,38 @@ function select({ file, rows }, columns) {
 const training = (row) => trainingOf(row('workload'));
 const bold = (text) => `**${text}**`;
 
+/** Step times of the runs in default mode, by training and allocator. */
+function stepTimes() {
+  const { file, data } = newestJson('gpu-training');
+  const byWorkload = {};
+  for (const { workload, allocator, times } of data.results.default) {
+    byWorkload[workload] ??= { native: [], expandable: [], weir: [] };
+    byWorkload[workload][allocator].push(times);
+  }
+  return { file, byWorkload };
+}
+
+/** Ratios of equal steps, over all pairs of runs, without the first two steps. Lengths vary, so only equal steps compare. */
+const stepRatios = (runs, against) =>
+  runs.flatMap((one) =>
+    against.filter((other) => other !== one).flatMap((other) => one.slice(2).map((time, index) => time / other[index + 2])),
+  );
+const againstExpandable = (row) => {
+  const { weir, expandable } = stepTimes().byWorkload[row('workload')];
+  return median(stepRatios(weir, expandable)).toFixed(3);
+};
+const warmUp = (runs) => median(runs.map((times) => times[0] + times[1]));
+const warmUpAgainstDefault = (row) => {
+  const { weir, native } = stepTimes().byWorkload[row('workload')];
+  return (warmUp(weir) / warmUp(native)).toFixed(3);
+};
+
 /** The one table for the README too. */
 export const MEMORY = {
   title: 'Memory and step time of eight trainings',
   part: 'default',
   about:
-    'Peak reserved in GB; in parentheses the overhead, which is peak reserved / peak allocated of the same run. Step time is the median ratio of equal steps, Weir / PyTorch default. In parentheses: the ratio between two runs of PyTorch default, a measure of noise.',
+    'Peak reserved in GB; in parentheses the overhead, which is peak reserved / peak allocated of the same run. Step time is the median ratio of equal steps. In parentheses: the ratio between the two runs of PyTorch default that are furthest apart, mostly the only two. Single steps differ by more ([noise](#noise-of-step-times)).',
   make: () =>
     select(newestTable('gpu-training', 'Default mode'), [
       ['Training', training],
@@ -28,17 +54,46 @@ export const MEMORY = {
       ['expandable_segments, GB', 'expandable GB'],
       ['Weir, GB', (row) => bold(row('weir GB'))],
       ['Step time, Weir / default', (row) => `${row('weir step : native')} (${row('native : native')})`],
+      ['Step time, Weir / expandable_segments', againstExpandable],
     ]),
+};
+
+const asPercent = (ratio) => `${ratio >= 1 ? '+' : ''}${(100 * (ratio - 1)).toFixed(1)} %`;
+
+const NOISE = {
+  title: 'Noise of step times',
+  part: 'default',
+  about:
+    'How far equal steps of two runs of PyTorch default are apart: the middle 80 % of all ratios, and all of them. Runs: PyTorch default, expandable_segments, Weir. With two runs of PyTorch default, there is one pair. Differences between allocators within these ranges show nothing.',
+  make: () => {
+    const { file, byWorkload } = stepTimes();
+    const range = (low, high) => `${asPercent(low)} to ${asPercent(high)}`;
+    return {
+      file,
+      columns: ['Training', 'Runs', 'Middle 80 % of ratios', 'All ratios'],
+      rows: Object.entries(byWorkload).map(([workload, { native, expandable, weir }]) => {
+        const ratios = stepRatios(native, native).sort((a, b) => a - b);
+        const at = (share) => ratios[Math.round(share * (ratios.length - 1))];
+        return [
+          trainingOf(workload),
+          [native, expandable, weir].map((runs) => runs.length).join(', '),
+          range(at(0.1), at(0.9)),
+          range(at(0), at(1)),
+        ];
+      }),
+    };
+  },
 };
 
 const WARM_UP = {
   title: 'Start-up time and losses of the same trainings',
   part: 'default',
   about:
-    'Warm-up is the time of the first two steps, in which memory is taken; median of the runs. Loss distance is the largest difference between the losses of two runs, averaged over pairs of runs. PyTorch against itself is the measure of noise.',
+    'Warm-up is the time of the first two steps, in which memory is taken; median of the runs. The first run of each training is one of PyTorch default. It mostly took longer than the next one, which favours Weir here. Loss distance is the largest difference between the losses of two runs, averaged over pairs of runs. PyTorch against itself is the measure of noise.',
   make: () =>
     select(newestTable('gpu-training', 'Default mode'), [
       ['Training', training],
+      ['Warm-up, Weir / PyTorch default', warmUpAgainstDefault],
       ['Warm-up, Weir / expandable_segments', 'weir warm-up : expandable'],
       ['Loss distance, Weir to PyTorch', (row) => row(LOSSES).split(' ')[0]],
       ['Loss distance, PyTorch to PyTorch', (row) => row(LOSSES).split(' ')[1].slice(1, -1)],
@@ -118,7 +173,7 @@ const SWAP = {
   title: 'Swapping idle tensors to host memory: `weir run --swap auto`',
   part: 'swap',
   about:
-    "Peaks of the last third of the steps, in GiB, once plans have settled. Step time is relative to PyTorch default in the same run. save_on_cpu is PyTorch's own `torch.autograd.graph.save_on_cpu(pin_memory=True)`.",
+    "Peaks of the last third of the steps, in GiB, once plans have settled. Step time is relative to PyTorch default in the same run. A stall is a wait for a late copy, a miss a tensor that was needed before its planned return. save_on_cpu is PyTorch's own `torch.autograd.graph.save_on_cpu(pin_memory=True)`.",
   make: () => {
     const names = ['native', 'save_on_cpu', 'weir run --swap auto'];
     const { file, runs } = byTraining(newestTable('gpu-training', 'weir run --swap auto'), names);
@@ -133,17 +188,23 @@ const SWAP = {
         'Weir: reserved',
         'Weir: step time',
         'Weir: swapped out per step',
+        'Weir: stalls, misses',
       ],
-      rows: runs.map(([name, native, saved, weir]) => [
-        name,
-        `${native('allocated')}, ${native('reserved')}`,
-        saved('reserved'),
-        saved('step : native'),
-        weir('allocated'),
-        bold(weir('reserved')),
-        weir('step : native'),
-        weir('out per step'),
-      ]),
+      rows: [
+        ...runs.map(([name, native, saved, weir]) => [
+          name,
+          `${native('allocated')}, ${native('reserved')}`,
+          saved('reserved'),
+          saved('step : native'),
+          weir('allocated'),
+          bold(weir('reserved')),
+          weir('step : native'),
+          weir('out per step'),
+          weir('stalls, misses'),
+        ]),
+        // Trainings whose plans were given up, of which only these words were printed.
+        ...printedBy(file, 'swap').map(({ workload, outcome, step }) => [trainingOf(workload), '', '', '', outcome, '', step, '', '']),
+      ],
     };
   },
 };
@@ -152,15 +213,19 @@ const PLAN = {
   title: 'A step at planned places: `weir run --plan`',
   part: 'plan',
   about:
-    'Overhead = peak reserved / peak allocated, in the last third of the steps. Served by the plan: requests that got their planned offset. Step time is relative to PyTorch default in the same run.',
+    'Overhead = peak reserved / peak allocated: with a plan in the last third of the steps, without a plan in the runs of the first table. A plan reserves slightly more than no plan wherever both were measured. Served by the plan: requests that got their planned offset. Step time is relative to PyTorch default in the same run.',
   make: () => {
     const { file, runs } = byTraining(newestTable('gpu-training', 'weir run --plan'), ['native', 'weir run --plan']);
+    const plain = newestTable('gpu-training', 'Default mode').rows;
+    const withoutPlan = (workload) =>
+      /\((.+)\)/.exec(plain.find((row) => row('workload') === workload)?.('weir GB') ?? '')?.[1] ?? 'not measured';
     return {
       file,
       columns: [
         'Training',
         'PyTorch default: overhead',
-        'Weir: overhead',
+        'Weir without a plan: overhead',
+        'Weir with a plan: overhead',
         'Served by the plan',
         'Driver calls per step',
         'Step time / default',
@@ -168,6 +233,7 @@ const PLAN = {
       rows: runs.map(([name, native, weir]) => [
         name,
         native('reserved / allocated'),
+        withoutPlan(weir('workload')),
         bold(weir('reserved / allocated')),
         weir('at their places'),
         weir('driver calls per step'),
@@ -181,9 +247,12 @@ const IDENTICAL = {
   title: 'Losses with plans and swapping, in deterministic mode',
   part: 'identical',
   about:
-    'Losses are compared bit by bit with PyTorch default. Peaks of the last third of the steps, in GiB. A row "PyTorch in N GiB" is PyTorch default under that memory limit. Runs shared the GPU, so there are no times.',
-  make: () =>
-    select(newestTable('gpu-training', 'Deterministic mode: plans and swaps'), [
+    'Losses are compared bit by bit with PyTorch default, over the given number of steps. Peaks of the last third of the steps, in GiB. A row "PyTorch in N GiB" is PyTorch default under that memory limit. Runs on Weir had `WEIR_SWAP_TOLERANCE=any`: no swap plan was given up, whatever it cost. Runs shared the GPU, so no step times were taken, and none are known for `--swap SIZE --limit`. Stalls and misses show that such runs wait.',
+  make: () => {
+    const { file, rows } = newestTable('gpu-training', 'Deterministic mode: plans and swaps');
+    // The raw results are in the order of the table.
+    const raw = newestJson('gpu-training').data.results.identical;
+    return select({ file, rows: rows.map((row, index) => Object.assign((name) => row(name), { raw: rawOf(raw[index], row) })) }, [
       ['Training', training],
       [
         'Run',
@@ -196,9 +265,21 @@ const IDENTICAL = {
       ['Peak allocated', 'allocated'],
       ['Peak reserved', 'reserved'],
       ['Steps with a plan', 'planned steps'],
+      ['Stalls (seconds in total), misses', ({ raw: { swap } }) => (swap ? waitsOf(swap) : '')],
+      ['Tolerance', ({ raw }) => raw.environment?.WEIR_SWAP_TOLERANCE ?? ''],
       ['Parameters, share of bytes swapped out', 'of what left, parameters'],
-    ]),
+    ]);
+  },
 };
+const waitsOf = ({ stalls, stallUs, misses }) => `${count(stalls)} (${(stallUs / 1e6).toFixed(2)}), ${count(misses)}`;
+
+/** The raw result of a row, if it is of the same training and of as many steps. */
+function rawOf(result, row) {
+  const steps = /\((\d+) steps\)/.exec(row('losses'))?.[1];
+  if (result?.workload !== row('workload') || (steps !== undefined && Number(steps) !== result.steps))
+    throw new Error(`the raw results are not in the order of the table: ${row('workload')}, ${row('run')}`);
+  return result;
+}
 
 const DEBUG = {
   title: 'Swapping in debug mode',
@@ -350,6 +431,7 @@ const FEATURES = {
 
 export const GPU_TABLES = [
   MEMORY,
+  NOISE,
   WARM_UP,
   DETERMINISTIC,
   BATCH,

@@ -29,3 +29,9 @@ export const mib = (bytes, digits = 1) => (bytes / 2 ** 20).toFixed(digits);
 export const count = (value) => Number(value).toLocaleString('en-US');
 export const geometricMean = (values) => Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / values.length);
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+export function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}

@@ -62,6 +62,12 @@ function parseTable(text, file) {
 /** What a file shows that no table is made of; nothing for one that a newer file has replaced. */
 export const shownBy = (file) => runs[file]?.shows;
 
+/** Outcomes of a part of a run that were printed and not kept in its file. */
+export function printedBy(file, part) {
+  const noted = { ...runs[file.replace(/\.md$/, '.json')], ...runs[file] };
+  return noted.printed?.[part] ?? [];
+}
+
 /** When, on what, by which command and with which code a file was made; a part is one of several that a command makes. */
 export function provenanceOf(file, part) {
   const twin = file.replace(/\.md$/, '.json');
@@ -74,6 +80,7 @@ export function provenanceOf(file, part) {
     by: noted.by ?? (command && `\`${part ? command.replace(/( WORKLOADS) .*/, `$1 ${part}`) : command}\``),
     code: noted.parts?.[part] ?? noted.code ?? said.commit,
   };
+  if (noted.older === true || noted.older?.includes(part)) made.code += ' (the code has changed since)';
   const missing = Object.keys(made).filter((key) => made[key] === undefined);
   if (missing.length > 0) throw new Error(`${file} does not say ${missing.join(', ')}; add it to bench/results/runs.json`);
   return made;

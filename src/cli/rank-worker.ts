@@ -30,9 +30,15 @@ parentPort?.on('message', async (task: RankTask) => {
     const recording = await loadRecording(task.file, { update: () => {}, clear: () => {} });
     const rows = pickGpus(recording, task.gpu, task.file).map((trace) =>
       rankRow(
-        analyzeTrace(trace, { capacity: task.capacity, allocators: chooseAllocators('expandable'), findSmallest: false }),
+        analyzeTrace(trace, {
+          capacity: task.capacity,
+          allocators: chooseAllocators('expandable'),
+          findSmallest: false,
+          findRecordedSmallest: rules.some((rule) => rule.needsSmallest),
+        }),
         task.file,
         rules,
+        trace,
       ),
     );
     answer(rows);

@@ -1,5 +1,6 @@
 // What a recorded run would take with another allocator on a given GPU. The only place that models a memory fraction:
 // `weir analyze`, `weir replay` and the summary of `weir run` all ask here.
+import type { CensusGroup } from '../allocator/allocator.ts';
 import type { AllocatorChoice } from '../allocator/registry.ts';
 import { SimulatedBackend } from '../backend/simulated.ts';
 import { MIB, roundUp } from '../base/bytes.ts';
@@ -25,19 +26,36 @@ export interface WhatIfOptions extends Pick<ReplayOptions, 'emptyCacheBefore' | 
 }
 
 export function whatIf(trace: Trace, choice: AllocatorChoice, gpu: WhatIfGpu, options: WhatIfOptions = {}): ReplayResult {
+  return withoutAllocator(replayOn(trace, choice, gpu, options));
+}
+
+/** The memory of the allocator before event `stopBefore`, by its state. */
+export function censusOf(
+  trace: Trace,
+  choice: AllocatorChoice,
+  gpu: WhatIfGpu,
+  options: WhatIfOptions & Pick<ReplayOptions, 'stopBefore'>,
+): CensusGroup[] {
+  return replayOn(trace, choice, gpu, options).allocator.census();
+}
+
+function replayOn(
+  trace: Trace,
+  choice: AllocatorChoice,
+  gpu: WhatIfGpu,
+  options: WhatIfOptions & Pick<ReplayOptions, 'stopBefore'>,
+): Replayed {
   const { isRecorded = false, ...replayOptions } = options;
   // PyTorch's allocators know a fraction: it fails requests and starts garbage collection. To others it is a smaller GPU.
   const knowsFraction = choice.kind === 'pytorch' || choice.kind === 'expandable';
   const capacity = knowsFraction ? gpu.capacity : (gpu.allowedBytes ?? gpu.capacity);
-  return withoutAllocator(
-    replay(trace, choice.create, {
-      ...replayOptions,
-      backend: new SimulatedBackend({ capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
-      deviceBytes: gpu.reportedBytes ?? capacity,
-      allowedBytes: knowsFraction ? gpu.allowedBytes : undefined,
-      restoreStart: isRecorded,
-    }),
-  );
+  return replay(trace, choice.create, {
+    ...replayOptions,
+    backend: new SimulatedBackend({ capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
+    deviceBytes: gpu.reportedBytes ?? capacity,
+    allowedBytes: knowsFraction ? gpu.allowedBytes : undefined,
+    restoreStart: isRecorded,
+  });
 }
 
 /** Without the allocator, which can be large and cannot be sent to another thread. */
@@ -49,6 +67,11 @@ const SEARCH_UNIT = 2 * MIB;
 /** Precision of the search, as a share of the answer. */
 const SEARCH_PRECISION = 1 / 256;
 
+/** How far the answer of `smallestGpu` may be above the true one. */
+export function searchStep(enoughBytes: number): number {
+  return Math.max(SEARCH_UNIT, roundUp(enoughBytes * SEARCH_PRECISION, SEARCH_UNIT));
+}
+
 /**
  * The smallest GPU on which no request fails, by bisection between the floor and a size that is enough. An allocator could
  * fail with more memory and not with less, so the answer is always a size that was tried.
@@ -57,7 +80,7 @@ export function smallestGpu(floorBytes: number, enoughBytes: number, fits: (gpu:
   let low = roundUp(floorBytes, SEARCH_UNIT);
   let high = Math.max(low, roundUp(enoughBytes, SEARCH_UNIT));
   if (fits({ capacity: low })) return low;
-  const step = Math.max(SEARCH_UNIT, roundUp(high * SEARCH_PRECISION, SEARCH_UNIT));
+  const step = searchStep(high);
   while (high - low > step) {
     const middle = roundUp((low + high) / 2, SEARCH_UNIT);
     if (fits({ capacity: middle })) high = middle;

@@ -1,9 +1,11 @@
 // What to do about a run, as facts: one suggestion each, with the effect it had in replay.
+import { searchStep } from '../replay/what-if.ts';
 import type { TraceSummary } from '../trace/summary.ts';
 import type { Warning } from '../trace/trace.ts';
+import type { OversizedRequest } from './oversized.ts';
 import type { WhatIfRow } from './what-if.ts';
 
-export type Advice = SettingAdvice | EngineAdvice | RecordEarlierAdvice | LessDemandAdvice;
+export type Advice = SettingAdvice | EngineAdvice | RecordEarlierAdvice | LessDemandAdvice | OversizedAdvice;
 
 interface AdviceBase {
   /** Reserved bytes saved at the peak against the recorded allocator; 0 if the suggestion is about something else. */
@@ -39,6 +41,12 @@ export interface LessDemandAdvice extends AdviceBase {
   readonly capacity: number;
 }
 
+/** Look at one request: it is out of proportion. */
+export interface OversizedAdvice extends AdviceBase {
+  readonly kind: 'oversized';
+  readonly request: OversizedRequest;
+}
+
 /** An allocator against the recorded one, in replay. */
 export interface Effect {
   /** Peak reserved without a limit. */
@@ -51,7 +59,6 @@ export interface Effect {
 
 /** A saving below this share is not worth a setting. */
 export const WORTHWHILE = 0.03;
-const MOST_SETTINGS = 2;
 /** Warnings about missing events, which a recording from the start would have. */
 const INCOMPLETE: readonly Warning['code'][] = ['late-start', 'overflow', 'no-history', 'frees-skipped'];
 
@@ -59,31 +66,36 @@ export interface AdviceContext {
   readonly summary: TraceSummary;
   readonly capacity: number | undefined;
   readonly capacityAtLeast?: number | undefined;
+  readonly oversized?: OversizedRequest | undefined;
   readonly warnings: readonly Warning[];
   /** The recording's file, for commands that name it. */
   readonly source: string;
 }
 
+/** What no allocator can change comes first, then settings and Weir, then how to record more. */
 export function advise(rows: readonly WhatIfRow[], context: AdviceContext): Advice[] {
   const recorded = rows.find((row) => row.isRecorded);
-  return [...(recorded ? allocatorAdvice(rows, recorded, context) : []), ...otherAdvice(context)];
+  return [...demandAdvice(context), ...(recorded ? allocatorAdvice(rows, recorded, context) : []), ...recordingAdvice(context)];
 }
 
 function allocatorAdvice(rows: readonly WhatIfRow[], recorded: WhatIfRow, context: AdviceContext): Advice[] {
   const savedBytes = (row: WhatIfRow) => recorded.unlimited.peakReserved - row.unlimited.peakReserved;
-  const better = rows
-    .filter((row) => !row.isRecorded && row.conf !== undefined && isBetter(row, recorded))
-    .sort((a, b) => rank(a) - rank(b) || needOf(a) - needOf(b))
-    .slice(0, MOST_SETTINGS);
-  const advice: Advice[] = better.map((row, index) => ({
-    kind: 'setting',
-    conf: row.conf!,
-    isFallback: index > 0 && better[0]!.kind === 'expandable',
-    effect: effectOf(row, recorded, context),
-    savedBytes: savedBytes(row),
-  }));
-  const engine = rows.find((row) => row.kind === 'weir' && isBetter(row, recorded) && isBest(row, rows));
-  if (engine)
+  const settings = rows.filter((row) => !row.isRecorded && row.conf !== undefined);
+  const advised = best(settings.filter((row) => isBetter(row, recorded)));
+  // A second setting is for jobs that cannot use the first. A larger peak is a risk that such a job need not take.
+  const fallbacks = settings.filter((row) => row !== advised && isBetter(row, recorded) && savedBytes(row) >= 0);
+  const fallback = advised && best(fallbacks);
+  const advice: Advice[] = [advised, fallback]
+    .filter((row) => row !== undefined)
+    .map((row) => ({
+      kind: 'setting',
+      conf: row.conf!,
+      isFallback: row === fallback && advised!.kind === 'expandable',
+      effect: effectOf(row, recorded, context),
+      savedBytes: savedBytes(row),
+    }));
+  const engine = rows.find((row) => row.kind === 'weir' && !row.isRecorded && isBetter(row, recorded));
+  if (engine && settings.every((row) => isBetter(engine, row)))
     advice.push({
       kind: 'engine',
       source: context.source,
@@ -93,25 +105,44 @@ function allocatorAdvice(rows: readonly WhatIfRow[], recorded: WhatIfRow, contex
   return advice;
 }
 
-function otherAdvice({ summary: { peakDemand }, capacity, warnings }: AdviceContext): Advice[] {
+/** What only the program can change. */
+function demandAdvice({ summary, capacity, oversized }: AdviceContext): Advice[] {
   const advice: Advice[] = [];
-  if (warnings.some(({ code }) => INCOMPLETE.includes(code))) advice.push({ kind: 'record-earlier', savedBytes: 0 });
+  if (oversized) advice.push({ kind: 'oversized', request: oversized, savedBytes: 0 });
+  // Beside a request that is out of proportion, the rest of the demand is what counts.
+  const peakDemand = oversized ? summary.peakLive : summary.peakDemand;
   if (capacity !== undefined && peakDemand > capacity) advice.push({ kind: 'less-demand', peakDemand, capacity, savedBytes: 0 });
   return advice;
 }
 
-/** Fits and the recorded one does not, or needs markedly less. */
-function isBetter(row: WhatIfRow, recorded: WhatIfRow): boolean {
-  if (rank(row) < rank(recorded)) return true;
-  if (rank(row) > rank(recorded) || row.unlimited.peakReserved > recorded.unlimited.peakReserved) return false;
-  return (
-    needOf(row) < needOf(recorded) * (1 - WORTHWHILE) || row.unlimited.peakReserved < recorded.unlimited.peakReserved * (1 - WORTHWHILE)
-  );
+function recordingAdvice({ warnings }: AdviceContext): Advice[] {
+  return warnings.some(({ code }) => INCOMPLETE.includes(code)) ? [{ kind: 'record-earlier', savedBytes: 0 }] : [];
 }
 
-/** Needs markedly less than every setting of PyTorch's allocator. */
-function isBest(row: WhatIfRow, rows: readonly WhatIfRow[]): boolean {
-  return rows.every((other) => other.conf === undefined || row.unlimited.peakReserved < other.unlimited.peakReserved * (1 - WORTHWHILE));
+/**
+ * Whether one allocator is worth changing to from another. What counts is first whether the run fits, then the least
+ * memory it runs on, then the peak. A row that is worse in one of them is advised only if it fits and the other does not.
+ */
+function isBetter(row: WhatIfRow, other: WhatIfRow): boolean {
+  const need = compareNeed(row, other);
+  if (rank(row) > rank(other) || need > 0) return false;
+  if (rank(row) < rank(other)) return true;
+  const { peakReserved } = row.unlimited;
+  if (peakReserved > other.unlimited.peakReserved) return false;
+  if (need < 0 && row.smallestGpu! < other.smallestGpu! * (1 - WORTHWHILE)) return true;
+  return peakReserved < other.unlimited.peakReserved * (1 - WORTHWHILE);
+}
+
+/** The best of some rows by the same measures; undefined: there are none. */
+function best(rows: readonly WhatIfRow[]): WhatIfRow | undefined {
+  const leastRank = Math.min(...rows.map(rank));
+  const fitting = rows.filter((row) => rank(row) === leastRank);
+  const leastNeed = fitting.reduce<WhatIfRow | undefined>((least, row) => (least && needOf(least) <= needOf(row) ? least : row), undefined);
+  const leanest = fitting.filter((row) => compareNeed(row, leastNeed!) === 0);
+  return leanest.reduce<WhatIfRow | undefined>(
+    (least, row) => (least && least.unlimited.peakReserved <= row.unlimited.peakReserved ? least : row),
+    undefined,
+  );
 }
 
 /** 0: the run fits, or the GPU's size is unknown. 1: it may fit. 2: it does not fit. */
@@ -122,6 +153,14 @@ function rank(row: WhatIfRow): number {
 
 function needOf(row: WhatIfRow): number {
   return row.smallestGpu ?? row.unlimited.peakReserved;
+}
+
+/** Below 0: the first runs on less memory. 0: the difference is within the precision of the search, or it was not searched for. */
+function compareNeed(row: WhatIfRow, other: WhatIfRow): number {
+  if (row.smallestGpu === undefined || other.smallestGpu === undefined) return 0;
+  const precision = Math.max(searchStep(row.unlimited.peakReserved), searchStep(other.unlimited.peakReserved));
+  const difference = row.smallestGpu - other.smallestGpu;
+  return Math.abs(difference) <= precision ? 0 : difference;
 }
 
 function effectOf(row: WhatIfRow, recorded: WhatIfRow, { capacity, capacityAtLeast }: AdviceContext): Effect {

@@ -5,11 +5,12 @@ import type { AllocatorChoice } from '../allocator/registry.ts';
 import { plannedChoice, withPlan } from '../plan/steps/planned-choice.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
-import type { WhatIfGpu } from '../replay/what-if.ts';
+import { censusOf, type WhatIfGpu } from '../replay/what-if.ts';
 import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import type { Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
-import { type Breakdown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
+import { type Breakdown, breakDown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
+import { type OversizedRequest, oversizedRequest } from './oversized.ts';
 import { type CallSite, topSites } from './sites.ts';
 import { usualChoices, type WhatIfRow, whatIfRow } from './what-if.ts';
 
@@ -29,8 +30,20 @@ export interface Analysis {
   readonly capacityAtLeast: number | undefined;
   /** Where `capacity` comes from. */
   readonly capacityOrigin: 'given' | 'recorded' | 'inferred' | 'unknown';
+  /** The recorded allocator on the GPU that was given with `AnalysisOptions.capacity`; undefined: none was given. */
+  readonly onGivenGpu: GivenGpu | undefined;
+  /** A request that no GPU of this size can serve, or that dwarfs all live memory. */
+  readonly oversized: OversizedRequest | undefined;
   readonly whatIf: readonly WhatIfRow[];
   readonly advice: readonly Advice[];
+}
+
+/** What the recorded allocator does on a GPU of the given size. */
+export interface GivenGpu {
+  readonly ooms: number;
+  readonly retries: number;
+  /** Where memory is when reserved memory peaks there. */
+  readonly peak: Breakdown;
 }
 
 export interface ReplayError {
@@ -52,6 +65,10 @@ export interface AnalysisOptions {
   readonly allocators?: readonly AllocatorChoice[] | undefined;
   /** Search for the smallest GPU of each allocator; by default only if that takes seconds. */
   readonly findSmallest?: boolean | undefined;
+  /** Search for the smallest GPU of the recorded allocator in any case. */
+  readonly findRecordedSmallest?: boolean | undefined;
+  /** Compare allocators of historical interest too, if `allocators` is absent; by default true. */
+  readonly withHistory?: boolean | undefined;
   /** The recording's file, for commands that name it. */
   readonly source?: string | undefined;
   readonly onProgress?: ((fraction: number, doing: string) => void) | undefined;
@@ -83,6 +100,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const granted = options.capacity === undefined ? whole.limits.grantedBytes : undefined;
   const capacityAtLeast = granted !== undefined && capacity !== undefined && granted < capacity ? granted : undefined;
   const recorded = recordedChoice(trace, whole);
+  const oversized = oversizedRequest(trace, summary, capacity);
+  let onGivenGpu: GivenGpu | undefined;
   const analysisWith = (whatIf: readonly WhatIfRow[]): Analysis => ({
     device: trace.device,
     summary,
@@ -94,8 +113,17 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     capacity,
     capacityAtLeast,
     capacityOrigin: options.capacity !== undefined ? 'given' : whole.limits.origin,
+    onGivenGpu,
+    oversized,
     whatIf,
-    advice: advise(whatIf, { summary, capacity, capacityAtLeast, warnings: trace.warnings, source: options.source ?? 'SNAPSHOT' }),
+    advice: advise(whatIf, {
+      summary,
+      capacity,
+      capacityAtLeast,
+      oversized,
+      warnings: trace.warnings,
+      source: options.source ?? 'SNAPSHOT',
+    }),
   });
   // If the recording shows a memory fraction, the size in question is what that fraction allows.
   const hasFraction = options.capacity === undefined && whole.limits.allowedBytes !== undefined;
@@ -103,9 +131,10 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     hasFraction ? { capacity: whole.limits.capacity, allowedBytes: bytes } : { capacity: bytes };
   yield analysisWith([]);
   const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
-  const expected = (options.allocators ?? usualChoices(recorded)).length + 1;
+  const usual = usualChoices(recorded, options.withHistory);
+  const expected = (options.allocators ?? usual).length + 1;
   const rows: WhatIfRow[] = [];
-  for (const choice of choicesFor(trace, recorded, options.allocators)) {
+  for (const choice of choicesFor(trace, recorded, options.allocators, usual)) {
     const index = rows.length;
     rows.push(
       whatIfRow(trace, summary, choice, {
@@ -113,13 +142,26 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
         emptyCacheBefore: whole.emptyCacheBefore,
         gpu: capacity === undefined ? undefined : gpuOf(capacity),
         leastGpu: capacityAtLeast === undefined ? undefined : gpuOf(capacityAtLeast),
-        findSmallest,
+        findSmallest: findSmallest || (index === 0 && options.findRecordedSmallest === true),
         onProgress: (done) => progress(0.3 + (0.7 * (index + done)) / Math.max(expected, index + 1), `trying ${choice.name}`),
       }),
     );
+    if (index === 0 && options.capacity !== undefined)
+      onGivenGpu = givenGpu(trace, recorded, rows[0]!, { capacity: options.capacity, emptyCacheBefore: whole.emptyCacheBefore });
     yield analysisWith([...rows]);
   }
   return analysisWith(rows);
+}
+
+function givenGpu(
+  trace: Trace,
+  recorded: AllocatorChoice,
+  { limited }: WhatIfRow,
+  { capacity, emptyCacheBefore }: { capacity: number; emptyCacheBefore: readonly number[] },
+): GivenGpu {
+  const { ooms, retries, peakReservedEvent: event } = limited!;
+  const groups = censusOf(trace, recorded, { capacity }, { isRecorded: true, emptyCacheBefore, stopBefore: event + 1 });
+  return { ooms, retries, peak: breakDown(trace, groups, event) };
 }
 
 /** The recorded allocator comes first. A plan comes last, since finding the step of a long run takes a while. */
@@ -127,13 +169,14 @@ function* choicesFor(
   trace: Trace,
   recorded: AllocatorChoice,
   allocators: readonly AllocatorChoice[] | undefined,
+  usual: readonly AllocatorChoice[],
 ): Generator<AllocatorChoice> {
   if (allocators) {
     yield recorded;
     for (const choice of allocators) if (choice.name !== recorded.name) yield withPlan(choice, trace);
     return;
   }
-  yield* usualChoices(recorded);
+  yield* usual;
   const planned = plannedChoice(trace);
   if (!('periodic' in planned)) yield planned;
 }

@@ -92,6 +92,10 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
     capacity: analysis.capacity ?? null,
     capacityAtLeast: analysis.capacityAtLeast ?? null,
     capacityOrigin: analysis.capacityOrigin,
+    onGivenGpu: analysis.onGivenGpu ? { ...analysis.onGivenGpu, peak: breakdownJson(analysis.onGivenGpu.peak) } : null,
+    oversized: analysis.oversized
+      ? { ...analysis.oversized, site: analysis.oversized.site ?? null, capacity: analysis.oversized.capacity ?? null }
+      : null,
     whatIf: analysis.whatIf.map((row) => ({
       ...replayRowJson({
         allocator: row.allocator,

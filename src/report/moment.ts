@@ -63,7 +63,8 @@ export function breakdownAt(
   return { breakdown: breakDown(trace, state.allocator.census(), event), state };
 }
 
-function breakDown(trace: Trace, groups: readonly CensusGroup[], event: number): Breakdown {
+/** All reserved memory of an allocator, by its state, as the request at `event` sees it. */
+export function breakDown(trace: Trace, groups: readonly CensusGroup[], event: number): Breakdown {
   const asking = askerAt(trace, event) ?? groups[0];
   const sum = (pick: (group: CensusGroup) => number, where: (group: CensusGroup) => boolean = () => true) =>
     groups.filter(where).reduce((total, group) => total + pick(group), 0);

@@ -1,8 +1,10 @@
 // Rules for CI: a figure, a comparison and a bound, like `peak>70GiB`, `fragmentation>15%` or `ooms>0`.
+// If a GPU size is given, the figures are those of the recorded allocator on that GPU.
 import { formatBytes, parseBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import type { Analysis } from './analysis.ts';
 import { lostBytes } from './losses.ts';
+import { recordedRow } from './what-if.ts';
 
 type Unit = 'bytes' | 'share' | 'count';
 
@@ -15,18 +17,38 @@ interface Metric {
 const METRICS: Readonly<Record<string, Metric>> = {
   peak: {
     unit: 'bytes',
-    meaning: 'peak reserved memory, as recorded',
-    of: ({ replayError, peak }) => replayError.recordedPeakReserved ?? peak.reserved,
+    meaning: 'peak reserved memory, as recorded or with --capacity',
+    of: ({ onGivenGpu, replayError, peak }) => onGivenGpu?.peak.reserved ?? replayError.recordedPeakReserved ?? peak.reserved,
   },
-  live: { unit: 'bytes', meaning: 'peak live memory', of: ({ summary }) => summary.peakLive },
-  lost: { unit: 'bytes', meaning: 'bytes reserved but not in use at the peak', of: ({ peak }) => lostBytes(peak) },
+  live: { unit: 'bytes', meaning: 'peak live memory, as recorded', of: ({ summary }) => summary.peakLive },
+  lost: {
+    unit: 'bytes',
+    meaning: 'bytes reserved but not in use at the peak',
+    of: ({ onGivenGpu, peak }) => lostBytes(onGivenGpu?.peak ?? peak),
+  },
   fragmentation: {
     unit: 'share',
-    meaning: 'lost / reserved at the peak',
-    of: ({ peak }) => ratio(lostBytes(peak), peak.reserved),
+    meaning: 'lost / reserved at the peak, like 15%',
+    of: ({ onGivenGpu, peak: recorded }) => {
+      const peak = onGivenGpu?.peak ?? recorded;
+      return ratio(lostBytes(peak), peak.reserved);
+    },
   },
-  ooms: { unit: 'count', meaning: 'requests that failed', of: ({ summary }) => summary.ooms },
-  retries: { unit: 'count', meaning: 'requests served only after a flush of the cache', of: ({ replayError }) => replayError.retries },
+  fits: {
+    unit: 'bytes',
+    meaning: 'smallest GPU on which the recorded allocator serves every request',
+    of: ({ whatIf }) => recordedRow(whatIf)?.smallestGpu ?? Number.NaN,
+  },
+  ooms: {
+    unit: 'count',
+    meaning: 'requests that failed, as recorded or with --capacity',
+    of: ({ onGivenGpu, summary }) => onGivenGpu?.ooms ?? summary.ooms,
+  },
+  retries: {
+    unit: 'count',
+    meaning: 'requests served only after a flush of the cache',
+    of: ({ onGivenGpu, replayError }) => onGivenGpu?.retries ?? replayError.retries,
+  },
   'replay-error': {
     unit: 'share',
     meaning: 'how far the modelled peak reserved is from the recorded one',
@@ -37,6 +59,8 @@ const METRICS: Readonly<Record<string, Metric>> = {
 
 export interface Rule {
   readonly text: string;
+  /** The rule needs the search for the smallest GPU of the recorded allocator. */
+  readonly needsSmallest: boolean;
   /** Undefined if the analysis keeps the rule. */
   breach(analysis: Analysis): Breach | undefined;
 }
@@ -56,13 +80,15 @@ export function parseRule(text: string): Rule {
     throw new UsageError(
       `'${text}' is not a rule; write it like 'peak>70GiB' or 'fragmentation>15%', with one of ${Object.keys(METRICS).join(', ')}`,
     );
-  const bound = parseBound(match[3]!, metric.unit, text);
-  const holds = COMPARISONS[match[2]!]!;
+  const [, figure, comparison, written] = match as unknown as [string, string, string, string];
+  const bound = parseBound(written, metric.unit, { rule: text, start: `${figure}${comparison}` });
+  const holds = COMPARISONS[comparison]!;
   return {
     text,
+    needsSmallest: figure === 'fits',
     breach: (analysis) => {
       const value = metric.of(analysis);
-      return holds(value, bound) ? { figure: match[1]!, value, unit: metric.unit, rule: text } : undefined;
+      return holds(value, bound) ? { figure, value, unit: metric.unit, rule: text } : undefined;
     },
   };
 }
@@ -86,12 +112,19 @@ const COMPARISONS: Readonly<Record<string, (value: number, bound: number) => boo
   '<=': (value, bound) => value <= bound,
 };
 
-function parseBound(text: string, unit: Unit, rule: string): number {
+/** A number without its unit is refused: 15 may mean 15 % or 1500 %, and 60 hardly means 60 bytes. Zero needs no unit. */
+function parseBound(text: string, unit: Unit, { rule, start }: { rule: string; start: string }): number {
+  const bare = /^\d+(?:\.\d+)?$/.test(text) ? Number(text) : undefined;
+  if (bare === 0 || (bare !== undefined && unit === 'count')) return bare;
+  if (bare !== undefined) {
+    const fraction = unit === 'share' && bare < 1 ? `, or ${start}${Number((100 * bare).toPrecision(12))}% for the share ${text}` : '';
+    throw new UsageError(`'${rule}' has no unit; write ${start}${text}${unit === 'share' ? '%' : 'GiB'}${fraction}`);
+  }
   if (unit === 'bytes') return parseBytes(text);
-  const match = /^(\d+(?:\.\d+)?)(%?)$/.exec(text.replace(/\s+/g, ''));
-  if (!match || (match[2] === '%' && unit === 'count'))
+  const percent = /^(\d+(?:\.\d+)?)\s*%$/.exec(text);
+  if (!percent || unit === 'count')
     throw new UsageError(`'${rule}': the bound must be a ${unit === 'share' ? 'percentage like 15%' : 'number'}`);
-  return match[2] === '%' ? Number(match[1]) / 100 : Number(match[1]);
+  return Number(percent[1]) / 100;
 }
 
 function format(value: number, unit: Unit): string {

@@ -47,9 +47,14 @@ const USUAL_CHOICES =
 /** Replays of a search for the smallest GPU, for the share of progress that each gets. */
 const USUAL_TRIES = 10;
 
+/** Allocators that nobody runs today: compared for their historical interest. */
+const HISTORY: readonly string[] = ['cnmem', 'gmlake'];
+
 /** The recorded allocator first, then the usual ones that differ from it. */
-export function usualChoices(recorded: AllocatorChoice): AllocatorChoice[] {
-  const others = chooseAllocators(USUAL_CHOICES).filter((choice) => choice.name !== recorded.name && choice.conf !== recorded.conf);
+export function usualChoices(recorded: AllocatorChoice, withHistory = true): AllocatorChoice[] {
+  const others = chooseAllocators(USUAL_CHOICES).filter(
+    ({ name, conf, kind }) => name !== recorded.name && conf !== recorded.conf && (withHistory || !HISTORY.includes(kind)),
+  );
   return [recorded, ...others];
 }
 

@@ -73,6 +73,7 @@ describe('weir analyze', () => {
     const { code, stdout } = await weir(['analyze', VGG, RESNET, OOM]);
     expect(code).toBe(0);
     expect(stdout).toContain('3 ranks');
+    expect(stdout).toContain(`warning: ${OOM} does not look like a rank of the same job as ${VGG}`);
     expect(stdout).toMatch(/gpt2xl-oom.*1 x.*worst/);
     expect(stdout).toContain('Peak reserved: 10.08 GiB to 20.67 GiB, median 15.72 GiB');
     expect(stdout).toContain('Out of memory at event');
@@ -124,6 +125,30 @@ describe('weir analyze', () => {
     expect(code).toBe(1);
     expect(stderr).toBe('weir: fragmentation is 45.2 % (rule: fragmentation>15%)\n');
     expect((await weir(['analyze', VGG, '--fail-if', 'peak>70GiB', '--no-smallest'])).code).toBe(0);
+  });
+
+  it('lets rules speak of the GPU that is given, and refuses a number without its unit', async () => {
+    const small = await weir(['analyze', VGG, '--capacity', '4GiB', '--fail-if', 'ooms>0', '--no-smallest']);
+    expect(small.code).toBe(1);
+    const [, times] = /pytorch \(as recorded\).*out of memory \((\d+) x\)/.exec(small.stdout)!;
+    expect(small.stderr).toBe(`weir: ooms is ${times} (rule: ooms>0)\n`);
+    const bare = await weir(['analyze', VGG, '--fail-if', 'fragmentation>15']);
+    expect([bare.code, bare.stderr]).toEqual([2, expect.stringContaining('write fragmentation>15%')]);
+    const fits = await weir(['analyze', VGG, '--fail-if', 'fits>8GiB', '--no-smallest', '--quiet']);
+    expect([fits.code, fits.stderr]).toEqual([1, expect.stringMatching(/^weir: fits is \d+\.\d+ GiB \(rule: fits>8GiB\)\n$/)]);
+    const ranks = await weir(['analyze', VGG, VGG, '--fail-if', 'fits>40GiB', '--no-smallest', '--quiet']);
+    expect([ranks.code, ranks.stderr]).toEqual([0, '']);
+  });
+
+  it('shows history, every column and a timeline only when asked', async () => {
+    const plain = (await weir(['analyze', VGG, '--no-smallest'])).stdout;
+    expect(plain).not.toMatch(/cnmem|gmlake|█/);
+    const all = (await weir(['analyze', VGG, '--no-smallest', '--all', '--timeline'])).stdout;
+    expect(all).toMatch(/█ live {3}░ reserved[\s\S]*driver time[\s\S]*cnmem[\s\S]*gmlake/);
+    const asked = (await weir(['analyze', VGG, '--no-smallest', '--allocator', 'gmlake'])).stdout;
+    expect(asked).toContain('gmlake');
+    const json = (await weir(['analyze', VGG, '--no-smallest', '--json', '--timeline'])).stdout;
+    expect(JSON.parse(json).whatIf.map((row: { allocator: string }) => row.allocator)).toContain('cnmem');
   });
 
   it('answers for a snapshot without history, and says what is missing', async () => {

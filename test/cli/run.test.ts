@@ -1,6 +1,6 @@
 // `weir run` and `weir record` as a user runs them, over a job that needs no GPU: what is the command's stays the command's.
 import { type ChildProcess, spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -189,6 +189,26 @@ describe('weir run', () => {
     expect(code).toBe(125);
     expect(stderr.match(/has not been tested with this version of Weir/g)).toHaveLength(1);
     expect(readdirSync(run.temporary)).toEqual([]);
+  });
+
+  it('says that PyTorch is not installed, if that is why no process loaded it', async () => {
+    // A Python that finds no module, and one that finds every module.
+    const python = (name: string, code: number) => {
+      const path = join(run.path, name, 'python3');
+      mkdirSync(join(run.path, name), { recursive: true });
+      writeFileSync(path, `#!/bin/sh\ncase "$*" in *find_spec*) exit ${code};; esac\nexit 0\n`, { mode: 0o755 });
+      return path;
+    };
+    const without = await run.weir(['run', python('without', 9), 'train.py']);
+    expect([without.code, without.stderr]).toEqual([
+      0,
+      expect.stringMatching(/^weir: PyTorch is not installed in .*without\/python3, so/m),
+    ]);
+    const shell = await run.weir(['run', 'sh', '-c', `exec ${python('without', 9)} train.py`]);
+    expect(shell.stderr).toContain('PyTorch is not installed in');
+    const having = await run.weir(['run', python('with', 0), 'train.py']);
+    expect(having.stderr).toContain('no process of the command loaded Weir, so there is nothing to report');
+    expect(having.stderr).not.toContain('not installed');
   });
 
   it('says when no process loaded it, and keeps the exit code', async () => {

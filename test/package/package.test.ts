@@ -26,7 +26,7 @@ describe('the package', () => {
       ['analyze', 'node_modules/weir/samples/gpt2xl-oom.pickle.gz', '--no-smallest'],
       folder,
     );
-    expect(output).toContain('Cause: fragmentation.');
+    expect(output).toContain('Cause: fragmentation');
     expect(output).toContain('export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True');
   });
 

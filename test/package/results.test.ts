@@ -28,6 +28,21 @@ describe('docs/results.md', () => {
     expect(new Set(links)).toEqual(new Set(files.map((name) => name.replace(/\.\w+$/, ''))));
   });
 
+  it('shows the rows where Weir loses, what was set, and which figures are our own', () => {
+    const row = (start: string) => page.split('\n').filter((line) => line.startsWith(start));
+    expect(row('| ResNet-50, batch 100 |').join()).toContain('given up: plans that saved 1.1 and 0.3 GiB cost 16 and 4 % of a step');
+    expect(row('| OPT-1.3B, lengths vary |')[0]).toMatch(/\| 1\.028 \|$/);
+    expect(row('| two BERT on two streams | 1.154 |')).toHaveLength(1);
+    expect(row('| OPT-1.3B, one length | weir run --swap 22.00GiB').join()).toContain('| 986 (3.93), 912 | any |');
+    expect(row('| 647.7 |').join()).toContain('| 338.4 |');
+    expect(row('| VGG-16, batch 100 | 8823.2 |').join()).toContain('| 19.1 % |');
+    expect(row('| 65,536 |')).toEqual(['| 65,536 | 55.9 | 53.7 | 59.0 | 54.6 |']);
+    expect(page).toContain('That of pangu_2.6B is our own replay');
+    expect(page).toContain('the other two are our own replays');
+    expect(page).toContain('Code: 2b0e689 (the code has changed since)');
+    expect(page).toMatch(/peaks alternate is generated/);
+  });
+
   it('has a heading for each entry of its contents', () => {
     const headings = [...page.matchAll(/^#{2,3} (.+)$/gm)].map((match) => match[1]!);
     const entries = [...page.matchAll(/^ *- \[(.+)\]\(#.+\)$/gm)].map((match) => match[1]!);

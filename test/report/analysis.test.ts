@@ -91,16 +91,19 @@ describe('an out-of-memory failure', () => {
     expect(row('expandable')).toMatchObject({ isSure: true });
     expect(row('pytorch[max_split_size_mb:512]')).toMatchObject({ isSure: false, limited: { ooms: 0 } });
     expect(row('pytorch')).toMatchObject({ isSure: undefined });
-    expect(advice.map((each) => adviceEffect(each).includes('may fit'))).toEqual([false, true, false]);
+    expect(advice.map((each) => adviceEffect(each).includes('may fit'))).toEqual([false, false]);
     const exactly = analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'), { ...LIGHT, capacity: 21 * GIB });
     expect(exactly).toMatchObject({ capacityAtLeast: undefined, whatIf: [{ isSure: undefined }, { isSure: undefined }] });
   });
 
   it('is blamed on demand where nothing could have helped', () => {
-    const { oom, advice } = analyzeTrace(sampleTrace('exact/s1.pickle'), LIGHT);
-    expect(oom!.cause).toBe('demand');
-    expect(advice.at(-1)!.kind).toBe('less-demand');
-    expect(adviceEffect(advice.at(-1)!)).toContain('no allocator can make that fit');
+    expect(analyzeTrace(sampleTrace('exact/s1.pickle'), LIGHT)).toMatchObject({
+      oom: { cause: 'demand' },
+      advice: [{ kind: 'oversized' }],
+    });
+    const { advice } = analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'), { ...LIGHT, capacity: 15 * GIB });
+    expect(advice[0]!.kind).toBe('less-demand');
+    expect(adviceEffect(advice[0]!)).toContain('no allocator can make that fit');
   });
 
   it('is explained for another size of GPU too', () => {
@@ -147,7 +150,8 @@ describe('rules', () => {
     ['peak>16GiB', undefined],
     ['live>=8GiB', 'live is 8.62 GiB (rule: live>=8GiB)'],
     ['fragmentation > 15%', 'fragmentation is 45.2 % (rule: fragmentation > 15%)'],
-    ['fragmentation>0.6', undefined],
+    ['fragmentation>60%', undefined],
+    ['peak>0', 'peak is 15.72 GiB (rule: peak>0)'],
     ['ooms>0', undefined],
     ['retries<1', 'retries is 0 (rule: retries<1)'],
     ['replay-error>0', undefined],
@@ -155,6 +159,41 @@ describe('rules', () => {
   ])('%s', (text, expected) => {
     const breach = parseRule(text).breach(analysis);
     expect(breach && formatBreach(breach)).toBe(expected);
+  });
+
+  it.each([
+    ['fragmentation>15', 'write fragmentation>15%'],
+    ['fragmentation > 0.6', 'write fragmentation>0.6%, or fragmentation>60% for the share 0.6'],
+    ['peak>60', 'write peak>60GiB'],
+    ['fits<40', 'write fits<40GiB'],
+    ['replay-error>=1', 'write replay-error>=1%'],
+  ])('%s has no unit, and is refused with the right spelling', (text, spelling) => {
+    expect(() => parseRule(text)).toThrow(spelling);
+  });
+
+  it('speak of the GPU that was given', () => {
+    const trace = sampleTrace('vgg16-b100.native.pickle.gz');
+    const small = analyzeTrace(trace, { capacity: 9 * GIB, allocators: [], findSmallest: false });
+    const [recorded] = small.whatIf;
+    expect(recorded!.limited!.ooms).toBeGreaterThan(0);
+    expect(parseRule('ooms>0').breach(small)).toMatchObject({ value: recorded!.limited!.ooms });
+    expect(parseRule('peak>9GiB').breach(small)).toBeUndefined();
+    expect(parseRule('peak>1GiB').breach(small)).toMatchObject({ value: recorded!.limited!.peakReserved });
+    expect(parseRule('retries>0').breach(small)).toMatchObject({ value: recorded!.limited!.retries });
+    expect(total(small.onGivenGpu!.peak)).toBe(recorded!.limited!.peakReserved);
+    // On a GPU with room for everything, the run is as it was recorded.
+    const large = analyzeTrace(trace, { capacity: 80 * GIB, allocators: [], findSmallest: false });
+    expect(large.onGivenGpu).toEqual({ ooms: 0, retries: 0, peak: large.peak });
+  });
+
+  it('know the smallest GPU that the run fits on', () => {
+    const trace = sampleTrace('vgg16-b100.native.pickle.gz');
+    const searched = analyzeTrace(trace, { allocators: [], findSmallest: false, findRecordedSmallest: true });
+    const { smallestGpu } = searched.whatIf[0]!;
+    expect(parseRule('fits>8GiB')).toMatchObject({ needsSmallest: true });
+    expect(parseRule('fits>8GiB').breach(searched)).toMatchObject({ figure: 'fits', value: smallestGpu });
+    expect(parseRule('fits>16GiB').breach(searched)).toBeUndefined();
+    expect(parseRule('fits<40GiB').breach(searched)).toMatchObject({ figure: 'fits' });
   });
 
   it.each(['peak', 'peak=3GiB', 'speed>3', 'peak>fast', 'ooms>5%', 'fragmentation>lots'])('%s is refused', (text) => {

@@ -1,13 +1,13 @@
 // What to do: a line to copy for each suggestion, with its effect; and how to share the page.
 import { useState } from 'preact/hooks';
-import { adviceEffect, adviceLine, NO_ADVICE } from '../../src/report/words/advice.ts';
+import { adviceEffect, adviceLine, noAdvice } from '../../src/report/words/advice.ts';
 import { shellWord } from '../../src/report/words/shell.ts';
 import { analysis, main } from '../app/state.ts';
 
 export function Advice() {
   const known = analysis.value;
   if (!known || (known.analysis.whatIf.length === 0 && !known.isComplete)) return null;
-  const { advice, peak } = known.analysis;
+  const { advice, peak, whatIf } = known.analysis;
   const name = main.value?.source.name ?? 'FILE';
   return (
     <section id="advice" class="card" tabIndex={-1} aria-labelledby="advice-title">
@@ -18,7 +18,7 @@ export function Advice() {
           <p class="faint">{adviceEffect(suggestion)}</p>
         </div>
       ))}
-      {known.isComplete && advice.length === 0 && peak.reserved > 0 && <p>{NO_ADVICE}</p>}
+      {known.isComplete && advice.length === 0 && peak.reserved > 0 && <p>{noAdvice(whatIf)}</p>}
       <div class="advice">
         <CopyLine line={`weir report ${shellWord(name)} -o report.html`} />
         <p class="faint">

@@ -7,6 +7,7 @@ import { type RankRow, rankRow, spreadOf, worstRank } from '../../report/ranks.t
 import { describeMetrics, formatBreach, parseRule, type Rule } from '../../report/rules.ts';
 import { formatAnalysis } from '../../report/terminal/analysis.ts';
 import { formatRanks } from '../../report/terminal/ranks.ts';
+import { LEAST_WIDTH, timelinePicture } from '../../report/terminal/timeline-picture.ts';
 import type { Trace } from '../../trace/trace.ts';
 import { ExitCode } from '../exit-code.ts';
 import { loadRecording, pickGpus } from '../input.ts';
@@ -21,9 +22,14 @@ interface AnalyzeOptions {
   readonly allocator?: AllocatorChoice[];
   readonly failIf: Rule[];
   readonly smallest?: boolean;
+  readonly all?: boolean;
+  readonly timeline?: boolean;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
+
+/** The width of a picture that does not go to a terminal. */
+const DEFAULT_WIDTH = 100;
 
 export function analyzeCommand(): Command {
   return new Command('analyze')
@@ -34,10 +40,13 @@ export function analyzeCommand(): Command {
     .addOption(gpuOption())
     .addOption(allocatorOption('allocators to compare, instead of the usual ones'))
     .addOption(
-      new Option('--fail-if <rule>', "exit with code 1 if this is true, like 'peak>70GiB'; can be repeated")
+      new Option('--fail-if <rule>', "exit with code 1 if this is true, like 'peak>70GiB' or 'fits>40GiB'; can be repeated")
         .argParser(collectRules)
         .default([], 'no rule'),
     )
+    .option('--all', 'show every column, and the allocators of historical interest (cnmem, gmlake)')
+    .option('--timeline', 'draw live and reserved memory over the run, even if the output is not a terminal')
+    .option('--no-timeline', 'do not draw it')
     .option('--smallest', 'search for the smallest GPU that the run fits on, even if the recording is long')
     .option('--no-smallest', 'do not search for the smallest GPU')
     .addOption(jsonOption())
@@ -49,7 +58,10 @@ export function analyzeCommand(): Command {
   weir analyze rank*.pickle --capacity 80GiB --fail-if 'fragmentation>15%'
 `,
     )
-    .addHelpText('after', `${ALLOCATOR_HELP}\n\nFigures for --fail-if:\n${describeMetrics()}`)
+    .addHelpText(
+      'after',
+      `${ALLOCATOR_HELP}\n\nFigures for --fail-if:\n${describeMetrics()}\nSizes and percentages need their unit. With --capacity, peak, lost, fragmentation, ooms and\nretries are what the recorded allocator would do on that GPU.`,
+    )
     .action(analyze);
 }
 
@@ -70,8 +82,8 @@ async function analyze(files: string[], options: AnalyzeOptions): Promise<void> 
     judge([row]);
     return;
   }
-  const light = { capacity: options.capacity, allocators: [], findSmallest: false };
-  const rows = traces.map((trace) => rankRow(analyzeTrace(trace, light), file, options.failIf));
+  const light = { capacity: options.capacity, allocators: [], findSmallest: false, findRecordedSmallest: needsSmallest(options) };
+  const rows = traces.map((trace) => rankRow(analyzeTrace(trace, light), file, options.failIf, trace));
   const worst = worstRank(rows);
   showRanks(rows, traces.find((trace) => trace.device === worst.gpu)!, options, progress);
 }
@@ -112,7 +124,10 @@ function showRanks(rows: readonly RankRow[], worstTrace: Trace, options: Analyze
 function showOne(trace: Trace, file: string, options: AnalyzeOptions, progress: Progress): RankRow {
   const analysis = fullAnalysis(trace, file, options, progress);
   if (options.json) process.stdout.write(`${JSON.stringify(analysisJson(analysis, file))}\n`);
-  else process.stdout.write(formatAnalysis(analysis, file, paintFor(process.stdout)));
+  else
+    process.stdout.write(
+      formatAnalysis(analysis, file, { paint: paintFor(process.stdout), timeline: timelineFor(trace, options), isWide: options.all }),
+    );
   return rankRow(analysis, file, options.failIf);
 }
 
@@ -121,11 +136,26 @@ function fullAnalysis(trace: Trace, file: string, options: AnalyzeOptions, progr
     capacity: options.capacity,
     allocators: options.allocator,
     findSmallest: options.smallest,
+    findRecordedSmallest: needsSmallest(options),
+    // Programs get every row, as ever.
+    withHistory: options.all === true || options.json === true,
     source: file,
     onProgress: (done, doing) => progress.update(done, `${file}: ${doing}`),
   });
   progress.clear();
   return analysis;
+}
+
+function needsSmallest({ failIf }: AnalyzeOptions): boolean {
+  return failIf.some((rule) => rule.needsSmallest);
+}
+
+/** At a terminal that is wide enough, or when asked for. */
+function timelineFor(trace: Trace, { timeline }: AnalyzeOptions): string[] {
+  const { isTTY, columns = LEAST_WIDTH } = process.stdout;
+  const width = isTTY ? columns : DEFAULT_WIDTH;
+  if (!(timeline ?? (isTTY && width >= LEAST_WIDTH))) return [];
+  return timelinePicture(trace, Math.max(width, LEAST_WIDTH));
 }
 
 /** One line per broken rule. The exit code of an unreadable file wins over that of a broken rule. */

@@ -5,6 +5,7 @@ import { formatBytes } from '../../base/bytes.ts';
 import { InputError, UsageError } from '../../base/errors.ts';
 import { checkTransparency } from '../../run/check/transparency.ts';
 import { type ChildEnd, endAs } from '../../run/child/child.ts';
+import { pythonWithoutTorch } from '../../run/child/missing-torch.ts';
 import { RunError, RunExit } from '../../run/child/run-error.ts';
 import { checkPattern, commandName } from '../../run/rings/trace-names.ts';
 import { summaryJson } from '../../run/summary/summary-json.ts';
@@ -226,7 +227,9 @@ function conclude({ summary }: RunOutcome, flags: Flags, voice: RunVoice, more: 
     return;
   }
   for (const line of formatSummary(summary, paintFor(process.stderr))) voice.say(line);
-  if (summary.processes.length === 0 && summary.refusals.length === 0) voice.trouble(emptyReason(summary));
+  if (summary.processes.length > 0 || summary.refusals.length > 0) return;
+  const python = summary.idleProcesses === 0 ? pythonWithoutTorch(summary.command, process.env) : undefined;
+  voice.trouble(emptyReason(summary, python));
 }
 
 /** Exits as the command did, unless Weir made it fail. */

@@ -1,9 +1,9 @@
-// An analysis for the terminal: the verdict first, then the what-if table, then what to do.
+// An analysis for the terminal: the answer in one sentence, the verdict, the what-if table, and what to do.
 import { formatBytes } from '../../base/bytes.ts';
 import type { Analysis } from '../analysis.ts';
 import { lossesOf } from '../losses.ts';
 import { fitOf, recordedRow } from '../what-if.ts';
-import { adviceEffect, adviceLine, NO_ADVICE } from '../words/advice.ts';
+import { adviceEffect, adviceLine, leadSentence, noAdvice } from '../words/advice.ts';
 import { formatCount, formatMs, formatShare } from '../words/numbers.ts';
 import {
   floorSentence,
@@ -17,18 +17,44 @@ import {
   peakHeadline,
   replayErrorSentence,
 } from '../words/verdict.ts';
-import { changeWords, fitTitle, fitWords, limitSentence, OVERHEAD_NOTE, WHAT_IF_COLUMNS, WHAT_IF_TITLE } from '../words/what-if.ts';
+import {
+  changeWords,
+  FIT_MEANING,
+  fitTitle,
+  fitWords,
+  limitSentence,
+  RECORDED_MARK,
+  shortName,
+  WHAT_IF_COLUMNS,
+  WHAT_IF_TITLE,
+} from '../words/what-if.ts';
 import { type Paint, PLAIN } from './paint.ts';
-import { type Column, formatTable } from './table.ts';
+import { type Column, columnsWithin, formatTable, GAP, tableWidth } from './table.ts';
 
-export function formatAnalysis(analysis: Analysis, title: string, paint: Paint = PLAIN): string {
+export interface AnalysisStyle {
+  readonly paint?: Paint | undefined;
+  /** Lines of a picture of memory over the run, to stand above the table. */
+  readonly timeline?: readonly string[] | undefined;
+  /** All columns, however wide the table gets. */
+  readonly isWide?: boolean | undefined;
+}
+
+/** The table is this wide at most, unless all columns are asked for. */
+const TABLE_WIDTH = 100;
+const INDENT = '  ';
+
+export function formatAnalysis(analysis: Analysis, title: string, style: AnalysisStyle = {}): string {
+  const { paint = PLAIN, timeline = [], isWide = false } = style;
+  const lead = leadSentence(analysis);
   const sections = [
     [paint.strong(title), paint.dim(recordingLine(analysis))],
+    lead === undefined ? [] : [paint.strong(lead)],
     analysis.warnings.map((warning) => `${paint.bad('warning:')} ${warning.message}`),
     oomLines(analysis, paint),
     peakLines(analysis, paint),
     siteLines(analysis, paint),
-    whatIfLines(analysis, paint),
+    timeline,
+    whatIfLines(analysis, paint, isWide ? Number.POSITIVE_INFINITY : TABLE_WIDTH - INDENT.length),
     adviceLines(analysis, paint),
   ];
   return `${sections
@@ -77,12 +103,24 @@ function tableBody(rows: readonly (readonly string[])[]): string[] {
     .map((line) => `  ${line}`);
 }
 
-function whatIfLines(analysis: Analysis, paint: Paint): string[] {
+function whatIfLines(analysis: Analysis, paint: Paint, width: number): string[] {
   const { whatIf } = analysis;
+  if (whatIf.length === 0) return [];
   const recorded = recordedRow(whatIf);
   const fits = whatIf.map(fitOf);
+  const title = fitTitle(analysis);
+  const { allocator, peakReserved, change, overhead, smallestGpu, driverTime } = WHAT_IF_COLUMNS;
+  const columns: (Column & { readonly meaning: string })[] = [
+    { ...allocator, align: 'left' },
+    { ...peakReserved, align: 'right' },
+    { ...change, align: 'right', worth: 2 },
+    { ...overhead, align: 'right', worth: 3 },
+    { ...smallestGpu, align: 'right' },
+    { title: title ?? '', meaning: FIT_MEANING, align: 'left' },
+    { ...driverTime, align: 'right', worth: 1 },
+  ];
   const rows = whatIf.map((row, index) => [
-    row.isRecorded ? `${row.allocator} (as recorded)` : row.allocator,
+    shortName(row),
     formatBytes(row.unlimited.peakReserved),
     changeWords(row, recorded),
     row.reservedOverLive.toFixed(3),
@@ -90,41 +128,56 @@ function whatIfLines(analysis: Analysis, paint: Paint): string[] {
     fits[index] ? fitWords(fits[index]) : '',
     formatMs(row.unlimited.driver.timeUs),
   ]);
-  const columns: Column[] = [
-    { title: WHAT_IF_COLUMNS.allocator.title, align: 'left' },
-    { title: WHAT_IF_COLUMNS.peakReserved.title, align: 'right' },
-    { title: WHAT_IF_COLUMNS.change.title, align: 'right' },
-    { title: WHAT_IF_COLUMNS.overhead.title, align: 'right' },
-    { title: WHAT_IF_COLUMNS.smallestGpu.title, align: 'right' },
-    { title: fitTitle(analysis) ?? '', align: 'left' },
-    { title: WHAT_IF_COLUMNS.driverTime.title, align: 'right' },
-  ];
-  const [head, ...body] = formatTable(columns, rows);
+  const kept = columnsWithin(columns, rows, width);
+  const cut = cutNames(columns, rows, kept, width);
+  const shown = kept.map((index) => columns[index]!);
+  const [head, ...body] = formatTable(
+    shown,
+    rows.map((row) => kept.map((index) => row[index]!)),
+  );
+  const hasSettings = whatIf.some((row) => shortName(row) !== row.allocator && !row.isRecorded);
+  const explained = shown.filter((column) => column.title !== allocator.title || hasSettings);
   return [
     paint.strong(`${WHAT_IF_TITLE} for this run:`),
-    `  ${paint.dim(head!)}`,
+    `${INDENT}${paint.dim(head!)}`,
     ...body.map((line, index) => {
       const kind = fits[index]?.kind;
-      return `  ${kind === 'fails' ? paint.bad(line) : kind === 'fits' ? paint.good(line) : line}`;
+      return `${INDENT}${kind === 'fails' ? paint.bad(line) : kind === 'fits' ? paint.good(line) : line}`;
     }),
+    ...explained.map((column) => paint.dim(`${INDENT}${column.title}: ${column.meaning}.`)),
+    ...cut.map(({ shown: name, whole }) => paint.dim(`${INDENT}${name}: ${whole}.`)),
     ...footnotes(analysis).map((note) => paint.dim(note)),
   ];
 }
 
+const LEAST_NAME = 24;
+
+/** Cuts the names of allocators in place, if the table is still too wide, and returns what was cut. */
+function cutNames(
+  columns: readonly Column[],
+  rows: string[][],
+  kept: readonly number[],
+  width: number,
+): { readonly shown: string; readonly whole: string }[] {
+  const others = kept.filter((index) => index !== 0);
+  const room = Math.max(LEAST_NAME, width - tableWidth(columns, rows, others) - GAP.length);
+  return rows.flatMap((row) => {
+    const whole = row[0]!;
+    if (whole.length <= room) return [];
+    const end = whole.endsWith(RECORDED_MARK) ? RECORDED_MARK : '';
+    row[0] = `${whole.slice(0, room - end.length - 1)}…${end}`;
+    return [{ shown: row[0], whole: whole.slice(0, whole.length - end.length) }];
+  });
+}
+
 function footnotes(analysis: Analysis): string[] {
-  const { summary, whatIf, replayError } = analysis;
-  const smallest = whatIf.some((row) => row.smallestGpu !== undefined) ? [`Smallest GPU: ${WHAT_IF_COLUMNS.smallestGpu.meaning}.`] : [];
-  const failed = summary.peakDemand > summary.peakLive ? ['Requests that failed count as live.'] : [];
-  return [
-    replayErrorSentence(replayError),
-    [`Peak reserved: ${WHAT_IF_COLUMNS.peakReserved.meaning}.`, ...smallest].join(' '),
-    [OVERHEAD_NOTE, ...failed].join(' '),
-    limitSentence(analysis),
-  ].filter((note) => note !== undefined);
+  const { summary, replayError } = analysis;
+  const failed = summary.peakDemand > summary.peakLive ? 'Requests that failed count as live.' : undefined;
+  return [failed, replayErrorSentence(replayError), limitSentence(analysis)].filter((note) => note !== undefined);
 }
 
 function adviceLines({ advice, whatIf, peak }: Analysis, paint: Paint): string[] {
-  if (advice.length === 0) return recordedRow(whatIf) && peak.reserved > 0 ? [NO_ADVICE] : [];
+  if (advice.length === 0) return recordedRow(whatIf) && peak.reserved > 0 ? [noAdvice(whatIf)] : [];
   return [
     paint.strong('What to do:'),
     ...advice.flatMap((suggestion) => [`  ${paint.good(adviceLine(suggestion))}`, `      ${adviceEffect(suggestion)}`]),

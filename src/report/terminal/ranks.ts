@@ -1,6 +1,8 @@
 // The ranks of a job for the terminal: a line each, and how far they are apart.
 import { formatBytes } from '../../base/bytes.ts';
-import { type RankRow, type Spread, spreadOf, worstRank } from '../ranks.ts';
+import { type Misfit, misfits, type RankRow, runsOut, type Spread, spreadOf, worstRank } from '../ranks.ts';
+import { formatCount, formatTimes } from '../words/numbers.ts';
+import { FIT_MEANING, fitTitle, fitWords } from '../words/what-if.ts';
 import type { Paint } from './paint.ts';
 import { formatTable } from './table.ts';
 
@@ -11,9 +13,11 @@ export function formatRanks(rows: readonly RankRow[], paint: Paint): string {
     { title: 'GPU', align: 'right' },
     { title: 'peak live', align: 'right' },
     { title: 'peak reserved', align: 'right' },
-    { title: 'lost at peak', align: 'right' },
+    { title: 'lost', align: 'right' },
     { title: 'failures', align: 'right' },
-    { title: 'with expandable', align: 'right' },
+    { title: fitTitle(worst.analysis) ?? '', align: 'left' },
+    { title: 'no limit', align: 'right' },
+    { title: 'expandable', align: 'right' },
     { title: 'notes', align: 'left' },
   ] as const;
   const cells = rows.map((row) => [
@@ -23,6 +27,8 @@ export function formatRanks(rows: readonly RankRow[], paint: Paint): string {
     formatBytes(row.peakReserved),
     formatBytes(row.lost),
     row.ooms === 0 ? '' : `${row.ooms} x`,
+    row.fit ? fitWords(row.fit) : '',
+    row.unlimited === undefined ? '' : formatBytes(row.unlimited),
     row.expandable === undefined ? '' : formatBytes(row.expandable),
     [row === worst ? 'worst' : '', row.replayExact ? '' : 'replay differs', ...row.warnings].filter((note) => note !== '').join(', '),
   ]);
@@ -30,10 +36,34 @@ export function formatRanks(rows: readonly RankRow[], paint: Paint): string {
   const spread = (name: string, { least, median, most }: Spread) =>
     `${name}: ${formatBytes(least)} to ${formatBytes(most)}, median ${formatBytes(median)}${least > 0 ? `; the largest is ${(most / least).toFixed(2)} times the smallest` : ''}`;
   return `${[
-    paint.strong(`${rows.length} ranks`),
+    paint.strong(formatTimes(rows.length, 'rank', 'ranks')),
+    ...misfits(rows).map((misfit) => `${paint.bad('warning:')} ${misfitSentence(misfit)}`),
     paint.dim(head!),
-    ...body.map((line, index) => (rows[index]!.ooms > 0 ? paint.bad(line) : line)),
+    ...body.map((line, index) => (runsOut(rows[index]!) ? paint.bad(line) : line)),
+    ...COLUMN_NOTES.map((note) => paint.dim(note)),
+    ...(worst.fit ? [paint.dim(`${fitTitle(worst.analysis)}: ${FIT_MEANING}.`)] : []),
     spread('Peak reserved', spreadOf(rows.map((row) => row.peakReserved))),
     spread('Peak live', spreadOf(rows.map((row) => row.peakLive))),
   ].join('\n')}\n`;
+}
+
+const COLUMN_NOTES = [
+  'peak live: most memory that the program needed at once. peak reserved: most memory held from the driver, as recorded.',
+  'lost: reserved but not in use, when reserved memory peaked. failures: requests that failed, as recorded.',
+  'no limit: peak reserved of the same allocator, replayed without a memory limit. expandable: the same with expandable segments.',
+];
+
+function misfitSentence({ row, other, reason }: Misfit): string {
+  return `${row.file} does not look like a rank of the same job as ${other.file}: ${misfitWords(row, other, reason)}.`;
+}
+
+function misfitWords(row: RankRow, other: RankRow, reason: Misfit['reason']): string {
+  switch (reason) {
+    case 'allocator':
+      return `it ran on ${row.allocator}, not on ${other.allocator}`;
+    case 'events':
+      return `it has ${formatCount(row.events)} events, not ${formatCount(other.events)}`;
+    case 'sizes':
+      return 'its large requests have other sizes';
+  }
 }

@@ -34,3 +34,10 @@ export function formatSizeRange(mostBytes: number, leastBytes: number | undefine
   const [number, unit] = formatBytes(leastBytes).split(' ');
   return most.endsWith(` ${unit}`) ? `${number} to ${most}` : `${number} ${unit} to ${most}`;
 }
+
+/** Two sizes with an arrow, the unit once if it is the same: `33.42 -> 21.58 GiB`. */
+export function formatSizes(before: number, after: number): string {
+  const [number, unit] = formatBytes(before).split(' ');
+  const last = formatBytes(after);
+  return last.endsWith(` ${unit}`) ? `${number} -> ${last}` : `${number} ${unit} -> ${last}`;
+}

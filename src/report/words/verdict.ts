@@ -4,7 +4,7 @@ import type { TraceSummary } from '../../trace/summary.ts';
 import type { ReplayError } from '../analysis.ts';
 import { lostBytes, type MemoryPart, type PartKind } from '../losses.ts';
 import type { Breakdown, OomFinding } from '../moment.ts';
-import { formatCount, formatShare } from './numbers.ts';
+import { formatCount, formatShare, formatTimes } from './numbers.ts';
 
 /** What failed; the finding is about the last of `failures`. */
 export function oomHeadline(oom: OomFinding, failures: number): { readonly what: string; readonly details: string } {
@@ -31,15 +31,21 @@ export function oomState({ breakdown, limit, limitOrigin, deviceFree }: OomFindi
   const of = limit === undefined ? '' : ` of ${limitOrigin === 'inferred' ? 'at most ' : ''}${formatBytes(limit)}`;
   return [
     `In use: ${formatBytes(breakdown.requested + breakdown.rounding)}.`,
-    `Free inside reserved memory: ${formatBytes(free)} in ${formatCount(breakdown.freePieces)} pieces, the largest ${formatBytes(breakdown.largestFree)}.`,
+    freeWords(free, breakdown),
     `Not reserved: ${formatBytes(unreserved)}${of}.`,
   ].join(' ');
+}
+
+function freeWords(free: number, { freePieces, largestFree }: Breakdown): string {
+  if (free === 0) return 'Free inside reserved memory: none.';
+  const largest = largestFree > 0 ? `the largest ${formatBytes(largestFree)}` : 'none of which this request can use';
+  return `Free inside reserved memory: ${formatBytes(free)} in ${formatTimes(freePieces, 'piece', 'pieces')}, ${largest}.`;
 }
 
 /** Which live allocations keep free memory in pieces; undefined if that is not the cause. */
 export function oomPinning({ cause, pinning }: OomFinding): string | undefined {
   if (cause !== 'fragmentation' || pinning.segments === 0) return undefined;
-  return `${formatCount(pinning.liveBlocks)} live allocations (${formatBytes(pinning.liveBytes)}) split ${formatBytes(pinning.freeBytes)} of free memory across ${formatCount(pinning.segments)} segments.`;
+  return `${formatTimes(pinning.liveBlocks, 'live allocation', 'live allocations')} (${formatBytes(pinning.liveBytes)}) split ${formatBytes(pinning.freeBytes)} of free memory across ${formatTimes(pinning.segments, 'segment', 'segments')}.`;
 }
 
 export function peakHeadline(peak: Breakdown): { readonly what: string; readonly details: string } {

@@ -8,16 +8,13 @@ export const WHAT_IF_TITLE = 'What each allocator would have needed';
 
 /** What each column is called, and what its figures mean. */
 export const WHAT_IF_COLUMNS = {
-  allocator: { title: 'allocator' },
+  allocator: { title: 'allocator', meaning: "a setting alone, like max_split_size_mb:128, is PyTorch's allocator with that setting" },
   peakReserved: { title: 'peak reserved', meaning: 'most memory held from the driver, without a memory limit' },
   change: { title: 'change', meaning: 'peak reserved against the recorded allocator' },
   overhead: { title: 'overhead', meaning: 'peak reserved / peak live; 1 is the least possible' },
-  smallestGpu: { title: 'smallest GPU', meaning: 'least memory on which no request fails' },
+  smallestGpu: { title: 'smallest GPU', meaning: 'least memory on which no request fails, to 0.4 % of the peak' },
   driverTime: { title: 'driver time', meaning: "modelled time in the driver's memory calls" },
 } as const;
-
-/** The footnote about the overhead. */
-export const OVERHEAD_NOTE = 'Overhead = peak reserved / peak live.';
 
 /** The column about the GPU in question; undefined: its size is unknown. */
 export function fitTitle({ capacity, capacityAtLeast }: Analysis): string | undefined {
@@ -33,6 +30,21 @@ export function fitWords(fit: Fit): string {
 /** Empty for the recorded allocator itself. */
 export function changeWords(row: WhatIfRow, recorded: WhatIfRow | undefined): string {
   return row.isRecorded || !recorded ? '' : formatChange(row.unlimited.peakReserved, recorded.unlimited.peakReserved);
+}
+
+/** The footnote about the overhead. */
+export const OVERHEAD_NOTE = 'Overhead = peak reserved / peak live.';
+
+/** What the column about the GPU in question says. */
+export const FIT_MEANING = 'whether every request is served there; a retry flushes the cache first';
+
+/** Behind the name of the recorded allocator. */
+export const RECORDED_MARK = ' (as recorded)';
+
+/** The allocator's name for a narrow table: settings of PyTorch's allocator stand alone. */
+export function shortName({ allocator, kind, isRecorded }: WhatIfRow): string {
+  const settings = kind === 'pytorch' ? /^pytorch\[(.+)\]$/.exec(allocator)?.[1] : undefined;
+  return `${settings ?? allocator}${isRecorded ? RECORDED_MARK : ''}`;
 }
 
 /** How the memory limit of the job is known; undefined if it was given or recorded. */

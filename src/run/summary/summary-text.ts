@@ -39,9 +39,11 @@ export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string
   return lines;
 }
 
-/** Why the summary is empty, if no process used a GPU. */
-export function emptyReason({ idleProcesses }: RunSummary): string {
+/** Why the summary is empty, if no process used a GPU. `python` is the command's, if it cannot find PyTorch. */
+export function emptyReason({ idleProcesses }: Pick<RunSummary, 'idleProcesses'>, python?: string): string {
   if (idleProcesses > 0) return 'no process of the command used a GPU, so there is nothing to report';
+  if (python !== undefined)
+    return `PyTorch is not installed in ${python}, so no process of the command loaded Weir and there is nothing to report. Activate the environment of the job; weir doctor checks this machine`;
   return 'no process of the command loaded Weir, so there is nothing to report. Possible reasons: it used no GPU; Python ran with -I, -E or -S; PyTorch is older than 2.5; PYTHONPATH was cleared. weir doctor checks this machine';
 }
 
