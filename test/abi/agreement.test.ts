@@ -1,9 +1,10 @@
 // The four languages agree on every fact of abi/: TypeScript's copy is compared with what Python and a C compiler make of theirs,
 // and with what the engine answers.
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 import { compileProgram, hasCompiler } from '../../scripts/native-rules.mjs';
 import { RUN_ALLOCATORS } from '../../src/abi/allocators.ts';
@@ -23,10 +24,13 @@ import {
   RingState,
 } from '../../src/abi/ring.ts';
 import { ENGINE_DEFAULTS, ENGINE_PRESETS, ENGINE_SETTINGS } from '../../src/abi/settings.ts';
+import { createWeir, type EngineAllocator } from '../../src/allocator/engine/allocator.ts';
 import { instantiateEngine } from '../../src/allocator/engine/load.ts';
 import { presetSettings } from '../../src/allocator/engine/settings.ts';
 import { SimulatedBackend } from '../../src/backend/simulated.ts';
 import { MIB } from '../../src/base/bytes.ts';
+import { replay } from '../../src/replay/replay.ts';
+import { readRecording } from '../../src/trace/detect.ts';
 import { ROOT } from '../support/command.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'weir-abi-'));
@@ -54,6 +58,44 @@ describe('the engine', () => {
       expect(regionBytes % unit).toBe(0);
       expect(settingsOf(engine)).toMatchObject(settings);
     }
+  });
+
+  it('counts each statistic under its own name', () => {
+    // Both forms of the engine have the same generated switch, so only figures can show that two of its lines are exchanged.
+    const [trace] = readRecording(gunzipSync(readFileSync(new URL('samples/gpt2xl-oom.pickle.gz', ROOT)))).traces;
+    const backend = new SimulatedBackend();
+    const { allocator } = replay(trace!, (context) => createWeir(context), { backend });
+    const { ownMemory, ...statistics } = (allocator as EngineAllocator).statistics;
+    expect(ownMemory).toBeGreaterThan(0);
+    expect(statistics).toEqual({
+      reserved: backend.usedBytes,
+      peakReserved: 21072183296,
+      allocated: 9415227392,
+      inUse: 9415227392,
+      peakInUse: 20671620096,
+      requested: 9414873218,
+      handles: 1047,
+      keptStitches: 28,
+      stitchedBytes: 17739808768,
+      regions: 2,
+      orphans: 0,
+      blocks: 1745,
+      fits: 18784,
+      reuses: 6,
+      growths: 497,
+      stitches: 28,
+      extensions: 2,
+      carves: 8,
+      evictions: 0,
+      retries: 0,
+      ooms: 0,
+      borrows: 0,
+      borrowedBytes: 0,
+      waits: 0,
+      events: 0,
+      queries: 0,
+      parked: 0,
+    });
   });
 
   it('refuses values out of bounds and keeps the one it has', () => {
