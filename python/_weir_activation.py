@@ -5,18 +5,18 @@ Its name is unlikely to be that of a user's module: a `weir.py` beside a script 
 import os
 import sys
 
-from _weir_variables import ALLOCATOR, OWN_EXIT_CODE, REQUIRED
-
 
 def activate():
+    try:
+        from _weir_variables import ALLOCATOR
+    except Exception:
+        return  # Only half of the package is here, so no run of ours can have put it there.
     if not os.environ.get(ALLOCATOR):
         return
     try:
-        package = _package()
+        _package().activate()
     except Exception as error:
         _refuse(error)
-        return
-    package.activate()
 
 
 def _package():
@@ -41,6 +41,8 @@ def _package():
 
 
 def _refuse(error):
+    from _weir_variables import OWN_EXIT_CODE, REQUIRED
+
     try:
         print(f"weir: its Python package cannot be loaded ({type(error).__name__}: {error}); install it anew", file=sys.stderr, flush=True)
     except Exception:

@@ -12,7 +12,7 @@ export function clearFailure(): void {
   failedCall = Call.None;
 }
 
-// State at the last failed request; abi/explanations.ts numbers these values.
+// State at the last failed request; abi/statistics.ts numbers these values.
 export let askedThen: u64 = 0;
 export let allocatedThen: u64 = 0;
 export let reservedThen: u64 = 0;

@@ -1,4 +1,4 @@
-// The invariants of planned blocks and of the memory behind them. The numbers are those of src/allocator/engine/rules.ts.
+// The invariants of planned blocks and of the memory behind them. The numbers are those of abi/engine.ts.
 
 import { planBlocks, planBytes, planCount } from '../abi/counters';
 import { Rule, State } from '../abi/numbers';

@@ -1,4 +1,4 @@
-/* The ring of this process: a mapped file that we write and the supervisor reads. Layout and rules: ring.h.
+/* The ring of this process: a mapped file that we write and the supervisor reads. Layout: abi/ring.ts.
  * All pages of the file are allocated when it is opened. So a full disk is an error then, not a signal at a later store. */
 #define _GNU_SOURCE
 #include "recorder.h"

@@ -1,19 +1,17 @@
 """Installs Weir at the end of `import torch`, before CUDA starts. python/_weir_activation.py calls it.
 
-No exception may leave: it would make `import torch` fail. CUDA must not start: programs fork after this."""
+An exception that leaves means that the package is broken: _weir_activation.py refuses then. CUDA must not start: programs fork
+after this."""
 
 import atexit
 import sys
 
 
 def activate():
-    try:
-        from . import settings as environment
-        from .refusal import Refusal, refuse
+    from . import settings as environment
+    from .refusal import Refusal, refuse
 
-        settings = environment.read()
-    except Exception:
-        return
+    settings = environment.read()
     if not settings.allocator:
         return
     try:

@@ -1,5 +1,6 @@
 // Every flag of `weir run` and `weir record` has a twin in the environment: --what-if-events is WEIR_WHAT_IF_EVENTS. The flag wins.
 import { type Command, InvalidArgumentError, type Option } from 'commander';
+import { RUN_ALLOCATORS } from '../abi/allocators.ts';
 import { UsageError } from '../base/errors.ts';
 
 const YES = ['1', 'true', 'yes', 'on'];
@@ -13,6 +14,8 @@ export function takeEnvironment(command: Command, environment: NodeJS.ProcessEnv
     const text = environment[variable];
     const source = command.getOptionValueSource(name);
     if (text === undefined || text === '' || (source !== undefined && source !== 'default')) continue;
+    // The variable may be meant for another of our commands: `weir run` has more allocators than `weir record`.
+    if (option.argChoices && !option.argChoices.includes(text) && RUN_ALLOCATORS.some((allocator) => allocator === text)) continue;
     command.setOptionValueWithSource(name, parsed(option, variable, text), 'env');
   }
 }

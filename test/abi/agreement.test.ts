@@ -8,7 +8,18 @@ import { gunzipSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 import { compileProgram, hasCompiler } from '../../scripts/native-rules.mjs';
 import { RUN_ALLOCATORS } from '../../src/abi/allocators.ts';
-import { ABI_DIGEST, FreeResult, PlanStatistic, RangeState, Statistic } from '../../src/abi/engine.ts';
+import {
+  ABI_DIGEST,
+  DRIVER_CALL_NAMES,
+  Explained,
+  FreeResult,
+  PLAN_ROW_BYTES,
+  PlanRowOffset,
+  PlanStatistic,
+  RangeState,
+  SNAPSHOT_COLUMNS,
+  Statistic,
+} from '../../src/abi/engine.ts';
 import { ChildVariable, UserVariable } from '../../src/abi/environment.ts';
 import { EVENT_BYTES, EventKind, EventOffset } from '../../src/abi/events.ts';
 import { EXCHANGE_FILES, EXCHANGE_SHAPES } from '../../src/abi/exchange.ts';
@@ -17,13 +28,16 @@ import { SUPPORTED_PYTORCH } from '../../src/abi/pytorch.ts';
 import {
   GAUGE_NAMES,
   GAUGES_BYTES,
+  PLAN_MOST_FOOTPRINT,
+  PLAN_MOST_REQUESTS,
+  PLAN_MOST_TURNS,
   PROCESS_PLAN_HEADER_BYTES,
   ProcessPlanOffset,
   RING_HEADER_BYTES,
   RingOffset,
   RingState,
 } from '../../src/abi/ring.ts';
-import { ENGINE_DEFAULTS, ENGINE_PRESETS, ENGINE_SETTINGS } from '../../src/abi/settings.ts';
+import { BLOCK_UNIT, ENGINE_DEFAULTS, ENGINE_PRESETS, ENGINE_SETTINGS, REGION_EIGHTHS } from '../../src/abi/settings.ts';
 import { createWeir, type EngineAllocator } from '../../src/allocator/engine/allocator.ts';
 import { instantiateEngine } from '../../src/allocator/engine/load.ts';
 import { presetSettings } from '../../src/allocator/engine/settings.ts';
@@ -143,6 +157,16 @@ describe.skipIf(noCompiler !== '')(`C${noCompiler}`, () => {
       ...enumeration('WEIR_PLAN_STATISTIC_', PlanStatistic),
       ...enumeration('WEIR_RANGE_', RangeState),
       ...enumeration('WEIR_FREE_RESULT_', FreeResult),
+      ...enumeration('WEIR_EXPLAINED_', Explained),
+      ...DRIVER_CALL_NAMES.map((name, index): [string, number] => [`WEIR_DRIVER_CALL_${screaming(name)}`, index]),
+      ['WEIR_BLOCK_UNIT', BLOCK_UNIT],
+      ['WEIR_REGION_EIGHTHS', REGION_EIGHTHS],
+      ['WEIR_PLAN_MOST_REQUESTS', PLAN_MOST_REQUESTS],
+      ['WEIR_PLAN_MOST_TURNS', PLAN_MOST_TURNS],
+      ['WEIR_PLAN_MOST_FOOTPRINT', PLAN_MOST_FOOTPRINT],
+      ['sizeof(weir_range)', 8 * SNAPSHOT_COLUMNS],
+      ['sizeof(weir_plan_row)', PLAN_ROW_BYTES],
+      ...fields('weir_plan_row', PlanRowOffset),
       ...enumeration('WEIR_', EventKind),
       ...enumeration('WEIR_RING_', RingState),
       ...GAUGE_NAMES.map((name, index): [string, number] => [`offsetof(weir_gauges, ${name})`, 8 * index]),

@@ -1,4 +1,4 @@
-// Writes rings as a training process does (native/recorder.c), for tests without one. Also writes invalid rings.
+// Writes rings as a training process does (native/runtime/recorder.c), for tests without one. Also writes invalid rings.
 import { closeSync, ftruncateSync, openSync, readSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { Format } from '../../src/abi/formats.ts';

@@ -2,7 +2,7 @@
 import { ENGINE_DEFAULTS, ENGINE_PRESETS, type EngineSettings, HANDLE_MULTIPLES, REGION_EIGHTHS } from '../../abi/settings.ts';
 import { roundUp } from '../../base/bytes.ts';
 
-/** The settings of a preset for handles of this unit. The engine rounds in the same way when C applies a preset. */
+/** The settings of a preset for handles of this unit. The engine rounds the values of a preset in the same way when C applies it. */
 export function presetSettings(preset: keyof typeof ENGINE_PRESETS, handleUnit: number = ENGINE_DEFAULTS.handleUnit): EngineSettings {
   const settings: Record<keyof EngineSettings, number> = { ...ENGINE_DEFAULTS, ...ENGINE_PRESETS[preset], handleUnit };
   for (const name of HANDLE_MULTIPLES) settings[name] = roundUp(settings[name], handleUnit);

@@ -88,6 +88,10 @@ async function gpu(): Promise<Finding> {
   return { name: 'GPU', ok: output !== undefined, found: output?.trim().split('\n').join('; ') ?? 'none seen by nvidia-smi', note: '' };
 }
 
+/** `python -m weir.doctor`, but without the current folder: a weir.py there is not ours. */
+const START_DOCTOR =
+  "import runpy, sys; sys.path[:] = [path for path in sys.path if path]; runpy.run_module('weir.doctor', run_name='__main__')";
+
 /** What `python -m weir.doctor` prints (python/weir/doctor.py). */
 interface PythonFacts {
   readonly executable: string;
@@ -105,8 +109,7 @@ async function askPython(): Promise<PythonFacts | undefined> {
   const part = join(fileURLToPath(new URL('../..', import.meta.url)), 'python');
   const path = [part, process.env['PYTHONPATH']].filter((entry) => entry).join(delimiter);
   for (const name of ['python3', 'python']) {
-    // Safe path: a weir.py in the current folder is not ours.
-    const output = await run(name, ['-m', 'weir.doctor'], { PYTHONPATH: path, PYTHONSAFEPATH: '1' });
+    const output = await run(name, ['-c', START_DOCTOR], { PYTHONPATH: path });
     const line = output?.trim().split('\n').at(-1);
     if (line?.startsWith('{')) return JSON.parse(line) as PythonFacts;
   }

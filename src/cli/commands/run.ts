@@ -1,6 +1,7 @@
 // `weir run -- CMD`: an unchanged job on Weir's allocator. `weir record -- CMD`: the job on PyTorch's allocator, recorded.
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { RUN_ALLOCATORS, type RunAllocator } from '../../abi/allocators.ts';
+import { RING_ROWS } from '../../abi/ring.ts';
 import { formatBytes } from '../../base/bytes.ts';
 import { InputError, UsageError } from '../../base/errors.ts';
 import { checkTransparency } from '../../run/check/transparency.ts';
@@ -45,7 +46,6 @@ interface Flags {
   readonly verbose?: boolean;
 }
 
-const DEFAULT_RING_ROWS = 1 << 18;
 /** No process can work with less. */
 const LEAST_LIMIT = 32 * 1024 * 1024;
 const DEFAULT_WHAT_IF_EVENTS = 20_000_000;
@@ -134,7 +134,7 @@ function withSharedOptions(command: Command): Command {
     .addOption(
       new Option('--ring-rows <n>', 'size of the event buffer of each process, in events; a power of two')
         .argParser(asArgument(parseRows))
-        .default(DEFAULT_RING_ROWS),
+        .default(RING_ROWS),
     )
     .option('--json', 'print the summary as JSON (schema 1), and nothing else, on stderr')
     .option('--json-file <file>', 'write the summary as JSON to a file as well')

@@ -1,6 +1,7 @@
 // Watches the requests of one GPU of one process until a step repeats, and plans it. Pure: requests go in, a plan or a reason comes out.
 // Looks come at growing intervals, so all of them together cost a few times the last one. The past that is kept is bounded.
 import { PLAN_MOST_REQUESTS } from '../../abi/ring.ts';
+import { ENGINE_DEFAULTS } from '../../abi/settings.ts';
 import { formatBytes } from '../../base/bytes.ts';
 import { LIVE_UNIT } from '../../trace/summary.ts';
 import type { MemoryOps } from './memory-ops.ts';
@@ -60,7 +61,7 @@ const MAIN_SHARE = 0.8;
 /** A plan may need this much more memory than the job holds without one, as a share. */
 const MOST_COST = 0.005;
 /** The engine takes memory from the driver in pieces of this size. */
-const HANDLE_BYTES = 2 * 1024 * 1024;
+const HANDLE_BYTES: number = ENGINE_DEFAULTS.handleUnit;
 /**
  * Layers repeat inside a step as steps do in a run, but they end soon. A step is accepted once it has kept repeating for 50 % more
  * operations, and if its peak is at least this share of the peak so far.

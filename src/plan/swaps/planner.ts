@@ -1,5 +1,6 @@
 // A whole swap plan for a recorded step: the swaps, the footprint once blocks are laid out around the gaps, and the cost of lower limits.
 // Everything in it is simulated and verified.
+import { BLOCK_UNIT } from '../../abi/settings.ts';
 import { InvariantError } from '../../base/errors.ts';
 import { type Buffer, type Layout, normalizeSpans, type Span, spansOnCircle } from '../offsets/buffers.ts';
 import { type OffsetsPlan, planOffsets } from '../offsets/planner.ts';
@@ -134,7 +135,7 @@ function turnsOf(step: SwapStep): number {
 }
 
 function layOut(step: SwapStep, swaps: readonly Swap[], turns: number, options: SwapPlanOptions): OffsetsPlan {
-  return planOffsets(gappedBuffers(step, swaps, turns, options.alignment ?? 512), {
+  return planOffsets(gappedBuffers(step, swaps, turns, options.alignment ?? BLOCK_UNIT), {
     budgetMs: options.offsetsBudgetMs ?? 2000,
     seed: options.seed,
   });

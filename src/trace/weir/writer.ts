@@ -1,5 +1,6 @@
 // Writes `.weir` files: record by record while a job runs, or a whole recording at once.
 // It buffers only the events of one record, so memory stays bounded however long the recording is.
+import { BLOCK_UNIT } from '../../abi/settings.ts';
 import { roundUp } from '../../base/bytes.ts';
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
@@ -343,7 +344,7 @@ function startWithLiveBlocks({ startSegments, allocations }: Trace): Segment[] {
     const address = allocations.address[index]!;
     const requested = allocations.requested[index]!;
     const state = allocations.freeRequestedEvent[index]! < 0 && allocations.freeCompletedEvent[index]! >= 0 ? 'pending' : 'live';
-    const size = Math.min(roundUp(requested, 512), Number.MAX_SAFE_INTEGER);
+    const size = Math.min(roundUp(requested, BLOCK_UNIT), Number.MAX_SAFE_INTEGER);
     blocks[segmentHolding(startSegments, address)]?.push({ address, size, requested, state, stack: -1 });
   }
   return startSegments.map((segment, index) => ({ ...segment, blocks: blocks[index]! }));

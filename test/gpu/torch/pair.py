@@ -1,6 +1,6 @@
 """What an allocation and its free cost: PyTorch's own allocator against Weir's, each in child processes that take turns.
 
-    PYTHONPATH=python python3 test/gpu/torch/pair.py [--rounds 5] [--json FILE]
+    PYTHONPATH=dist/python python3 test/gpu/torch/pair.py [--rounds 5] [--json FILE]
 
 Four ways: none (PyTorch alone), weir, weir with a recording, pytorch with a recording. Medians over the rounds, in nanoseconds."""
 
@@ -39,6 +39,12 @@ def measure(path):
     import torch
 
     torch.empty(1, device="cuda")
+    wanted = os.environ.get("WEIR_CHILD_ALLOCATOR")
+    if wanted:
+        import weir
+
+        # Without the metadata of dist/python PyTorch does not load our package, and PyTorch's own allocator would be measured.
+        assert weir.gauges() is not None, f"{wanted} is not in place"
     library = ctypes.CDLL(path)
     for name in ("pair_single", "pair_tensor", "pair_mixed", "pair_threads"):
         function = getattr(library, name)

@@ -1,7 +1,8 @@
-// Checks a swap plan as it is sent, by replaying several steps tick by tick as the process acts (python/weir/swap/traffic.py).
+// Checks a swap plan as it is sent, by replaying several steps tick by tick as the process acts (python/weir/swap/mover.py).
 // On purpose it shares no code with the planner: it knows the profile and the moves, and compares.
 
 import type { SwapMove, SwapPlan } from '../../../abi/exchange.ts';
+import { Format } from '../../../abi/formats.ts';
 import type { Fault } from '../../offsets/verifier.ts';
 import type { SwapProfile } from './profile.ts';
 
@@ -28,7 +29,7 @@ export function verifySwapPlan(profile: SwapProfile, plan: SwapPlan, maxFaults =
   const report = (message: string) => {
     if (faults.length < maxFaults) faults.push({ message });
   };
-  if (plan.version !== 1) report(`the plan is of version ${plan.version}`);
+  if (plan.version !== Format.exchange.version) report(`the plan is of version ${plan.version}`);
   if (plan.key !== profile.key) report(`the plan is for step ${plan.key}, and the profile is of step ${profile.key}`);
   const subjects = plan.moves.map((move, number) => subjectOf(profile, move, number, report));
   checkTwice(plan.moves, report);
