@@ -4,7 +4,8 @@ import type { Buffer, Layout } from '../plan/offsets/buffers.ts';
 import type { OffsetsPlan } from '../plan/offsets/planner.ts';
 import type { Fault } from '../plan/offsets/verifier.ts';
 import { buffersOfStep } from '../plan/steps/step.ts';
-import type { FollowedPlan, FoundStep, NoStep } from '../plan/steps/step-plan.ts';
+import type { FoundStep, NoStep } from '../plan/steps/step-plan.ts';
+import type { FollowedPlan } from '../plan/steps/verifier.ts';
 import type { SwapStep } from '../plan/swaps/accesses.ts';
 import { loadCurve, wrap } from '../plan/swaps/gaps.ts';
 import type { SwapPlan } from '../plan/swaps/planner.ts';
@@ -64,7 +65,9 @@ export function verificationText(what: string, faults: readonly Fault[], followe
   const head = faults.length === 0 ? `correct: ${what}` : `wrong: ${what}`;
   const share =
     followed && followed.planned > 0
-      ? [`${followed.followed} of ${followed.planned} planned requests of the recording are as planned`]
+      ? [
+          `The step repeats ${followed.repetitions} times${followed.noisy > 0 ? `, and ${followed.noisy} times with differences` : ''}. Requests as planned: ${followed.followed} of ${followed.planned}.`,
+        ]
       : [];
   return lines([head, ...share, ...faults.map((fault) => `  ${fault.message}`)]);
 }

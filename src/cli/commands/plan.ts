@@ -5,7 +5,8 @@ import { InputError, InvariantError, UsageError } from '../../base/errors.ts';
 import { type PlanFile, swapPlanFile, writePlan } from '../../plan/files/plan-file.ts';
 import { type PlanInput, swapStepFrom } from '../../plan/files/plan-input.ts';
 import { buffersOfStep } from '../../plan/steps/step.ts';
-import { findStep, verifyStepPlan } from '../../plan/steps/step-plan.ts';
+import { findStep } from '../../plan/steps/step-plan.ts';
+import { verifyStepPlan } from '../../plan/steps/verifier.ts';
 import { AUTOSWAP_COPIES, type CopyCosts, copyCosts, H200_COPIES } from '../../plan/swaps/copy-costs.ts';
 import { planSwapStep } from '../../plan/swaps/planner.ts';
 import {
