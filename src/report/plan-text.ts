@@ -48,16 +48,17 @@ export function swapPlanText(step: SwapStep, plan: SwapPlan): string {
     `step       ${(step.periodUs / 1000).toFixed(1)} ms, ${step.blocks.length} blocks, peak ${formatBytes(plan.peak)}`,
     `zero stall ${formatBytes(plan.zeroStallLimit)} (-${(plan.reduction * 100).toFixed(1)} %); no schedule gets below ${formatBytes(plan.bounds.bandwidth)} with this link, ${formatBytes(plan.bounds.instant)} with any`,
   ];
-  if (plan.limit !== plan.zeroStallLimit || plan.overhead > 0) {
-    const missed = plan.simulation.overruns > 0 ? `; the limit cannot be kept, the peak is ${formatBytes(plan.simulation.peak)}` : '';
-    text.push(`limit      ${formatBytes(plan.limit)}: ${(plan.overhead * 100).toFixed(2)} % slower${missed}`);
-  }
+  // Without a plan there is nothing to draw. Lower limits make the job wait, and no plan can be written for them.
+  if (!plan.verified) return lines(text);
+  if (plan.limit !== plan.zeroStallLimit) text.push(`limit      ${formatBytes(plan.limit)}`);
   text.push(`moves      ${moved}`, `footprint  ${formatBytes(plan.footprint)} as one arena, at fixed offsets; verified`);
-  if (plan.curve.length > 1) {
-    text.push('', 'limit        slower by');
-    for (const { limit, overhead } of plan.curve) text.push(`${formatBytes(limit).padEnd(12)} ${(overhead * 100).toFixed(2)} %`);
-  }
   return lines([...text, '', ...loadPicture(step, plan)]);
+}
+
+/** Why there is no swap plan for the limit that was asked for. */
+export function noSwapPlanText({ limit, zeroStallLimit, simulation }: SwapPlan): string {
+  const waiting = simulation.overruns + simulation.faults > 0 ? ', even if the job waits' : ' unless the job waits';
+  return `no swap plan keeps ${formatBytes(limit)}${waiting}; without waiting, the lowest limit is ${formatBytes(zeroStallLimit)}`;
 }
 
 /** The outcome of `weir verify`. */

@@ -1,5 +1,5 @@
 // `weir plan` and `weir verify` as a user runs them.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -43,7 +43,7 @@ describe('weir plan', () => {
     const { code, stdout, stderr } = await weir(['plan', 'samples/gpt2xl-oom.pickle.gz', '-o', path]);
     expect([code, stdout]).toEqual([1, expect.stringContaining('not periodic')]);
     expect(stderr).toContain(`${path} was not written: there is no plan`);
-    expect((await weir(['plan', 'samples/gpt2xl-oom.pickle.gz'])).code).toBe(0);
+    expect((await weir(['plan', 'samples/gpt2xl-oom.pickle.gz'])).code).toBe(1);
   });
 
   it('lays out buffers and writes a plan that verifies', async () => {
@@ -82,7 +82,7 @@ describe('weir plan', () => {
 
   it('says when a run does not repeat itself', async () => {
     const { code, stdout } = await weir(['plan', 'samples/gpt2xl-oom.pickle.gz', '--json']);
-    expect(code).toBe(0);
+    expect(code).toBe(1);
     expect(JSON.parse(stdout)).toMatchObject({ periodic: false, verified: false, reason: expect.stringContaining('repeats') });
   });
 
@@ -97,6 +97,26 @@ describe('weir plan', () => {
     // A slow link cannot carry it out and back in time.
     const slow = await weir(['plan', ACCESSES, '--swap', '--json', '--budget', '1', '--bandwidth', '1GB']);
     expect(JSON.parse(slow.stdout).zeroStallLimit).toBe(24 * 2 ** 20);
+  });
+
+  it.each([
+    ['12MiB', '1GB', /^weir: no swap plan keeps 12 MiB, even if the job waits; without waiting, the lowest limit is 24 MiB\n/],
+    ['20MiB', '20GB', /^weir: no swap plan keeps 20 MiB unless the job waits; without waiting, the lowest limit is 24 MiB\n/],
+  ])('has no swap plan for a limit of %s, with and without a file', async (limit, bandwidth, message) => {
+    const path = join(folder, `${limit}.plan`);
+    const parameters = ['plan', ACCESSES, '--swap', '--limit', limit, '--bandwidth', bandwidth, '--budget', '1'];
+    for (const more of [[], ['-o', path], ['--json'], ['--json', '-o', path]]) {
+      const { code, stdout, stderr } = await weir([...parameters, ...more]);
+      expect([code, stderr]).toEqual([1, expect.stringMatching(message)]);
+      expect(existsSync(path)).toBe(false);
+      if (more[0] === '--json') expect(JSON.parse(stdout)).toMatchObject({ verified: false, zeroStallLimit: 24 * 2 ** 20 });
+      else expect(stdout).toMatch(/^step .*\nzero stall .*\n$/);
+    }
+  });
+
+  it('shows only limits that it can write', async () => {
+    const { stdout } = await weir(['plan', ACCESSES, '--swap', '--budget', '1', '--bandwidth', '10GB']);
+    expect(stdout).not.toMatch(/slower/);
   });
 
   it('finds the step of a trace of the AutoSwap study by itself', async () => {

@@ -10,6 +10,7 @@ import { verifyStepPlan } from '../../plan/steps/verifier.ts';
 import { AUTOSWAP_COPIES, type CopyCosts, copyCosts, H200_COPIES } from '../../plan/swaps/copy-costs.ts';
 import { planSwapStep } from '../../plan/swaps/planner.ts';
 import {
+  noSwapPlanText,
   notPeriodicJson,
   notPeriodicText,
   offsetsPlanJson,
@@ -46,13 +47,15 @@ interface Answer {
   readonly text: string;
   readonly json: object;
   readonly plan: PlanFile | undefined;
+  /** If there is no plan: why, where the text does not say so. */
+  readonly reason?: string | undefined;
 }
 
 export function planCommand(): Command {
   return new Command('plan')
     .summary('offsets for a step, or swaps to host memory, worked out ahead')
     .description(
-      'Finds the step that a recorded run repeats and plans it: an offset for every block with no holes between them, or, with --swap, which blocks wait in host memory and when. Every plan has been verified.',
+      'Finds the step that a recorded run repeats and plans it: an offset for every block with no holes between them, or, with --swap, which blocks wait in host memory and when. Every plan has been verified. Exit code 1 if there is no plan.',
     )
     .argument('<file>', 'a recording (snapshot or .weir), buffers as CSV (id,lower,upper,size), or recorded accesses; plain, gzip or zstd')
     .option('--swap', 'plan swaps; needs a recording that says what each operator reads and writes')
@@ -99,14 +102,14 @@ async function plan(file: string, options: PlanOptions): Promise<void> {
   progress.clear();
   if (options.output !== undefined && answer.plan) writePlanFile(options.output, answer.plan, options.force ?? false);
   process.stdout.write(options.json ? `${JSON.stringify(answer.json)}\n` : answer.text);
-  if (options.output === undefined) return;
-  if (answer.plan) {
+  if (!answer.plan) {
+    // Whoever goes on with the file must hear that there is none.
+    const unwritten = options.output === undefined ? [] : [`${options.output} was not written: there is no plan`];
+    for (const line of [...(answer.reason ? [answer.reason] : []), ...unwritten]) process.stderr.write(`weir: ${line}\n`);
+    process.exitCode = ExitCode.RuleBroken;
+  } else if (options.output !== undefined) {
     process.stderr.write(`wrote ${options.output}; weir verify ${options.output} ${file} checks it\n`);
-    return;
   }
-  // Whoever goes on with the file must hear that there is none.
-  process.stderr.write(`weir: ${options.output} was not written: there is no plan\n`);
-  process.exitCode = ExitCode.RuleBroken;
 }
 
 async function planOffsetsOf(input: PlanInput, options: PlanOptions, progress: Progress): Promise<Answer> {
@@ -165,7 +168,8 @@ function planSwapsOf(input: PlanInput, options: PlanOptions, progress: Progress)
   return {
     text: swapPlanText(step, found),
     json: swapPlanJson(found),
-    plan: options.output === undefined ? undefined : swapPlanFile(step, found, costs),
+    plan: found.verified ? swapPlanFile(step, found, costs) : undefined,
+    reason: found.verified ? undefined : noSwapPlanText(found),
   };
 }
 
