@@ -6,6 +6,7 @@ import { createGunzip } from 'node:zlib';
 import { Decompress } from 'fzstd';
 import { formatBytes } from '../base/bytes.ts';
 import { InputError } from '../base/errors.ts';
+import { NO_DEMAND } from '../trace/assemble.ts';
 import { detectFormat, readRecording } from '../trace/detect.ts';
 import type { Recording, Trace } from '../trace/trace.ts';
 import type { Progress } from './progress.ts';
@@ -48,6 +49,15 @@ export function pickGpus(recording: Recording, gpu: number | undefined, path: st
   if (trace) return [trace];
   const known = recording.traces.map((candidate) => candidate.device).join(', ');
   throw new InputError(`${nameOf(path)} has nothing about GPU ${gpu}; it has GPU ${known}`);
+}
+
+/** Refuses a recording in which no GPU has what the command needs: requests, or for `memory` at least segments. The error names `path`. */
+export function requireDemand(traces: readonly Trace[], path: string | undefined, needs: 'requests' | 'memory'): void {
+  const lacks = traces.map(({ warnings, endSegments = [], startSegments }) =>
+    needs === 'memory' && endSegments.length + startSegments.length > 0 ? undefined : warnings.find(({ code }) => code === NO_DEMAND),
+  );
+  if (lacks.every((warning) => warning !== undefined))
+    throw new InputError(`${path === undefined ? '' : `${nameOf(path)}: `}${lacks[0]!.message}`);
 }
 
 function readWhole(path: string, progress: Progress): Uint8Array {

@@ -95,6 +95,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     advice: advise(whatIf, { summary, capacity, capacityAtLeast, warnings: trace.warnings, source: options.source ?? 'SNAPSHOT' }),
   });
   yield analysisWith([]);
+  // Where nothing was asked for, there is nothing to compare.
+  if (summary.peakDemand === 0) return analysisWith([]);
   const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
   const expected = (options.allocators ?? usualChoices(recorded)).length + 1;
   const rows: WhatIfRow[] = [];

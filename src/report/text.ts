@@ -129,6 +129,7 @@ export function formatWhatIf(
   { summary, whatIf, capacity, capacityAtLeast, capacityOrigin, replayError }: Analysis,
   paint: Paint,
 ): string[] {
+  if (whatIf.length === 0) return [];
   const recorded = whatIf.find((row) => row.isRecorded);
   const rows = whatIf.map((row) => [
     row.isRecorded ? `${row.choice.name} (as recorded)` : row.choice.name,

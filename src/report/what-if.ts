@@ -20,7 +20,7 @@ export interface WhatIfRow {
   readonly limited: ReplayResult | undefined;
   /** Whether it fits even in the least that the GPU in question may be; undefined where its size is certain, or it does not fit at all. */
   readonly isSure: boolean | undefined;
-  /** The least memory on which no request fails; undefined when it was not searched for. */
+  /** The least memory on which no request fails; undefined when it was not searched for or not found. */
   readonly smallestGpu: number | undefined;
   readonly wallMs: number;
 }
@@ -97,16 +97,24 @@ export function resultOf({ allocator: _, ...result }: ReturnType<typeof replay>)
 const SEARCH_UNIT = 2 * MIB;
 /** Precision of the search, as a share of the answer. */
 const SEARCH_PRECISION = 1 / 256;
+/** The search ends here: even a segment of one block, rounded up to 2 MiB, is bounded by this. */
+const MOST_ABOVE_PEAK = 4096;
 
 /**
- * Bisects between what no allocator can do without and what surely suffices. More memory hardly ever makes an
- * allocator fail, but nothing rules it out; the answer is a size that was tried and fits.
+ * Bisects between what no allocator can do without and what suffices. More memory hardly ever makes an allocator fail, but
+ * nothing rules it out; the answer is a size that was tried and fits. Undefined if none was found.
  */
-function findSmallest(floor: number, enough: number, fits: (bytes: number) => boolean): number {
+export function findSmallest(floor: number, enough: number, fits: (bytes: number) => boolean): number | undefined {
   let low = roundUp(floor, SEARCH_UNIT);
   let high = Math.max(low, roundUp(enough, SEARCH_UNIT));
   if (fits(low)) return low;
   const step = Math.max(SEARCH_UNIT, roundUp(high * SEARCH_PRECISION, SEARCH_UNIT));
+  // The driver rounds every segment up, so a run may need more than what it reserves.
+  for (let more = step; !fits(high); more *= 2) {
+    if (more > MOST_ABOVE_PEAK * enough) return undefined;
+    low = high;
+    high += more;
+  }
   while (high - low > step) {
     const middle = roundUp((low + high) / 2, SEARCH_UNIT);
     if (fits(middle)) high = middle;

@@ -209,5 +209,5 @@ export const GMLAKE_SETTINGS: EngineSettings = {
 
 /** Addresses to reserve per arena: nine eighths of the GPU's memory, as PyTorch does for expandable segments. */
 export function regionBytesFor(deviceBytes: number | undefined, handleUnit: number): number {
-  return deviceBytes === undefined ? UNKNOWN_REGION_BYTES : roundUp((deviceBytes * 9) / 8, handleUnit);
+  return deviceBytes === undefined ? UNKNOWN_REGION_BYTES : Math.max(handleUnit, roundUp((deviceBytes * 9) / 8, handleUnit));
 }
