@@ -76,6 +76,47 @@ describe('the plan of a step', () => {
     expect(messages(withStep({ start: OPS.count }))[0]).toMatch(/from another run/);
   });
 
+  test('is wrong if it is for a small loop inside the recording', () => {
+    // Two operations that come again, and nothing else of the run.
+    const ops = new OpsBuilder(500);
+    for (let step = 0; step < 100; step++) {
+      ops.free(ops.alloc(512 * (step + 1), 0), 512 * (step + 1), 0);
+      if (step < 10) ops.free(ops.alloc(2 ** 20, 0), 2 ** 20, 0);
+    }
+    const blocks = [{ birth: 0, death: 2, size: 2 ** 20, stream: 0 }];
+    const step = { period: 2, start: 2, turns: 1, blocks, wholeRunBytes: 0, wholeRunBlocks: 0 };
+    const layout = { offsets: Float64Array.of(0), footprint: 2 ** 20 };
+    expect(messages({ kind: 'step', plan: { step, layout, lowerBound: 2 ** 20 } }, ops.finish(0))).toEqual([
+      'operations 2 to 4 are not the step of the recording: its 10 repetitions are only 9 % of the recording',
+    ]);
+  });
+
+  test('is wrong if a block meets another of the next step', () => {
+    // The first block lives into the next step, where the second one has its place.
+    const ops = new OpsBuilder(100);
+    let last = -1;
+    for (let step = 0; step < 10; step++) {
+      const early = ops.alloc(1024, 0);
+      if (last >= 0) ops.free(last, 512, 0);
+      last = ops.alloc(512, 0);
+      ops.free(early, 1024, 0);
+    }
+    const recording = ops.finish(0);
+    const blocks = [
+      { birth: 0, death: 4, size: 1024, stream: 0 },
+      { birth: 2, death: 6, size: 512, stream: 0 },
+    ];
+    const step = { period: 4, start: 3, turns: 1, blocks, wholeRunBytes: 0, wholeRunBlocks: 0 };
+    const planAt = (offsets: number[]): StepPlanFile => ({
+      kind: 'step',
+      plan: { step, layout: { offsets: Float64Array.from(offsets), footprint: 4096 }, lowerBound: 1536 },
+    });
+    expect(messages(planAt([0, 1024]), recording)).toEqual([]);
+    const apart = { ...step, blocks: [{ birth: 0, death: 2, size: 1024, stream: 0 }, blocks[1]!] };
+    const across: StepPlanFile = { kind: 'step', plan: { ...planAt([0, 512]).plan, step: apart } };
+    expect(messages(across, recording)[0]).toMatch(/share bytes/);
+  });
+
   test('is wrong if blocks are out of order, twice there or outside the step', () => {
     expect(messages(withBlocks((block) => ({ ...block, birth: 0 })))[0]).toMatch(/out of order/);
     expect(messages(withBlocks((block, index) => (index === 158 ? { ...block, birth: 999, death: 1000 } : block)))[0]).toMatch(
@@ -96,6 +137,45 @@ describe('the plan of a step', () => {
       }),
       { numRuns: 200 },
     );
+  });
+});
+
+describe('blocks that do not belong to the step', () => {
+  test('a block that is kept for the rest of the run is not missed', () => {
+    const ops = new OpsBuilder(400);
+    for (let step = 0; step < 20; step++) {
+      const block = ops.alloc(4096, 0);
+      ops.alloc(512, 0);
+      ops.free(block, 4096, 0);
+    }
+    const blocks = [{ birth: 0, death: 3, size: 4096, stream: 0 }];
+    const step = { period: 3, start: 3, turns: 1, blocks, wholeRunBytes: 0, wholeRunBlocks: 0 };
+    const plan = { step, layout: { offsets: Float64Array.of(0), footprint: 4096 }, lowerBound: 4096 };
+    expect(messages({ kind: 'step', plan }, ops.finish(0))).toEqual([]);
+  });
+
+  test('a block that once lives far longer may be planned for its usual lifetime', () => {
+    const ops = new OpsBuilder(400);
+    let spare = ops.alloc(4096, 0);
+    for (let step = 0; step < 20; step++) {
+      const [first, second] = [ops.alloc(4096, 0), ops.alloc(4096, 0)];
+      ops.free(second, 4096, 0);
+      // In steps 7 and 9 another block of that size is freed instead, so that operations stay the same.
+      const instead = step === 7 || step === 9 ? spare : first;
+      ops.free(instead, 4096, 0);
+      if (step === 7) spare = first;
+    }
+    const recording = ops.finish(0);
+    const planFor = (death: number): StepPlanFile => {
+      const blocks = [
+        { birth: 0, death, size: 4096, stream: 0 },
+        { birth: 1, death: 3, size: 4096, stream: 0 },
+      ];
+      const step = { period: 4, start: 5, turns: 1, blocks, wholeRunBytes: 0, wholeRunBlocks: 0 };
+      return { kind: 'step', plan: { step, layout: { offsets: Float64Array.of(0, 4096), footprint: 8192 }, lowerBound: 8192 } };
+    };
+    expect(messages(planFor(4), recording)).toEqual([]);
+    expect(messages(planFor(3), recording)).not.toEqual([]);
   });
 });
 
@@ -125,6 +205,7 @@ describe('recordings with noise', () => {
     ['an extra request now and then', run(30, { extra: [4, 13, 22] })],
     ['evaluations between the steps', run(40, { evaluations: [9, 17, 32] })],
     ['a block that is freed later in some steps', run(30, { late: [5, 6, 20] })],
+    ['a block that is freed later in evaluations', run(40, { late: [9, 17, 32], evaluations: [9, 17, 32] })],
   ])('%s: the plan that was made is correct, and wrong if a lifetime is cut', (_, ops) => {
     const file = planOf(ops);
     expect(messages(file, ops)).toEqual([]);

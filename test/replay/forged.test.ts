@@ -123,6 +123,47 @@ describe('segments', () => {
   });
 });
 
+/** A change of single values, after the recording was put together. */
+function tamper(name: string, change: (events: { kind: Uint8Array; address: Float64Array; size: Float64Array }) => number) {
+  const trace = sampleTrace(name);
+  const { kind, address, size } = trace.events;
+  const columns = { kind: kind.slice(), address: address.slice(), size: size.slice() };
+  const event = change(columns);
+  return { event, differences: reconstruct({ ...trace, events: { ...trace.events, ...columns } }).differences };
+}
+
+describe('a single value of a segment event', () => {
+  const nthOf = (kinds: Uint8Array, kind: EventKind, n: number) => {
+    let seen = 0;
+    return kinds.findIndex((value) => value === kind && seen++ === n);
+  };
+
+  it.each([
+    ['the address of a release', LIMITED, EventKind.SegmentFree, 'address'],
+    ['the size of a release', LIMITED, EventKind.SegmentFree, 'size'],
+    ['the address of pages', 'exact/exp.pkl.gz', EventKind.SegmentUnmap, 'address'],
+    ['the size of pages', 'exact/exp.pkl.gz', EventKind.SegmentUnmap, 'size'],
+    ['the address of an empty_cache()', 'exact/def.pkl.gz', EventKind.SegmentFree, 'address'],
+  ] as const)('%s', (_, name, kind, column) => {
+    const { differences } = tamper(name, (events) => {
+      const event = nthOf(events.kind, kind, 0);
+      events[column][event]! += 2 ** 21;
+      return event;
+    });
+    expect(differences).toMatchObject({ segments: 1, outcomes: 0 });
+  });
+
+  it('its kind', () => {
+    const { differences, event } = tamper(LIMITED, ({ kind }) => {
+      const at = nthOf(kind, EventKind.SegmentFree, 0);
+      kind[at] = EventKind.SegmentUnmap;
+      return at;
+    });
+    expect(differences).toMatchObject({ segments: 1, outcomes: 0 });
+    expect(differences.firstEvent).toBeLessThanOrEqual(event);
+  });
+});
+
 describe('swapped events', () => {
   const swap = (rows: Row[], a: number, b: number) => {
     [rows[a], rows[b]] = [rows[b]!, rows[a]!];
