@@ -66,7 +66,7 @@ if (values.write !== undefined) writeFileSync(values.write, report());
 process.exitCode = count('SURVIVED') + count('STALE') > 0 ? 1 : 0;
 
 /** Applies a mutant, runs its tests and puts the file back. */
-async function judge({ file, find, replace, tests: own, harmless }) {
+async function judge({ file, find, replace, tests: own, only, harmless }) {
   const places = filesOf(join(folder, file)).filter((path) => readFileSync(path, 'utf8').includes(find));
   if (places.length !== 1) return { status: 'STALE', note: `the text is in ${places.length} files of ${file}` };
   const [path] = places;
@@ -79,7 +79,7 @@ async function judge({ file, find, replace, tests: own, harmless }) {
   );
   try {
     if (!(await rebuild(place))) return { status: 'killed', place, note: 'does not build' };
-    const survives = await passes(own);
+    const survives = await passes(only ? [...own, '-t', only] : own);
     if (!survives) return { status: 'killed', place, note: harmless ? 'listed as harmless' : '' };
     return harmless ? { status: 'harmless', place, note: harmless } : { status: 'SURVIVED', place, note: '' };
   } finally {

@@ -202,3 +202,17 @@ test('a stream waits for another only if growing would hold 2.9 % more than is n
   expect(growth(60, { waitShare: 6000 })).toEqual({ grown: true, waits: 0 });
   expect(growth(20, { waitShare: 0 })).toEqual({ grown: false, waits: 1 });
 });
+
+test('no stream waits for a parked block while a stream is captured', () => {
+  const { allocator, timeline } = setUp({}, (stream) => (stream === 1 ? 9000 : 100));
+  const first = allocator.malloc(32 * MIB, 0, 0);
+  allocator.malloc(32 * MIB, 0, 0);
+  allocator.recordStream(first, 1);
+  release(allocator, first);
+  expect(allocator.statistics.parked).toBe(1);
+  const before = timeline.totals();
+  allocator.setCapturing(0, true);
+  // The host may wait for all streams; the GPU may not.
+  allocator.malloc(32 * MIB, 0, 0);
+  expect(timeline.totals()).toEqual(before);
+});
