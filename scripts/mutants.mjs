@@ -46,10 +46,11 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
 for (const path of COPIED) if (existsSync(join(root, path))) cpSync(join(root, path), join(folder, path), { recursive: true });
 symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
 
-const tests = [...new Set(chosen.flatMap((mutant) => mutant.tests))];
-process.stdout.write(`${chosen.length} mutants; ${tests.length} test files, first unchanged\n`);
-if (!(await passes([...tests]))) {
-  process.stderr.write('mutants: the tests fail without any change; build first (npm run build), and look at npm run unit\n');
+const suites = [...new Set(chosen.map((mutant) => JSON.stringify(suiteOf(mutant))))].map((text) => JSON.parse(text));
+process.stdout.write(`${chosen.length} mutants; ${suites.length} sets of tests, first unchanged\n`);
+for (const suite of suites) {
+  if (await passes(suite)) continue;
+  process.stderr.write(`mutants: ${suite.join(' ')} fails without any change; build first (npm run build), and look at npm run unit\n`);
   process.exit(1);
 }
 
@@ -65,8 +66,14 @@ process.stdout.write(`${summary}\n`);
 if (values.write !== undefined) writeFileSync(values.write, report());
 process.exitCode = count('SURVIVED') + count('STALE') > 0 ? 1 : 0;
 
+/** The parameters of vitest for a mutant: its test files and, with `only`, a pattern for the names of tests. */
+function suiteOf({ tests, only }) {
+  return only === undefined ? tests : [...tests, '-t', only];
+}
+
 /** Applies a mutant, runs its tests and puts the file back. */
-async function judge({ file, find, replace, tests: own, only, harmless }) {
+async function judge(mutant) {
+  const { file, find, replace, harmless } = mutant;
   const places = filesOf(join(folder, file)).filter((path) => readFileSync(path, 'utf8').includes(find));
   if (places.length !== 1) return { status: 'STALE', note: `the text is in ${places.length} files of ${file}` };
   const [path] = places;
@@ -79,7 +86,7 @@ async function judge({ file, find, replace, tests: own, only, harmless }) {
   );
   try {
     if (!(await rebuild(place))) return { status: 'killed', place, note: 'does not build' };
-    const survives = await passes(only ? [...own, '-t', only] : own);
+    const survives = await passes(suiteOf(mutant));
     if (!survives) return { status: 'killed', place, note: harmless ? 'listed as harmless' : '' };
     return harmless ? { status: 'harmless', place, note: harmless } : { status: 'SURVIVED', place, note: '' };
   } finally {
