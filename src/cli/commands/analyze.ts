@@ -9,7 +9,7 @@ import { formatAnalysis } from '../../report/terminal/analysis.ts';
 import { formatRanks } from '../../report/terminal/ranks.ts';
 import type { Trace } from '../../trace/trace.ts';
 import { ExitCode } from '../exit-code.ts';
-import { loadRecording, pickGpus } from '../input.ts';
+import { loadRecording, pickGpus, requireDemand } from '../input.ts';
 import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption, RECORDINGS } from '../options.ts';
 import { paintFor } from '../paint.ts';
 import { createProgress, type Progress } from '../progress.ts';
@@ -65,6 +65,7 @@ async function analyze(files: string[], options: AnalyzeOptions): Promise<void> 
   }
   const file = files[0]!;
   const traces = pickGpus(await loadRecording(file, progress), options.gpu, file);
+  requireDemand(traces, file, 'memory');
   if (traces.length === 1) {
     const row = showOne(traces[0]!, file, options, progress);
     judge([row]);

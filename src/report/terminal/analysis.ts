@@ -79,6 +79,7 @@ function tableBody(rows: readonly (readonly string[])[]): string[] {
 
 function whatIfLines(analysis: Analysis, paint: Paint): string[] {
   const { whatIf } = analysis;
+  if (whatIf.length === 0) return [];
   const recorded = recordedRow(whatIf);
   const fits = whatIf.map(fitOf);
   const rows = whatIf.map((row, index) => [
