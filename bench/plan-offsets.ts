@@ -5,7 +5,8 @@ import { readBufferCsv } from '../src/plan/files/buffer-csv.ts';
 import { readMallocText } from '../src/plan/files/malloc-text.ts';
 import { type MemoryOps, OpsBuilder } from '../src/plan/steps/memory-ops.ts';
 import { buffersOfStep } from '../src/plan/steps/step.ts';
-import { findStep, verifyStepPlan } from '../src/plan/steps/step-plan.ts';
+import { findStep } from '../src/plan/steps/step-plan.ts';
+import { verifyStepPlan } from '../src/plan/steps/verifier.ts';
 import { keepResults, readShared, type Table } from './plan-support.ts';
 
 const CAPACITY = 1_048_576;

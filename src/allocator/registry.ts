@@ -6,6 +6,7 @@ import { UsageError } from '../base/errors.ts';
 import type { Allocator, AllocatorContext } from './allocator.ts';
 import { CnMemAllocator } from './cnmem.ts';
 import { createGmlake, createWeir } from './engine/allocator.ts';
+import { MOST_GPU_BYTES, withHugeRequests } from './huge-requests.ts';
 import { PyTorchAllocator } from './pytorch/allocator.ts';
 import { DEFAULT_SETTINGS, formatConf, type PyTorchSettings, parseConf, splitOutsideBrackets } from './pytorch/settings.ts';
 
@@ -53,7 +54,12 @@ export function pytorchChoice(kind: 'pytorch' | 'expandable', settings: PyTorchS
     kind,
     settings: written,
     conf,
-    create: (context) => new PyTorchAllocator(context, settings),
+    create: (context) => {
+      const create = (inner: AllocatorContext) => new PyTorchAllocator(inner, settings);
+      // Without expandable segments a request of any size is one driver call. With them, PyTorch refuses more than 9/8 of the GPU.
+      const isBounded = !settings.expandableSegments || (context.deviceBytes ?? Number.POSITIVE_INFINITY) <= MOST_GPU_BYTES;
+      return isBounded ? create(context) : withHugeRequests(context, create);
+    },
   };
 }
 
@@ -99,7 +105,7 @@ function engineChoice(
     name: written === '' ? kind : `${kind}[${written}]`,
     kind,
     settings: written,
-    create: (context) => create(context, settings as Partial<EngineSettings>),
+    create: (context) => withHugeRequests(context, (inner) => create(inner, settings as Partial<EngineSettings>)),
   };
 }
 

@@ -9,6 +9,8 @@ import { type DriverCosts, H200_COSTS } from './costs.ts';
 const MALLOC_CHUNK = 32 * MIB;
 const MALLOC_TOP = 0x7f00_0000_0000;
 const RESERVE_BOTTOM = 0x3_0200_0000;
+/** Beyond this, sums of sizes and addresses would not be exact. */
+const MOST_BYTES = 2 ** 52;
 
 /** Chooses the addresses of cudaMalloc and of address reservations. */
 export interface Placement {
@@ -69,7 +71,7 @@ export class SimulatedBackend implements Backend {
   private readonly mappings = new Map<number, number>();
 
   constructor(options: SimulatedBackendOptions = {}) {
-    this.capacity = options.capacity ?? Number.POSITIVE_INFINITY;
+    this.capacity = Math.min(options.capacity ?? Number.POSITIVE_INFINITY, MOST_BYTES);
     this.costs = options.costs ?? H200_COSTS;
     this.placement = options.placement ?? new InventedPlacement();
   }

@@ -7,6 +7,7 @@ import { formatBytes } from '../base/bytes.ts';
 import { InputError } from '../base/errors.ts';
 import { type BufferLimit, GrowingBuffer } from '../io/growing-buffer.ts';
 import { unpack } from '../io/unpack.ts';
+import { NO_DEMAND } from '../trace/assemble.ts';
 import { detectFormat, readRecording } from '../trace/detect.ts';
 import type { Recording, Trace } from '../trace/trace.ts';
 import type { Progress } from './progress.ts';
@@ -51,6 +52,15 @@ export function pickGpus(recording: Recording, gpu: number | undefined, path: st
   if (trace) return [trace];
   const known = recording.traces.map((candidate) => candidate.device).join(', ');
   throw new InputError(`${nameOf(path)} has no events of GPU ${gpu}; it has GPU ${known}`);
+}
+
+/** Refuses a recording in which no GPU has what the command needs: requests, or for `memory` at least segments. The error names `path`. */
+export function requireDemand(traces: readonly Trace[], path: string | undefined, needs: 'requests' | 'memory'): void {
+  const lacks = traces.map(({ warnings, endSegments = [], startSegments }) =>
+    needs === 'memory' && endSegments.length + startSegments.length > 0 ? undefined : warnings.find(({ code }) => code === NO_DEMAND),
+  );
+  if (lacks.every((warning) => warning !== undefined))
+    throw new InputError(`${path === undefined ? '' : `${nameOf(path)}: `}${lacks[0]!.message}`);
 }
 
 function readWhole(path: string, progress: Progress): Uint8Array {

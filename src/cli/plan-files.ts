@@ -1,7 +1,7 @@
 // Reads the input of `weir plan` and `weir verify`: a recording, a list of buffers, a text trace or accesses.
 import { type PlanInput, planInputOf, readPlanText } from '../plan/files/plan-input.ts';
 import { readRecording } from '../trace/detect.ts';
-import { naming, pickGpus, readBytes } from './input.ts';
+import { naming, pickGpus, readBytes, requireDemand } from './input.ts';
 import type { Progress } from './progress.ts';
 
 /** Text formats are recognised by their beginning; anything else is a recording. */
@@ -13,6 +13,8 @@ export async function loadPlanInput(path: string, swap: boolean, gpu: number | u
     if (text) return text;
     const recording = readRecording(bytes, { onProgress: (done) => progress.update(done, `reading ${path}`) });
     // A plan is for one GPU: the first one, unless --gpu names another.
-    return planInputOf(pickGpus(recording, gpu ?? recording.traces[0]?.device, path)[0]!, swap);
+    const [trace] = pickGpus(recording, gpu ?? recording.traces[0]?.device, path);
+    requireDemand([trace!], undefined, 'requests');
+    return planInputOf(trace!, swap);
   });
 }

@@ -69,7 +69,8 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
     }
     mappedLast = kind === EventKind.SegmentMap;
   }
-  const isFull = capacity !== Number.POSITIVE_INFINITY;
+  // Without recorded segments nothing says how much the job held when it was refused more.
+  const isFull = capacity !== Number.POSITIVE_INFINITY && mostReserved > 0;
   const isRefused = refused !== Number.POSITIVE_INFINITY;
   const granted = grantedBytes(trace, settings);
   return {

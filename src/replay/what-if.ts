@@ -66,6 +66,8 @@ export function withoutAllocator({ allocator: _, ...result }: Replayed): ReplayR
 const SEARCH_UNIT = 2 * MIB;
 /** Precision of the search, as a share of the answer. */
 const SEARCH_PRECISION = 1 / 256;
+/** The search ends here: even a segment of one block, rounded up to 2 MiB, is bounded by this. */
+const MOST_ABOVE_PEAK = 4096;
 
 /** How far the answer of `smallestGpu` may be above the true one. */
 export function searchStep(enoughBytes: number): number {
@@ -74,13 +76,19 @@ export function searchStep(enoughBytes: number): number {
 
 /**
  * The smallest GPU on which no request fails, by bisection between the floor and a size that is enough. An allocator could
- * fail with more memory and not with less, so the answer is always a size that was tried.
+ * fail with more memory and not with less, so the answer is always a size that was tried. Undefined: none was found.
  */
-export function smallestGpu(floorBytes: number, enoughBytes: number, fits: (gpu: WhatIfGpu) => boolean): number {
+export function smallestGpu(floorBytes: number, enoughBytes: number, fits: (gpu: WhatIfGpu) => boolean): number | undefined {
   let low = roundUp(floorBytes, SEARCH_UNIT);
   let high = Math.max(low, roundUp(enoughBytes, SEARCH_UNIT));
   if (fits({ capacity: low })) return low;
   const step = searchStep(high);
+  // The driver rounds every segment up, so a run may need more than what it reserves.
+  for (let more = step; !fits({ capacity: high }); more *= 2) {
+    if (more > MOST_ABOVE_PEAK * enoughBytes) return undefined;
+    low = high;
+    high += more;
+  }
   while (high - low > step) {
     const middle = roundUp((low + high) / 2, SEARCH_UNIT);
     if (fits({ capacity: middle })) high = middle;

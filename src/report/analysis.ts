@@ -130,6 +130,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const gpuOf = (bytes: number): WhatIfGpu =>
     hasFraction ? { capacity: whole.limits.capacity, allowedBytes: bytes } : { capacity: bytes };
   yield analysisWith([]);
+  // Where nothing was asked for, there is nothing to compare.
+  if (summary.peakDemand === 0) return analysisWith([]);
   const findSmallest = options.findSmallest ?? summary.events <= QUICK_EVENTS;
   const usual = usualChoices(recorded, options.withHistory);
   const expected = (options.allocators ?? usual).length + 1;

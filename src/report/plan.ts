@@ -40,8 +40,8 @@ export interface SwapFacts {
   readonly periodUs: number;
   readonly blocks: number;
   readonly swaps: number;
-  /** The peak with swaps if it is above the limit, which then cannot be kept. */
-  readonly missedPeak: number | undefined;
+  /** Whether the limit can be kept if the job waits. There is a plan only if it need not wait: `plan.verified`. */
+  readonly keptByWaiting: boolean;
   readonly plan: Pick<
     SwapPlan,
     'peak' | 'zeroStallLimit' | 'reduction' | 'limit' | 'overhead' | 'bytesMoved' | 'bounds' | 'curve' | 'footprint' | 'verified' | 'wallMs'
@@ -76,7 +76,7 @@ export function swapFacts(step: SwapStep, plan: SwapPlan): SwapFacts {
     periodUs: step.periodUs,
     blocks: step.blocks.length,
     swaps: plan.swaps.length,
-    missedPeak: plan.simulation.overruns > 0 ? plan.simulation.peak : undefined,
+    keptByWaiting: plan.simulation.overruns + plan.simulation.faults === 0,
     plan: { peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, bounds, curve, footprint, verified, wallMs },
   };
 }

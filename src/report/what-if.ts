@@ -23,7 +23,7 @@ export interface WhatIfRow {
   readonly limited: ReplayResult | undefined;
   /** Whether the run fits even if the GPU has only its least size; undefined: the size is certain, or the run does not fit. */
   readonly isSure: boolean | undefined;
-  /** The least memory on which no request fails; undefined: not searched for. */
+  /** The least memory on which no request fails; undefined: not searched for, or not found. */
   readonly smallestGpu: number | undefined;
   readonly wallMs: number;
 }

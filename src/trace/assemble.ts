@@ -17,6 +17,9 @@ import {
   type Warning,
 } from './trace.ts';
 
+/** The warning about a recording in which nobody asks for memory. */
+export const NO_DEMAND = 'no-demand';
+
 /** What a reader found for one GPU. */
 export interface TraceParts {
   readonly device: number;
@@ -119,10 +122,25 @@ function findGaps(
       'the recording has no segment events (skip_actions, or made from a profile), so its reserved memory is unknown; what each allocator needs is still exact',
     );
   }
+  if (allocations.count === 0 && counts[EventKind.Oom] === 0) warn(NO_DEMAND, noDemand(parts, startSegments));
   if (links.contradictions > 0) {
     warn('contradictions', `${links.contradictions} events contradict others (they free memory that was freed before) and were ignored`);
   }
   return warnings;
+}
+
+/** What a recording without any request does hold. */
+function noDemand({ events, endSegments }: TraceParts, startSegments: readonly Segment[]): string {
+  const segments = endSegments && endSegments.length > 0 ? endSegments : startSegments;
+  const bytes = segments.reduce((sum, segment) => sum + segment.size, 0);
+  const held = [
+    ...(events.count === 0 ? [] : [`${events.count} events`]),
+    ...(segments.length === 0
+      ? []
+      : [`${segments.length} ${segments.length === 1 ? 'segment' : 'segments'} (${formatBytes(bytes)}) without a live block`]),
+  ];
+  const holds = held.length === 0 ? 'neither events nor segments' : `${held.join(' and ')}, but no request for memory`;
+  return `the recording holds ${holds}: there is nothing to replay, compare or plan`;
 }
 
 /** Whether an allocation lies outside all segments that existed from the start. */

@@ -1,5 +1,5 @@
 // `weir plan` and `weir verify` as a user runs them.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -43,7 +43,7 @@ describe('weir plan', () => {
     const { code, stdout, stderr } = await weir(['plan', 'samples/gpt2xl-oom.pickle.gz', '-o', path]);
     expect([code, stdout]).toEqual([1, expect.stringContaining('not periodic')]);
     expect(stderr).toContain(`${path} was not written: there is no plan`);
-    expect((await weir(['plan', 'samples/gpt2xl-oom.pickle.gz'])).code).toBe(0);
+    expect((await weir(['plan', 'samples/gpt2xl-oom.pickle.gz'])).code).toBe(1);
   });
 
   it('lays out buffers and writes a plan that verifies', async () => {
@@ -72,14 +72,17 @@ describe('weir plan', () => {
     expect(stdout).toContain('└──');
     expect(await weir(['verify', plan, RESNET])).toMatchObject({ code: 0 });
     const other = await weir(['verify', plan, VGG]);
-    expect(other).toMatchObject({ code: 1, stdout: expect.stringMatching(/^wrong:.*\n {2}the recording ends before the plan begins/) });
+    expect(other).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(/^wrong:.*\n {2}the step of the plan ends at operation 4636, but the recording has only 1975/),
+    });
     const refused = await weir(['plan', RESNET, '-o', plan]);
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('-f overwrites it') });
   });
 
   it('says when a run does not repeat itself', async () => {
     const { code, stdout } = await weir(['plan', 'samples/gpt2xl-oom.pickle.gz', '--json']);
-    expect(code).toBe(0);
+    expect(code).toBe(1);
     expect(JSON.parse(stdout)).toMatchObject({ periodic: false, verified: false, reason: expect.stringContaining('repeats') });
   });
 
@@ -94,6 +97,26 @@ describe('weir plan', () => {
     // A slow link cannot carry it out and back in time.
     const slow = await weir(['plan', ACCESSES, '--swap', '--json', '--budget', '1', '--bandwidth', '1GB']);
     expect(JSON.parse(slow.stdout).zeroStallLimit).toBe(24 * 2 ** 20);
+  });
+
+  it.each([
+    ['12MiB', '1GB', /^weir: no swap plan keeps 12 MiB, even if the job waits; without waiting, the lowest limit is 24 MiB\n/],
+    ['20MiB', '20GB', /^weir: no swap plan keeps 20 MiB unless the job waits; without waiting, the lowest limit is 24 MiB\n/],
+  ])('has no swap plan for a limit of %s, with and without a file', async (limit, bandwidth, message) => {
+    const path = join(folder, `${limit}.plan`);
+    const parameters = ['plan', ACCESSES, '--swap', '--limit', limit, '--bandwidth', bandwidth, '--budget', '1'];
+    for (const more of [[], ['-o', path], ['--json'], ['--json', '-o', path]]) {
+      const { code, stdout, stderr } = await weir([...parameters, ...more]);
+      expect([code, stderr]).toEqual([1, expect.stringMatching(message)]);
+      expect(existsSync(path)).toBe(false);
+      if (more[0] === '--json') expect(JSON.parse(stdout)).toMatchObject({ verified: false, zeroStallLimit: 24 * 2 ** 20 });
+      else expect(stdout).toMatch(/^zero stall .*\nstep .*\n$/);
+    }
+  });
+
+  it('shows only limits that it can write', async () => {
+    const { stdout } = await weir(['plan', ACCESSES, '--swap', '--budget', '1', '--bandwidth', '10GB']);
+    expect(stdout).not.toMatch(/slower/);
   });
 
   it('finds the step of a trace of the AutoSwap study by itself', async () => {
@@ -139,9 +162,41 @@ describe('weir plan', () => {
     const content = JSON.parse(readFileSync(plan, 'utf8'));
     for (const buffer of content.buffers) buffer.offset = 0;
     writeFileSync(plan, JSON.stringify(content));
-    const { code, stderr } = await weir(['verify', plan, BUFFERS]);
-    expect(code).toBe(3);
-    expect(stderr).toMatch(/^weir: .*tampered\.plan: .*\n$/);
+    const { code, stdout } = await weir(['verify', plan, BUFFERS]);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/^wrong: .*\n {2}at time \d+ buffers .* share bytes\n/);
+  });
+
+  it('finds a plan wrong that would destroy data, is empty or lacks a block', async () => {
+    const plan = join(folder, 'forged.plan');
+    expect(await weir(['plan', VGG, '-o', plan, '--budget', '0'])).toMatchObject({ code: 0 });
+    const content = readFileSync(plan, 'utf8');
+    const forged = async (change: (blocks: { birth: number; death: number; offsets: number[] }[]) => void) => {
+      const data = JSON.parse(content);
+      change(data.blocks);
+      writeFileSync(plan, JSON.stringify(data));
+      return weir(['verify', plan, VGG]);
+    };
+    const wrong = (message: RegExp) => ({ code: 1, stdout: expect.stringMatching(message), stderr: '' });
+    const destructive = await forged((blocks) => {
+      for (const block of blocks) {
+        block.offsets = [0];
+        block.death = block.birth + 1;
+      }
+    });
+    expect(destructive).toMatchObject(wrong(/ dies at \d+ in the plan and at \d+ in the recording\n/));
+    expect(await forged((blocks) => blocks.splice(0))).toMatchObject(wrong(/\n {2}the plan lacks 159 of the 159 blocks/));
+    expect(await forged((blocks) => blocks.splice(80, 1))).toMatchObject(wrong(/\n {2}the plan lacks 1 of the 159 blocks/));
+    const overlapping = await forged((blocks) => {
+      for (const block of blocks) block.offsets = [0];
+    });
+    expect(overlapping).toMatchObject(wrong(/share bytes/));
+    // A file that cannot be used is another matter.
+    writeFileSync(plan, content.replace('"period":318', '"period":"long"'));
+    expect(await weir(['verify', plan, VGG])).toMatchObject({
+      code: 3,
+      stderr: expect.stringMatching(/period of the plan must be a whole number/),
+    });
   });
 
   it.each([

@@ -141,3 +141,78 @@ test('a single stream needs no events', () => {
   for (let round = 0; round < 20; round++) release(allocator, allocator.malloc((8 + round) * MIB, 0, 0));
   expect(timeline.totals()).toMatchObject({ events: 0, queries: 0, waits: 0 });
 });
+
+test('nothing is recorded, asked for or waited for while a stream is captured, whatever is freed meanwhile', () => {
+  const setup = setUp({}, 0);
+  const { allocator, timeline } = setup;
+  lendable(setup);
+  const [mine, used] = [allocator.malloc(2 * MIB, 0, 0), allocator.malloc(2 * MIB, 0, 0)];
+  const before = timeline.totals();
+  allocator.setCapturing(1, true);
+  // A release, and a block that another stream uses: both would record an event.
+  release(allocator, mine);
+  allocator.recordStream(used, 1);
+  release(allocator, used);
+  release(allocator, allocator.malloc(4 * MIB, 1, 0));
+  allocator.malloc(512, 1, 0);
+  expect(timeline.totals()).toEqual(before);
+  allocator.setCapturing(1, false);
+  release(allocator, allocator.malloc(4 * MIB, 0, 0));
+  expect(timeline.totals().events).toBeGreaterThan(before.events);
+});
+
+test('a stream with more releases than its ring of events lends what is over, without a wait', () => {
+  const setup = setUp();
+  const { allocator, timeline } = setup;
+  release(allocator, allocator.malloc(512, 1, 0));
+  allocator.emptyCache();
+  const block = allocator.malloc(32 * MIB, 0, 0);
+  allocator.malloc(26 * MIB, 0, 0);
+  const address = allocator.addressOf(block);
+  release(allocator, block);
+  const { events } = timeline.totals();
+  // 32 events fit. The first nine, over by 1000 us, make way for nine that are not over before 1500 us.
+  for (let round = 0; round < 31; round++) release(allocator, allocator.malloc(512, 0, 0));
+  timeline.advanceTo(500);
+  for (let round = 0; round < 9; round++) release(allocator, allocator.malloc(512, 0, 0));
+  expect(timeline.totals()).toMatchObject({ events: events + 40, queries: 0 });
+  timeline.advanceTo(1200);
+  expect(allocator.addressOf(allocator.malloc(32 * MIB, 1, 0))).toBe(address);
+  // 23 of the first 32 are left, and one more is asked for that is not over.
+  expect(timeline.totals()).toMatchObject({ waits: 0, queries: 24 });
+  allocator.check();
+});
+
+test('a stream waits for another only if growing would hold 2.9 % more than is needed', () => {
+  const growth = (mib: number, settings: Partial<EngineSettings> = {}) => {
+    const timeline = new Timeline({ lagUs: 1000 });
+    timeline.advanceTo(0);
+    const allocator = createWeir({ backend: new SimulatedBackend(), streams: [0, 1], events: timeline }, { eventBytes: 1, ...settings });
+    release(allocator, allocator.malloc(512, 1, 0));
+    allocator.emptyCache();
+    allocator.malloc(1000 * MIB, 0, 0);
+    release(allocator, allocator.malloc(mib * MIB, 0, 0));
+    const before = allocator.statistics.reserved;
+    allocator.malloc(mib * MIB, 1, 0);
+    return { grown: allocator.statistics.reserved > before, waits: timeline.totals().waits };
+  };
+  expect(growth(20)).toEqual({ grown: true, waits: 0 });
+  expect(growth(40)).toEqual({ grown: false, waits: 1 });
+  expect(growth(60)).toEqual({ grown: false, waits: 1 });
+  expect(growth(60, { waitShare: 6000 })).toEqual({ grown: true, waits: 0 });
+  expect(growth(20, { waitShare: 0 })).toEqual({ grown: false, waits: 1 });
+});
+
+test('no stream waits for a parked block while a stream is captured', () => {
+  const { allocator, timeline } = setUp({}, (stream) => (stream === 1 ? 9000 : 100));
+  const first = allocator.malloc(32 * MIB, 0, 0);
+  allocator.malloc(32 * MIB, 0, 0);
+  allocator.recordStream(first, 1);
+  release(allocator, first);
+  expect(allocator.statistics.parked).toBe(1);
+  const before = timeline.totals();
+  allocator.setCapturing(0, true);
+  // The host may wait for all streams; the GPU may not.
+  allocator.malloc(32 * MIB, 0, 0);
+  expect(timeline.totals()).toEqual(before);
+});

@@ -197,6 +197,14 @@ describe('verifier', () => {
       }),
     );
   });
+
+  test('sees a buffer that is not at its fixed offset', () => {
+    const fixed = [{ id: 'a', size: 4, spans: [{ from: 0, to: 1 }], alignment: 1, fixedOffset: 8 }];
+    expect(verifyOffsets(fixed, { offsets: Float64Array.of(8), footprint: 12 })).toEqual([]);
+    expect(verifyOffsets(fixed, { offsets: Float64Array.of(4), footprint: 12 })).toEqual([
+      { message: 'buffer a must be at 8 but is at 4' },
+    ]);
+  });
 });
 
 describe('buffer CSV', () => {

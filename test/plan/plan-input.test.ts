@@ -94,6 +94,14 @@ describe('plans against the files they were made from', () => {
     const renamed = readPlanText(CSV.replace('a,', 'x,'))!;
     expect(verifyPlanOn(plan, renamed).faults[0]!.message).toMatch(/buffer x/);
     expect(formatPlan(offsetsFacts(input.buffers.length, layout), [])).toMatch(/exactly the lower bound/);
+    // Each fault by itself; the layout is right for both.
+    const messages = (text: string) => verifyPlanOn(plan, readPlanText(text)!).faults.map((fault) => fault.message);
+    expect(messages(CSV.replace('a,0,4,10', 'a,0,4,9'))).toEqual(['buffer a has 10 bytes in the plan and 9 in the list']);
+    expect(messages(CSV.replace('a,0,4', 'a,0,3'))).toEqual(['buffer a lives from 0 to 4 in the plan and from 0 to 3 in the list']);
+    expect(messages(CSV.replace('c,5,9,10\n', ''))).toEqual(['the plan has 3 buffers, and the list only 2']);
+    expect(messages(`${CSV}d,20,21,5\n`)).toEqual(['the plan lacks buffer d']);
+    const lines = CSV.split('\n');
+    expect(messages([lines[0], lines[3], lines[1], lines[2]].join('\n'))).toEqual([]);
   });
 
   test('the step of a trace', () => {
@@ -123,6 +131,8 @@ describe('plans against the files they were made from', () => {
     if (file.kind !== 'swaps') throw new Error(file.kind);
     expect(verifyPlanOn({ ...file, limit: file.limit - 1 }, input).faults.length).toBeGreaterThan(0);
     expect(verifyPlanOn({ ...file, offsets: file.offsets.map(() => 0) }, input).faults.length).toBeGreaterThan(0);
+    expect(verifyPlanOn({ ...file, peak: file.peak - 1 }, input).faults[0]!.message).toMatch(/^the plan is for a peak of \d+ bytes, but/);
+    expect(verifyPlanOn({ ...file, offsets: [] }, input).faults[0]!.message).toMatch(/has 0 offsets/);
     expect(verifyPlanOn({ ...file, periodUs: 5 }, input).faults[0]!.message).toMatch(/step of 5 us/);
     expect(formatPlan(swapFacts(step, plan), [])).toMatch(/zero stall/);
   });

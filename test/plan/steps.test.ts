@@ -6,7 +6,8 @@ import { type MemoryOps, OpsBuilder, opsOfTrace } from '../../src/plan/steps/mem
 import { findPeriod, isPeriodic } from '../../src/plan/steps/period.ts';
 import { planSmartPool } from '../../src/plan/steps/smartpool.ts';
 import { buffersOfStep, type Step } from '../../src/plan/steps/step.ts';
-import { findStep, planStep, verifyStepPlan, verifyStepPlanOn } from '../../src/plan/steps/step-plan.ts';
+import { findStep, planStep } from '../../src/plan/steps/step-plan.ts';
+import { verifyStepPlan, verifyStepPlanOn } from '../../src/plan/steps/verifier.ts';
 import { readRecording } from '../../src/trace/detect.ts';
 import { readSample } from '../support/samples.ts';
 

@@ -4,15 +4,18 @@ import { describe, expect, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
 import { readAccessJson } from '../../src/plan/files/access-inputs.ts';
 import { swapPlanFile } from '../../src/plan/files/plan-file.ts';
+import { planOffsets } from '../../src/plan/offsets/planner.ts';
 import { verifyOffsets } from '../../src/plan/offsets/verifier.ts';
 import { type SwapStep, swapStepOf } from '../../src/plan/swaps/accesses.ts';
 import { AUTOSWAP_COPIES, copyCosts, plannedUs } from '../../src/plan/swaps/copy-costs.ts';
 import { findGaps, loadCurve, swapBounds } from '../../src/plan/swaps/gaps.ts';
 import { gappedBuffers, planSwapStep } from '../../src/plan/swaps/planner.ts';
 import { AutoSwap } from '../../src/plan/swaps/published/autoswap.ts';
+import type { Swap } from '../../src/plan/swaps/schedule.ts';
 import { planSwaps } from '../../src/plan/swaps/search.ts';
 import { simulateSwaps } from '../../src/plan/swaps/simulator.ts';
-import { verifySwaps } from '../../src/plan/swaps/verifier.ts';
+import { peakWithoutSwaps, verifySwapLayout, verifySwaps } from '../../src/plan/swaps/verifier.ts';
+import { meet } from './plan-support.ts';
 
 const MIB = 2 ** 20;
 /** 1 MiB takes 10 us each way. */
@@ -187,9 +190,173 @@ describe('swap verifier', () => {
   test('sees a return that is late', () =>
     expect(faultsOf({ inEndUs: first!.inEndUs + 3000, inStartUs: first!.inStartUs + 3000 })[0]).toMatch(/is used at|not live/));
   test('sees times out of order', () => expect(faultsOf({ inStartUs: first!.outEndUs - 500 })[0]).toMatch(/out of order/));
-  test('sees two copies at a time', () => {
-    const twice = { ...others[0]!, outStartUs: first!.outStartUs, outEndUs: first!.outStartUs + plannedUs(COSTS.out, others[0]!.size) };
-    expect(verifySwaps(step, [first!, twice, ...others.slice(1)], Number.MAX_SAFE_INTEGER, COSTS).length).toBeGreaterThan(0);
+});
+
+/** Two activations of 16 MiB and a parameter, idle for most of a step of 10 ms; written out so that single times can be changed. */
+describe('swap verifier, time by time', () => {
+  const size = 16 * MIB;
+  const step: SwapStep = {
+    name: 'by hand',
+    periodUs: 10_000,
+    untouchedBytes: MIB,
+    momentsUs: Float64Array.of(0),
+    blocks: [
+      { size, fromUs: 0, toUs: 9000, wholeRun: false, accesses: [access(0, true), access(8900)] },
+      { size, fromUs: 0, toUs: 9000, wholeRun: false, accesses: [access(0, true), access(8900)] },
+      { size, fromUs: 0, toUs: 10_000, wholeRun: true, accesses: [access(5000)] },
+    ],
+  };
+  // At 10 us for each MiB and 1 us for each copy, 16 MiB take 161 us.
+  const COPY = 161;
+  const swap = (block: number, out: number, back: number): Swap => ({
+    block,
+    size,
+    outStartUs: out,
+    outEndUs: out + COPY,
+    inStartUs: back,
+    inEndUs: back + COPY,
+  });
+  const good = [swap(0, 100, 8000), swap(1, 300, 8300)];
+  const faultsOf = (swaps: readonly Swap[], limit = Number.MAX_SAFE_INTEGER) =>
+    verifySwaps(step, swaps, limit, COSTS).map((fault) => fault.message);
+  const changed = (change: Partial<Swap>) => [good[0]!, { ...good[1]!, ...change }];
+
+  test("the plan as written is accepted, at exactly the link's speed", () => {
+    expect(faultsOf(good, 3 * size + MIB)).toEqual([]);
+    expect(faultsOf(good, 3 * size + MIB - 1)[0]).toMatch(/above the limit/);
+  });
+
+  test('a copy out 1 us too fast', () => {
+    expect(faultsOf(changed({ outEndUs: 300 + COPY - 1 }))).toEqual(['swap 1 copies out faster than the link can']);
+  });
+
+  test('a copy in 1 us too fast', () => {
+    expect(faultsOf(changed({ inEndUs: 8300 + COPY - 1 }))).toEqual(['swap 1 copies in faster than the link can']);
+  });
+
+  test('a copy in that is as slow as the link out, where the way in is slower', () => {
+    const slowIn = { ...COSTS, in: { ...COSTS.in, alone: COSTS.in.alone / 2 } };
+    expect(verifySwaps(step, good, Number.MAX_SAFE_INTEGER, slowIn).map((fault) => fault.message)).toEqual([
+      'swap 0 copies in faster than the link can',
+      'swap 1 copies in faster than the link can',
+    ]);
+  });
+
+  test('two copies out at a time', () => {
+    expect(faultsOf([good[0]!, swap(1, 100 + COPY - 1, 8300)])).toEqual([`two copies out run at ${100 + COPY - 1} us`]);
+    expect(faultsOf([good[0]!, swap(1, 100 + COPY, 8300)])).toEqual([]);
+  });
+
+  test('two copies in at a time', () => {
+    expect(faultsOf([good[0]!, swap(1, 300, 8000 + COPY - 1)])).toEqual([`two copies in run at ${8000 + COPY - 1} us`]);
+    expect(faultsOf([good[0]!, swap(1, 300, 8000 + COPY)])).toEqual([]);
+  });
+
+  test('copies of one step that run into those of the next', () => {
+    // The parameter leaves at the end of the step, while the copy out of the next step has begun.
+    const across = swap(2, 10_000 + 100 - 80, 14_000);
+    expect(faultsOf([...good, across])).toEqual(['two copies out run at 10100 us']);
+    expect(faultsOf([...good, swap(2, 10_000 + 100 - COPY, 14_000)])).toEqual([]);
+    const backAcross = swap(2, 5100, 18_000 - 80);
+    expect(faultsOf([...good, backAcross])).toEqual(expect.arrayContaining([expect.stringMatching(/^two copies in|is used at/)]));
+  });
+
+  test('a block that leaves again before it is back', () => {
+    // Each trip by itself is in order, and the copies do not meet.
+    expect(faultsOf([swap(0, 100, 8000), swap(0, 4000, 6000)])).toEqual(['block 0 leaves at 4000 us, before it is back']);
+    expect(faultsOf([swap(0, 100, 2000), swap(0, 2000 + COPY, 8000)])).toEqual([]);
+    expect(faultsOf([swap(0, 100, 2000), swap(0, 2000 + COPY - 1, 8000)])).toEqual([
+      `block 0 leaves at ${2000 + COPY - 1} us, before it is back`,
+    ]);
+  });
+
+  test('a parameter whose trip is longer than a step', () => {
+    const idle: SwapStep = { ...step, blocks: step.blocks.map((block) => (block.wholeRun ? { ...block, accesses: [] } : block)) };
+    const trip = swap(2, 6000, 6000 + 10_000 - COPY + 1);
+    expect(verifySwaps(idle, [trip], Number.MAX_SAFE_INTEGER, COSTS).map((fault) => fault.message)).toEqual([
+      'block 2 leaves at 16000 us, before it is back',
+    ]);
+    expect(verifySwaps(idle, [swap(2, 6000, 6000 + 10_000 - COPY)], Number.MAX_SAFE_INTEGER, COSTS)).toEqual([]);
+  });
+
+  test('a use of a parameter in the next step, before it is back', () => {
+    expect(faultsOf([swap(2, 5100, 15_000 - COPY + 1)])).toEqual([expect.stringMatching(/^swap 0: block 2 is used at 15000 us/)]);
+    expect(faultsOf([swap(2, 5100, 15_000 - COPY)])).toEqual([]);
+  });
+
+  test('copies before a block is born or after it has died', () => {
+    const late: SwapStep = { ...step, blocks: [{ ...step.blocks[0]!, fromUs: 150, accesses: [access(8000)] }, ...step.blocks.slice(1)] };
+    expect(verifySwaps(late, [swap(0, 149, 7000)], Number.MAX_SAFE_INTEGER, COSTS).map((fault) => fault.message)).toEqual([
+      'swap 0 goes on when its block is not live',
+    ]);
+    expect(verifySwaps(late, [swap(0, 150, 7000)], Number.MAX_SAFE_INTEGER, COSTS)).toEqual([]);
+    expect(faultsOf([swap(0, 8905, 8905 + COPY)])[0]).toMatch(/not live/);
+  });
+
+  test('a size that is not that of the block', () => {
+    expect(faultsOf(changed({ size: size - 512 }))[0]).toMatch(/copies \d+ bytes of a block of/);
+  });
+
+  test('memory is free from the end of the copy out to the start of the copy in, and not longer', () => {
+    // Most is held while both activations and the parameter are there.
+    const peak: SwapStep = {
+      ...step,
+      blocks: [...step.blocks, { size, fromUs: 300 + COPY, toUs: 8000, wholeRun: false, accesses: [access(1000)] }],
+    };
+    const held = (block: Partial<SwapStep['blocks'][number]>) =>
+      verifySwaps({ ...peak, blocks: [...step.blocks, { ...peak.blocks[3]!, ...block }] }, good, 3 * size + MIB, COSTS);
+    expect(held({})).toEqual([]);
+    expect(held({ fromUs: 100 + COPY - 1 })[0]!.message).toMatch(/^at 260 us \d+ bytes are held, above the limit/);
+    // Both copies in have begun, and the block is still there.
+    expect(held({ toUs: 8301 })[0]!.message).toMatch(/^at 8300 us \d+ bytes are held/);
+  });
+});
+
+describe('swap layouts', () => {
+  const step = network(4, 1000, 16 * MIB);
+  const plan = planSwapStep(step, { costs: COSTS, budgetMs: 100, offsetsBudgetMs: 100 });
+  const layout = { offsets: Array.from(plan.layout.offsets), footprint: plan.layout.footprint };
+  const verify = (offsets: readonly number[], swaps = plan.swaps, footprint = layout.footprint) =>
+    verifySwapLayout(step, swaps, plan.turns, { offsets, footprint }).map((fault) => fault.message);
+
+  test('of a plan are accepted', () => expect(verify(layout.offsets)).toEqual([]));
+  test('need every block', () => {
+    expect(verify(layout.offsets.slice(1))[0]).toMatch(/has \d+ offsets, but the blocks of the step need \d+/);
+    expect(verify([])[0]).toMatch(/0 offsets/);
+  });
+  test('may not end above the footprint', () =>
+    expect(verify(layout.offsets, plan.swaps, layout.footprint - 1)[0]).toMatch(/above the footprint/));
+  test('may not share bytes', () => expect(verify(layout.offsets.map(() => 0))[0]).toMatch(/share bytes/));
+  test('count a block that is not swapped out as present', () => {
+    expect(plan.swaps.length).toBeGreaterThan(0);
+    expect(verify(layout.offsets, [])[0]).toMatch(/share bytes/);
+  });
+
+  test('of random steps are accepted, unless two blocks that meet are put together', () => {
+    fc.assert(
+      fc.property(randomStep, fc.nat(), fc.nat(), (random, a, b) => {
+        const { swaps } = planSwaps(random, { costs: COSTS, budgetMs: 5 });
+        const turns = 2;
+        const buffers = gappedBuffers(random, swaps, turns, 512);
+        const { offsets, footprint } = planOffsets(buffers, { budgetMs: 0 });
+        const list = Array.from(offsets);
+        expect(verifySwapLayout(random, swaps, turns, { offsets: list, footprint })).toEqual([]);
+        const first = a % list.length;
+        const second = b % list.length;
+        if (first === second || !meet(buffers[first]!, buffers[second]!)) return;
+        list[first] = list[second]!;
+        expect(verifySwapLayout(random, swaps, turns, { offsets: list, footprint: Number.MAX_SAFE_INTEGER })).not.toEqual([]);
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  test('the peak without swaps is that of the load curve', () => {
+    fc.assert(
+      fc.property(randomStep, (random) => {
+        expect(peakWithoutSwaps(random)).toBe(loadCurve(random).peak);
+      }),
+    );
   });
 });
 

@@ -86,7 +86,7 @@ describe.skipIf(reason !== '')(`settings of the Python part${reason}`, () => {
 
   test('the entry point reads the same two variables', () => {
     const script = `
-import json, _weir_activation as entry
+import json, _weir_variables as entry
 from weir.abi import ChildVariable
 print(json.dumps([[entry.ALLOCATOR, entry.REQUIRED], [ChildVariable.ALLOCATOR, ChildVariable.REQUIRED]]))`;
     const [entry, settings] = ask(script);

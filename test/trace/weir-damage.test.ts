@@ -89,7 +89,7 @@ describe('a .weir file with a flipped bit', () => {
     const damaged = WHOLE.slice();
     damaged[events.payload + 30]! ^= 4;
     const outcome = readWeir(damaged);
-    expect(codesOf(outcome)).toEqual(['corrupt']);
+    expect(codesOf(outcome)).toEqual(['corrupt', 'no-demand']);
     expect(outcome.traces[0]!.warnings[0]!.message).toContain(`damaged at byte ${events.offset} of ${WHOLE.length}`);
     const lastDamaged = WHOLE.slice();
     lastDamaged[END.payload]! ^= 1;

@@ -15,5 +15,6 @@ export const GMLAKE_SETTINGS: EngineSettings = presetSettings('gmlake');
 
 /** Addresses to reserve per arena: a little more than the GPU's memory. Without its size, the default: more than any GPU has. */
 export function regionBytesFor(deviceBytes: number | undefined, handleUnit: number): number {
-  return deviceBytes === undefined ? ENGINE_DEFAULTS.regionBytes : roundUp((deviceBytes * REGION_EIGHTHS) / 8, handleUnit);
+  if (deviceBytes === undefined) return ENGINE_DEFAULTS.regionBytes;
+  return Math.max(handleUnit, roundUp((deviceBytes * REGION_EIGHTHS) / 8, handleUnit));
 }

@@ -2,7 +2,7 @@
 // allocator.ts decides which block to use and when to release memory.
 
 import { type Backend, NO_MEMORY } from '../../backend/backend.ts';
-import { roundDown, roundUp } from '../../base/bytes.ts';
+import { roundDown, roundUp, TIB } from '../../base/bytes.ts';
 import { EventKind } from '../../trace/trace.ts';
 import type { AllocatorContext, SegmentEventKind } from '../allocator.ts';
 import { BlockState, BlockTable, NO_BLOCK } from '../block-table.ts';
@@ -10,6 +10,9 @@ import { type BlockPool, BlockPools } from './pools.ts';
 
 /** Tag of blocks outside expandable segments. */
 export const PLAIN = -1;
+
+/** No GPU has this much. A recording that claims more must not cost us its pages. */
+const MOST_MAPPED_BYTES: number = 2 * TIB;
 
 /** A reserved address range whose pages are mapped one by one. */
 interface ExpandableSegment {
@@ -139,6 +142,7 @@ export class Heap {
     const address = table.address[block]!;
     const { page } = this.expandables[table.tag[block]!]!;
     const size = roundUp(bytes, page);
+    if (this.reservedBytes + size > MOST_MAPPED_BYTES) return false;
     if (!this.mapPages(table.tag[block]!, address, size)) return false;
 
     const unmapped = this.poolOf(block).unmappedOf(table.stream[block]!);

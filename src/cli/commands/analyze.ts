@@ -10,7 +10,7 @@ import { formatRanks } from '../../report/terminal/ranks.ts';
 import { LEAST_WIDTH, timelinePicture } from '../../report/terminal/timeline-picture.ts';
 import type { Trace } from '../../trace/trace.ts';
 import { ExitCode } from '../exit-code.ts';
-import { loadRecording, pickGpus } from '../input.ts';
+import { loadRecording, pickGpus, requireDemand } from '../input.ts';
 import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption, RECORDINGS } from '../options.ts';
 import { paintFor } from '../paint.ts';
 import { createProgress, type Progress } from '../progress.ts';
@@ -77,6 +77,7 @@ async function analyze(files: string[], options: AnalyzeOptions): Promise<void> 
   }
   const file = files[0]!;
   const traces = pickGpus(await loadRecording(file, progress), options.gpu, file);
+  requireDemand(traces, file, 'memory');
   if (traces.length === 1) {
     const row = showOne(traces[0]!, file, options, progress);
     judge([row]);

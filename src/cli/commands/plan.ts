@@ -5,13 +5,15 @@ import { InputError, InvariantError, UsageError } from '../../base/errors.ts';
 import { type PlanFile, swapPlanFile, writePlan } from '../../plan/files/plan-file.ts';
 import { type PlanInput, swapStepFrom } from '../../plan/files/plan-input.ts';
 import { buffersOfStep } from '../../plan/steps/step.ts';
-import { findStep, verifyStepPlan } from '../../plan/steps/step-plan.ts';
+import { findStep } from '../../plan/steps/step-plan.ts';
+import { verifyStepPlan } from '../../plan/steps/verifier.ts';
 import { AUTOSWAP_COPIES, type CopyCosts, copyCosts, H200_COPIES } from '../../plan/swaps/copy-costs.ts';
 import { planSwapStep } from '../../plan/swaps/planner.ts';
 import { notPeriodicJson, offsetsJson, stepPlanJson, swapPlanJson } from '../../report/json.ts';
 import { offsetsFacts, stepFacts, swapFacts } from '../../report/plan.ts';
 import { formatNotPeriodic, formatPlan } from '../../report/terminal/plan.ts';
 import { layoutPicture, loadPicture } from '../../report/terminal/plan-picture.ts';
+import { noSwapPlanWords } from '../../report/words/plan.ts';
 import { shellWord } from '../../report/words/shell.ts';
 import { LIVE_UNIT } from '../../trace/summary.ts';
 import { ExitCode } from '../exit-code.ts';
@@ -41,13 +43,15 @@ interface Answer {
   readonly text: string;
   readonly json: object;
   readonly plan: PlanFile | undefined;
+  /** If there is no plan: why, where the text does not say so. */
+  readonly reason?: string | undefined;
 }
 
 export function planCommand(): Command {
   return new Command('plan')
     .summary('plan offsets for a step, or swaps to host memory')
     .description(
-      'Finds the step that a recorded run repeats, and plans an offset for every block of it. With --swap: plans which blocks move to host memory, and when. Every plan is verified.',
+      'Finds the step that a recorded run repeats, and plans an offset for every block of it. With --swap: plans which blocks move to host memory, and when. Every plan is verified. Exit code 1: there is no plan.',
     )
     .argument('<file>', 'a recording (snapshot or .weir), buffers as CSV (id,lower,upper,size), or recorded accesses; plain, gzip or zstd')
     .option('--swap', 'plan swaps; needs a recording with the reads and writes of each operator')
@@ -96,14 +100,14 @@ async function plan(file: string, options: PlanOptions): Promise<void> {
   progress.clear();
   if (options.output !== undefined && answer.plan) writePlanFile(options.output, answer.plan, options.force ?? false);
   process.stdout.write(options.json ? `${JSON.stringify(answer.json)}\n` : answer.text);
-  if (options.output === undefined) return;
-  if (answer.plan) {
+  if (!answer.plan) {
+    // A script that uses the file next must not go on.
+    const unwritten = options.output === undefined ? [] : [`${options.output} was not written: there is no plan`];
+    for (const line of [...(answer.reason ? [answer.reason] : []), ...unwritten]) process.stderr.write(`weir: ${line}\n`);
+    process.exitCode = ExitCode.RuleBroken;
+  } else if (options.output !== undefined) {
     process.stderr.write(`wrote ${options.output}; to check it: weir verify ${shellWord(options.output)} ${shellWord(file)}\n`);
-    return;
   }
-  // A script that uses the file next must not go on.
-  process.stderr.write(`weir: ${options.output} was not written: there is no plan\n`);
-  process.exitCode = ExitCode.RuleBroken;
 }
 
 async function planOffsetsOf(input: PlanInput, options: PlanOptions, progress: Progress): Promise<Answer> {
@@ -157,9 +161,10 @@ function planSwapsOf(input: PlanInput, options: PlanOptions, progress: Progress)
   });
   const facts = swapFacts(step, found);
   return {
-    text: formatPlan(facts, loadPicture(step, found)),
+    text: formatPlan(facts, found.verified ? loadPicture(step, found) : []),
     json: swapPlanJson(facts),
-    plan: options.output === undefined ? undefined : swapPlanFile(step, found, costs),
+    plan: found.verified ? swapPlanFile(step, found, costs) : undefined,
+    reason: found.verified ? undefined : noSwapPlanWords(facts),
   };
 }
 

@@ -18,7 +18,7 @@ import type { ReplayRow } from '../../report/replay-row.ts';
 import { formatReplay } from '../../report/terminal/replay.ts';
 import { recordedEngine, summarizeTrace, type TraceSummary } from '../../trace/summary.ts';
 import type { Trace } from '../../trace/trace.ts';
-import { loadRecording, pickGpus } from '../input.ts';
+import { loadRecording, pickGpus, requireDemand } from '../input.ts';
 import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption, RECORDING } from '../options.ts';
 import { createProgress, type Progress } from '../progress.ts';
 
@@ -98,6 +98,7 @@ async function replayFile(file: string, given: ReplayOptions): Promise<void> {
   const progress = createProgress(options.quiet ?? false);
   const recording = await loadRecording(file, progress);
   const traces = pickGpus(recording, options.gpu, file);
+  requireDemand(traces, file, 'requests');
   const outputs = traces.map((trace) => {
     const summary = summarizeTrace(trace);
     const recorded = settingsFromRecording(trace.settings);

@@ -1,6 +1,6 @@
 // `weir verify PLAN FILE`: checks a plan against its file, with code that shares nothing with the planners.
 import { Command } from 'commander';
-import { readPlan } from '../../plan/files/plan-file.ts';
+import { parsePlan } from '../../plan/files/plan-file.ts';
 import { verifyPlanOn } from '../../plan/files/plan-input.ts';
 import { SCHEMA } from '../../report/json.ts';
 import { formatVerification } from '../../report/terminal/plan.ts';
@@ -20,7 +20,7 @@ export function verifyCommand(): Command {
   return new Command('verify')
     .summary('check a plan independently')
     .description(
-      'Checks a plan against its file: no two blocks share a byte at any time, every block is swapped in before it is used, and the recording follows the plan. Exit code 1 if the plan is wrong.',
+      'Checks a plan against its file. The plan must have every block of the step, with the size and lifetime of the recording. No two blocks may share a byte at any time. Every block must be swapped in before it is used. Exit code 0: correct; 1: the plan is wrong; 3: a file cannot be used.',
     )
     .argument('<plan>', 'a plan made by weir plan -o')
     .argument('<file>', 'the file that the plan is for: a recording, buffers or accesses')
@@ -34,7 +34,7 @@ export function verifyCommand(): Command {
 async function verify(planPath: string, file: string, options: VerifyOptions): Promise<void> {
   const progress = createProgress(options.quiet ?? false);
   const text = new TextDecoder().decode(await readBytes(planPath, progress));
-  const plan = naming(planPath, () => readPlan(text));
+  const plan = naming(planPath, () => parsePlan(text));
   const input = await loadPlanInput(file, plan.kind === 'swaps', options.gpu, progress);
   const { faults, followed } = naming(planPath, () => verifyPlanOn(plan, input));
   progress.clear();

@@ -5,14 +5,13 @@ import type { Trace } from '../../trace/trace.ts';
 import type { Buffer } from '../offsets/buffers.ts';
 import { type Fault, verifyOffsets } from '../offsets/verifier.ts';
 import { type MemoryOps, opsOfTrace } from '../steps/memory-ops.ts';
-import { type FollowedPlan, verifyStepPlan, verifyStepPlanOn } from '../steps/step-plan.ts';
+import { type FollowedPlan, verifyStepPlan, verifyStepPlanOn } from '../steps/verifier.ts';
 import { type AccessRecording, type SwapStep, swapStepOf } from '../swaps/accesses.ts';
-import { gappedBuffers } from '../swaps/planner.ts';
-import { verifySwaps } from '../swaps/verifier.ts';
+import { peakWithoutSwaps, verifySwapLayout, verifySwaps } from '../swaps/verifier.ts';
 import { accessesOfTrace, hasAccesses, looksLikeAccessJson, looksLikeAutoSwap, readAccessJson, readAutoSwap } from './access-inputs.ts';
 import { looksLikeBufferCsv, readBufferCsv } from './buffer-csv.ts';
 import { looksLikeMallocText, readMallocText } from './malloc-text.ts';
-import type { PlanFile, SwapPlanFile } from './plan-file.ts';
+import type { OffsetsPlanFile, PlanFile, SwapPlanFile } from './plan-file.ts';
 
 export type PlanInput =
   | { readonly kind: 'buffers'; readonly buffers: readonly Buffer[] }
@@ -50,38 +49,52 @@ export function verifyPlanOn(
   plan: PlanFile,
   input: PlanInput,
 ): { readonly faults: readonly Fault[]; readonly followed?: FollowedPlan | undefined } {
-  if (plan.kind === 'offsets' && input.kind === 'buffers') {
-    const layout = { offsets: offsetsById(plan.buffers, plan.layout.offsets, input.buffers), footprint: plan.layout.footprint };
-    return { faults: verifyOffsets(input.buffers, layout) };
-  }
+  if (plan.kind === 'offsets' && input.kind === 'buffers') return { faults: verifyBuffersFile(plan, input.buffers) };
   if (plan.kind === 'step' && input.kind === 'operations') {
     const followed = verifyStepPlanOn(input.ops, plan.plan);
-    const faults = [...verifyStepPlan(plan.plan), ...followed.faults];
-    if (followed.planned === 0) {
-      faults.push({ message: 'the recording ends before the plan begins: it is from another run' });
-    } else if (followed.followed * 2 < followed.planned) {
-      faults.push({
-        message: `the recording does not follow the plan: ${followed.followed} of ${followed.planned} requests are as planned`,
-      });
-    }
-    return { faults, followed };
+    return { faults: [...verifyStepPlan(plan.plan), ...followed.faults], followed };
   }
   if (plan.kind === 'swaps' && input.kind === 'accesses') return { faults: verifySwapFile(plan, swapStepFrom(input.recording)) };
   throw new InputError(`a plan of kind ${plan.kind} cannot be checked against ${input.kind}; give the file that the plan was made from`);
 }
 
-/** Offsets of the plan in the order of `buffers`; NaN for a buffer that the plan does not have. */
-function offsetsById(planned: readonly Buffer[], offsets: Float64Array, buffers: readonly Buffer[]): Float64Array {
-  const byId = new Map(planned.map((buffer, index) => [buffer.id, offsets[index]!]));
-  return Float64Array.from(buffers, (buffer) => byId.get(buffer.id) ?? Number.NaN);
+/** The plan must hold exactly the buffers of the input, in any order. Ids may occur more than once. */
+function verifyBuffersFile(plan: OffsetsPlanFile, buffers: readonly Buffer[]): Fault[] {
+  const planned = new Map<string, number[]>();
+  for (let index = plan.buffers.length - 1; index >= 0; index--) {
+    const { id } = plan.buffers[index]!;
+    const own = planned.get(id);
+    if (own) own.push(index);
+    else planned.set(id, [index]);
+  }
+  const faults: Fault[] = [];
+  const offsets = buffers.map((buffer) => {
+    const index = planned.get(buffer.id)?.pop();
+    const found = index === undefined ? undefined : plan.buffers[index]!;
+    if (!found) faults.push({ message: `the plan lacks buffer ${buffer.id}` });
+    else if (found.size !== buffer.size)
+      faults.push({ message: `buffer ${buffer.id} has ${found.size} bytes in the plan and ${buffer.size} in the list` });
+    else if (lifeOf(found) !== lifeOf(buffer))
+      faults.push({ message: `buffer ${buffer.id} lives ${lifeOf(found)} in the plan and ${lifeOf(buffer)} in the list` });
+    return plan.layout.offsets[index ?? 0] ?? 0;
+  });
+  if (plan.buffers.length > buffers.length)
+    faults.push({ message: `the plan has ${plan.buffers.length} buffers, and the list only ${buffers.length}` });
+  if (faults.length > 0) return faults.slice(0, 10);
+  return verifyOffsets(buffers, { offsets: Float64Array.from(offsets), footprint: plan.layout.footprint });
+}
+
+function lifeOf({ spans }: Buffer): string {
+  return spans.map(({ from, to }) => `from ${from} to ${to}`).join(', ');
 }
 
 function verifySwapFile(plan: SwapPlanFile, step: SwapStep): Fault[] {
   if (Math.abs(plan.periodUs - step.periodUs) > 1) {
     return [{ message: `the plan is for a step of ${plan.periodUs} us, but the recorded step takes ${step.periodUs} us` }];
   }
+  const peak = peakWithoutSwaps(step);
+  if (plan.peak !== peak) return [{ message: `the plan is for a peak of ${plan.peak} bytes, but the recorded step has ${peak}` }];
   const faults = verifySwaps(step, plan.swaps, plan.limit, plan.costs);
-  if (faults.length > 0 || plan.offsets.length === 0) return faults;
-  const layout = { offsets: Float64Array.from(plan.offsets), footprint: plan.footprint - step.untouchedBytes };
-  return verifyOffsets(gappedBuffers(step, plan.swaps, plan.turns, 1), layout);
+  if (faults.length > 0) return faults;
+  return verifySwapLayout(step, plan.swaps, plan.turns, { offsets: plan.offsets, footprint: plan.footprint - step.untouchedBytes });
 }

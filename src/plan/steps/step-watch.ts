@@ -7,7 +7,8 @@ import { LIVE_UNIT } from '../../trace/summary.ts';
 import type { MemoryOps } from './memory-ops.ts';
 import { findPeriod, isPeriodic, type Period } from './period.ts';
 import { extractStep, mainStreamOf, type Step } from './step.ts';
-import { planStep, type StepPlan, verifyStepPlan, verifyStepPlanOn } from './step-plan.ts';
+import { planStep, type StepPlan } from './step-plan.ts';
+import { verifyStepPlan, verifyStepPlanOn } from './verifier.ts';
 import { besidePlan, cutWhereLeastIsLive, levelsIn } from './watched-step.ts';
 
 export interface StepWatchOptions {
@@ -228,7 +229,7 @@ export class StepWatch {
     }
     const started = performance.now();
     const plan = planStep(main, { budgetMs: this.options.budgetMs ?? DEFAULT_BUDGET_MS, seed: this.options.seed });
-    const fault = verifyStepPlan(plan)[0] ?? verifyStepPlanOn(ops, plan).faults[0];
+    const fault = verifyStepPlan(plan)[0] ?? verifyStepPlanOn(ops, plan, main.blocks[0]!.stream).faults[0];
     if (fault) return this.decline(`the plan did not pass its check: ${fault.message}`);
     const expected = Math.ceil(plan.layout.footprint / HANDLE_BYTES) * HANDLE_BYTES + besidePlan(ops, main) + levels.outside;
     if (levels.reserved > 0 && expected > (1 + MOST_COST) * levels.reserved)

@@ -1,6 +1,6 @@
 // The lifetimes of one step, on the circle of its period. A block may be freed in the next step or the one after.
 // Blocks that outlive all steps are counted apart.
-import { type Buffer, type Layout, normalizeSpans, type Span, spansOnCircle } from '../offsets/buffers.ts';
+import { type Buffer, spansOnCircle } from '../offsets/buffers.ts';
 import type { MemoryOps } from './memory-ops.ts';
 import { longestStretch, type Period, type Stretch } from './period.ts';
 
@@ -120,27 +120,4 @@ export function buffersOfStep(step: Step, alignment: number): Buffer[] {
       alignment,
     })),
   );
-}
-
-/** The same lifetimes unrolled over several steps, for the verifier, which does not know circles. */
-export function unrollStep(step: Step, layout: Layout, gaps: readonly (readonly Span[])[] = []): { buffers: Buffer[]; layout: Layout } {
-  const buffers: Buffer[] = [];
-  const offsets: number[] = [];
-  const rounds = 2 * step.turns + 1;
-  step.blocks.forEach((block, index) => {
-    for (let round = 0; round < rounds; round++) {
-      const shift = round * step.period;
-      const away = gaps[index] ?? [];
-      const spans: Span[] = [];
-      let from = block.birth + shift;
-      for (const gap of normalizeSpans(away)) {
-        spans.push({ from, to: gap.from + shift });
-        from = gap.to + shift;
-      }
-      spans.push({ from, to: block.death + shift });
-      buffers.push({ id: `${index} of step ${round}`, size: block.size, spans: normalizeSpans(spans), alignment: 1 });
-      offsets.push(layout.offsets[index * step.turns + (round % step.turns)]!);
-    }
-  });
-  return { buffers, layout: { offsets: Float64Array.from(offsets), footprint: layout.footprint } };
 }

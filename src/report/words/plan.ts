@@ -1,5 +1,6 @@
 // A plan in words: rows of a name and a sentence, the answer first. The terminal and the page show the same ones.
 import { formatBytes } from '../../base/bytes.ts';
+import type { FollowedPlan } from '../../plan/steps/verifier.ts';
 import type { OffsetsFacts, PlanFacts, StepFacts, SwapFacts } from '../plan.ts';
 import { formatCount, formatMs } from './numbers.ts';
 
@@ -49,25 +50,37 @@ function offsetsRows({ buffers, plan }: OffsetsFacts): PlanRow[] {
   ];
 }
 
-function swapRows({ plan, periodUs, blocks, swaps, missedPeak }: SwapFacts): PlanRow[] {
-  const { zeroStallLimit, bounds, limit, overhead } = plan;
+function swapRows({ plan, periodUs, blocks, swaps }: SwapFacts): PlanRow[] {
+  const { zeroStallLimit, bounds, limit } = plan;
   const rows = [
     {
       name: 'zero stall',
       words: `${formatBytes(zeroStallLimit)} (-${(plan.reduction * 100).toFixed(1)} %) is the lowest limit without waiting; lower bound ${formatBytes(bounds.bandwidth)} with this link, ${formatBytes(bounds.instant)} with any`,
     },
   ];
-  if (limit !== zeroStallLimit || overhead > 0) {
-    const missed = missedPeak === undefined ? '' : `; the limit cannot be kept, the peak is ${formatBytes(missedPeak)}`;
-    rows.push({ name: 'limit', words: `${formatBytes(limit)}: steps are ${overheadWords(overhead)} slower${missed}` });
-  }
+  const stepRow = { name: 'step', words: `${formatMs(periodUs)}, ${formatCount(blocks)} blocks, peak ${formatBytes(plan.peak)}` };
+  // Below the lowest limit the job would have to wait, and there is no plan to describe.
+  if (!plan.verified) return [...rows, stepRow];
+  if (limit !== zeroStallLimit) rows.push({ name: 'limit', words: formatBytes(limit) });
   const moved = swaps === 0 ? 'nothing' : `${formatCount(swaps)} blocks, ${formatBytes(plan.bytesMoved)} out and back per step`;
-  rows.push(
+  return [
+    ...rows,
     { name: 'moves', words: moved },
     { name: 'footprint', words: `${formatBytes(plan.footprint)} as one arena with fixed offsets; verified` },
-    { name: 'step', words: `${formatMs(periodUs)}, ${formatCount(blocks)} blocks, peak ${formatBytes(plan.peak)}` },
-  );
-  return rows;
+    stepRow,
+  ];
+}
+
+/** Why there is no swap plan for the limit that was asked for. */
+export function noSwapPlanWords({ plan, keptByWaiting }: SwapFacts): string {
+  const waiting = keptByWaiting ? ' unless the job waits' : ', even if the job waits';
+  return `no swap plan keeps ${formatBytes(plan.limit)}${waiting}; without waiting, the lowest limit is ${formatBytes(plan.zeroStallLimit)}`;
+}
+
+/** How far a recording follows a plan. */
+export function followedWords({ repetitions, noisy, followed, planned }: FollowedPlan): string {
+  const differing = noisy > 0 ? `, and ${noisy} times with differences` : '';
+  return `The step repeats ${repetitions} times${differing}. Requests as planned: ${followed} of ${planned}.`;
 }
 
 /** The time that waiting adds to a step, as a share of the step. */
