@@ -57,6 +57,19 @@ describe.skipIf(reason !== undefined)(`the Python side${reason ? ` (skipped: ${r
     expect(python('import weir; weir.step(); print(weir.gauges(), weir.check())').stdout).toBe('None 0\n');
   });
 
+  test('refuses where a process must not go on without it and half of it is missing', () => {
+    const half = mkdtempSync(join(folder, 'half-'));
+    cpSync(PACKAGE, half, { recursive: true });
+    rmSync(join(half, 'weir/abi.py'));
+    const PYTHONPATH = `${half}:${join(folder, 'fake')}`;
+    const variables = { WEIR_CHILD_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', PYTHONPATH };
+    const told = expect.stringContaining('weir: its Python package cannot be loaded');
+    expect(python(IMPORT, { ...variables, WEIR_CHILD_REQUIRED: '1' })).toMatchObject({ status: 125, stdout: '', stderr: told });
+    expect(python(IMPORT, variables)).toMatchObject({ status: 0, stderr: told });
+    rmSync(join(half, '_weir_variables.py'));
+    expect(python(IMPORT, { PYTHONPATH })).toMatchObject({ status: 0, stderr: '' });
+  });
+
   test('is not taken for a module of the program that has its name', () => {
     const program = mkdtempSync(join(folder, 'program-'));
     writeFileSync(join(program, 'weir.py'), 'mine = True\n');
