@@ -8,6 +8,8 @@ import { openOutput } from './output.ts';
 
 export interface ConvertTask {
   readonly from: string;
+  /** The file that it will be. */
+  readonly to: string;
   /** The file to write; the main thread renames it at the end. */
   readonly temporary: string;
   readonly format: 'weir' | 'json';

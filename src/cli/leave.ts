@@ -6,8 +6,13 @@ import { loadKoffi } from '../backend/ffi.ts';
 
 /** Ends the process after all output is written, since a pipe may be slow. */
 export async function leave(): Promise<never> {
-  await Promise.all([written(process.stdout), written(process.stderr)]);
+  await flushed();
   return leaveNow();
+}
+
+/** Resolves when all output is written, or cannot be. */
+export async function flushed(): Promise<void> {
+  await Promise.all([written(process.stdout), written(process.stderr)]);
 }
 
 const F_GETFL = 3;

@@ -10,8 +10,8 @@ const EXPECTED = 'Weir reads PyTorch memory snapshots (pickle or JSON, from torc
 
 /** First bytes of other files that are often found beside a snapshot. */
 const FOREIGN: readonly (readonly [readonly number[], string])[] = [
-  [[0x1f, 0x8b], 'gzip-compressed twice; decompress it once first'],
-  [[0x28, 0xb5, 0x2f, 0xfd], 'zstd-compressed twice; decompress it once first'],
+  [[0x1f, 0x8b], 'gzip-compressed; decompress it with gzip -d first'],
+  [[0x28, 0xb5, 0x2f, 0xfd], 'zstd-compressed; decompress it with zstd -d first'],
   [[0xfd, 0x37, 0x7a, 0x58, 0x5a], 'xz-compressed; decompress it with xz -d first'],
   [[0x42, 0x5a, 0x68], 'bzip2-compressed; decompress it with bzip2 -d first'],
   [[0x04, 0x22, 0x4d, 0x18], 'lz4-compressed; decompress it with lz4 -d first'],

@@ -1,6 +1,7 @@
 // `weir analyze FILE...`: the verdict, the what-if table and the advice. Several files are the ranks of one job.
 import { Command, Option } from 'commander';
 import type { AllocatorChoice } from '../../allocator/registry.ts';
+import { printable } from '../../base/printable.ts';
 import { analyzeTrace } from '../../report/analysis.ts';
 import { analysisJson, SCHEMA } from '../../report/json.ts';
 import { type RankRow, rankRow, spreadOf, worstRank } from '../../report/ranks.ts';
@@ -97,7 +98,7 @@ async function analyzeSeveral(files: string[], options: AnalyzeOptions, progress
   progress.clear();
   for (const { problem } of answers) {
     if (problem === undefined) continue;
-    process.stderr.write(`weir: ${problem}\n`);
+    process.stderr.write(`weir: ${printable(problem)}\n`);
     process.exitCode = ExitCode.Input;
   }
   const rows = answers.flatMap((answer) => answer.rows);

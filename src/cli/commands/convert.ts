@@ -1,6 +1,6 @@
 // `weir convert IN OUT`: writes a recording in the format that the new file's name says.
 
-import { existsSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import { Command } from 'commander';
 import { formatBytes } from '../../base/bytes.ts';
@@ -10,6 +10,7 @@ import { SCHEMA } from '../../report/json.ts';
 import { formatCount } from '../../report/words/numbers.ts';
 import type { ConvertMessage, ConvertTask } from '../convert-worker.ts';
 import { jsonOption, quietOption, RECORDING } from '../options.ts';
+import { naming, temporaryName } from '../output.ts';
 import { createProgress, type Progress } from '../progress.ts';
 import { readVersion } from '../version.ts';
 
@@ -40,18 +41,24 @@ export function convertCommand(): Command {
 async function convert(from: string, to: string, options: ConvertOptions): Promise<void> {
   const format = /\.(weir|json)(\.gz)?$/.exec(to);
   if (!format) throw new UsageError(`'${to}' does not say which format to write; end the name in .weir, .json, .weir.gz or .json.gz`);
+  if (existsSync(to) && statSync(to).isDirectory()) throw new UsageError(`${to} is a folder; name a file in it`);
   if (!options.force && existsSync(to)) throw new UsageError(`${to} exists; -f overwrites it`);
-  // An unfinished file has another name, so that OUT is complete or does not exist.
-  const temporary = `${to}.${process.pid}.part`;
+  const temporary = temporaryName(to);
   const task: ConvertTask = {
     from,
+    to,
     temporary,
     format: format[1] as 'weir' | 'json',
     gzip: format[2] !== undefined,
     version: readVersion(),
   };
   const done = await runWorker(task, createProgress(options.quiet ?? false));
-  renameSync(temporary, to);
+  try {
+    renameSync(temporary, to);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw naming(error, to);
+  }
   if (options.json) {
     const { kind: _, ...figures } = done;
     process.stdout.write(`${JSON.stringify({ schema: SCHEMA, from, to, format: task.format, ...figures })}\n`);
@@ -79,7 +86,7 @@ async function runWorker(task: ConvertTask, progress: Progress): Promise<Convert
       worker.on('message', (message: ConvertMessage) => {
         if (message.kind === 'progress') progress.update(message.fraction, message.doing);
         else if (message.kind === 'done') resolve(message);
-        else reject(new InputError(message.message));
+        else reject(new InputError(message.message.replace(task.temporary, task.to)));
       });
       worker.on('error', reject);
     });

@@ -1,5 +1,5 @@
 // `weir plan FILE`: offsets for a step, or swaps to host memory; -o writes them to a plan file.
-import { writeFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { Command, Option } from 'commander';
 import { InputError, InvariantError, UsageError } from '../../base/errors.ts';
 import { type PlanFile, swapPlanFile, writePlan } from '../../plan/files/plan-file.ts';
@@ -18,6 +18,7 @@ import { shellWord } from '../../report/words/shell.ts';
 import { LIVE_UNIT } from '../../trace/summary.ts';
 import { ExitCode } from '../exit-code.ts';
 import { asArgument, capacityOption, gpuOption, jsonOption, parsePositive, quietOption } from '../options.ts';
+import { writeWhole } from '../output.ts';
 import { loadPlanInput } from '../plan-files.ts';
 import { planOffsetsInWorkers } from '../plan-workers.ts';
 import { createProgress, type Progress } from '../progress.ts';
@@ -175,12 +176,8 @@ function costsFrom({ link, bandwidth, bandwidthBoth }: PlanOptions): CopyCosts {
 }
 
 function writePlanFile(path: string, file: PlanFile, force: boolean): void {
-  try {
-    writeFileSync(path, writePlan(file), { flag: force ? 'w' : 'wx' });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw new UsageError(`${path} exists; -f overwrites it`);
-    throw error;
-  }
+  if (!force && existsSync(path)) throw new UsageError(`${path} exists; -f overwrites it`);
+  writeWhole(path, writePlan(file));
 }
 
 function parseSeconds(text: string): number {

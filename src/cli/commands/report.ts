@@ -1,5 +1,5 @@
 // `weir report FILE -o out.html`: the page about one recording as a single file, for mail, tickets and CI.
-import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { Command } from 'commander';
 import { formatBytes } from '../../base/bytes.ts';
@@ -13,6 +13,7 @@ import type { AnalysisView } from '../../view/analysis-view.ts';
 import { Session } from '../../view/session.ts';
 import { loadRecording } from '../input.ts';
 import { capacityOption, jsonOption, quietOption, RECORDING } from '../options.ts';
+import { writeWhole } from '../output.ts';
 import { createProgress, type Progress } from '../progress.ts';
 import { readVersion } from '../version.ts';
 
@@ -49,15 +50,7 @@ async function report(file: string, options: ReportOptions): Promise<void> {
     analyses: analyses(recording, file, options, progress),
   });
   progress.clear();
-  // An unfinished file has another name.
-  const temporary = `${to}.${process.pid}.part`;
-  try {
-    writeFileSync(temporary, html);
-    renameSync(temporary, to);
-  } catch (error) {
-    rmSync(temporary, { force: true });
-    throw error;
-  }
+  writeWhole(to, html);
   const bytes = Buffer.byteLength(html);
   if (options.json) process.stdout.write(`${JSON.stringify({ schema: SCHEMA, from: file, to, bytes, gpus: recording.traces.length })}\n`);
   else process.stderr.write(`wrote ${to}: ${formatBytes(bytes)}; open it in a browser\n`);

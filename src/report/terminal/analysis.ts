@@ -1,5 +1,6 @@
 // An analysis for the terminal: the answer in one sentence, the verdict, the what-if table, and what to do.
 import { formatBytes } from '../../base/bytes.ts';
+import { printable } from '../../base/printable.ts';
 import type { Analysis } from '../analysis.ts';
 import { lossesOf } from '../losses.ts';
 import { fitOf, recordedRow } from '../what-if.ts';
@@ -48,8 +49,8 @@ export function formatAnalysis(analysis: Analysis, title: string, style: Analysi
   const lead = leadSentence(analysis);
   const sections = [
     [paint.strong(title), paint.dim(recordingLine(analysis))],
-    lead === undefined ? [] : [paint.strong(lead)],
-    analysis.warnings.map((warning) => `${paint.bad('warning:')} ${warning.message}`),
+    lead === undefined ? [] : [paint.strong(printable(lead))],
+    analysis.warnings.map((warning) => `${paint.bad('warning:')} ${printable(warning.message)}`),
     oomLines(analysis, paint),
     peakLines(analysis, paint),
     siteLines(analysis, paint),
@@ -87,7 +88,7 @@ function peakLines({ peak, summary }: Analysis, paint: Paint): string[] {
 
 function siteLines({ sites, oom }: Analysis, paint: Paint): string[] {
   if (sites.length === 0) return [];
-  const rows = sites.map((site) => [formatBytes(site.bytes), `${formatCount(site.allocations)} x`, site.label]);
+  const rows = sites.map((site) => [formatBytes(site.bytes), `${formatCount(site.allocations)} x`, printable(site.label)]);
   return [`${paint.strong('Live memory by call site')}, ${oom ? 'when the request failed' : 'at its peak'}:`, ...tableBody(rows)];
 }
 

@@ -1,4 +1,5 @@
 // Plans for the terminal: the rows of words/plan.ts, and a small picture below.
+import { printable } from '../../base/printable.ts';
 import type { Fault } from '../../plan/offsets/verifier.ts';
 import type { NoStep } from '../../plan/steps/step-plan.ts';
 import type { FollowedPlan } from '../../plan/steps/verifier.ts';
@@ -22,7 +23,11 @@ export function formatNotPeriodic({ reason }: NoStep): string {
 /** The outcome of `weir verify`. */
 export function formatVerification(what: string, faults: readonly Fault[], followed?: FollowedPlan): string {
   const share = followed && followed.planned > 0 ? [followedWords(followed)] : [];
-  return lines([`${faults.length === 0 ? 'correct' : 'wrong'}: ${what}`, ...share, ...faults.map((fault) => `  ${fault.message}`)]);
+  return lines([
+    `${faults.length === 0 ? 'correct' : 'wrong'}: ${what}`,
+    ...share,
+    ...faults.map((fault) => `  ${printable(fault.message)}`),
+  ]);
 }
 
 function lines(parts: readonly string[]): string {

@@ -1,5 +1,6 @@
 // The ranks of a job for the terminal: a line each, and how far they are apart.
 import { formatBytes } from '../../base/bytes.ts';
+import { printable } from '../../base/printable.ts';
 import { type Misfit, misfits, type RankRow, runsOut, type Spread, spreadOf, worstRank } from '../ranks.ts';
 import { formatCount, formatTimes } from '../words/numbers.ts';
 import { FIT_MEANING, fitTitle, fitWords } from '../words/what-if.ts';
@@ -21,7 +22,7 @@ export function formatRanks(rows: readonly RankRow[], paint: Paint): string {
     { title: 'notes', align: 'left' },
   ] as const;
   const cells = rows.map((row) => [
-    row.file,
+    printable(row.file),
     String(row.gpu),
     formatBytes(row.peakLive),
     formatBytes(row.peakReserved),
@@ -30,7 +31,9 @@ export function formatRanks(rows: readonly RankRow[], paint: Paint): string {
     row.fit ? fitWords(row.fit) : '',
     row.unlimited === undefined ? '' : formatBytes(row.unlimited),
     row.expandable === undefined ? '' : formatBytes(row.expandable),
-    [row === worst ? 'worst' : '', row.replayExact ? '' : 'replay differs', ...row.warnings].filter((note) => note !== '').join(', '),
+    [row === worst ? 'worst' : '', row.replayExact ? '' : 'replay differs', ...row.warnings.map(printable)]
+      .filter((note) => note !== '')
+      .join(', '),
   ]);
   const [head, ...body] = formatTable(columns, cells);
   const spread = (name: string, { least, median, most }: Spread) =>

@@ -1,5 +1,6 @@
 // The outcome of `weir replay` for the terminal: one line per allocator, then what streams and real memory had to say.
 import { formatBytes } from '../../base/bytes.ts';
+import { printable } from '../../base/printable.ts';
 import type { TraceSummary } from '../../trace/summary.ts';
 import type { Trace } from '../../trace/trace.ts';
 import type { ReplayRow } from '../replay-row.ts';
@@ -35,7 +36,7 @@ export function formatReplay(trace: Trace, summary: TraceSummary, rows: readonly
   ]);
   return `${[
     recordingLine(trace, summary),
-    ...trace.warnings.map((warning) => `warning: ${warning.message}`),
+    ...trace.warnings.map((warning) => `warning: ${printable(warning.message)}`),
     ...formatTable(COLUMNS, cells),
     `${OVERHEAD_NOTE} Last third: driver time in the last third of the events.`,
     ...rows.filter((row) => row.result.streams.waits > 0).map(waitSentence),
