@@ -16,8 +16,7 @@ import { BLOCK_UNIT, type Bounds, PRESETS, SETTINGS } from '../settings.ts';
 import { type Field, type Numbered, pascal } from '../table.ts';
 import { DIGEST } from './digest.ts';
 import { layoutOf } from './layout.ts';
-
-const MARK = '// Generated from abi/ by `npm run build`; not committed. Edit the table, not this file.\n';
+import { MARK } from './mark.ts';
 
 /** File name -> text. */
 export function assemblyscriptFiles(): ReadonlyMap<string, string> {

@@ -23,8 +23,7 @@ import { BLOCK_UNIT, LENDING, PRESETS, type Preset, REGION_EIGHTHS, SETTINGS } f
 import { type Entry, type Field, type Numbered, pascal } from '../table.ts';
 import { DIGEST } from './digest.ts';
 import { layoutOf } from './layout.ts';
-
-const MARK = '// Generated from abi/ by `npm run build`; not committed. Edit the table, not this file.\n';
+import { MARK } from './mark.ts';
 
 /** File name -> text. */
 export function typescriptFiles(): ReadonlyMap<string, string> {
