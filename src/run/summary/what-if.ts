@@ -43,9 +43,11 @@ export async function runWhatIf(
 ): Promise<readonly GpuWhatIf[] | string | undefined> {
   if (signal.aborted) return undefined;
   const worker = new Worker(new URL('./what-if-worker.js', import.meta.url), { workerData: task });
+  let abort = () => {};
   try {
     return await new Promise((resolve, reject) => {
-      signal.addEventListener('abort', () => resolve(undefined), { once: true });
+      abort = () => resolve(undefined);
+      signal.addEventListener('abort', abort);
       worker.on('error', reject);
       worker.on('message', (message: WhatIfMessage) => {
         if ('fraction' in message) onProgress(message.fraction);
@@ -57,6 +59,8 @@ export async function runWhatIf(
     // The rest of the summary must survive a thread that runs out of memory.
     return error instanceof Error ? error.message : String(error);
   } finally {
+    // One signal serves the replays of all processes.
+    signal.removeEventListener('abort', abort);
     dismiss(worker);
   }
 }
