@@ -1,0 +1,144 @@
+// Weir beside other ranks and under compute-sanitizer: `node build/test/gpu/company.js [ranks] [sanitizer] [--steps N] [--output FILE]`.
+// Ranks: FSDP2 and DDP over NCCL on one GPU against PyTorch's own allocator, as ratios of runs that take turns.
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+const RANKS = 2;
+/** The first steps choose kernels and make optimizer state. */
+const WARM_UP = 10;
+const MOST_RESERVED = 1.02;
+const MOST_TIME = 1.01;
+/** How far losses may be from PyTorch's, in distances of PyTorch from itself. */
+const MOST_DISTANCE = 1.5;
+const RUN_MS = 150_000;
+
+interface RankReport {
+  readonly losses: readonly number[];
+  readonly times: readonly number[];
+  readonly allocated: number;
+  readonly reserved: number;
+}
+
+interface Figures {
+  readonly run: string;
+  readonly seconds: number;
+  readonly reservedOverAllocated: number;
+  readonly peakReserved: number;
+  readonly losses: readonly (readonly number[])[];
+  readonly swappedBytes: number;
+}
+
+const from = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { steps: { type: 'string', default: '100' }, output: { type: 'string' } },
+});
+const parts = positionals.length === 0 ? ['ranks', 'sanitizer'] : positionals;
+const folder = mkdtempSync(join(tmpdir(), 'weir-company-'));
+const results: unknown[] = [];
+let failed = 0;
+let port = 29_540;
+
+function check(isGood: boolean, words: string): void {
+  if (!isGood) failed++;
+  process.stdout.write(`${isGood ? 'PASS' : 'FAIL'} ${words}\n`);
+}
+
+const median = (numbers: readonly number[]) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.NaN;
+const mean = (numbers: readonly number[]) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
+
+/** Mean distance of two runs' losses, over steps and ranks. */
+function distance(one: Figures, other: Figures): number {
+  return mean(one.losses.flatMap((losses, rank) => losses.map((loss, step) => Math.abs(loss - other.losses[rank]![step]!))));
+}
+
+function train(way: string, run: string, flags: readonly string[] | undefined): Figures | undefined {
+  const output = join(folder, `${way}-${run}`);
+  const summary = join(folder, 'summary.json');
+  const job = [
+    'torchrun',
+    `--nproc-per-node=${RANKS}`,
+    `--master-port=${port++}`,
+    from('test/gpu/torch/two_ranks.py'),
+    way,
+    output,
+    values.steps,
+  ];
+  const around = flags && [process.execPath, from('dist/cli/main.js'), 'run', '-q', '--no-what-if', '--json-file', summary, ...flags, '--'];
+  const [program, ...args] = [...(around ?? []), ...job];
+  const child = spawnSync(program!, args, { encoding: 'utf8', timeout: RUN_MS, killSignal: 'SIGKILL' });
+  if (child.status !== 0) {
+    check(false, `${way} ${run}: ended with ${child.status ?? child.signal}\n${child.stdout}${child.stderr}`.slice(0, 4000));
+    return undefined;
+  }
+  const ranks = Array.from({ length: RANKS }, (_, rank) => JSON.parse(readFileSync(`${output}.${rank}.json`, 'utf8')) as RankReport);
+  let swappedBytes = 0;
+  if (flags) {
+    const { processes } = JSON.parse(readFileSync(summary, 'utf8')) as { processes: { gpus: { swapped: { out: number } }[] }[] };
+    swappedBytes = processes.flatMap(({ gpus }) => gpus).reduce((sum, gpu) => sum + gpu.swapped.out, 0);
+  }
+  return {
+    run,
+    seconds: median(ranks.flatMap(({ times }) => times.slice(WARM_UP))),
+    reservedOverAllocated: Math.max(...ranks.map(({ reserved, allocated }) => reserved / allocated)),
+    peakReserved: Math.max(...ranks.map(({ reserved }) => reserved)),
+    losses: ranks.map(({ losses }) => losses),
+    swappedBytes,
+  };
+}
+
+function compareRanks(way: string): void {
+  const native = train(way, 'native', undefined);
+  const weir = train(way, 'weir', []);
+  const swap = train(way, 'weir-swap', ['--swap', 'auto']);
+  const again = train(way, 'native-again', undefined);
+  if (!native || !again) return;
+  const noise = distance(native, again);
+  const seconds = mean([native.seconds, again.seconds]);
+  process.stdout.write(
+    `${way}: native ${(native.seconds * 1000).toFixed(1)} and ${(again.seconds * 1000).toFixed(1)} ms a step, reserved ${native.reservedOverAllocated.toFixed(3)} of allocated, losses ${noise.toExponential(2)} apart, last ${native.losses[0]!.at(-1)!.toFixed(4)}\n`,
+  );
+  for (const figures of [weir, swap]) {
+    if (!figures) continue;
+    const away = mean([distance(native, figures), distance(again, figures)]);
+    const time = figures.seconds / seconds;
+    const words = `${way} ${figures.run}: reserved ${figures.reservedOverAllocated.toFixed(3)} of allocated, step ${time.toFixed(3)} of native, losses ${away.toExponential(2)} from native's, last ${figures.losses[0]!.at(-1)!.toFixed(4)}, ${figures.swappedBytes} bytes swapped out`;
+    const isGood = figures.reservedOverAllocated <= MOST_RESERVED && time <= MOST_TIME && (away === 0 || away <= MOST_DISTANCE * noise);
+    check(isGood, words);
+  }
+  results.push(...[native, weir, swap, again].filter(Boolean).map((figures) => ({ way, ...figures })));
+}
+
+function sanitize(which: string): void {
+  const summary = join(folder, 'summary.json');
+  const flags = ['run', '-q', '--no-what-if', '--json-file', summary, '--limit', '512MiB', '--swap', 'auto', '--'];
+  // Not the launcher's children: only the training itself is looked at.
+  const job = ['compute-sanitizer', '--tool', 'memcheck', '--error-exitcode', '9', 'python3', from('test/gpu/torch/sanitized.py'), which];
+  const child = spawnSync(process.execPath, [from('dist/cli/main.js'), ...flags, ...job], { encoding: 'utf8', timeout: RUN_MS });
+  const found = /ERROR SUMMARY: (\d+) error/.exec(child.stdout + child.stderr)?.[1];
+  let seen = 'no summary';
+  let isUsed = false;
+  if (child.status === 0) {
+    const { processes } = JSON.parse(readFileSync(summary, 'utf8')) as {
+      processes: { gpus: { stitches: number; borrows: number; swapped: { out: number } }[] }[];
+    };
+    const gpus = processes.flatMap((one) => one.gpus);
+    const total = (value: (gpu: (typeof gpus)[number]) => number) => gpus.reduce((sum, gpu) => sum + value(gpu), 0);
+    const [stitches, borrows, out] = [total((gpu) => gpu.stitches), total((gpu) => gpu.borrows), total((gpu) => gpu.swapped.out)];
+    isUsed = stitches > 0 && borrows > 0 && out > 0;
+    seen = `${stitches} stitches, ${borrows} loans, ${out} bytes swapped out`;
+    results.push({ sanitized: which, found, stitches, borrows, out });
+  }
+  check(child.status === 0 && found === '0' && isUsed, `compute-sanitizer, ${which}: ${found ?? 'no'} findings, ${seen}`);
+  if (child.status !== 0 || found !== '0') process.stdout.write(`${child.stdout}${child.stderr}`.slice(-5000));
+}
+
+if (parts.includes('ranks')) for (const way of ['fsdp2', 'ddp']) compareRanks(way);
+if (parts.includes('sanitizer')) for (const which of ['vision', 'text']) sanitize(which);
+rmSync(folder, { recursive: true, force: true });
+if (values.output) writeFileSync(values.output, `${JSON.stringify({ steps: Number(values.steps), results })}\n`);
+process.exit(failed === 0 ? 0 : 1);
