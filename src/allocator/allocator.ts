@@ -50,6 +50,8 @@ export interface Allocator {
 export interface LiveRange {
   readonly address: number;
   readonly requested: number;
+  /** Where its block ends at the latest, as far as the recording shows that. */
+  readonly end: number;
 }
 
 /** Memory of one stream in one pool and size class, at one moment. */

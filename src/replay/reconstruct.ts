@@ -9,8 +9,9 @@ import { EventKind, type Segment, type Trace } from '../trace/trace.ts';
 import { findLimits, grantedBytes, type MemoryLimits } from './limits.ts';
 import { reconstructOnEngine } from './reconstruct-engine.ts';
 import { RecordedPlacement } from './recorded-placement.ts';
-import { liveAtStart, OngoingAllocations, type ReplayObserver } from './replay.ts';
+import { OngoingAllocations, type ReplayObserver } from './replay.ts';
 import { ReservedPeak } from './reserved-peak.ts';
+import { liveAtStart } from './start-ranges.ts';
 
 export interface Reconstruction {
   /** Only PyTorch's allocator has segments. */

@@ -1,9 +1,10 @@
 // Runs every recorded request and free through an allocator, in order, and measures what it takes.
-import { type Allocator, type AllocatorContext, type LiveRange, OUT_OF_MEMORY } from '../allocator/allocator.ts';
+import { type Allocator, type AllocatorContext, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import type { Backend, DriverCall } from '../backend/backend.ts';
 import { Timeline, type TimelineTotals } from '../backend/timeline.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { ReservedPeak } from './reserved-peak.ts';
+import { liveAtStart } from './start-ranges.ts';
 
 export interface ReplayOptions {
   readonly backend: Backend;
@@ -189,14 +190,6 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
     },
     streams: timeline.totals(),
   };
-}
-
-/** Allocations that are older than the first event. */
-export function liveAtStart({ allocations }: Trace): LiveRange[] {
-  return Array.from({ length: allocations.liveAtStart }, (_, index) => ({
-    address: allocations.address[index]!,
-    requested: allocations.requested[index]!,
-  }));
 }
 
 /** The block of each allocation that has one, and which of them are freed but not complete. */

@@ -120,8 +120,9 @@ function cutOutLive(
   // Pending until all live ranges are cut out, so that no gap is joined with it.
   table.state[whole] = BlockState.Pending;
   inside.forEach((index, position) => {
-    const { address, requested } = live[index]!;
-    const room = (position + 1 < inside.length ? live[inside[position + 1]!]!.address : end) - address;
+    const { address, requested, end: latestEnd } = live[index]!;
+    const next = position + 1 < inside.length ? live[inside[position + 1]!]!.address : end;
+    const room = Math.min(next, latestEnd) - address;
     const before = address + shift - table.address[rest]!;
     if (rest === NO_BLOCK || room <= 0 || before < 0) return;
     if (before > 0) gaps.push(heap.cutFront(rest, before));
