@@ -2,6 +2,7 @@
 // Blocks are small integers, valid from malloc until complete, so that replay can keep them in a typed array.
 import type { Backend, StreamEvents } from '../backend/backend.ts';
 import type { EventKind, Segment } from '../trace/trace.ts';
+import type { PyTorchRules } from './pytorch/versions.ts';
 
 /** Returned by malloc if the request cannot be served. */
 export const OUT_OF_MEMORY = -1;
@@ -82,6 +83,8 @@ export interface AllocatorContext {
   readonly deviceBytes?: number | undefined;
   /** Most bytes this process may reserve (PyTorch's memory fraction), if less than the GPU has. */
   readonly allowedBytes?: number | undefined;
+  /** What depends on PyTorch's version, for its allocator; by default, what versions up to 2.11 do. */
+  readonly rules?: PyTorchRules | undefined;
   /**
    * Waits for all streams and returns the freed blocks that are no longer in use. The allocator completes them.
    * If absent, blocks complete only through `complete`.

@@ -31,6 +31,8 @@ export class BlockTable {
   next: Int32Array;
   /** For PyTorch the expandable segment, for CnMem HEAD or INNER. */
   tag: Int32Array;
+  /** Of free blocks of one size the one with the least is taken first. 0 where only the address counts. */
+  age: Int32Array;
   /** The pool's search count when the block was freed, which gives its age to PyTorch's garbage collection. */
   birth: Int32Array;
   /** Rows in use or used before. Higher rows were never used. */
@@ -47,6 +49,7 @@ export class BlockTable {
     this.prev = new Int32Array(capacity);
     this.next = new Int32Array(capacity);
     this.tag = new Int32Array(capacity);
+    this.age = new Int32Array(capacity);
     this.birth = new Int32Array(capacity);
   }
 
@@ -66,6 +69,7 @@ export class BlockTable {
     this.prev[row] = NO_BLOCK;
     this.next[row] = NO_BLOCK;
     this.tag[row] = tag;
+    this.age[row] = 0;
     this.birth[row] = 0;
     return row;
   }
@@ -113,7 +117,7 @@ export class BlockTable {
       grown.set(this[column]);
       this[column] = grown;
     }
-    for (const column of ['stream', 'group', 'prev', 'next', 'tag', 'birth'] as const) {
+    for (const column of ['stream', 'group', 'prev', 'next', 'tag', 'age', 'birth'] as const) {
       const grown = new Int32Array(capacity);
       grown.set(this[column]);
       this[column] = grown;

@@ -1,4 +1,4 @@
-// A set of blocks ordered by (size, address) or by address alone, kept as a list of short sorted chunks.
+// A set of blocks ordered by (size, age, address) or by address alone, kept as a list of short sorted chunks.
 // A search is two binary searches. An insertion moves at most one chunk, so a million blocks stay fast.
 import { InvariantError } from '../base/errors.ts';
 import type { BlockTable } from './block-table.ts';
@@ -51,14 +51,14 @@ export class OrderedBlocks {
     }
   }
 
-  /** Moves the cursor to the first block at or after (size, address). Returns that block or -1. */
-  seek(size: number, address: number): number {
+  /** Moves the cursor to the first block at or after (size, age, address). Returns that block or -1. */
+  seek(size: number, address: number, age = -1): number {
     let low = 0;
     let high = this.chunks.length;
     while (low < high) {
       const middle = (low + high) >> 1;
       const last = this.chunks[middle]![this.lengths[middle]! - 1]!;
-      if (this.isBefore(last, size, address)) low = middle + 1;
+      if (this.isBefore(last, size, age, address)) low = middle + 1;
       else high = middle;
     }
     this.chunk = low;
@@ -69,7 +69,7 @@ export class OrderedBlocks {
     let to = this.lengths[low]!;
     while (from < to) {
       const middle = (from + to) >> 1;
-      if (this.isBefore(chunk[middle]!, size, address)) from = middle + 1;
+      if (this.isBefore(chunk[middle]!, size, age, address)) from = middle + 1;
       else to = middle;
     }
     this.place = from;
@@ -110,13 +110,15 @@ export class OrderedBlocks {
   }
 
   private seekBlock(block: number): void {
-    this.seek(this.table.size[block]!, this.table.address[block]!);
+    this.seek(this.table.size[block]!, this.table.address[block]!, this.table.age[block]!);
   }
 
-  private isBefore(block: number, size: number, address: number): boolean {
+  private isBefore(block: number, size: number, age: number, address: number): boolean {
     if (this.bySize) {
       const blockSize = this.table.size[block]!;
       if (blockSize !== size) return blockSize < size;
+      const blockAge = this.table.age[block]!;
+      if (blockAge !== age) return blockAge < age;
     }
     return this.table.address[block]! < address;
   }

@@ -1,5 +1,6 @@
 // Options that several commands share, and the parsers of their values.
 import { InvalidArgumentError, Option } from 'commander';
+import { parseVersion } from '../allocator/pytorch/versions.ts';
 import { type AllocatorChoice, chooseAllocators, describeAllocators } from '../allocator/registry.ts';
 import { parseBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
@@ -25,6 +26,13 @@ export function gpuOption(): Option {
       return gpu;
     }),
   );
+}
+
+export function pytorchOption(): Option {
+  return new Option(
+    '--pytorch <version>',
+    'the PyTorch that made the recording, like 2.13; by default as recorded, or found by trying',
+  ).argParser(asArgument(parseVersion));
 }
 
 export function allocatorOption(description: string): Option {

@@ -1,6 +1,7 @@
 // The memory limit of the recorded job: as recorded, or inferred from its failures.
 import type { PyTorchSettings } from '../allocator/pytorch/settings.ts';
 import { roundRequest, segmentSizeFor } from '../allocator/pytorch/sizes.ts';
+import { DEFAULT_RULES, type PyTorchRules } from '../allocator/pytorch/versions.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 
 export interface MemoryLimits {
@@ -13,10 +14,10 @@ export interface MemoryLimits {
   readonly origin: 'recorded' | 'inferred' | 'unknown';
 }
 
-export function findLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
+export function findLimits(trace: Trace, settings: PyTorchSettings, rules: PyTorchRules = DEFAULT_RULES): MemoryLimits {
   const { deviceBytes } = trace.limits;
   if (deviceBytes !== undefined) {
-    const allowedBytes = allowedByFraction(trace.limits);
+    const allowedBytes = allowedByFraction(trace.limits, rules);
     // A job never gets all memory of its GPU. If the driver refused a request, that shows how much it got.
     const shown = allowedBytes === undefined ? inferLimits(trace, settings).capacity : undefined;
     return { capacity: Math.min(deviceBytes, shown ?? deviceBytes), allowedBytes, origin: 'recorded' };
@@ -25,8 +26,11 @@ export function findLimits(trace: Trace, settings: PyTorchSettings): MemoryLimit
 }
 
 /** Reserved bytes that the recorded memory fraction allows; undefined: no fraction, or the GPU's size is unknown. */
-export function allowedByFraction({ deviceBytes, memoryFraction = 1 }: Trace['limits']): number | undefined {
-  return deviceBytes !== undefined && memoryFraction < 1 ? Math.floor(memoryFraction * deviceBytes) : undefined;
+export function allowedByFraction(
+  { deviceBytes, memoryFraction = 1 }: Trace['limits'],
+  rules: PyTorchRules = DEFAULT_RULES,
+): number | undefined {
+  return deviceBytes !== undefined && memoryFraction < 1 ? rules.allows(memoryFraction, deviceBytes) : undefined;
 }
 
 /**

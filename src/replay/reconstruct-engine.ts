@@ -1,8 +1,10 @@
 // Reconstructs a run on Weir's own engine. Its recording has no segments, so the requests go through the same engine on a
 // simulated backend, and only the peaks can be compared.
+
 import type { EngineAllocatorName } from '../abi/allocators.ts';
 import type { Allocator } from '../allocator/allocator.ts';
 import { settingsFromRecording } from '../allocator/pytorch/settings.ts';
+import { DEFAULT_RULES } from '../allocator/pytorch/versions.ts';
 import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../allocator/registry.ts';
 import { SimulatedBackend } from '../backend/simulated.ts';
 import { recordedEngine } from '../trace/summary.ts';
@@ -34,6 +36,8 @@ export function reconstructOnEngine(trace: Trace, engine: EngineAllocatorName, o
   return {
     allocator: allocator as Allocator,
     settings,
+    rules: DEFAULT_RULES,
+    rulesOrigin: 'assumed',
     limits,
     peakReserved: result.peakReserved,
     peakReservedEvent: result.peakReservedEvent,

@@ -3,6 +3,7 @@
 import { type Allocator, type AllocatorContext, OUT_OF_MEMORY } from '../allocator/allocator.ts';
 import { PyTorchAllocator } from '../allocator/pytorch/allocator.ts';
 import { type PyTorchSettings, settingsFromRecording } from '../allocator/pytorch/settings.ts';
+import { DEFAULT_RULES, PYTORCH_RULES, type PyTorchRules, recordedRules } from '../allocator/pytorch/versions.ts';
 import { SimulatedBackend } from '../backend/simulated.ts';
 import { recordedEngine } from '../trace/summary.ts';
 import { EventKind, type Segment, type Trace } from '../trace/trace.ts';
@@ -17,6 +18,9 @@ export interface Reconstruction {
   /** Only PyTorch's allocator has segments. */
   readonly allocator: Allocator & { layout?(): Segment[] };
   readonly settings: PyTorchSettings;
+  /** What depends on PyTorch's version, and how it was found. */
+  readonly rules: PyTorchRules;
+  readonly rulesOrigin: 'recorded' | 'matched' | 'assumed';
   readonly limits: MemoryLimits;
   readonly peakReserved: number;
   readonly peakReservedEvent: number;
@@ -47,6 +51,7 @@ export interface ReconstructOptions {
   /** Limits found by an earlier reconstruction of the same trace. */
   readonly limits?: MemoryLimits | undefined;
   readonly settings?: PyTorchSettings | undefined;
+  readonly rules?: PyTorchRules | undefined;
   /** Stop before this event, to look at the allocator at that moment. */
   readonly stopBefore?: number | undefined;
   readonly checkEvery?: number | undefined;
@@ -58,13 +63,43 @@ const PROGRESS_EVERY = 1 << 16;
 
 export function reconstruct(trace: Trace, options: ReconstructOptions = {}): Reconstruction {
   const engine = recordedEngine(trace);
-  return engine ? reconstructOnEngine(trace, engine, options) : new Reconstructor(trace, options).run();
+  if (engine) return reconstructOnEngine(trace, engine, options);
+  const rules = options.rules ?? recordedRules(trace.settings);
+  const first = new Reconstructor(trace, options, rules ?? DEFAULT_RULES).run();
+  if (rules) return { ...first, rulesOrigin: 'recorded' };
+  // Most snapshots do not say which version made them. An observer has seen this run, so its owner decides about another.
+  if (options.observer || isExact(first)) return first;
+  return matchRules(trace, options, first);
+}
+
+/** Tries the rules of other versions. The ones that repeat the recording best are those that it was made with. */
+export function matchRules<Known extends Omit<Reconstruction, 'allocator'>>(
+  trace: Trace,
+  options: ReconstructOptions,
+  first: Known,
+): Known | Reconstruction {
+  let best: Known | Reconstruction = first;
+  for (const rules of PYTORCH_RULES) {
+    if (rules === first.rules || isExact(best)) continue;
+    const tried = new Reconstructor(trace, options, rules).run();
+    if (differing(tried) < differing(best)) best = { ...tried, rulesOrigin: 'matched' };
+  }
+  return best;
+}
+
+function differing({ differences: { addresses, segments, outcomes } }: Pick<Reconstruction, 'differences'>): number {
+  return addresses + segments + outcomes;
+}
+
+export function isExact(reconstruction: Pick<Reconstruction, 'differences'>): boolean {
+  return differing(reconstruction) === 0;
 }
 
 class Reconstructor {
   private readonly trace: Trace;
   private readonly options: ReconstructOptions;
   private readonly settings: PyTorchSettings;
+  private readonly rules: PyTorchRules;
   private limits: MemoryLimits;
   /** Reserved bytes that the job was certainly allowed. */
   private readonly granted: number;
@@ -81,11 +116,12 @@ class Reconstructor {
   private readonly peak = new ReservedPeak();
   private peakAllocated = 0;
 
-  constructor(trace: Trace, options: ReconstructOptions) {
+  constructor(trace: Trace, options: ReconstructOptions, rules: PyTorchRules) {
     this.trace = trace;
+    this.rules = rules;
     this.options = options;
     this.settings = options.settings ?? settingsFromRecording(trace.settings, trace.limits.memoryFraction);
-    this.limits = options.limits ?? findLimits(trace, this.settings);
+    this.limits = options.limits ?? findLimits(trace, this.settings, rules);
     this.granted = grantedBytes(trace, this.settings);
     this.backend = new SimulatedBackend({ capacity: this.limits.capacity, placement: this.placement });
     this.ongoing = new OngoingAllocations(trace.allocations.count);
@@ -95,6 +131,7 @@ class Reconstructor {
         streams: trace.streams,
         deviceBytes: this.limits.capacity,
         allowedBytes: this.limits.allowedBytes,
+        rules,
         synchronize: () => this.completing.map((allocation) => this.detach(allocation)).filter((block) => block >= 0),
         onSegment: (kind, address, size) => {
           this.journal.push(kind, address, size);
@@ -122,6 +159,8 @@ class Reconstructor {
     return {
       allocator: this.allocator,
       settings: this.settings,
+      rules: this.rules,
+      rulesOrigin: 'assumed',
       limits: this.limits,
       peakReserved: this.peak.bytes,
       peakReservedEvent: this.peak.event,

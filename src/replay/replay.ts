@@ -11,6 +11,8 @@ export interface ReplayOptions {
   /** Memory that the GPU reports; undefined: unknown. */
   readonly deviceBytes?: number | undefined;
   readonly allowedBytes?: number | undefined;
+  /** What depends on the version of PyTorch. */
+  readonly rules?: AllocatorContext['rules'];
   /** Events before which the program called empty_cache(), ascending. Few recordings hold these calls. */
   readonly emptyCacheBefore?: readonly number[] | undefined;
   /** Start with the recorded layout, if the allocator can. Otherwise live memory is requested again. */
@@ -73,6 +75,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
     streams: trace.streams,
     deviceBytes: options.deviceBytes,
     allowedBytes: options.allowedBytes,
+    rules: options.rules,
     events: timeline,
     synchronize: () => ongoing.takePending(),
   });

@@ -57,6 +57,8 @@ export interface ReplayError {
   readonly modelledPeakReserved: number;
   readonly emptyCaches: number;
   readonly retries: number;
+  /** The versions of PyTorch that decide as the model does, and how they were found. */
+  readonly pytorch: { readonly versions: string; readonly origin: Reconstruction['rulesOrigin'] };
 }
 
 export interface AnalysisOptions {
@@ -142,6 +144,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
       whatIfRow(trace, summary, choice, {
         isRecorded: index === 0,
         emptyCacheBefore: whole.emptyCacheBefore,
+        rules: whole.rules,
         gpu: capacity === undefined ? undefined : gpuOf(capacity),
         leastGpu: capacityAtLeast === undefined ? undefined : gpuOf(capacityAtLeast),
         findSmallest: findSmallest || (index === 0 && options.findRecordedSmallest === true),
@@ -149,7 +152,11 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
       }),
     );
     if (index === 0 && options.capacity !== undefined)
-      onGivenGpu = givenGpu(trace, recorded, rows[0]!, { capacity: options.capacity, emptyCacheBefore: whole.emptyCacheBefore });
+      onGivenGpu = givenGpu(trace, recorded, rows[0]!, {
+        capacity: options.capacity,
+        emptyCacheBefore: whole.emptyCacheBefore,
+        rules: whole.rules,
+      });
     yield analysisWith([...rows]);
   }
   return analysisWith(rows);
@@ -159,10 +166,10 @@ function givenGpu(
   trace: Trace,
   recorded: AllocatorChoice,
   { limited }: WhatIfRow,
-  { capacity, emptyCacheBefore }: { capacity: number; emptyCacheBefore: readonly number[] },
+  { capacity, emptyCacheBefore, rules }: { capacity: number } & Pick<Reconstruction, 'emptyCacheBefore' | 'rules'>,
 ): GivenGpu {
   const { ooms, retries, peakReservedEvent: event } = limited!;
-  const groups = censusOf(trace, recorded, { capacity }, { isRecorded: true, emptyCacheBefore, stopBefore: event + 1 });
+  const groups = censusOf(trace, recorded, { capacity }, { isRecorded: true, emptyCacheBefore, rules, stopBefore: event + 1 });
   return { ooms, retries, peak: breakDown(trace, groups, event) };
 }
 
@@ -198,5 +205,6 @@ function replayErrorOf(whole: Reconstruction, summary: TraceSummary): ReplayErro
     modelledPeakReserved: whole.peakReserved,
     emptyCaches: whole.emptyCacheBefore.length,
     retries: whole.retries,
+    pytorch: { versions: whole.rules.versions, origin: whole.rulesOrigin },
   };
 }

@@ -31,6 +31,8 @@ export interface WhatIfRow {
 export interface RowOptions {
   readonly isRecorded: boolean;
   readonly emptyCacheBefore: readonly number[];
+  /** What depends on the version of PyTorch that the job ran on. */
+  readonly rules: WhatIfOptions['rules'];
   /** The GPU in question; undefined: unknown. */
   readonly gpu: WhatIfGpu | undefined;
   /** The same GPU at its least size, if its size is a range. */
@@ -60,8 +62,8 @@ export function usualChoices(recorded: AllocatorChoice, withHistory = true): All
 
 export function whatIfRow(trace: Trace, summary: TraceSummary, choice: AllocatorChoice, options: RowOptions): WhatIfRow {
   const started = performance.now();
-  const { isRecorded, emptyCacheBefore, onProgress } = options;
-  const on = (gpu: WhatIfGpu, more: WhatIfOptions = {}) => whatIf(trace, choice, gpu, { isRecorded, emptyCacheBefore, ...more });
+  const { isRecorded, emptyCacheBefore, rules, onProgress } = options;
+  const on = (gpu: WhatIfGpu, more: WhatIfOptions = {}) => whatIf(trace, choice, gpu, { isRecorded, emptyCacheBefore, rules, ...more });
   // Every replay reports, since an analysis can be cancelled only where it reports.
   const part = (from: number, to: number) => (done: number) => onProgress?.(from + (to - from) * done);
   let tries = 0;

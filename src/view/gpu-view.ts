@@ -5,6 +5,7 @@ import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import { withPlan } from '../plan/steps/planned-choice.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
+import type { ReplayOptions } from '../replay/replay.ts';
 import { labelOf } from '../report/sites.ts';
 import { usualChoices } from '../report/what-if.ts';
 import { liveSize } from '../trace/summary.ts';
@@ -44,7 +45,7 @@ export class GpuView {
   private readonly liveRange: MinMax;
   private readonly classes: BlockClasses;
   private readonly histories = new Map<string, History>();
-  private recorded: { choice: AllocatorChoice; emptyCacheBefore: readonly number[] } | undefined;
+  private recorded: { choice: AllocatorChoice; job: Pick<ReplayOptions, 'emptyCacheBefore' | 'rules'> } | undefined;
 
   constructor(trace: Trace) {
     this.trace = trace;
@@ -245,14 +246,15 @@ export class GpuView {
   private watch(name: string, onProgress?: (fraction: number) => void): History {
     if (name === RECORDED) {
       const { history, reconstruction } = watchRecorded(this.trace, onProgress);
-      this.recorded = { choice: recordedChoice(this.trace, reconstruction), emptyCacheBefore: reconstruction.emptyCacheBefore };
+      const { emptyCacheBefore, rules } = reconstruction;
+      this.recorded = { choice: recordedChoice(this.trace, reconstruction), job: { emptyCacheBefore, rules } };
       return history;
     }
     if (!this.recorded) this.history(RECORDED);
-    const { choice: recorded, emptyCacheBefore } = this.recorded!;
+    const { choice: recorded, job } = this.recorded!;
     const [choice] = name === recorded.name ? [recorded] : chooseAllocators(name);
     if (!choice) throw new UsageError(`there is no allocator '${name}'`);
-    return watchChoice(this.trace, withPlan(choice, this.trace), choice === recorded, emptyCacheBefore, onProgress);
+    return watchChoice(this.trace, withPlan(choice, this.trace), choice === recorded, job, onProgress);
   }
 
   private momentOf(event: number): Moment {

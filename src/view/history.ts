@@ -2,10 +2,10 @@
 // from the driver. Either the recorded run, or its requests through another allocator.
 import type { Allocator } from '../allocator/allocator.ts';
 import type { AllocatorChoice } from '../allocator/registry.ts';
-import { type Reconstruction, type ReconstructOptions, reconstruct } from '../replay/reconstruct.ts';
+import { isExact, matchRules, type Reconstruction, type ReconstructOptions, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { RecordedPlacement } from '../replay/recorded-placement.ts';
-import { type ReplayObserver, replay } from '../replay/replay.ts';
+import { type ReplayObserver, type ReplayOptions, replay } from '../replay/replay.ts';
 import { ReservedPeak } from '../replay/reserved-peak.ts';
 import { recordedEngine } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
@@ -41,6 +41,19 @@ export function watchRecorded(
   onProgress?: (fraction: number) => void,
 ): { history: History; reconstruction: Omit<Reconstruction, 'allocator'> } {
   if (recordedEngine(trace)) return watchEngine(trace, onProgress);
+  const first = watchReconstruction(trace, undefined, onProgress);
+  if (first.reconstruction.rulesOrigin === 'recorded' || isExact(first.reconstruction)) return first;
+  const { rules, rulesOrigin } = matchRules(trace, {}, first.reconstruction);
+  if (rules === first.reconstruction.rules) return first;
+  const matched = watchReconstruction(trace, rules, onProgress);
+  return { ...matched, reconstruction: { ...matched.reconstruction, rulesOrigin } };
+}
+
+function watchReconstruction(
+  trace: Trace,
+  rules: Reconstruction['rules'] | undefined,
+  onProgress?: (fraction: number) => void,
+): ReturnType<typeof watchRecorded> {
   const pieces = new PieceLog();
   const observer = new Observer(trace, pieces);
   let latest = 0;
@@ -52,14 +65,14 @@ export function watchRecorded(
     else pieces.giveBack(address, size);
     pieces.now = group;
   };
-  const { allocator, ...reconstruction } = reconstruct(trace, { onProgress, observer: Object.assign(observer, { segment }) });
+  const { allocator, ...reconstruction } = reconstruct(trace, { onProgress, rules, observer: Object.assign(observer, { segment }) });
   return { history: observer.finish(allocator.ooms), reconstruction };
 }
 
 /** A run on Weir's engine: blocks and pieces from the model, reserved memory from the recording. */
 function watchEngine(trace: Trace, onProgress?: (fraction: number) => void): ReturnType<typeof watchRecorded> {
   const { allocator: _, ...reconstruction } = reconstruct(trace, { onProgress: (done) => onProgress?.(done / 2) });
-  const modelled = watchChoice(trace, recordedChoice(trace, reconstruction), false, [], (done) => onProgress?.((1 + done) / 2));
+  const modelled = watchChoice(trace, recordedChoice(trace, reconstruction), false, {}, (done) => onProgress?.((1 + done) / 2));
   const { events } = trace;
   const reserved = new Float64Array(events.count);
   let level = Number.NaN;
@@ -94,12 +107,12 @@ export function watchChoice(
   trace: Trace,
   choice: AllocatorChoice,
   isRecorded: boolean,
-  emptyCacheBefore: readonly number[],
+  job: Pick<ReplayOptions, 'emptyCacheBefore' | 'rules'>,
   onProgress?: (fraction: number) => void,
 ): History {
   const backend = new WatchedBackend({ placement: isRecorded ? RecordedPlacement.of(trace) : undefined });
   const observer = new Observer(trace, backend.pieces, (address, size) => backend.homesOf(address, size));
-  const { ooms } = replay(trace, choice.create, { backend, emptyCacheBefore, restoreStart: isRecorded, onProgress, observer });
+  const { ooms } = replay(trace, choice.create, { ...job, backend, restoreStart: isRecorded, onProgress, observer });
   return observer.finish(ooms);
 }
 

@@ -63,7 +63,7 @@ describe.each(SAMPLES)('%s, watched', (name) => {
 
   it.each(CHOICES)('needs under %s what an unwatched replay needs', (text) => {
     const [choice] = chooseAllocators(text);
-    const history = watchChoice(trace, choice!, false, emptyCaches);
+    const history = watchChoice(trace, choice!, false, { emptyCacheBefore: emptyCaches });
     const plain = replay(trace, choice!.create, { backend: new SimulatedBackend(), emptyCacheBefore: emptyCaches });
     expect(history.peakReserved).toBe(plain.peakReserved);
     expect(history.reserved.at(-1)).toBe(plain.finalReserved);
@@ -72,7 +72,7 @@ describe.each(SAMPLES)('%s, watched', (name) => {
 
   it.each(CHOICES)('draws under %s as much as is held and in use', (text) => {
     const [choice] = chooseAllocators(text);
-    const history = watchChoice(trace, choice!, false, emptyCaches);
+    const history = watchChoice(trace, choice!, false, { emptyCacheBefore: emptyCaches });
     const { count } = trace.events;
     const clock = new Clock(trace);
     const window = { axis: 'event', from: 0, to: count, columns: 1, low: 0, high: history.layout.height, rows: 1 } as const;

@@ -12,6 +12,7 @@ import type { BlockPool } from './pools.ts';
 import { restoreHeap } from './restore.ts';
 import type { PyTorchSettings } from './settings.ts';
 import { ABSURD_REQUEST, MIN_BLOCK, MIN_LARGE_REMAINDER, roundRequest, SMALL_REQUEST, segmentSizeFor } from './sizes.ts';
+import { DEFAULT_RULES } from './versions.ts';
 
 /** Address space per expandable segment if the GPU's size is unknown: more than any GPU has. */
 const UNKNOWN_DEVICE_BYTES = 2 ** 40;
@@ -31,11 +32,12 @@ export class PyTorchAllocator implements Allocator {
 
   constructor(context: AllocatorContext, settings: PyTorchSettings) {
     this.settings = settings;
-    this.heap = new Heap(context);
+    const rules = context.rules ?? DEFAULT_RULES;
+    this.heap = new Heap(context, rules.takesFirst);
     this.streams = context.streams;
     this.synchronize = context.synchronize ?? (() => []);
     this.deviceBytes = context.deviceBytes ?? UNKNOWN_DEVICE_BYTES;
-    const byFraction = settings.memoryFraction < 1 ? Math.floor(settings.memoryFraction * this.deviceBytes) : Number.POSITIVE_INFINITY;
+    const byFraction = settings.memoryFraction < 1 ? rules.allows(settings.memoryFraction, this.deviceBytes) : Number.POSITIVE_INFINITY;
     this.allowedBytes = context.allowedBytes ?? byFraction;
     this.collects = this.allowedBytes !== Number.POSITIVE_INFINITY && settings.garbageCollectionThreshold > 0;
   }

@@ -7,6 +7,7 @@ import { EventKind } from '../../trace/trace.ts';
 import type { AllocatorContext, SegmentEventKind } from '../allocator.ts';
 import { BlockState, BlockTable, NO_BLOCK } from '../block-table.ts';
 import { type BlockPool, BlockPools } from './pools.ts';
+import type { PyTorchRules } from './versions.ts';
 
 /** Tag of blocks outside expandable segments. */
 export const PLAIN = -1;
@@ -30,9 +31,13 @@ export class Heap {
   private readonly backend: Backend;
   private readonly onSegment: (kind: SegmentEventKind, address: number, size: number) => void;
   private readonly expandables: ExpandableSegment[] = [];
+  private readonly takesFirst: PyTorchRules['takesFirst'];
+  /** Blocks or segments made so far, whichever have an age. */
+  private made = 0;
 
-  constructor(context: AllocatorContext) {
+  constructor(context: AllocatorContext, takesFirst: PyTorchRules['takesFirst']) {
     this.backend = context.backend;
+    this.takesFirst = takesFirst;
     this.onSegment = context.onSegment ?? (() => {});
   }
 
@@ -69,14 +74,7 @@ export class Heap {
   /** Cuts the first `size` bytes off a block that is in no set. They become a new block in the same state. */
   cutFront(block: number, size: number): number {
     const { table } = this;
-    const front = table.add(
-      table.address[block]!,
-      size,
-      table.state[block] as BlockState,
-      table.stream[block]!,
-      table.group[block]!,
-      table.tag[block]!,
-    );
+    const front = this.addPart(block, table.address[block]!, size, table.state[block] as BlockState);
     table.linkBefore(front, block);
     table.address[block]! += size;
     table.size[block]! -= size;
@@ -109,7 +107,7 @@ export class Heap {
     if (address === NO_MEMORY) return NO_BLOCK;
     this.reservedBytes += bytes;
     this.onSegment(EventKind.SegmentAlloc, address, bytes);
-    return this.table.add(address, bytes, BlockState.Free, stream, pool.index, PLAIN);
+    return this.addWhole(address, bytes, BlockState.Free, stream, pool, PLAIN);
   }
 
   /** Returns a whole free segment to the backend. */
@@ -128,7 +126,7 @@ export class Heap {
     const base = this.backend.reserve(bytes, wanted);
     if (base === NO_MEMORY) return NO_BLOCK;
     const tag = this.expandables.push({ base, bytes, page, handles: new Map() }) - 1;
-    const block = this.table.add(base, bytes, BlockState.Unmapped, stream, pool.index, tag);
+    const block = this.addWhole(base, bytes, BlockState.Unmapped, stream, pool, tag);
     pool.unmappedOf(stream).insert(block);
     return block;
   }
@@ -149,7 +147,7 @@ export class Heap {
     unmapped.remove(block);
     const rest = table.size[block]! - size;
     if (rest > 0) {
-      const tail = table.add(address + size, rest, BlockState.Unmapped, table.stream[block]!, table.group[block]!, table.tag[block]!);
+      const tail = this.addPart(block, address + size, rest, BlockState.Unmapped);
       table.size[block] = size;
       table.linkAfter(tail, block);
       unmapped.insert(tail);
@@ -174,10 +172,9 @@ export class Heap {
     this.unmapPages(segment, first, last - first);
     const stream = table.stream[block]!;
     const group = table.group[block]!;
-    const tag = table.tag[block]!;
     if (first > start) this.addFree(this.cutFront(block, first - start));
     if (end > last) {
-      const after = table.add(last, end - last, BlockState.Free, stream, group, tag);
+      const after = this.addPart(block, last, end - last, BlockState.Free);
       table.linkAfter(after, block);
       table.size[block]! -= end - last;
       this.addFree(after);
@@ -194,6 +191,21 @@ export class Heap {
     } else {
       this.pools.all[group]!.unmappedOf(stream).insert(block);
     }
+  }
+
+  /** A block for a new segment. */
+  private addWhole(address: number, size: number, state: BlockState, stream: number, pool: BlockPool, tag: number): number {
+    const block = this.table.add(address, size, state, stream, pool.index, tag);
+    if (this.takesFirst !== 'lowest address') this.table.age[block] = ++this.made;
+    return block;
+  }
+
+  /** A block for a part of the memory of `whole`. It has no neighbours yet. */
+  addPart(whole: number, address: number, size: number, state: BlockState): number {
+    const { table } = this;
+    const part = table.add(address, size, state, table.stream[whole]!, table.group[whole]!, table.tag[whole]!);
+    table.age[part] = this.takesFirst === 'oldest block' ? ++this.made : table.age[whole]!;
+    return part;
   }
 
   private mapPages(tag: number, address: number, bytes: number): boolean {

@@ -22,7 +22,7 @@ export class BlockPool {
     this.table = table;
   }
 
-  /** Free blocks of a stream, by size and then by address. */
+  /** Free blocks of a stream, by size, age and address. */
   freeOf(stream: number): OrderedBlocks {
     let blocks = this.free[stream];
     if (!blocks) {
@@ -42,7 +42,7 @@ export class BlockPool {
     return blocks;
   }
 
-  /** All free blocks in PyTorch's order: by stream handle, then size, then address. */
+  /** All free blocks in PyTorch's order: by stream handle, then size, age and address. */
   freeInOrder(streams: readonly number[]): number[] {
     const present = [...this.free.keys()].filter((stream) => this.free[stream] !== undefined);
     present.sort((a, b) => (streams[a] ?? 0) - (streams[b] ?? 0));

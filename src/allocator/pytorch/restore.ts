@@ -87,14 +87,7 @@ function skipUnmapped(heap: Heap, block: number, bytes: number): number {
   const { table } = heap;
   const unmapped = heap.poolOf(block).unmappedOf(table.stream[block]!);
   unmapped.remove(block);
-  const rest = table.add(
-    table.address[block]! + bytes,
-    table.size[block]! - bytes,
-    BlockState.Unmapped,
-    table.stream[block]!,
-    table.group[block]!,
-    table.tag[block]!,
-  );
+  const rest = heap.addPart(block, table.address[block]! + bytes, table.size[block]! - bytes, BlockState.Unmapped);
   table.size[block] = bytes;
   table.linkAfter(rest, block);
   unmapped.insert(block);

@@ -1,4 +1,5 @@
 // `weir analyze FILE...`: the verdict, the what-if table and the advice. Several files are the ranks of one job.
+
 import { Command, Option } from 'commander';
 import type { AllocatorChoice } from '../../allocator/registry.ts';
 import { printable } from '../../base/printable.ts';
@@ -12,14 +13,26 @@ import { LEAST_WIDTH, timelinePicture } from '../../report/terminal/timeline-pic
 import type { Trace } from '../../trace/trace.ts';
 import { ExitCode } from '../exit-code.ts';
 import { loadRecording, pickGpus, requireDemand } from '../input.ts';
-import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption, RECORDINGS } from '../options.ts';
+import {
+  ALLOCATOR_HELP,
+  allocatorOption,
+  asArgument,
+  capacityOption,
+  gpuOption,
+  jsonOption,
+  pytorchOption,
+  quietOption,
+  RECORDINGS,
+} from '../options.ts';
 import { paintFor } from '../paint.ts';
 import { createProgress, type Progress } from '../progress.ts';
+import { withVersion } from '../pytorch-version.ts';
 import { analyzeRanks } from '../rank-pool.ts';
 
 interface AnalyzeOptions {
   readonly capacity?: number;
   readonly gpu?: number;
+  readonly pytorch?: string;
   readonly allocator?: AllocatorChoice[];
   readonly failIf: Rule[];
   readonly smallest?: boolean;
@@ -39,6 +52,7 @@ export function analyzeCommand(): Command {
     .argument('<files...>', `${RECORDINGS}; several files are the ranks of one job`)
     .addOption(capacityOption())
     .addOption(gpuOption())
+    .addOption(pytorchOption())
     .addOption(allocatorOption('allocators to compare, instead of the usual ones'))
     .addOption(
       new Option('--fail-if <rule>', "exit with code 1 if this is true, like 'peak>70GiB' or 'fits>40GiB'; can be repeated")
@@ -77,7 +91,7 @@ async function analyze(files: string[], options: AnalyzeOptions): Promise<void> 
     return;
   }
   const file = files[0]!;
-  const traces = pickGpus(await loadRecording(file, progress), options.gpu, file);
+  const traces = withVersion(pickGpus(await loadRecording(file, progress), options.gpu, file), options.pytorch);
   requireDemand(traces, file, 'memory');
   if (traces.length === 1) {
     const row = showOne(traces[0]!, file, options, progress);

@@ -1,4 +1,5 @@
 // `weir replay FILE`: a recorded run through chosen allocators, with all their settings.
+
 import { Command, Option } from 'commander';
 import type { AllocatorContext } from '../../allocator/allocator.ts';
 import { formatConf, type PyTorchSettings, parseConf, settingsFromRecording } from '../../allocator/pytorch/settings.ts';
@@ -19,8 +20,19 @@ import { formatReplay } from '../../report/terminal/replay.ts';
 import { recordedEngine, summarizeTrace, type TraceSummary } from '../../trace/summary.ts';
 import type { Trace } from '../../trace/trace.ts';
 import { loadRecording, pickGpus, requireDemand } from '../input.ts';
-import { ALLOCATOR_HELP, allocatorOption, asArgument, capacityOption, gpuOption, jsonOption, quietOption, RECORDING } from '../options.ts';
+import {
+  ALLOCATOR_HELP,
+  allocatorOption,
+  asArgument,
+  capacityOption,
+  gpuOption,
+  jsonOption,
+  pytorchOption,
+  quietOption,
+  RECORDING,
+} from '../options.ts';
 import { createProgress, type Progress } from '../progress.ts';
+import { withVersion } from '../pytorch-version.ts';
 
 /** Distance of the words that are verified in a real block. Reading one from a GPU takes ten microseconds. */
 const VERIFY_STRIDE = { host: MIB, cuda: 8 * MIB } as const;
@@ -29,6 +41,7 @@ interface ReplayOptions {
   readonly allocator?: AllocatorChoice[];
   readonly capacity?: number;
   readonly gpu?: number;
+  readonly pytorch?: string;
   readonly backend: BackendName;
   readonly device?: BackendName;
   readonly scale: number;
@@ -56,6 +69,7 @@ export function replayCommand(): Command {
       .addOption(allocatorOption('allocators to run (default: the recorded one and expandable)'))
       .addOption(capacityOption())
       .addOption(gpuOption())
+      .addOption(pytorchOption())
       .addOption(
         new Option('--backend <kind>', 'where memory comes from: simulated, real host memory, or a GPU')
           .choices(BACKEND_NAMES)
@@ -97,7 +111,7 @@ async function replayFile(file: string, given: ReplayOptions): Promise<void> {
   const conf = confFromFlags(options);
   const progress = createProgress(options.quiet ?? false);
   const recording = await loadRecording(file, progress);
-  const traces = pickGpus(recording, options.gpu, file);
+  const traces = withVersion(pickGpus(recording, options.gpu, file), options.pytorch);
   requireDemand(traces, file, 'requests');
   const outputs = traces.map((trace) => {
     const summary = summarizeTrace(trace);
@@ -129,7 +143,7 @@ function replayAll(
   progress: Progress,
 ): ReplayRow[] {
   progress.update(0, 'replaying as recorded');
-  const { emptyCacheBefore, limits } = reconstruct(trace);
+  const { emptyCacheBefore, limits, rules } = reconstruct(trace);
   const knownBytes = options.capacity ?? trace.limits.deviceBytes;
   if (choices.some((choice) => choice.conf?.includes('per_process_memory_fraction')) && knownBytes === undefined) {
     throw new UsageError('a memory fraction needs the size of the GPU; add --capacity SIZE');
@@ -146,6 +160,7 @@ function replayAll(
     return whatIf(scaled, choice, gpu, {
       isRecorded,
       emptyCacheBefore,
+      rules,
       checkEvery: options.paranoid ? 1 : 0,
       onProgress: onProgress(index, choice.name),
     });
@@ -170,6 +185,7 @@ function replayAll(
         backend: opened.backend,
         deviceBytes: opened.capacity,
         emptyCacheBefore,
+        rules,
         checkEvery: options.paranoid ? 1 : 0,
         onProgress: onProgress(index, choice.name),
       });

@@ -109,10 +109,14 @@ export function replayErrorSentence(error: ReplayError): string {
   const apart = formatShare(Math.abs(error.modelledPeakReserved - error.recordedPeakReserved), error.recordedPeakReserved);
   if (error.engine)
     return `The job ran on ${error.engine} and reserved ${recorded} at its peak. The replay reserves ${modelled} (${apart} apart): in a replay, streams finish at other moments.`;
+  const version =
+    error.pytorch.origin === 'matched'
+      ? ` The recording does not name its version of PyTorch; the model that repeats it best is that of ${error.pytorch.versions}.`
+      : '';
   const inferred = error.emptyCaches > 0 ? ` Calls of empty_cache() inferred: ${formatCount(error.emptyCaches)}.` : '';
   if (isExact(error))
-    return `Replay error 0: the model repeats all ${formatCount(error.compared)} recorded addresses, segments and failures; peak reserved ${modelled} in both.${inferred}`;
-  return `Replay error ${apart}: peak reserved ${recorded} recorded, ${modelled} modelled. ${formatCount(error.differing)} of ${formatCount(error.compared)} events differ, the first at event ${formatCount(error.firstEvent)}.${inferred}`;
+    return `Replay error 0: the model repeats all ${formatCount(error.compared)} recorded addresses, segments and failures; peak reserved ${modelled} in both.${inferred}${version}`;
+  return `Replay error ${apart}: peak reserved ${recorded} recorded, ${modelled} modelled. ${formatCount(error.differing)} of ${formatCount(error.compared)} events differ, the first at event ${formatCount(error.firstEvent)}.${inferred}${version}`;
 }
 
 /** Whether the model did exactly what the recorded allocator did. */

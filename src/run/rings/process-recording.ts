@@ -1,6 +1,8 @@
 // Records one process: reads its ring and writes a .weir file.
 // Everything that rows refer to (GPUs, streams, pools, strings) is declared in the file first.
+
 import { RING_DEVICES } from '../../abi/ring.ts';
+import { VERSION_SETTING } from '../../allocator/pytorch/versions.ts';
 import { InputError } from '../../base/errors.ts';
 import { settingsFromJson } from '../../trace/settings-json.ts';
 import type { RecordedLimits, SettingValue } from '../../trace/trace.ts';
@@ -65,7 +67,11 @@ export class ProcessRecording {
       torch: this.owner.torchVersion,
       allocator: this.owner.allocator,
     });
-    this.settings = new Map<string, SettingValue>([...options.settings, ['allocator', this.owner.allocator]]);
+    this.settings = new Map<string, SettingValue>([
+      ...options.settings,
+      ['allocator', this.owner.allocator],
+      [VERSION_SETTING, this.owner.torchVersion],
+    ]);
     if (this.owner.allocator === 'expandable') this.settings = new Map([...this.settings, ['expandable_segments', true]]);
     this.writer.settings(EVERY_DEVICE, this.settings);
   }

@@ -1,5 +1,6 @@
 // What the allocators that a process did not run on would have taken for the same requests, on the same GPU.
 import { settingsFromRecording } from '../../allocator/pytorch/settings.ts';
+import { recordedRules } from '../../allocator/pytorch/versions.ts';
 import { type AllocatorChoice, chooseAllocators, pytorchChoice } from '../../allocator/registry.ts';
 import { allowedByFraction } from '../../replay/limits.ts';
 import { reconstruct } from '../../replay/reconstruct.ts';
@@ -13,14 +14,16 @@ export function otherAllocators(trace: Trace, onProgress: (fraction: number) => 
   // Recordings of PyTorch's allocator leave out the calls of empty_cache(); the reconstruction finds them.
   const reconstruction = recordedEngine(trace) ? undefined : reconstruct(trace, { onProgress: (done) => onProgress(done / 4) });
   const emptyCacheBefore = reconstruction?.emptyCacheBefore ?? [];
+  const rules = reconstruction?.rules ?? recordedRules(trace.settings);
   const choices = otherChoices(trace, summary.recordedAllocator);
   const { deviceBytes } = trace.limits;
-  const gpu: WhatIfGpu = { capacity: deviceBytes, allowedBytes: allowedByFraction(trace.limits) };
+  const gpu: WhatIfGpu = { capacity: deviceBytes, allowedBytes: allowedByFraction(trace.limits, rules) };
   const most = gpu.allowedBytes ?? gpu.capacity;
   const results = choices.map((choice, index): WhatIfResult => {
     const on = (tried: WhatIfGpu) =>
       whatIf(trace, choice, tried, {
         emptyCacheBefore,
+        rules,
         onProgress: (done) => onProgress((1 + (3 * (index + done)) / choices.length) / 4),
       });
     const unlimited = on(UNLIMITED_GPU);
