@@ -3,6 +3,7 @@ import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
   test: {
+    reporters: ['default', './scripts/untested-reporter.mjs'],
     include: ['test/**/*.test.ts'],
     // Left to itself vitest keeps one core free, which on two cores doubles the time.
     maxWorkers: Math.max(2, availableParallelism() - 1),

@@ -3,12 +3,12 @@
 import { BLOCK_UNIT } from '../abi/settings.ts';
 import { type Backend, NO_MEMORY } from '../backend/backend.ts';
 import { SimulatedBackend } from '../backend/simulated.ts';
-import { MIB, roundUp, TIB } from '../base/bytes.ts';
+import { GIB, MIB, roundUp } from '../base/bytes.ts';
 import { EventKind } from '../trace/trace.ts';
 import { type Allocator, type AllocatorContext, type CensusGroup, type LiveRange, OUT_OF_MEMORY } from './allocator.ts';
 
-/** More memory than any GPU has. */
-export const MOST_GPU_BYTES: number = TIB;
+/** More memory than any GPU has: the largest announced ones have 432 GB. */
+export const MOST_GPU_BYTES: number = 448 * GIB;
 /** What an allocator may hold itself. Beyond it, requests from this size on count as huge too. */
 const MOST_HELD_BYTES = 2 * MOST_GPU_BYTES;
 const LEAST_HUGE_BYTES = 64 * MIB;

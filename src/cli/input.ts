@@ -59,8 +59,10 @@ export function requireDemand(traces: readonly Trace[], path: string | undefined
   const lacks = traces.map(({ warnings, endSegments = [], startSegments }) =>
     needs === 'memory' && endSegments.length + startSegments.length > 0 ? undefined : warnings.find(({ code }) => code === NO_DEMAND),
   );
-  if (lacks.every((warning) => warning !== undefined))
-    throw new InputError(`${path === undefined ? '' : `${nameOf(path)}: `}${lacks[0]!.message}`);
+  if (!lacks.every((warning) => warning !== undefined)) return;
+  // What was ignored may be what is missing.
+  const ignored = traces[0]!.warnings.find(({ code }) => code === 'unknown-actions' || code === 'unknown-events');
+  throw new InputError(`${path === undefined ? '' : `${nameOf(path)}: `}${lacks[0]!.message}${ignored ? `; ${ignored.message}` : ''}`);
 }
 
 function readWhole(path: string, progress: Progress): Uint8Array {

@@ -1,6 +1,7 @@
 // Builds a Trace from what a reader found: links allocations to their frees, rebuilds the state before the first event
 // and fills in pools. Warnings say what the recording lacks.
 import { formatBytes } from '../base/bytes.ts';
+import { formatCount, formatTimes } from '../base/counts.ts';
 import { linkAllocations } from './links.ts';
 import { fillPools, rebuildStartSegments, segmentHolding } from './start-state.ts';
 import { recordedEngine } from './summary.ts';
@@ -92,11 +93,12 @@ function findGaps(
     );
   }
   if (parts.events.count > 0 && allocations.liveAtStart > 0) {
+    const isOne = allocations.liveAtStart === 1;
     let bytes = 0;
     for (let index = 0; index < allocations.liveAtStart; index++) bytes += allocations.requested[index]!;
     warn(
       'late-start',
-      `${allocations.liveAtStart} allocations (${formatBytes(bytes)}) are older than the first event, because recording began late or its ring buffer overflowed (max_entries); their places are rebuilt from the segments`,
+      `${formatTimes(allocations.liveAtStart, 'allocation', 'allocations')} (${formatBytes(bytes)}) ${isOne ? 'is' : 'are'} older than the first event, because recording began late or its ring buffer overflowed (max_entries); ${isOne ? 'its place is' : 'their places are'} rebuilt from the segments`,
     );
   }
   if (allocs > 0 && frees === 0 && links.impliedFrees.size > 0) {
@@ -107,7 +109,7 @@ function findGaps(
   } else if (links.impliedFrees.size > 0) {
     warn(
       'missing-frees',
-      `${links.impliedFrees.size} frees are missing from the recording; each is assumed to happen when its address is reused`,
+      `${formatTimes(links.impliedFrees.size, 'free is', 'frees are')} missing from the recording; each is assumed to happen when its address is reused`,
     );
   }
   // Weir's engine records neither: it queries events itself, and it has no segments.
@@ -124,7 +126,11 @@ function findGaps(
   }
   if (allocations.count === 0 && counts[EventKind.Oom] === 0) warn(NO_DEMAND, noDemand(parts, startSegments));
   if (links.contradictions > 0) {
-    warn('contradictions', `${links.contradictions} events contradict others (they free memory that was freed before) and were ignored`);
+    const words =
+      links.contradictions === 1
+        ? 'event contradicts another (it frees memory that was freed before) and was'
+        : 'events contradict others (they free memory that was freed before) and were';
+    warn('contradictions', `${formatCount(links.contradictions)} ${words} ignored`);
   }
   return warnings;
 }
@@ -134,10 +140,10 @@ function noDemand({ events, endSegments }: TraceParts, startSegments: readonly S
   const segments = endSegments && endSegments.length > 0 ? endSegments : startSegments;
   const bytes = segments.reduce((sum, segment) => sum + segment.size, 0);
   const held = [
-    ...(events.count === 0 ? [] : [`${events.count} events`]),
+    ...(events.count === 0 ? [] : [formatTimes(events.count, 'event', 'events')]),
     ...(segments.length === 0
       ? []
-      : [`${segments.length} ${segments.length === 1 ? 'segment' : 'segments'} (${formatBytes(bytes)}) without a live block`]),
+      : [`${formatTimes(segments.length, 'segment', 'segments')} (${formatBytes(bytes)}) without a live block`]),
   ];
   const holds = held.length === 0 ? 'neither events nor segments' : `${held.join(' and ')}, but no request for memory`;
   return `the recording holds ${holds}: there is nothing to replay, compare or plan`;

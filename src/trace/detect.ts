@@ -45,7 +45,8 @@ export function detectFormat(bytes: Uint8Array): Recording['format'] {
   throw new InputError(`the file ${lookOf(bytes, first)}; ${EXPECTED}`);
 }
 
-function lookOf(bytes: Uint8Array, first: number): string {
+/** What a file that is no recording looks like, as the end of a sentence. */
+export function lookOf(bytes: Uint8Array, first: number = firstVisible(bytes)): string {
   if (bytes[0] === PROTO) return `looks like a pickle of protocol ${bytes[1]}, but snapshots use protocols 2 to 5`;
   for (const [magic, look] of FOREIGN) {
     if (startsWith(bytes, magic)) return `is ${look}`;

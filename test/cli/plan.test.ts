@@ -205,7 +205,7 @@ describe('weir plan', () => {
     [['plan', VGG, '--limit', '4GiB'], 2, /--limit needs --swap/],
     [['plan', BUFFERS, '--threads', '0'], 2, /not a number of threads/],
     [['plan', BUFFERS, '--budget', 'long'], 2, /not a number of seconds/],
-    [['verify', BUFFERS, BUFFERS], 3, /the plan is not valid JSON/],
+    [['verify', BUFFERS, BUFFERS], 3, /the file is a list of buffers, not a plan/],
     [['plan', join(folder, 'nowhere.csv')], 3, /there is no such file/],
   ])('%j is refused', async (parameters, expected, message) => {
     const { code, stderr } = await weir(parameters);

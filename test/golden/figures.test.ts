@@ -41,7 +41,11 @@ describe('figures', () => {
   for (const path of paths) {
     const isFar = path.startsWith('traces/');
     const sections = path.startsWith('traces/access/') ? ['swap'] : ['analyze', 'replay', 'plan'];
-    const reason = !isAll ? ' (npm run golden compares it)' : existsSync(TRACES) ? '' : ' (../shared/traces is not there)';
+    const reason = !isAll
+      ? ' (skipped: npm run golden compares it)'
+      : existsSync(TRACES)
+        ? ''
+        : ' (skipped: ../shared/traces is not there)';
     it.skipIf(isFar && reason !== '').each(sections)(`of ${path}${isFar ? reason : ''}: %s`, async (section) => {
       const now = await figuresOf(section, urlOf(path).pathname);
       fresh[path] = { ...fresh[path], [section]: now };

@@ -86,6 +86,7 @@ describe('the package', () => {
       'LICENSE',
       'NOTICE',
       'README.md',
+      'bin',
       'dist',
       'docs',
       'package.json',

@@ -80,7 +80,7 @@ describe.skipIf(reason !== '')(`weir doctor${reason}`, () => {
   });
 
   const old = spawnSync('python3.8', ['-c', 'import sys; print(sys.executable)'], { encoding: 'utf8' });
-  test.skipIf(old.status !== 0)('with Python 3.8', () => {
+  test.skipIf(old.status !== 0)(`with Python 3.8${old.status === 0 ? '' : ' (skipped: there is no python3.8)'}`, () => {
     const found = doctor(pathWith(`exec ${old.stdout.trim()} "$@"`), { PYTHONPATH: join(folder, 'fake') });
     expect(found['Python']).toMatchObject({ ok: true, found: expect.stringMatching(/^3\.8\./) });
     expect(found['weir run']?.note).toContain('PyTorch 9.9.1 has not been tested');

@@ -21,7 +21,7 @@ interface AnalyzeJson {
 
 if (!CHROMIUM) console.log(NO_BROWSER);
 
-describe.skipIf(!CHROMIUM)('the page', () => {
+describe.skipIf(!CHROMIUM)(`the page${CHROMIUM ? '' : ' (skipped: there is no Chromium)'}`, () => {
   let browser: Browser;
   let served: Served;
   let page: Page;

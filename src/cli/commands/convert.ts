@@ -7,7 +7,7 @@ import { formatBytes } from '../../base/bytes.ts';
 import { InputError, UsageError } from '../../base/errors.ts';
 import { dismiss } from '../../base/thread.ts';
 import { SCHEMA } from '../../report/json.ts';
-import { formatCount } from '../../report/words/numbers.ts';
+import { formatTimes } from '../../report/words/numbers.ts';
 import type { ConvertMessage, ConvertTask } from '../convert-worker.ts';
 import { jsonOption, quietOption, RECORDING } from '../options.ts';
 import { naming, temporaryName } from '../output.ts';
@@ -64,10 +64,10 @@ async function convert(from: string, to: string, options: ConvertOptions): Promi
     process.stdout.write(`${JSON.stringify({ schema: SCHEMA, from, to, format: task.format, ...figures })}\n`);
     return;
   }
-  process.stderr.write(`wrote ${to}: ${formatCount(done.events)} events, ${formatBytes(done.bytes)}\n`);
+  process.stderr.write(`wrote ${to}: ${formatTimes(done.events, 'event', 'events')}, ${formatBytes(done.bytes)}\n`);
   if (done.eventsLeftOut > 0) {
     process.stderr.write(
-      `${formatCount(done.eventsLeftOut)} events were left out: a PyTorch snapshot cannot hold accesses, record_stream and empty_cache\n`,
+      `${formatTimes(done.eventsLeftOut, 'event was', 'events were')} left out: a PyTorch snapshot cannot hold accesses, record_stream and empty_cache\n`,
     );
   }
 }

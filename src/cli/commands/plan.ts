@@ -96,7 +96,7 @@ async function plan(file: string, options: PlanOptions): Promise<void> {
       throw new UsageError(`--${flag.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} needs --swap`);
   }
   const progress = createProgress(options.quiet ?? false);
-  const input = await loadPlanInput(file, options.swap ?? false, options.gpu, progress);
+  const input = await loadPlanInput(file, { command: 'plan', swap: options.swap ?? false, gpu: options.gpu }, progress);
   const answer = options.swap ? planSwapsOf(input, options, progress) : await planOffsetsOf(input, options, progress);
   progress.clear();
   if (options.output !== undefined && answer.plan) writePlanFile(options.output, answer.plan, options.force ?? false);

@@ -1,6 +1,6 @@
 // `weir verify PLAN FILE`: checks a plan against its file, with code that shares nothing with the planners.
 import { Command } from 'commander';
-import { parsePlan } from '../../plan/files/plan-file.ts';
+import { parsePlanBytes } from '../../plan/files/plan-bytes.ts';
 import { verifyPlanOn } from '../../plan/files/plan-input.ts';
 import { SCHEMA } from '../../report/json.ts';
 import { formatVerification } from '../../report/terminal/plan.ts';
@@ -33,9 +33,9 @@ export function verifyCommand(): Command {
 
 async function verify(planPath: string, file: string, options: VerifyOptions): Promise<void> {
   const progress = createProgress(options.quiet ?? false);
-  const text = new TextDecoder().decode(await readBytes(planPath, progress));
-  const plan = naming(planPath, () => parsePlan(text));
-  const input = await loadPlanInput(file, plan.kind === 'swaps', options.gpu, progress);
+  const bytes = await readBytes(planPath, progress);
+  const plan = naming(planPath, () => parsePlanBytes(bytes));
+  const input = await loadPlanInput(file, { command: 'verify', swap: plan.kind === 'swaps', gpu: options.gpu }, progress);
   const { faults, followed } = naming(planPath, () => verifyPlanOn(plan, input));
   progress.clear();
   if (options.json) {

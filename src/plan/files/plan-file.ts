@@ -50,6 +50,8 @@ export function swapPlanFile(step: SwapStep, plan: SwapPlan, costs: CopyCosts): 
   return { kind: 'swaps', periodUs: step.periodUs, peak, limit, costs, swaps, footprint, turns, offsets: Array.from(plan.layout.offsets) };
 }
 
+/** For errors about files that are no plans. */
+export const PLAN_FIRST = 'the plan comes first: weir verify PLAN FILE';
 const MAX_ITEMS = 5_000_000;
 const MAX_TURNS = 16;
 
@@ -100,19 +102,33 @@ export function readPlan(text: string): PlanFile {
 
 /** Reads a plan to judge it: every field has its type, but the plan may be wrong. */
 export function parsePlan(text: string): PlanFile {
-  let data: unknown;
-  try {
-    data = JSON.parse(text);
-  } catch (error) {
-    // The parser's message quotes the file, including its line ends.
-    throw new InputError(`the plan is not valid JSON: ${String(error instanceof Error ? error.message : error).replaceAll(/\s+/g, ' ')}`);
-  }
+  const { data, isJson } = parseLoosely(text);
   const root = new Fields(data, 'the plan');
-  if (root.raw('weir') !== 'plan')
-    throw new InputError('the file is JSON but not a plan of Weir (it lacks "weir": "plan"); make one with weir plan -o FILE');
+  if (root.raw('weir') !== 'plan') throw new InputError(`the file is JSON but not a plan of Weir (it lacks "weir": "plan"); ${PLAN_FIRST}`);
   const version = root.whole('version', 1);
   if (version > PLAN_VERSION)
     throw new InputError(`the plan has version ${version}, but this weir reads up to ${PLAN_VERSION}: update weir`);
+  const plan = readBody(root);
+  if (!isJson) throw new InputError('the plan holds NaN or Infinity, which JSON does not have');
+  return plan;
+}
+
+/** Python writes NaN and Infinity into JSON. They are read as text, so that the error can name the field. */
+function parseLoosely(text: string): { data: unknown; isJson: boolean } {
+  try {
+    return { data: JSON.parse(text), isJson: true };
+  } catch (error) {
+    try {
+      return { data: JSON.parse(text.replaceAll(/([:,[]\s*)(NaN|-?Infinity)(?=\s*[,}\]])/g, '$1"$2"')), isJson: false };
+    } catch {
+      // The parser's message quotes the file, so it is not passed on.
+      const why = /unexpected end|unterminated/i.test(String(error)) ? ': it ends early' : '';
+      throw new InputError(`the plan is not valid JSON${why}; make it again with weir plan -o FILE`);
+    }
+  }
+}
+
+function readBody(root: Fields): PlanFile {
   switch (root.raw('kind')) {
     case 'offsets':
       return readOffsets(root);
@@ -128,14 +144,15 @@ export function parsePlan(text: string): PlanFile {
 function readOffsets(root: Fields): OffsetsPlanFile {
   const offsets: number[] = [];
   const buffers = root.list('buffers', MAX_ITEMS).map((item, index): Buffer => {
-    const fields = new Fields(item, `buffer ${index}`);
+    const unnamed = new Fields(item, `buffer ${index}`);
+    const id = unnamed.raw('id');
+    if (typeof id !== 'string') throw new InputError(`buffer ${index} of the plan has the invalid id ${show(id)}`);
+    const fields = new Fields(item, `buffer ${index} (${show(id)})`);
     offsets.push(fields.whole('offset'));
     const spans = fields.list('spans', 10_000).map((span) => {
       if (!Array.isArray(span) || span.length !== 2) throw new InputError(`buffer ${index} of the plan has the invalid span ${show(span)}`);
       return { from: finite(span[0], `a span of buffer ${index}`), to: finite(span[1], `a span of buffer ${index}`) };
     });
-    const id = fields.raw('id');
-    if (typeof id !== 'string') throw new InputError(`buffer ${index} of the plan has the invalid id ${show(id)}`);
     return { id, size: fields.whole('size', 1), alignment: fields.whole('alignment', 1), spans };
   });
   checkBuffers(buffers);
@@ -240,7 +257,8 @@ class Fields {
 
 function whole(value: unknown, what: string, least: number, most: number): number {
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= least && value <= most) return value;
-  throw new InputError(`${what} must be a whole number from ${least} to ${most}, not ${show(value)}`);
+  const range = most === Number.MAX_SAFE_INTEGER ? `, ${least} or more` : ` from ${least} to ${most}`;
+  throw new InputError(`${what} must be a whole number${range}, not ${show(value)}`);
 }
 
 function finite(value: unknown, what: string, least: number = -Number.MAX_VALUE): number {

@@ -1,5 +1,6 @@
 // Finds the step of a training run in its memory operations, or says why there is none. Linear time:
 // distances between equal windows give candidate periods, then each candidate is compared with the whole run.
+import { formatTimes } from '../../base/counts.ts';
 import type { MemoryOps } from './memory-ops.ts';
 
 /** Operations `from` to `to`. */
@@ -39,7 +40,10 @@ const MIN_REPEATS = 4;
 
 /** `least` is the smallest possible number of operations per step, if known. */
 export function findPeriod(ops: MemoryOps, least: number = MIN_PERIOD): Period | NotPeriodic {
-  if (ops.count < 4 * MIN_PERIOD) return { reason: `the recording has only ${ops.count} allocations and frees, too few to find a step` };
+  if (ops.count < 4 * MIN_PERIOD)
+    return {
+      reason: `the recording has only ${formatTimes(ops.count, 'allocation or free', 'allocations and frees')}, too few to find a step`,
+    };
   const symbols = symbolsOf(ops);
   const live = liveAfter(ops);
   const candidates = new Set<number>();

@@ -5,7 +5,7 @@ import type { Analysis } from '../analysis.ts';
 import { lossesOf } from '../losses.ts';
 import { fitOf, recordedRow } from '../what-if.ts';
 import { adviceEffect, adviceLine, leadSentence, noAdvice } from '../words/advice.ts';
-import { formatCount, formatMs, formatShare } from '../words/numbers.ts';
+import { formatCount, formatMs, formatShare, formatTimes } from '../words/numbers.ts';
 import {
   floorSentence,
   HELD_SINCE_START,
@@ -65,7 +65,7 @@ export function formatAnalysis(analysis: Analysis, title: string, style: Analysi
 }
 
 function recordingLine({ summary, device }: Analysis): string {
-  const parts = [`GPU ${device}`, `${formatCount(summary.events)} events`, `${formatCount(summary.allocs)} allocations`];
+  const parts = [`GPU ${device}`, formatTimes(summary.events, 'event', 'events'), formatTimes(summary.allocs, 'allocation', 'allocations')];
   if (summary.durationUs > 0) parts.push(`${(summary.durationUs / 1e6).toFixed(1)} s`);
   return parts.join(', ');
 }

@@ -65,7 +65,7 @@ function misfitWords(row: RankRow, other: RankRow, reason: Misfit['reason']): st
     case 'allocator':
       return `it ran on ${row.allocator}, not on ${other.allocator}`;
     case 'events':
-      return `it has ${formatCount(row.events)} events, not ${formatCount(other.events)}`;
+      return `it has ${formatTimes(row.events, 'event', 'events')}, not ${formatCount(other.events)}`;
     case 'sizes':
       return 'its large requests have other sizes';
   }

@@ -46,7 +46,7 @@ export function formatReplay(trace: Trace, summary: TraceSummary, rows: readonly
 
 function recordingLine(trace: Trace, summary: TraceSummary): string {
   const recorded = summary.recordedPeakReserved === undefined ? 'unknown' : formatBytes(summary.recordedPeakReserved);
-  return `GPU ${trace.device}: ${formatCount(summary.events)} events; peak live ${formatBytes(summary.peakLive)}; recorded peak reserved ${recorded} (${summary.recordedAllocator})`;
+  return `GPU ${trace.device}: ${formatTimes(summary.events, 'event', 'events')}; peak live ${formatBytes(summary.peakLive)}; recorded peak reserved ${recorded} (${summary.recordedAllocator})`;
 }
 
 /** What lending between streams costs, if streams run a little behind the program. */
@@ -56,7 +56,7 @@ function waitSentence({ allocator, result: { streams } }: ReplayRow): string {
 
 function realRunSentence({ allocator, description, verification }: ReplayRow): string {
   const checked = verification
-    ? `Verified: ${formatCount(verification.blocks)} blocks (${formatBytes(verification.bytes)}) held their data until they were freed.`
+    ? `Verified: ${formatTimes(verification.blocks, 'block', 'blocks')} (${formatBytes(verification.bytes)}) kept all data until the free.`
     : 'Data was not verified.';
   return `${allocator} ran on ${description}. ${checked}`;
 }

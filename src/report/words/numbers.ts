@@ -1,14 +1,7 @@
 // Numbers as the terminal and the page both write them. Sizes are in base/bytes.ts.
 import { formatBytes } from '../../base/bytes.ts';
 
-export function formatCount(value: number): string {
-  return value.toLocaleString('en-US');
-}
-
-/** `1 retry`, `3 retries`. */
-export function formatTimes(value: number, one: string, many: string): string {
-  return `${formatCount(value)} ${value === 1 ? one : many}`;
-}
+export { formatCount, formatTimes } from '../../base/counts.ts';
 
 /** A part of a whole, as `13.5 %`. */
 export function formatShare(part: number, whole: number): string {

@@ -2,7 +2,7 @@
 import { formatBytes } from '../../base/bytes.ts';
 import type { FollowedPlan } from '../../plan/steps/verifier.ts';
 import type { OffsetsFacts, PlanFacts, StepFacts, SwapFacts } from '../plan.ts';
-import { formatCount, formatMs } from './numbers.ts';
+import { formatMs, formatTimes } from './numbers.ts';
 
 export interface PlanRow {
   readonly name: string;
@@ -32,7 +32,7 @@ function stepRows(facts: StepFacts): PlanRow[] {
     { name: 'kept', words: `${formatBytes(facts.keptBytes)} stay allocated from step to step` },
     {
       name: 'step',
-      words: `${facts.operations} allocations and frees of ${facts.blocks} blocks, seen ${facts.repeats} times (by ${facts.seenBy})${alternate}`,
+      words: `${facts.operations} allocations and frees of ${formatTimes(facts.blocks, 'block', 'blocks')}, seen ${formatTimes(facts.repeats, 'time', 'times')} (by ${facts.seenBy})${alternate}`,
     },
   ];
 }
@@ -44,7 +44,7 @@ function offsetsRows({ buffers, plan }: OffsetsFacts): PlanRow[] {
   return [
     {
       name: 'layout',
-      words: `${formatBytes(footprint)} for ${buffers} buffers, ${percentOver(footprint, lowerBound)} the lower bound of ${formatBytes(lowerBound)}${best}`,
+      words: `${formatBytes(footprint)} for ${formatTimes(buffers, 'buffer', 'buffers')}, ${percentOver(footprint, lowerBound)} the lower bound of ${formatBytes(lowerBound)}${best}`,
     },
     { name: 'found by', words: `${by} in ${duration}; verified` },
   ];
@@ -58,11 +58,14 @@ function swapRows({ plan, periodUs, blocks, swaps }: SwapFacts): PlanRow[] {
       words: `${formatBytes(zeroStallLimit)} (-${(plan.reduction * 100).toFixed(1)} %) is the lowest limit without waiting; lower bound ${formatBytes(bounds.bandwidth)} with this link, ${formatBytes(bounds.instant)} with any`,
     },
   ];
-  const stepRow = { name: 'step', words: `${formatMs(periodUs)}, ${formatCount(blocks)} blocks, peak ${formatBytes(plan.peak)}` };
+  const stepRow = {
+    name: 'step',
+    words: `${formatMs(periodUs)}, ${formatTimes(blocks, 'block', 'blocks')}, peak ${formatBytes(plan.peak)}`,
+  };
   // Below the lowest limit the job would have to wait, and there is no plan to describe.
   if (!plan.verified) return [...rows, stepRow];
   if (limit !== zeroStallLimit) rows.push({ name: 'limit', words: formatBytes(limit) });
-  const moved = swaps === 0 ? 'nothing' : `${formatCount(swaps)} blocks, ${formatBytes(plan.bytesMoved)} out and back per step`;
+  const moved = swaps === 0 ? 'nothing' : `${formatTimes(swaps, 'block', 'blocks')}, ${formatBytes(plan.bytesMoved)} out and back per step`;
   return [
     ...rows,
     { name: 'moves', words: moved },
@@ -79,8 +82,8 @@ export function noSwapPlanWords({ plan, keptByWaiting }: SwapFacts): string {
 
 /** How far a recording follows a plan. */
 export function followedWords({ repetitions, noisy, followed, planned }: FollowedPlan): string {
-  const differing = noisy > 0 ? `, and ${noisy} times with differences` : '';
-  return `The step repeats ${repetitions} times${differing}. Requests as planned: ${followed} of ${planned}.`;
+  const differing = noisy > 0 ? `, and ${formatTimes(noisy, 'time', 'times')} with differences` : '';
+  return `The step repeats ${formatTimes(repetitions, 'time', 'times')}${differing}. Requests as planned: ${followed} of ${planned}.`;
 }
 
 /** The time that waiting adds to a step, as a share of the step. */

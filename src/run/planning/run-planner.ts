@@ -3,6 +3,7 @@
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { formatBytes } from '../../base/bytes.ts';
+import { formatTimes } from '../../base/counts.ts';
 import { dismiss } from '../../base/thread.ts';
 import { markKind } from '../../plan/steps/memory-ops.ts';
 import { EVENT_BYTES } from '../../trace/weir/format.ts';
@@ -258,10 +259,10 @@ export class RunPlanner {
     const saved =
       facts.from > 0 ? `${formatBytes(facts.from)} -> ${formatBytes(facts.expected)}` : `${formatBytes(facts.expected)} expected`;
     this.voice.say(
-      `${subject.name}: watched ${facts.steps} steps of ${facts.period.toLocaleString('en-US')} allocations and frees; planned: ${saved}`,
+      `${subject.name}: watched ${formatTimes(facts.steps, 'step', 'steps')} of ${facts.period.toLocaleString('en-US')} allocations and frees; planned: ${saved}`,
     );
     this.voice.detail(
-      `${subject.name}: plan ${generation}: ${facts.requests} places in ${formatBytes(facts.footprint)}, ${facts.turns} turns, found in ${Math.round(facts.detectMs)} ms, planned in ${Math.round(facts.planMs)} ms`,
+      `${subject.name}: plan ${generation}: ${formatTimes(facts.requests, 'place', 'places')} in ${formatBytes(facts.footprint)}, ${formatTimes(facts.turns, 'turn', 'turns')}, found in ${Math.round(facts.detectMs)} ms, planned in ${Math.round(facts.planMs)} ms`,
     );
   }
 

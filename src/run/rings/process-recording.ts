@@ -3,6 +3,7 @@
 
 import { RING_DEVICES } from '../../abi/ring.ts';
 import { VERSION_SETTING } from '../../allocator/pytorch/versions.ts';
+import { formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { settingsFromJson } from '../../trace/settings-json.ts';
 import type { RecordedLimits, SettingValue } from '../../trace/trace.ts';
@@ -115,10 +116,11 @@ export class ProcessRecording {
     if (this.damage !== undefined)
       this.warn('damaged-ring', `the ring of process ${this.owner.pid} was damaged (${this.damage}); later events are missing`);
     if (this.dropped > 0) {
-      const message = `${this.dropped.toLocaleString('en-US')} events are missing in ${this.gaps} places, because they came faster than they could be written`;
+      const message = `${formatTimes(this.dropped, 'event is', 'events are')} missing in ${formatTimes(this.gaps, 'place', 'places')}, because events came faster than they could be written`;
       this.warn('dropped-events', message);
     }
-    if (this.counts.damaged > 0) this.warn('damaged-events', `${this.counts.damaged} invalid events were ignored`);
+    if (this.counts.damaged > 0)
+      this.warn('damaged-events', `${formatTimes(this.counts.damaged, 'invalid event was', 'invalid events were')} ignored`);
     if (this.isCut) {
       const message = `recording stopped after ${this.writtenEvents.toLocaleString('en-US')} of ${this.events.toLocaleString('en-US')} events`;
       this.warn('cut', message);

@@ -70,8 +70,9 @@ function costLines(gauges: Gauges): string[] {
   ];
   const parts = counted.filter(([name]) => gauges[name] > 0).map(([name, one, many]) => formatTimes(gauges[name], one, many));
   // PyTorch's own allocator counts its driver calls and does not time them.
-  if (gauges.driver_ns > 0) parts.unshift(`driver time ${duration(gauges.driver_ns / 1e6)} in ${formatCount(gauges.driver_calls)} calls`);
-  else if (gauges.driver_calls > 0) parts.unshift(`${formatCount(gauges.driver_calls)} driver calls`);
+  if (gauges.driver_ns > 0)
+    parts.unshift(`driver time ${duration(gauges.driver_ns / 1e6)} in ${formatTimes(gauges.driver_calls, 'call', 'calls')}`);
+  else if (gauges.driver_calls > 0) parts.unshift(formatTimes(gauges.driver_calls, 'driver call', 'driver calls'));
   return parts.length > 0 ? [parts.join(', ')] : [];
 }
 
@@ -82,11 +83,11 @@ function planLines(report: PlanReport | undefined, gauges: Gauges): string[] {
   const { measured } = report;
   const reserved = measured ? `, measured ${formatBytes(measured.reserved)}` : '';
   const requests = gauges.planned_hits + gauges.planned_misses;
-  const last = measured ? `; in the last ${formatCount(measured.steps)} steps ${driverCalls(measured.driverCalls)}` : '';
+  const last = measured ? `; in the last ${formatTimes(measured.steps, 'step', 'steps')} ${driverCalls(measured.driverCalls)}` : '';
   const lines = [
     `planned ${formatBytes(plan.from)} -> ${formatBytes(plan.expected)}${reserved}`,
     requests > 0
-      ? `since then the plan served ${formatShare(gauges.planned_hits, requests)} of ${formatCount(requests)} requests${last}`
+      ? `since then the plan served ${formatShare(gauges.planned_hits, requests)} of ${formatTimes(requests, 'request', 'requests')}${last}`
       : `since then the plan served no request${last}`,
   ];
   if (report.plans.length > 1) lines.push(`${formatCount(report.plans.length)} plans, since the steps changed`);
@@ -109,7 +110,7 @@ function swapLines(report: SwapReport | undefined): string[] {
   );
   if (parametersOut > 0) lines.push(`of that, parameters: ${formatBytes(parametersOut)}, gradients: ${formatBytes(gradientsOut)}`);
   if (reliefs > 0) lines.push(`emergency swap-outs: ${formatCount(reliefs)} (${formatBytes(relievedBytes)} in total)`);
-  if (report.checked) lines.push(`debugging: ${formatCount(report.checked)} copies came back unchanged`);
+  if (report.checked) lines.push(`debugging: ${formatTimes(report.checked, 'copy', 'copies')} came back unchanged`);
   if (report.stopped !== null) lines.push(`swapping ended early: ${report.stopped}`);
   return lines;
 }
@@ -158,7 +159,8 @@ function troubleLines(process: ProcessRecording): string[] {
     lines.push(
       `${name}: ${formatCount(process.dropped)} of ${formatCount(process.events + process.dropped)} events were not recorded, in ${formatTimes(process.gaps, 'gap', 'gaps')}: they came too fast; use a larger --ring-rows`,
     );
-  if (process.counts.damaged > 0) lines.push(`${name}: ${formatCount(process.counts.damaged)} damaged events were left out`);
+  if (process.counts.damaged > 0)
+    lines.push(`${name}: ${formatTimes(process.counts.damaged, 'damaged event was', 'damaged events were')} left out`);
   return lines;
 }
 
@@ -168,7 +170,7 @@ function recorderLine(summary: RunSummary): string {
   const share = wallMs > 0 ? ` (${formatShare(recorderMs, wallMs)} of one core)` : '';
   const isWhole = processes.every((process) => process.dropped === 0 && !(keepsTraces && process.isCut));
   const who = processes.length === 1 ? 'one process' : `${processes.length} processes`;
-  return `recorded ${formatCount(eventsOf(summary).recorded)} events of ${who} in ${duration(recorderMs)}${share}, outside of the job${isWhole ? ', none lost' : ''}`;
+  return `recorded ${formatTimes(eventsOf(summary).recorded, 'event', 'events')} of ${who} in ${duration(recorderMs)}${share}, outside of the job${isWhole ? ', none lost' : ''}`;
 }
 
 function duration(milliseconds: number): string {

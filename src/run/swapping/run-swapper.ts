@@ -3,6 +3,7 @@
 import { readdirSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import { EXCHANGE_FILES, type SwapReport } from '../../abi/exchange.ts';
+import { formatTimes } from '../../base/counts.ts';
 import { dismiss } from '../../base/thread.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
 import { pidIn, readSwapReport } from './swap-watch.ts';
@@ -25,7 +26,7 @@ export class RunSwapper {
     this.worker.on('message', (answer: SwapAnswer) => {
       voice.say(
         answer.kind === 'planned'
-          ? `process ${answer.pid}: ${answer.words} (${answer.moves} tensors)`
+          ? `process ${answer.pid}: ${answer.words} (${formatTimes(answer.moves, 'tensor', 'tensors')})`
           : `process ${answer.pid}: no swap plan, training goes on without: ${answer.reason}`,
       );
     });

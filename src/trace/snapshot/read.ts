@@ -1,5 +1,6 @@
 // Reads PyTorch's memory snapshots: decodes the file into rows, finds the parts of the snapshot in them,
 // and assembles a trace for each GPU.
+import { formatCount, formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
 import { EventStore } from '../event-store.ts';
@@ -20,6 +21,8 @@ export interface SnapshotOptions {
 const MAX_EXPECTED_EVENTS = 2 ** 23;
 /** Settings are nested once. Deeper values are not settings. */
 const MAX_SETTING_DEPTH = 8;
+/** Unknown actions that a message names. */
+const SHOWN_ACTIONS = 4;
 
 export function readSnapshotPickle(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
   return withinMemory(() => {
@@ -78,8 +81,11 @@ class SnapshotReader {
     const warnings = this.warnings(events);
     const devices = [...new Set([...events.keys(), ...segments.keys()])].sort((a, b) => a - b);
     if (devices.length === 0) {
+      const unknown = this.unknownActionWords();
       throw new InputError(
-        'the snapshot is empty: call torch.cuda.memory._record_memory_history() before the work, and check that the job used the GPU',
+        unknown === undefined
+          ? 'the snapshot is empty: call torch.cuda.memory._record_memory_history() before the work, and check that the job used the GPU'
+          : `the snapshot holds only entries that weir does not know, ${unknown}: it is damaged, or a newer weir is needed`,
       );
     }
     const { rows } = this;
@@ -265,15 +271,24 @@ class SnapshotReader {
     return found?.tag === Tag.Number && found.value > 0 ? found.value : undefined;
   }
 
+  /** `7 of the action 'x', 2 of 'y'`; undefined if all actions are known. */
+  private unknownActionWords(): string | undefined {
+    const counts = [...this.rows.unknownActions].sort((a, b) => b[1] - a[1]);
+    if (counts.length === 0) return undefined;
+    const shown = counts.slice(0, SHOWN_ACTIONS).map(([name, count]) => `${formatCount(count)} of the action '${name.slice(0, 40)}'`);
+    const rest = counts.slice(SHOWN_ACTIONS).reduce((sum, [, count]) => sum + count, 0);
+    return [...shown, ...(rest > 0 ? [`${formatCount(rest)} of others`] : [])].join(', ');
+  }
+
   private warnings(events: ReadonlyMap<number, unknown>): Warning[] {
     const warnings: Warning[] = [];
     const { unknownActions } = this.rows;
     if (unknownActions.size > 0) {
       const total = [...unknownActions.values()].reduce((sum, count) => sum + count, 0);
-      const names = [...unknownActions.keys()].slice(0, 4).map((name) => `'${name.slice(0, 40)}'`);
+      const names = [...unknownActions.keys()].slice(0, SHOWN_ACTIONS).map((name) => `'${name.slice(0, 40)}'`);
       warnings.push({
         code: 'unknown-actions',
-        message: `${total} trace entries were ignored because weir does not know their actions: ${names.join(', ')}`,
+        message: `${formatTimes(total, 'trace entry was', 'trace entries were')} ignored because weir does not know ${total === 1 ? 'its action' : 'their actions'}: ${names.join(', ')}`,
       });
     }
     if (events.size === 0) {

@@ -1,5 +1,6 @@
 // Reads `.weir` files up to where they are intact, however they end. First it checks all records, then it decodes them.
 // No number in the file is trusted before the bytes it speaks of are seen.
+import { formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
 import { EventStore } from '../event-store.ts';
@@ -72,7 +73,7 @@ class WeirFile {
 
   get warnings(): Warning[] {
     if (this.unknownEvents === 0) return [];
-    const message = `${this.unknownEvents} events were ignored because this weir does not know their kind; a newer weir reads them`;
+    const message = `${formatTimes(this.unknownEvents, 'event was', 'events were')} ignored because this weir does not know ${this.unknownEvents === 1 ? 'its kind' : 'their kinds'}; a newer weir reads ${this.unknownEvents === 1 ? 'it' : 'them'}`;
     return [{ code: 'unknown-events', message }];
   }
 

@@ -3,6 +3,7 @@
 
 import type { StateItem, SwapMove, SwapPlan } from '../../../abi/exchange.ts';
 import { Format } from '../../../abi/formats.ts';
+import { formatTimes } from '../../../base/counts.ts';
 import type { Access, SwapBlock, SwapStep } from '../accesses.ts';
 import type { CopyCosts } from '../copy-costs.ts';
 import { planSwaps } from '../search.ts';
@@ -91,7 +92,7 @@ export function describePlan(plan: SwapPlan): string {
   const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
   const { from, peak, stalls, moved, keepsLimit, limit } = plan.expected;
   const short = keepsLimit || limit == null ? '' : `; the limit of ${gib(limit)} GiB cannot be kept`;
-  return `swap plan: peak ${gib(from)} -> ${gib(peak)} GiB, ${stalls} stalls expected, ${gib(moved)} GiB out and in per step${short}`;
+  return `swap plan: peak ${gib(from)} -> ${gib(peak)} GiB, ${formatTimes(stalls, 'stall', 'stalls')} expected, ${gib(moved)} GiB out and in per step${short}`;
 }
 
 function withTicksApart(profile: SwapProfile): SwapProfile {
