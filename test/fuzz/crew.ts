@@ -81,7 +81,7 @@ export class Crew {
   private hire(resolve: () => void, reject: (error: Error) => void): void {
     const progressPath = join(this.folder, String(this.started++));
     const child = fork(fileURLToPath(new URL('./worker.js', import.meta.url)), [this.target.name, progressPath], {
-      execArgv: [`--max-old-space-size=${this.options.limits.mostMemory / MIB}`],
+      execArgv: ['--expose-gc', `--max-old-space-size=${this.options.limits.mostMemory / MIB}`],
       stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
     });
     const member: Member = {
@@ -149,10 +149,6 @@ export class Crew {
     }
     for (const defect of result.defects) this.note(defect);
     if (grown && grown.number + 1 < task.to) this.waiting.push({ ...task, from: grown.number + 1 });
-    if (task.isSlow && !grown) {
-      const what = `memory of a process went up beyond ${mostMemory / MIB} MiB, but no single input of this chunk does it: a leak`;
-      this.note({ target: this.target.name, seed: task.seed, number: task.from, what });
-    }
     for (const [outcome, count] of result.outcomes) this.count(outcome, count);
     if (grown) this.count('defect', 1);
     else this.peakMemory = Math.max(this.peakMemory, result.peakMemory);
@@ -166,6 +162,11 @@ export class Crew {
   private bury(member: Member, how: string): void {
     const task = member.task!;
     const number = Math.max(task.from, this.progressOf(member));
+    if (member.verdict?.startsWith('memory') && !task.isSlow) {
+      // It may be garbage of several inputs.
+      this.waiting.push({ ...task, isSlow: true });
+      return;
+    }
     this.deaths++;
     const what = member.verdict ?? `the process died (${how}) ${member.stderr.trim().split('\n').slice(0, 3).join(' | ')}`;
     this.note({ target: this.target.name, seed: task.seed, number, what });

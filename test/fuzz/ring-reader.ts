@@ -1,14 +1,14 @@
 // Reads a ring as the supervisor of a run does, while its process writes. The recording made from any ring must be readable.
-import { closeSync, ftruncateSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
+import { existsSync, ftruncateSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { RING_HEADER_BYTES, RING_STRING_BYTES } from '../../src/abi/ring.ts';
+import { RING_HEADER_BYTES, RING_STRING_BYTES, RingOffset } from '../../src/abi/ring.ts';
 import { InputError, InvariantError } from '../../src/base/errors.ts';
 import { ProcessRecording } from '../../src/run/rings/process-recording.ts';
 import { Ring, RingDamage } from '../../src/run/rings/ring.ts';
 import { TraceFile } from '../../src/run/rings/trace-file.ts';
 import { readWeir } from '../../src/trace/weir/reader.ts';
-import { DRAIN, patchesOf } from './formats/ring.ts';
+import { DRAIN, type Patch, patchesOf } from './formats/ring.ts';
 import { joined } from './mutate.ts';
 
 export { RingDamage };
@@ -38,26 +38,64 @@ class MemoryFile extends TraceFile {
   }
 }
 
-let file: { readonly path: string; readonly descriptor: number } | undefined;
+const PAGE = 4096;
 
-function ringFile(): { readonly path: string; readonly descriptor: number } {
-  if (file) return file;
-  const folder = mkdtempSync(join(tmpdir(), 'weir-fuzz-ring-'));
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
-  const path = join(folder, '1.ring');
-  file = { path, descriptor: openSync(path, 'w+') };
-  return file;
+/** The file of a ring, written in pages: a system call per patch would take most of the time. */
+class RingFile {
+  readonly path: string;
+  private readonly descriptor: number;
+  private readonly image = new Uint8Array(Math.ceil(RING_FILE_BYTES / PAGE) * PAGE);
+  private readonly changed = new Set<number>();
+  private readonly used = new Set<number>();
+
+  constructor() {
+    // Real rings lie in shared memory too.
+    const folder = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'weir-fuzz-ring-'));
+    process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+    this.path = join(folder, '1.ring');
+    this.descriptor = openSync(this.path, 'w+');
+    ftruncateSync(this.descriptor, RING_FILE_BYTES);
+  }
+
+  put({ at, bytes }: Patch): void {
+    if (at + bytes.length > RING_FILE_BYTES) return;
+    this.image.set(bytes, at);
+    for (let page = Math.floor(at / PAGE); page * PAGE < at + bytes.length; page++) this.changed.add(page);
+  }
+
+  /** Writes the pages that were changed since the last time, but not what the reader has written. */
+  flush(): void {
+    for (const page of this.changed) {
+      const from = page === 0 ? FIRST_WRITTEN_BY_READER : 0;
+      if (page === 0) writeSync(this.descriptor, this.image, 0, RingOffset.head, 0);
+      writeSync(this.descriptor, this.image, page * PAGE + from, PAGE - from, page * PAGE + from);
+      this.used.add(page);
+    }
+    this.changed.clear();
+  }
+
+  /** Zeros again. */
+  clear(): void {
+    this.image.fill(0);
+    for (const page of this.used) writeSync(this.descriptor, this.image, 0, PAGE, page * PAGE);
+    this.used.clear();
+    this.changed.clear();
+  }
 }
 
+/** Bytes from `head` on, up to here, are the reader's. */
+const FIRST_WRITTEN_BY_READER = RingOffset.gauges;
+
+let file: RingFile | undefined;
+
 export function readRing(input: Uint8Array): void {
-  const { path, descriptor } = ringFile();
-  // Cutting the file to nothing first makes it all zeros again.
-  ftruncateSync(descriptor, 0);
-  ftruncateSync(descriptor, RING_FILE_BYTES);
+  file ??= new RingFile();
+  const ringFile = file;
   let recording: ProcessRecording | undefined;
   const look = () => {
+    ringFile.flush();
     if (!recording) {
-      const ring = Ring.open(path);
+      const ring = Ring.open(ringFile.path);
       if (!ring) return;
       recording = new ProcessRecording(ring, new MemoryFile(), {
         meta: {},
@@ -68,13 +106,17 @@ export function readRing(input: Uint8Array): void {
     }
     recording.drain();
   };
-  for (const { at, bytes } of patchesOf(input)) {
-    if (at === DRAIN) look();
-    else if (at + bytes.length <= RING_FILE_BYTES) writeSync(descriptor, bytes, 0, bytes.length, at);
+  try {
+    for (const patch of patchesOf(input)) {
+      if (patch.at === DRAIN) look();
+      else ringFile.put(patch);
+    }
+    look();
+  } finally {
+    recording?.finish();
+    ringFile.clear();
   }
-  look();
   if (!recording) return;
-  recording.finish();
   readBack((recording.file as MemoryFile).content());
   if (recording.damage !== undefined) throw new RingDamage(recording.damage);
 }
@@ -88,10 +130,4 @@ function readBack(content: Uint8Array): void {
     if (error instanceof InputError && error.message.includes('holds no recording')) return;
     throw error instanceof InputError ? new InvariantError(`the recording of a ring cannot be read: ${error.message}`) : error;
   }
-}
-
-/** Closes the ring of this process; tests call it. */
-export function closeRing(): void {
-  if (file) closeSync(file.descriptor);
-  file = undefined;
 }

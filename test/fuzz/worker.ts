@@ -7,6 +7,8 @@ import { type Target, targetOf } from './targets.ts';
 const [name, progressPath] = process.argv.slice(2) as [string, string];
 const target = targetOf(name);
 const progress = openSync(progressPath, 'w');
+/** Looking at memory takes as long as some inputs. */
+const LOOK_EVERY = 16;
 const number32 = new Uint32Array(1);
 
 process.on('message', (task: ChunkTask) => {
@@ -27,6 +29,13 @@ async function work(target: Target, { seed, from, to, limits, isSlow }: ChunkTas
   let slowestMs = 0;
   let slowest = from;
   for (let number = from; number < to; number++) {
+    // One file is read per process otherwise: garbage of earlier inputs does not count.
+    if (isSlow) collectGarbage();
+    else if (number % LOOK_EVERY === 0 && process.memoryUsage.rss() > limits.mostMemory / 4) {
+      const left = collectGarbage();
+      if (left > limits.mostMemory / 4)
+        defects.push({ target: target.name, seed, number, what: `${toMib(left)} MiB are never given back: a leak` });
+    }
     number32[0] = number;
     writeSync(progress, number32, 0, 4, 0);
     const bytes = target.input(seed, number);
@@ -50,12 +59,23 @@ async function work(target: Target, { seed, from, to, limits, isSlow }: ChunkTas
     if (tookMs > limits.slowMs) defects.push({ target: target.name, seed, number, what: `it took ${Math.round(tookMs)} ms` });
     // Asking takes longer than many inputs do, so it is done for each input only in search of one.
     if (isSlow && peakMemory() > limits.mostMemory) {
-      defects.push({ target: target.name, seed, number, what: `memory went up to ${Math.round(peakMemory() / 2 ** 20)} MiB` });
+      defects.push({ target: target.name, seed, number, what: `memory went up to ${toMib(peakMemory())} MiB` });
       break;
     }
     outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
   }
   return { from, to, outcomes: [...outcomes], slowestMs, slowest, peakMemory: peakMemory(), defects };
+}
+
+/** Collects garbage and returns the bytes still in use. */
+function collectGarbage(): number {
+  globalThis.gc!();
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+}
+
+function toMib(bytes: number): number {
+  return Math.round(bytes / 2 ** 20);
 }
 
 /** The most memory that this process has ever had. */
