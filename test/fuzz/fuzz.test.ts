@@ -43,7 +43,6 @@ describe.each(TARGETS)('$name', (target) => {
     }
     // The sound inputs of the corpus at least.
     expect(read).toBeGreaterThan(0);
-    expect(read).toBeLessThan(INPUTS);
   });
 
   it('makes the same input from the same number', () => {

@@ -193,13 +193,13 @@ function accessText(steps: number): string {
     const start = now;
     for (const block of [1, 2]) {
       trace.push([now, 'alloc', block * 2 ** 24, 2 ** 22 * block, 0]);
-      ops.push([now, now + 400, 'mm', [4096], [block * 2 ** 24]]);
-      now += 500;
+      ops.push([now, now + 4000, 'mm', [4096], [block * 2 ** 24]]);
+      now += 5000;
     }
     for (const block of [2, 1]) {
-      ops.push([now, now + 400, 'mm_backward', [block * 2 ** 24], [4096]]);
-      trace.push([now + 450, 'free_completed', block * 2 ** 24, 2 ** 22 * block, 0]);
-      now += 500;
+      ops.push([now, now + 4000, 'mm_backward', [block * 2 ** 24], [4096]]);
+      trace.push([now + 4500, 'free_completed', block * 2 ** 24, 2 ** 22 * block, 0]);
+      now += 5000;
     }
     bounds.push([start, now]);
   }
@@ -289,6 +289,19 @@ function makeExchange(): void {
   rmSync(folder, { recursive: true });
 }
 
+function makeOthers(): void {
+  for (const folder of ['question', 'numbers']) clear(folder);
+  const range = { from: 0, to: 100, columns: 800 };
+  const window = { ...range, axis: 'event', low: 0, high: 2 ** 30, rows: 400 };
+  put('question', 'timeline', JSON.stringify({ method: 'timeline', gpu: 0, run: 'recorded', axis: 'time', ...range }));
+  put('question', 'map', JSON.stringify({ method: 'map', gpu: 0, run: 'recorded', window, colour: 'age', selection: { node: 3 } }));
+  put('question', 'moment', JSON.stringify({ method: 'moment', gpu: 0, run: 'recorded', axis: 'event', position: 5, since: -1 }));
+  const lines = [1, 2, 3].map((step) => `step ${step}, train_loss: ${1 / step}, 'loss': tensor(${step}.5e-3), acc=0.${step}`);
+  put('numbers', 'losses', `${lines.join('\n')}\r\nloss is nan\nloss -inf\nloss ${'#'.repeat(20)}]\n`);
+  put('numbers', 'plain', '1 2.5 -3e5 .5 nan inf\n');
+}
+
+makeOthers();
 makeRecordings();
 makePlanInputs();
 makeExchange();

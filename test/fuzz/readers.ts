@@ -13,11 +13,15 @@ import { verifySwapPlan } from '../../src/plan/swaps/live/verifier.ts';
 import { planSwapStep } from '../../src/plan/swaps/planner.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
 import { analysisJson } from '../../src/report/json.ts';
+import { distance, NumberReader, readText } from '../../src/run/check/number-comparison.ts';
 import { NO_DEMAND } from '../../src/trace/assemble.ts';
 import { readRecording } from '../../src/trace/detect.ts';
+import { checkQuestion } from '../../src/view/questions.ts';
 import { corpusText } from './corpus.ts';
 
 const decoder = new TextDecoder();
+/** Cuts lines and characters in two. */
+const NUMBERS_PIECE = 100;
 
 export function readRecordingOnly(bytes: Uint8Array): void {
   readRecording(bytes);
@@ -90,6 +94,22 @@ export function planSwapsOf(bytes: Uint8Array): void {
   const input = planInput(bytes);
   if (input?.kind !== 'accesses') return;
   planSwapStep(swapStepFrom(input.recording), { costs: H200_COPIES, budgetMs: 0, offsetsBudgetMs: 0 });
+}
+
+/** The output of a job, compared by its numbers with `weir run --check`. */
+export function readNumbers(bytes: Uint8Array): void {
+  for (const pattern of [undefined, /loss (\S+)/, /acc/]) {
+    const reader = new NumberReader(pattern);
+    for (let from = 0; from < bytes.length; from += NUMBERS_PIECE) reader.push(bytes.subarray(from, from + NUMBERS_PIECE));
+    const found = reader.finish();
+    distance(found, found);
+  }
+  readText(bytes);
+}
+
+/** A question of the page to its server. */
+export function readQuestion(bytes: Uint8Array): void {
+  checkQuestion(JSON.parse(decoder.decode(bytes)));
 }
 
 /** The first part of `weir analyze`: what happened, without other allocators. */

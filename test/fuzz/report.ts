@@ -4,6 +4,9 @@ import type { TargetResult } from './result.ts';
 
 const COLUMNS = ['target', 'executions', 'per second', 'read', 'refused', 'reasons', 'slowest', 'peak memory', 'defects'];
 
+/** The most frequent reasons are enough for a file of results. */
+const MOST_REASONS = 20;
+
 function rowsOf(results: readonly TargetResult[]): string[][] {
   const rows = results.map((result) => [
     result.target,
@@ -72,6 +75,11 @@ export function formatMarkdown(results: readonly TargetResult[], command: string
 
 export function formatJson(results: readonly TargetResult[], command: string): string {
   const executions = results.reduce((sum, result) => sum + result.executions, 0);
-  const facts = { command, node: process.versions.node, cpu: cpus()[0]?.model ?? '', executions, targets: results };
+  const targets = results.map((result) => ({
+    ...result,
+    reasons: result.refusals.length,
+    refusals: result.refusals.slice(0, MOST_REASONS),
+  }));
+  const facts = { command, node: process.versions.node, cpu: cpus()[0]?.model ?? '', executions, targets };
   return `${JSON.stringify(facts, undefined, 1)}\n`;
 }

@@ -1,5 +1,5 @@
 // The readers under test. A target makes input number N of a seed, and reads it as the command does.
-import { InputError } from '../../src/base/errors.ts';
+import { InputError, UsageError } from '../../src/base/errors.ts';
 import { corpusOf } from './corpus.ts';
 import { GZIP, packGzip, packZstd, ZSTD } from './formats/packed.ts';
 import { PICKLE } from './formats/pickle.ts';
@@ -15,9 +15,11 @@ import {
   planProfileText,
   planRecording,
   planSwapsOf,
+  readNumbers,
   readPlanFile,
   readPlanInput,
   readProfile,
+  readQuestion,
   readRecordingOnly,
 } from './readers.ts';
 import { RingDamage, readRing } from './ring-reader.ts';
@@ -106,6 +108,11 @@ export const TARGETS: readonly Target[] = [
     weight: 0.5,
     isRefusal: (error) => error instanceof RingDamage,
   }),
+  target('question', 'question', JSON_TEXT, readQuestion, 'questions of the page', {
+    weight: 0.5,
+    isRefusal: (error) => error instanceof UsageError || error instanceof SyntaxError,
+  }),
+  target('numbers', 'numbers', CELLS, readNumbers, 'output of a job, as weir run --check reads it', { weight: 0.5 }),
   target('steps', 'weir', WEIR, planRecording, 'steps and accesses of .weir recordings', { weight: 1 }),
   target('offsets', 'csv', CELLS, planBuffers, 'buffers as CSV, with a plan made and checked', { weight: 0.2 }),
   target('swaps', 'accesses', JSON_TEXT, planSwapsOf, 'recorded accesses, with a swap plan made and checked', { weight: 0.1 }),
