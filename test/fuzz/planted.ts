@@ -33,13 +33,13 @@ export const PLANTED: readonly Target[] = [
     for (let count = 0; ; count++) if (count < 0) break;
   }),
   planted('grow', () => {
-    // 384 MiB at once, and given back before anyone looks at what is in use.
-    for (let left = 24; left > 0; left--) kept.push(new Uint8Array(2 ** 24).fill(1));
+    // 256 MiB at once, and given back before anyone looks at what is in use.
+    for (let left = 16; left > 0; left--) kept.push(new Uint8Array(2 ** 24).fill(1));
     kept.length = 0;
   }),
   planted('heap', () => {
     const numbers: number[][] = [];
-    for (;;) numbers.push(Array.from({ length: 1000 }, (_, index) => index / 3));
+    for (;;) numbers.push(new Array<number>(2 ** 20).fill(0.5));
   }),
   planted('die', () => process.kill(process.pid, 'SIGKILL')),
 ];
