@@ -53,7 +53,9 @@ describe('recorded accesses', () => {
   test('a list that is nested deeper than any stack', () => {
     const text = corpusText('accesses', 'training.bin').replace('"alloc",4096', `"alloc",${DEEP}`);
     expect(refusal(() => readPlanText(text))).toMatch(/^trace row 0 /);
-    expect(refusal(() => readPlanText(corpusText('accesses', 'training.bin').replace('[[1,20001]', `[[1,${DEEP}]`)))).toMatch(/two numbers/);
+    expect(refusal(() => readPlanText(corpusText('accesses', 'training.bin').replace('[[1,20001]', `[[1,${DEEP}]`)))).toMatch(
+      /two numbers/,
+    );
   });
 
   test('times that go back', () => {

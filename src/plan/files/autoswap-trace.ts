@@ -63,9 +63,13 @@ export function looksLikeAutoSwap(text: string): boolean {
 export function readAutoSwap(text: string): AccessRecording {
   const isCsv = /^-?\d,/.test(text);
   const lines = linesOf(text);
-  const tokens = lines.map((line) => {
+  const numbers = new Map<string, number>();
+  const tokens = Int32Array.from(lines, (line) => {
     const fields = isCsv ? line.split(',') : textFields(line);
-    return `${fields[0]} ${fields[2]}`;
+    const token = `${fields[0]} ${fields[2]}`;
+    const number = numbers.get(token) ?? numbers.size;
+    numbers.set(token, number);
+    return number;
   });
   const { step, end } = findRepetition(tokens);
   if (step === 0) throw new InputError('the trace has no step to plan: no sequence of events comes twice in a row');
@@ -77,10 +81,12 @@ export function readAutoSwap(text: string): AccessRecording {
 /** Number of positions tried as the end of the repetition. A run ends with frees that no step has. */
 const ENDS = 200;
 
-function findRepetition(items: readonly string[]): { step: number; end: number } {
+function findRepetition(items: Int32Array): { step: number; end: number } {
+  const reversed = items.slice().reverse();
+  const agrees = new Int32Array(items.length);
   for (let cut = 0; cut < ENDS; cut++) {
     const end = Math.floor(items.length * (1 - cut / (2 * ENDS)));
-    const step = lastRepetition(items.slice(0, end));
+    const step = firstRepetition(reversed.subarray(items.length - end), agrees);
     if (step > 0) return { step, end };
   }
   return { step: 0, end: 0 };
@@ -90,17 +96,15 @@ function findRepetition(items: readonly string[]): { step: number; end: number }
 const LEAST_STEP = 64;
 const LEAST_SHARE = 0.4;
 
-/** The smallest n such that the last n items equal the n items before them; 0 if there is none. Linear time. */
-function lastRepetition(items: readonly string[]): number {
+/** The smallest n such that the first n items equal the n items after them; 0 if there is none. Linear time. */
+function firstRepetition(items: Int32Array, agrees: Int32Array): number {
   const count = items.length;
-  const at = (index: number) => items[count - 1 - index];
-  // The Z function of the reversed sequence: how many items from each position on equal its beginning.
-  const agrees = new Int32Array(count);
+  // The Z function: how many items from each position on equal the beginning.
   let left = 0;
   let right = 0;
   for (let place = 1; place < count; place++) {
     let length = place < right ? Math.min(right - place, agrees[place - left]!) : 0;
-    while (place + length < count && at(length) === at(place + length)) length++;
+    while (place + length < count && items[length] === items[place + length]) length++;
     agrees[place] = length;
     if (place + length > right) {
       left = place;
