@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ROOT } from './corpus.ts';
+import { removeRing } from './ring-reader.ts';
 import { TARGETS } from './targets.ts';
 
 const PROGRAM = fileURLToPath(new URL('build/test/fuzz/main.js', ROOT));
@@ -13,7 +14,10 @@ const CORPUS = fileURLToPath(new URL('test/fuzz/corpus', ROOT));
 const SEED = 16;
 const INPUTS = 150;
 const KEPT = mkdtempSync(join(tmpdir(), 'weir-fuzz-test-'));
-afterAll(() => rmSync(KEPT, { recursive: true, force: true }));
+afterAll(() => {
+  rmSync(KEPT, { recursive: true, force: true });
+  removeRing();
+});
 
 describe('the corpus', () => {
   const files = readdirSync(CORPUS).flatMap((folder) => readdirSync(join(CORPUS, folder)).map((name) => join(CORPUS, folder, name)));

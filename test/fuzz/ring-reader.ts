@@ -43,6 +43,7 @@ const PAGE = 4096;
 /** The file of a ring, written in pages: a system call per patch would take most of the time. */
 class RingFile {
   readonly path: string;
+  readonly remove: () => void;
   private readonly descriptor: number;
   private readonly image = new Uint8Array(Math.ceil(RING_FILE_BYTES / PAGE) * PAGE);
   private readonly changed = new Set<number>();
@@ -51,7 +52,8 @@ class RingFile {
   constructor() {
     // Real rings lie in shared memory too.
     const folder = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'weir-fuzz-ring-'));
-    process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+    this.remove = () => rmSync(folder, { recursive: true, force: true });
+    process.once('exit', this.remove);
     this.path = join(folder, '1.ring');
     this.descriptor = openSync(this.path, 'w+');
     ftruncateSync(this.descriptor, RING_FILE_BYTES);
@@ -87,6 +89,12 @@ class RingFile {
 const FIRST_WRITTEN_BY_READER = RingOffset.gauges;
 
 let file: RingFile | undefined;
+
+/** Removes the file. Threads of a test runner have no exit of their own. */
+export function removeRing(): void {
+  file?.remove();
+  file = undefined;
+}
 
 export function readRing(input: Uint8Array): void {
   file ??= new RingFile();
