@@ -1,6 +1,7 @@
 // `npm run bench:plan`, second part: swap plans for AutoSwap's VGG trace with its cost model, and for steps recorded on an H200.
 // The planner throws if the verifier refuses a plan or five simulated steps have a stall.
-import { readAccessJson, readAutoSwapText } from '../src/plan/files/access-inputs.ts';
+import { readAccessJson } from '../src/plan/files/access-inputs.ts';
+import { readAutoSwapText } from '../src/plan/files/autoswap-trace.ts';
 import { planOffsets } from '../src/plan/offsets/planner.ts';
 import { planSmartPool } from '../src/plan/steps/smartpool.ts';
 import { type SwapStep, swapStepOf } from '../src/plan/swaps/accesses.ts';

@@ -32,6 +32,8 @@ for (const name of [
   'bench/gpu',
   'test/gpu/torch',
   'test/python',
+  // Fuzzing needs many cores and no GPU: OUT_FOLDER/node OUT_FOLDER/build/test/fuzz/main.js
+  'test/fuzz/corpus',
 ]) {
   cpSync(name, join(out, name), { recursive: true, filter: (source) => !/\.(map|d\.ts|pickle)$|__pycache__/.test(source) });
 }

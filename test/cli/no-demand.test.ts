@@ -12,7 +12,9 @@ import { findStep } from '../../src/plan/steps/step-plan.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
 import { formatAnalysis } from '../../src/report/terminal/analysis.ts';
 import { readRecording } from '../../src/trace/detect.ts';
-import { mutate, Random, seedOf } from '../fuzz/mutate.ts';
+import { WEIR } from '../fuzz/formats/weir.ts';
+import { mutate } from '../fuzz/mutate.ts';
+import { Random } from '../fuzz/random.ts';
 import { weir } from '../support/command.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'weir-no-demand-'));
@@ -97,12 +99,12 @@ describe('a snapshot of cached memory', () => {
 describe('damaged recordings', () => {
   it('500 of them end in an answer or in a sentence about the file', () => {
     const random = new Random(16);
-    const seeds = [ENGINE_RUN, PYTORCH_RUN].flatMap((bytes) => [400, 900, 3000].map((length) => seedOf('run', bytes.subarray(0, length))));
+    const seeds = [ENGINE_RUN, PYTORCH_RUN].flatMap((bytes) => [400, 900, 3000].map((length) => bytes.subarray(0, length)));
     const aboutSettings = new RegExp(ENGINE_SETTINGS.join('|'));
     let read = 0;
     for (let round = 0; round < 500; round++) {
       try {
-        for (const trace of readRecording(mutate(seeds, random)).traces) {
+        for (const trace of readRecording(mutate(WEIR, seeds, random)).traces) {
           formatAnalysis(analyzeTrace(trace, { allocators: chooseAllocators('pytorch,expandable,gmlake,weir') }), 'file');
           const input = planInputOf(trace, false);
           if (input.kind === 'operations') findStep(input.ops);

@@ -1,146 +1,118 @@
-// Feeds damaged recordings to the readers for a while: `npm run fuzz -- --seconds 30 --seed 1`.
-// Whatever is not an InputError, takes long or takes much memory is a defect: its input is kept in build/fuzz/.
+// Feeds damaged inputs to all readers: `npm run fuzz -- --executions 1000000 --workers 8`.
+// Anything thrown that is not a refusal, an input above 5 s, and memory above 1 GiB are defects. They are kept in build/fuzz/.
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
-import { InputError } from '../../src/base/errors.ts';
-import { readRecording } from '../../src/trace/detect.ts';
-import { writeSnapshotJson } from '../../src/trace/snapshot-json.ts';
-import { writeWeir } from '../../src/trace/weir/writer.ts';
-import { readSample } from '../support/samples.ts';
-import { mutate, Random, type Seed, seedOf, withoutFrames } from './mutate.ts';
+import { ROOT } from './corpus.ts';
+import { Crew } from './crew.ts';
+import { formatJson, formatMarkdown, formatTable } from './report.ts';
+import { type Defect, LIMITS, type TargetResult } from './result.ts';
+import { TARGETS, type Target, targetOf } from './targets.ts';
 
-const SLOW_MS = 5000;
-/** Inputs stay below 2 MiB, so that this is far beyond what reading one can need. */
-const MAX_GROWTH = 512 * 2 ** 20;
-const HEAP_LIMIT_MB = 2048;
-const FOLDER = 'build/fuzz';
-const NOT_BEGUN = -1;
+const HELP = `Usage: npm run fuzz -- [options]
 
-/** The small one comes up more often: more of its mutants fit into a second, and all shapes occur in it. */
-const SAMPLES = [
-  ...Array.from({ length: 8 }, () => 'exact/s1.pickle'),
-  'vgg16-b100.native.pickle.gz',
-  'vgg16-b100.expandable.pickle.gz',
-  'exact/exp.pkl.gz',
-];
+  --executions N    inputs to read, over all targets (default: no limit)
+  --seconds N       time for all targets together (default: 30, or no limit with --executions)
+  --targets A,B     some targets only: ${TARGETS.map(({ name }) => name).join(', ')}
+  --seed N          the seed of all inputs (default: 1)
+  --workers N       processes (default: all cores)
+  --output FILE     write the results as JSON, or as Markdown if FILE ends in .md
+  --keep FOLDER     where inputs that show a defect are kept (default: build/fuzz)
+  --slow MS         an input that takes longer is a defect (default: ${LIMITS.slowMs})
+  --memory MIB      a process that takes more is a defect (default: ${LIMITS.mostMemory / 2 ** 20})
+  --input T:S:N     read only input N of seed S of target T in this process, keep it, and say how it went
+`;
 
-interface Task {
-  readonly seed: number;
-  readonly seconds: number;
-  /** Shared with the parent: the number of the input in work. */
-  readonly progress: Int32Array;
-}
-
-interface Result {
-  readonly inputs: number;
-  readonly outcomes: readonly (readonly [string, number])[];
-  readonly slowestMs: number;
-  readonly largestGrowth: number;
-  readonly defect?: string;
-}
-
-function makeSeeds(): Seed[] {
-  const seeds = SAMPLES.map((name, index) => seedOf(name, index === 0 ? readSample(name) : withoutFrames(readSample(name))));
-  const recording = readRecording(readSample('exact/s1.pickle'));
-  let json = '';
-  writeSnapshotJson(recording, (text) => {
-    json += text;
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      executions: { type: 'string' },
+      seconds: { type: 'string' },
+      targets: { type: 'string' },
+      seed: { type: 'string', default: '1' },
+      workers: { type: 'string', default: String(availableParallelism()) },
+      output: { type: 'string' },
+      keep: { type: 'string', default: fileURLToPath(new URL('build/fuzz', ROOT)) },
+      slow: { type: 'string', default: String(LIMITS.slowMs) },
+      memory: { type: 'string', default: String(LIMITS.mostMemory / 2 ** 20) },
+      input: { type: 'string' },
+      help: { type: 'boolean' },
+    },
   });
-  const chunks: Uint8Array[] = [];
-  writeWeir(recording, (chunk) => chunks.push(Uint8Array.from(chunk)));
-  seeds.push(...smallSeeds('s1.json', new TextEncoder().encode(json)), ...smallSeeds('s1.weir', Buffer.concat(chunks)));
-  return seeds;
-}
-
-function smallSeeds(name: string, bytes: Uint8Array): Seed[] {
-  const seed = seedOf(name, bytes);
-  return [seed, seed, seed];
-}
-
-/** Input `number` of a run; the parent makes it again when the worker is past telling. */
-function inputOf(seeds: readonly Seed[], seed: number, number: number): Uint8Array {
-  return mutate(seeds, new Random(Math.imul(seed, 0x9e3779b1) ^ number));
-}
-
-/** A message without what differs from input to input. */
-function kindOf(error: InputError): string {
-  const general = error.message.replace(/ \(it begins.*| for [\w.]+ at.*/, '').replace(/'[^']*'|"[^"]*"|0x[0-9a-f]+|-?\d[\d.]*/g, '_');
-  return general.slice(0, 60);
-}
-
-function work({ seed, seconds, progress }: Task): Result {
-  const seeds = makeSeeds();
-  const outcomes = new Map<string, number>();
-  const end = performance.now() + seconds * 1000;
-  let inputs = 0;
-  let slowestMs = 0;
-  let largestGrowth = 0;
-  let defect: string | undefined;
-  while (performance.now() < end && defect === undefined) {
-    Atomics.store(progress, 0, inputs);
-    const bytes = inputOf(seeds, seed, inputs);
-    const before = memoryInUse();
-    const began = performance.now();
-    let outcome = 'read';
-    try {
-      readRecording(bytes);
-    } catch (error) {
-      if (error instanceof InputError) outcome = kindOf(error);
-      else defect = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    }
-    const tookMs = performance.now() - began;
-    const growth = memoryInUse() - before;
-    if (tookMs > SLOW_MS) defect = `it took ${Math.round(tookMs)} ms`;
-    if (growth > MAX_GROWTH) defect = `it took ${Math.round(growth / 2 ** 20)} MiB`;
-    slowestMs = Math.max(slowestMs, tookMs);
-    largestGrowth = Math.max(largestGrowth, growth);
-    outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
-    inputs++;
+  if (values.help) {
+    process.stdout.write(HELP);
+    return;
   }
-  return { inputs, outcomes: [...outcomes], slowestMs, largestGrowth, ...(defect === undefined ? {} : { defect }) };
-}
-
-function memoryInUse(): number {
-  const { heapUsed, arrayBuffers } = process.memoryUsage();
-  return heapUsed + arrayBuffers;
-}
-
-function supervise(): void {
-  const { values } = parseArgs({ options: { seconds: { type: 'string', default: '30' }, seed: { type: 'string', default: '1' } } });
+  if (values.input !== undefined) {
+    await readOne(values.input, values.keep);
+    return;
+  }
   const seed = Number(values.seed);
-  const seconds = Number(values.seconds);
-  const progress = new Int32Array(new SharedArrayBuffer(4)).fill(NOT_BEGUN);
-  const worker = new Worker(new URL(import.meta.url), {
-    workerData: { seed, seconds, progress } satisfies Task,
-    resourceLimits: { maxOldGenerationSizeMb: HEAP_LIMIT_MB },
-  });
-  const keep = (defect: string, number: number) => {
-    mkdirSync(FOLDER, { recursive: true });
-    const path = `${FOLDER}/seed${seed}-${number}.bin`;
-    writeFileSync(path, inputOf(makeSeeds(), seed, number));
-    console.error(`input ${number} of seed ${seed} is a defect, kept as ${path}:\n${defect}`);
-    process.exit(1);
-  };
-  let last = NOT_BEGUN;
-  let since = performance.now();
-  const watch = setInterval(() => {
-    const now = Atomics.load(progress, 0);
-    if (now !== last) {
-      last = now;
-      since = performance.now();
-    } else if (performance.now() - since > 2 * SLOW_MS && last !== NOT_BEGUN) keep('it does not come to an end', now);
-  }, 1000);
-  worker.on('error', (error) => keep(`the worker died: ${error.message}`, Atomics.load(progress, 0)));
-  worker.on('message', (result: Result) => {
-    clearInterval(watch);
-    for (const [outcome, count] of [...result.outcomes].sort((a, b) => b[1] - a[1]).slice(0, 40))
-      console.log(`${String(count).padStart(8)}  ${outcome}`);
-    const growth = Math.round(result.largestGrowth / 2 ** 20);
-    console.log(`${result.inputs} inputs from seed ${seed}; slowest ${Math.round(result.slowestMs)} ms, largest growth ${growth} MiB`);
-    if (result.defect) keep(result.defect, result.inputs - 1);
-  });
+  const targets = values.targets === undefined ? TARGETS : values.targets.split(',').map(targetOf);
+  const executions = values.executions === undefined ? undefined : Number(values.executions);
+  const seconds = values.seconds === undefined ? (executions === undefined ? 30 : Number.POSITIVE_INFINITY) : Number(values.seconds);
+  const shares = sharesOf(targets, executions);
+  const results: TargetResult[] = [];
+  const end = performance.now() + seconds * 1000;
+  for (const [index, target] of targets.entries()) {
+    // What earlier targets left of their time goes to the later ones.
+    const slice = (end - performance.now()) / (targets.length - index);
+    const crew = new Crew(target, {
+      seed,
+      workers: Number(values.workers),
+      executions: shares[index]!,
+      deadline: performance.now() + slice,
+      limits: { slowMs: Number(values.slow), mostMemory: Number(values.memory) * 2 ** 20 },
+    });
+    const result = await crew.run();
+    results.push(result);
+    process.stderr.write(`${target.name}: ${result.executions} in ${result.seconds.toFixed(1)} s, ${result.defects.length} defects\n`);
+    for (const defect of result.defects) keep(defect, values.keep);
+  }
+  process.stdout.write(formatTable(results));
+  if (values.output !== undefined) {
+    const command = `node build/test/fuzz/main.js ${process.argv.slice(2).join(' ')}`;
+    writeFileSync(values.output, values.output.endsWith('.md') ? formatMarkdown(results, command) : formatJson(results, command));
+  }
+  if (results.some(({ defects }) => defects.length > 0)) process.exitCode = 1;
 }
 
-if (isMainThread) supervise();
-else parentPort!.postMessage(work(workerData as Task));
+/** Executions of each target, by weight. Together they are exactly as many as asked for. */
+function sharesOf(targets: readonly Target[], executions: number | undefined): number[] {
+  if (executions === undefined) return targets.map(() => Number.POSITIVE_INFINITY);
+  const weights = targets.reduce((sum, { weight }) => sum + weight, 0);
+  const shares = targets.map(({ weight }) => Math.floor((executions * weight) / weights));
+  shares[0]! += executions - shares.reduce((sum, share) => sum + share, 0);
+  return shares;
+}
+
+function keep({ target, seed, number, what }: Defect, folder: string): void {
+  mkdirSync(folder, { recursive: true });
+  const path = `${folder}/${target}-seed${seed}-${number}`;
+  writeFileSync(`${path}.bin`, targetOf(target).input(seed, number));
+  writeFileSync(`${path}.txt`, `${what}\n`);
+  process.stderr.write(`DEFECT of ${target}, input ${target}:${seed}:${number}, kept as ${path}.bin:\n${what}\n\n`);
+}
+
+async function readOne(name: string, folder: string): Promise<void> {
+  const [targetName = '', seed, number] = name.split(':');
+  const target = targetOf(targetName);
+  const bytes = target.input(Number(seed), Number(number));
+  mkdirSync(folder, { recursive: true });
+  const path = `${folder}/${targetName}-seed${seed}-${number}.bin`;
+  writeFileSync(path, bytes);
+  process.stderr.write(`${bytes.length} bytes, kept as ${path}\n`);
+  const began = performance.now();
+  try {
+    await target.read(bytes);
+    console.log('read');
+  } catch (error) {
+    if (!target.isRefusal(error)) throw error;
+    console.log(`refused: ${(error as Error).message}`);
+  } finally {
+    process.stderr.write(`${Math.round(performance.now() - began)} ms, ${Math.round(process.resourceUsage().maxRSS / 1024)} MiB\n`);
+  }
+}
+
+await main();

@@ -215,7 +215,7 @@ function readSwaps(root: Fields): SwapPlanFile {
     periodUs: root.finite('periodUs', Number.MIN_VALUE),
     peak: root.whole('peak'),
     limit: root.whole('limit'),
-    costs: { name: String(costs.raw('name') ?? ''), out: direction('out'), in: direction('in') },
+    costs: { name: costs.text('name'), out: direction('out'), in: direction('in') },
     swaps,
     footprint: root.whole('footprint'),
     turns: root.whole('turns', 1, MAX_TURNS),
@@ -247,6 +247,12 @@ class Fields {
     return finite(this.raw(name), `${name} of ${this.what}`, least);
   }
 
+  text(name: string): string {
+    const value = this.raw(name) ?? '';
+    if (typeof value !== 'string') throw new InputError(`${name} of ${this.what} must be a text, not ${show(value)}`);
+    return value;
+  }
+
   list(name: string, most: number): unknown[] {
     const value = this.raw(name);
     if (!Array.isArray(value) || value.length > most)
@@ -266,6 +272,9 @@ function finite(value: unknown, what: string, least: number = -Number.MAX_VALUE)
   throw new InputError(`${what} must be a number, not ${show(value)}`);
 }
 
+/** The value in a message. Lists and objects may be nested deeper than `JSON.stringify` can go. */
 function show(value: unknown): string {
-  return value === undefined ? 'missing' : (JSON.stringify(value) ?? String(value)).slice(0, 60);
+  if (value === undefined) return 'missing';
+  if (Array.isArray(value)) return `a list of ${value.length} entries`;
+  return typeof value === 'object' && value !== null ? 'an object' : JSON.stringify(value).slice(0, 60);
 }

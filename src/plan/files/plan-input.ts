@@ -8,7 +8,8 @@ import { type MemoryOps, opsOfTrace } from '../steps/memory-ops.ts';
 import { type FollowedPlan, verifyStepPlan, verifyStepPlanOn } from '../steps/verifier.ts';
 import { type AccessRecording, type SwapStep, swapStepOf } from '../swaps/accesses.ts';
 import { peakWithoutSwaps, verifySwapLayout, verifySwaps } from '../swaps/verifier.ts';
-import { accessesOfTrace, hasAccesses, looksLikeAccessJson, looksLikeAutoSwap, readAccessJson, readAutoSwap } from './access-inputs.ts';
+import { accessesOfTrace, hasAccesses, looksLikeAccessJson, readAccessJson } from './access-inputs.ts';
+import { looksLikeAutoSwap, readAutoSwap } from './autoswap-trace.ts';
 import { looksLikeBufferCsv, readBufferCsv } from './buffer-csv.ts';
 import { looksLikeMallocText, readMallocText } from './malloc-text.ts';
 import type { OffsetsPlanFile, PlanFile, SwapPlanFile } from './plan-file.ts';
@@ -38,10 +39,16 @@ export function planInputOf(trace: Trace, swap: boolean): PlanInput {
   return { kind: 'accesses', recording: accessesOfTrace(trace) };
 }
 
+/** No step takes longer: 11 days. Sums of times stay exact. */
+const MOST_PERIOD_US = 1e12;
+
 /** The step to plan swaps for: a middle one, so that steps before and after it are recorded. */
 export function swapStepFrom(recording: AccessRecording): SwapStep {
   if (recording.steps.length === 0) throw new InputError('the recording has no steps; record at least two');
-  return swapStepOf(recording, Math.floor((recording.steps.length - 1) / 2));
+  const step = swapStepOf(recording, Math.floor((recording.steps.length - 1) / 2));
+  if (!(step.periodUs > 0 && step.periodUs <= MOST_PERIOD_US))
+    throw new InputError(`the step of the recording takes ${step.periodUs} us; record it with times in microseconds`);
+  return step;
 }
 
 /** Checks a plan against the input it was made for, or against the one it is to be used on. */

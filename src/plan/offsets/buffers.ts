@@ -54,17 +54,19 @@ export function normalizeSpans(spans: readonly Span[]): Span[] {
   return joined;
 }
 
-/** Removes the times in `gaps` from `spans`. */
+/** Removes the times in `gaps` from `spans`, in one pass over both: a file may list any number of gaps. */
 export function withoutGaps(spans: readonly Span[], gaps: readonly Span[]): Span[] {
-  let left = normalizeSpans(spans);
-  for (const gap of normalizeSpans(gaps)) {
-    left = left.flatMap((span) => {
-      if (gap.to <= span.from || gap.from >= span.to) return [span];
-      return [
-        { from: span.from, to: gap.from },
-        { from: gap.to, to: span.to },
-      ].filter((part) => part.to > part.from);
-    });
+  const left: Span[] = [];
+  const cuts = normalizeSpans(gaps);
+  let next = 0;
+  for (const { from, to } of normalizeSpans(spans)) {
+    let since = from;
+    while (next < cuts.length && cuts[next]!.to <= from) next++;
+    for (let at = next; at < cuts.length && cuts[at]!.from < to; at++) {
+      if (cuts[at]!.from > since) left.push({ from: since, to: cuts[at]!.from });
+      since = cuts[at]!.to;
+    }
+    if (since < to) left.push({ from: since, to });
   }
   return left;
 }

@@ -1,5 +1,6 @@
 // One training step with every use of every block: the input of a swap planner. Time is in microseconds from the start of the step.
 // It runs on a circle, since the next step does the same.
+import { PLAN_MOST_TURNS } from '../../abi/ring.ts';
 
 export interface Access {
   readonly fromUs: number;
@@ -68,8 +69,10 @@ export function swapStepOf(recording: AccessRecording, index: number): SwapStep 
       if (accesses.length === 0) untouchedBytes += block.size;
       else blocks.push({ size: block.size, fromUs: 0, toUs: periodUs, wholeRun: true, accesses });
     } else if (block.birthUs < next) {
-      // Without a recorded end, the block counts as living a whole step. Endless growth would be no steady state.
-      const death = block.deathUs === Number.POSITIVE_INFINITY ? block.birthUs + periodUs : block.deathUs;
+      // Without a recorded end, the block counts as living a whole step. Endless growth would be no steady state,
+      // and a plan has no room for a block that lives through more steps than it has turns.
+      const isEndless = !(block.deathUs - block.birthUs <= PLAN_MOST_TURNS * periodUs);
+      const death = isEndless ? block.birthUs + periodUs : block.deathUs;
       blocks.push({
         size: block.size,
         fromUs: block.birthUs - start,

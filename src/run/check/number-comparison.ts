@@ -46,12 +46,17 @@ export class NumberReader {
     for (const match of line.matchAll(pattern)) {
       // If the pattern has groups, they hold the numbers. If not, all numbers of the line count.
       if (match.length > 1) {
-        for (const group of match.slice(1)) if (group !== undefined) this.values.push(...numbersIn(group));
+        for (const group of match.slice(1)) if (group !== undefined) this.add(numbersIn(group));
       } else {
-        this.values.push(...numbersIn(line));
+        this.add(numbersIn(line));
         break;
       }
     }
+  }
+
+  /** One by one: a line may have more numbers than a call can take arguments. */
+  private add(values: readonly number[]): void {
+    for (const value of values) this.values.push(value);
   }
 }
 

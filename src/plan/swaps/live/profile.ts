@@ -33,6 +33,9 @@ export function gapOfPassage({ size, left, needed }: LayerPassage): Gap | undefi
   return left >= needed ? undefined : { size, first: left, free: left, use: needed, last: needed };
 }
 
+/** No step takes longer: 11 days. */
+const MOST_US = 1e12;
+
 /** Checks everything that planning relies on, since the file comes from another process. */
 export function readSwapProfile(data: unknown): SwapProfile {
   const sent = readShape('SwapProfile', data);
@@ -48,8 +51,15 @@ export function readSwapProfile(data: unknown): SwapProfile {
     need(isTick(first, 0) && isTick(sole, -1) && uses.every((tick) => isTick(tick, 0)), 'a record');
   for (const { pre, post } of sent.items) need(isTick(pre, -1) && isTick(post, 0), 'an item');
   for (const { left, needed } of sent.passages) need(isTick(left, 0) && isTick(needed, -1), 'a passage');
-  for (const rate of [sent.copies.outAlone, sent.copies.inAlone, sent.copies.outBoth, sent.copies.inBoth])
-    if (rate <= 0) throw new InputError(`the profile for swapping has a bandwidth of ${rate}`);
+  const { copies: rates, records: saved } = sent;
+  for (const rate of [rates.outAlone, rates.inAlone, rates.outBoth, rates.inBoth])
+    if (rate < 1) throw new InputError(`the profile for swapping has a bandwidth of ${rate}`);
+  for (const time of [sent.periodUs, us.at(-1)!, rates.fixedUs])
+    if (time < 0 || time > MOST_US) throw new InputError(`the profile for swapping has a time of ${time} microseconds`);
+  const sizes = [...saved, ...sent.items, ...sent.passages].map(({ size }) => size);
+  const total = sizes.reduce((sum, size) => sum + size, 0);
+  if ([...sizes, ...peak, sent.hostLimit, sent.limit ?? 0].some((bytes) => bytes < 0) || total > Number.MAX_SAFE_INTEGER)
+    throw new InputError('the profile for swapping has sizes below 0, or above what any memory holds');
   const share = sent.share ?? 1;
   if (share <= 0 || share > 1) throw new InputError(`the profile for swapping asks for a share of ${share}`);
   const { key, records, items, passages, copies, hostLimit } = sent;
