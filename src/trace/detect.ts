@@ -55,6 +55,8 @@ export class RecordingReader {
   private start = new Uint8Array(0);
   private reader: SnapshotReader | WeirReader | undefined;
   private rest = 0;
+  /** Undefined until the beginning of the file is there. */
+  format: Recording['format'] | undefined;
 
   /** `expectedBytes` is a guess at the size of the file, for the first size of tables. It may be wrong. */
   constructor(expectedBytes = 0) {
@@ -86,6 +88,7 @@ export class RecordingReader {
   private begin(): SnapshotReader | WeirReader {
     const { start, expectedBytes } = this;
     const format = detectFormat(start);
+    this.format = format;
     this.reader = format === 'weir' ? new WeirReader(expectedBytes) : new SnapshotReader(format, expectedBytes);
     this.start = new Uint8Array(0);
     this.read(this.reader, start);
