@@ -3,10 +3,8 @@
 import { closeSync, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import type { Transform } from 'node:stream';
 import { isatty } from 'node:tty';
-import * as zlib from 'node:zlib';
+import { createGunzip } from 'node:zlib';
 import { InputError, UsageError } from '../base/errors.ts';
-import type { Platform } from '../io/unpack.ts';
-import type { FrameDecoder } from '../io/zstd-frames.ts';
 import type { Progress } from './progress.ts';
 
 const FIRST_STEP = 2 ** 16;
@@ -56,11 +54,17 @@ export function nameOf(path: string): string {
   return path === '-' ? 'standard input' : path;
 }
 
-/** Unpacking in Node. Its own zstd came with 22.15. */
-export const NODE_PLATFORM: Platform = {
-  gunzip: (packed) => through(zlib.createGunzip({ chunkSize: LARGEST_STEP }), packed),
-  newZstdDecoder: nativeZstd(),
-};
+/** What comes out of Node's gunzip, which is fed with `packed`. */
+export async function* gunzip(packed: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const stream = createGunzip({ chunkSize: LARGEST_STEP });
+  const feed = async () => {
+    // A piece may be overwritten once the next is asked for, so each write is waited for.
+    for await (const piece of packed) await written(stream, piece);
+    stream.end();
+  };
+  feed().catch((error: Error) => stream.destroy(error));
+  yield* stream;
+}
 
 function opened(path: string): number {
   // Worker threads have no stream of their own for standard input, but may read the descriptor.
@@ -101,52 +105,10 @@ function readStep(file: number, buffer: Buffer, length: number): number {
   }
 }
 
-/** What comes out of a stream of Node's that is fed with `packed`. */
-async function* through(stream: Transform, packed: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  const feed = async () => {
-    // A piece may be overwritten once the next is asked for, so each write is waited for.
-    for await (const piece of packed) await written(stream, piece);
-    stream.end();
-  };
-  feed().catch((error: Error) => stream.destroy(error));
-  yield* stream;
-}
-
 function written(stream: Transform, piece: Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {
     stream.write(piece, (error) => (error ? reject(error) : resolve()));
   });
-}
-
-function nativeZstd(): (() => FrameDecoder) | undefined {
-  const create = (zlib as { createZstdDecompress?: () => Transform }).createZstdDecompress;
-  return create && (() => streamDecoder(create()));
-}
-
-/** A decoder of one frame on a stream of Node's. */
-export function streamDecoder(stream: Transform): FrameDecoder {
-  let ready: Uint8Array[] = [];
-  let failure: Error | undefined;
-  stream.on('data', (piece: Uint8Array) => ready.push(piece));
-  stream.on('error', (error) => {
-    failure = error;
-  });
-  return {
-    async push(bytes, isLast) {
-      await written(stream, bytes);
-      if (isLast) {
-        await new Promise<void>((resolve, reject) => {
-          stream.once('end', resolve).once('error', reject);
-          stream.end();
-        });
-      }
-      if (failure) throw failure;
-      const pieces = ready;
-      ready = [];
-      return pieces;
-    },
-    close: () => stream.destroy(),
-  };
 }
 
 /** What the operating system says, in words. */

@@ -8,7 +8,7 @@ import { unpack } from '../io/unpack.ts';
 import { NO_DEMAND } from '../trace/assemble.ts';
 import { RecordingReader } from '../trace/detect.ts';
 import type { Recording, Trace } from '../trace/trace.ts';
-import { NODE_PLATFORM, nameOf, openPieces } from './input-pieces.ts';
+import { gunzip, nameOf, openPieces } from './input-pieces.ts';
 import type { Progress } from './progress.ts';
 
 /** A recording takes about as much memory as its file, unpacked. Half of this machine's memory is left for the work itself. */
@@ -38,7 +38,7 @@ export async function readBytes(path: string, progress: Progress): Promise<Uint8
 export async function readInput(path: string, progress: Progress, isText: (start: Uint8Array) => boolean): Promise<Uint8Array | Recording> {
   const { size = 0, pieces } = openPieces(path, progress);
   try {
-    const content = await unpack(pieces, NODE_PLATFORM);
+    const content = await unpack(pieces, gunzip);
     const text = new TextCollector();
     const recording = new RecordingReader(content.isPacked ? size * USUAL_RATIO : size);
     let total = 0;

@@ -1,22 +1,17 @@
 // Unpacks what the command or the page was given: gzip, zstd or neither, told by the first bytes and never by the name.
 // Content streams through. A file that unpacks to far more than any recording does is refused on the way.
-import { Decompress } from 'fzstd';
 import { formatBytes } from '../base/bytes.ts';
 import { InputError } from '../base/errors.ts';
 import { gathered, PieceReader, type Pieces } from './pieces.ts';
-import { type FrameDecoder, isZstd, unzstd } from './zstd-frames.ts';
+import { isZstd, unzstd } from './zstd.ts';
 
 const GZIP_MAGIC = [0x1f, 0x8b];
 /** Recordings pack to a fifteenth, at best to a thirtieth. */
 export const MOST_RATIO = 200;
 const FREE_BYTES = 2 ** 26;
 
-export interface Platform {
-  /** Must read all members of a gzip file: `weir convert` writes several. */
-  gunzip(packed: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
-  /** The platform's own zstd. Without it, one in JavaScript is used. */
-  newZstdDecoder?: (() => FrameDecoder) | undefined;
-}
+/** Gunzip is the platform's own. It must read all members of a gzip file: `weir convert` writes several. */
+export type Gunzip = (packed: AsyncIterable<Uint8Array>) => AsyncIterable<Uint8Array>;
 
 export interface Unpacked {
   readonly isPacked: boolean;
@@ -25,13 +20,12 @@ export interface Unpacked {
 }
 
 /** The unpacked content of `source`, or the content itself if it is not packed. */
-export async function unpack(source: Pieces, platform: Platform): Promise<Unpacked> {
+export async function unpack(source: Pieces, gunzip: Gunzip): Promise<Unpacked> {
   const reader = new PieceReader(source);
   const hasStart = await reader.need(4);
   if (hasStart && GZIP_MAGIC.every((byte, at) => reader.peek(at) === byte))
-    return { isPacked: true, pieces: gathered(guarded(platform.gunzip(reader.rest()), reader)) };
-  if (hasStart && isZstd(reader))
-    return { isPacked: true, pieces: gathered(guarded(unzstd(reader, platform.newZstdDecoder ?? newPortableDecoder), reader)) };
+    return { isPacked: true, pieces: gathered(guarded(gunzip(reader.rest()), reader)) };
+  if (hasStart && isZstd(reader)) return { isPacked: true, pieces: gathered(guarded(unzstd(reader), reader)) };
   return { isPacked: false, pieces: gathered(reader.rest()) };
 }
 
@@ -57,17 +51,4 @@ export function tooDense(unpacked: number, packed: number): InputError {
   return new InputError(
     `its first ${formatBytes(packed)} unpack to ${formatBytes(unpacked)}, which no recording does: the file is damaged or a trap`,
   );
-}
-
-/** zstd in JavaScript, for browsers and for Node before 22.15. */
-function newPortableDecoder(): FrameDecoder {
-  let ready: Uint8Array[] = [];
-  const stream = new Decompress((piece) => ready.push(piece));
-  return {
-    push(bytes, isLast) {
-      ready = [];
-      stream.push(bytes, isLast);
-      return ready;
-    },
-  };
 }

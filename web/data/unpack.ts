@@ -15,7 +15,7 @@ const FREE_BYTES = 2 ** 26;
 const MOST_TRIES = 10_000;
 
 export async function readInBrowser(content: Blob, onProgress: (fraction: number) => void): Promise<Recording> {
-  const { isPacked, pieces } = await unpack(steps(content, onProgress), { gunzip });
+  const { isPacked, pieces } = await unpack(steps(content, onProgress), gunzip);
   const reader = new RecordingReader(isPacked ? 0 : content.size);
   let total = 0;
   for await (const piece of pieces) {
