@@ -55,10 +55,10 @@ export async function readInput(path: string, progress: Progress, isText: (start
         if (into === recording && recording.isDone) break;
       }
       into ??= chosen();
+      return into === text ? text.bytes() : recording.finish();
     } catch (error) {
       throw content.isPacked && !recording.format && error instanceof InputError ? new InputError(`unpacked, ${error.message}`) : error;
     }
-    return into === text ? text.bytes() : recording.finish();
 
     function chosen(): TextCollector | RecordingReader {
       if (isText(text.bytes())) return text;

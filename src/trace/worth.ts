@@ -19,7 +19,7 @@ const FREE_READING = 32 * 2 ** 20;
 const READ_PER_BYTE = 100;
 
 /** As above, for memory that the reader holds besides its rows. */
-const FREE_MEMORY = 96 * 2 ** 20;
+const FREE_MEMORY = 64 * 2 ** 20;
 const HELD_PER_BYTE = 2;
 
 export class Worth {
