@@ -18,7 +18,7 @@ export const LAYERS = [
     runs: 'Node',
     about: 'one file per command; files, terminal, worker threads, exit codes',
     imports: ['abi', 'base', 'io', 'trace', 'backend', 'allocator', 'pool', 'replay', 'plan', 'report', 'view', 'server', 'run'],
-    packages: ['commander', '@hono/node-server', 'fzstd'],
+    packages: ['commander', '@hono/node-server'],
   },
   {
     name: 'run',
@@ -46,7 +46,7 @@ export const LAYERS = [
     runs: 'browser',
     about: 'the page: Preact, canvas, a worker',
     imports: ['abi', 'base', 'io', 'trace', 'backend', 'allocator', 'replay', 'plan', 'report', 'view'],
-    packages: ['preact', '@preact/signals', 'fzstd'],
+    packages: ['preact', '@preact/signals'],
   },
   {
     name: 'view',
@@ -110,7 +110,7 @@ export const LAYERS = [
     runs: 'any',
     about: 'unpacking gzip and zstd, for the command and the page',
     imports: ['abi', 'base'],
-    packages: ['fzstd'],
+    packages: [],
   },
   { name: 'base', runs: 'any', about: 'bytes, errors, hash map, CRC', imports: ['abi'], packages: [] },
   { name: 'abi', runs: 'any', about: 'facts shared with C and Python, generated from abi/', imports: [], packages: [] },

@@ -1,36 +1,98 @@
-// Reads a recording from a file or from standard input, unpacks it, and shows progress if that takes a while.
+// Reads a recording or a text from a file or from standard input, unpacks it, and shows progress if that takes a while.
 import { constants } from 'node:buffer';
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { totalmem } from 'node:os';
-import { createGunzip } from 'node:zlib';
 import { formatBytes } from '../base/bytes.ts';
 import { InputError } from '../base/errors.ts';
 import { type BufferLimit, GrowingBuffer } from '../io/growing-buffer.ts';
 import { unpack } from '../io/unpack.ts';
 import { NO_DEMAND } from '../trace/assemble.ts';
-import { detectFormat, readRecording } from '../trace/detect.ts';
+import { RecordingReader } from '../trace/detect.ts';
 import type { Recording, Trace } from '../trace/trace.ts';
+import { gunzip, nameOf, openPieces } from './input-pieces.ts';
 import type { Progress } from './progress.ts';
 
-const CHUNK = 8 * 1024 * 1024;
-/** A small file can unpack to more than any machine has. Half of this machine's memory is left for the work itself. */
+/** A recording takes about as much memory as its file, unpacked. Half of this machine's memory is left for the work itself. */
 const MOST_BYTES = Math.min(constants.MAX_LENGTH, Math.floor(totalmem() * 0.5));
+/** Plans and lists of buffers are held as text. They have a few megabytes. */
+const MOST_TEXT = 2 ** 27;
+const FREE_SPACE = 2 ** 22;
+const SPACE = 0x20;
+/** Packed recordings are about this much smaller. */
+const USUAL_RATIO = 10;
+/** The beginning that tells a text from a recording. */
+const START_BYTES = 4096;
 
 /** Reads and parses `path` (`-` is standard input); errors name the file. */
 export async function loadRecording(path: string, progress: Progress): Promise<Recording> {
-  const bytes = await readBytes(path, progress, detectFormat);
-  return naming(path, () => readRecording(bytes, { onProgress: (done) => progress.update(done, `reading ${path}`) }));
+  const input = await readInput(path, progress, () => false);
+  return input as Recording;
 }
 
-/** The content of `path`, unpacked if it is packed. A small file can unpack to a huge one, so `examine` may refuse its beginning. */
-export async function readBytes(path: string, progress: Progress, examine: (start: Uint8Array) => void = () => {}): Promise<Uint8Array> {
-  const raw = path === '-' ? await readStdin() : readWhole(path, progress);
+/** The content of a text file, unpacked if it is packed. */
+export async function readBytes(path: string, progress: Progress): Promise<Uint8Array> {
+  const input = await readInput(path, progress, () => true);
+  return input as Uint8Array;
+}
+
+/** Reads a text whole if `isText` says so of its beginning, and anything else as a recording. Errors name the file. */
+export async function readInput(path: string, progress: Progress, isText: (start: Uint8Array) => boolean): Promise<Uint8Array | Recording> {
+  const { size = 0, pieces } = openPieces(path, progress);
   try {
-    return await unpack(raw, { ...limitOf('the unpacked recording'), gunzip: gunzipChunks, examine });
+    const content = await unpack(pieces, gunzip);
+    const text = new TextCollector();
+    const recording = new RecordingReader(content.isPacked ? size * USUAL_RATIO : size);
+    let total = 0;
+    let into: TextCollector | RecordingReader | undefined;
+    try {
+      for await (const piece of content.pieces) {
+        total += piece.length;
+        if (total > MOST_BYTES) throw tooLarge();
+        if (into) into.push(piece);
+        else {
+          text.push(piece);
+          if (total >= START_BYTES) into = chosen();
+        }
+        if (into === recording && recording.isDone) break;
+      }
+      into ??= chosen();
+      return into === text ? text.bytes() : recording.finish();
+    } catch (error) {
+      throw content.isPacked && !recording.format && error instanceof InputError ? new InputError(`unpacked, ${error.message}`) : error;
+    }
+
+    function chosen(): TextCollector | RecordingReader {
+      if (isText(text.bytes())) return text;
+      recording.push(text.bytes());
+      return recording;
+    }
   } catch (error) {
     throw named(path, error);
   }
 }
+
+/** A text in one buffer. Texts that are mostly white space are refused: their readers take many times their size. */
+class TextCollector {
+  private readonly buffer = new GrowingBuffer(TEXT_LIMIT);
+  private spaces = 0;
+  private total = 0;
+
+  push(piece: Uint8Array): void {
+    for (const byte of piece) if (byte <= SPACE) this.spaces++;
+    this.total += piece.length;
+    this.buffer.add(piece);
+    if (this.spaces > FREE_SPACE && this.spaces > this.total / 2)
+      throw new InputError('the file is mostly white space: it is damaged or something else');
+  }
+
+  bytes(): Uint8Array {
+    return this.buffer.bytes();
+  }
+}
+
+const TEXT_LIMIT: BufferLimit = {
+  mostBytes: MOST_TEXT,
+  tooLarge: () => new InputError(`the text is longer than ${formatBytes(MOST_TEXT)}, the most that is read: it is probably something else`),
+};
 
 /** Runs `act`, and puts the file's name in front of the InputError that it may throw. */
 export function naming<Result>(path: string, act: () => Result): Result {
@@ -65,73 +127,8 @@ export function requireDemand(traces: readonly Trace[], path: string | undefined
   throw new InputError(`${path === undefined ? '' : `${nameOf(path)}: `}${lacks[0]!.message}${ignored ? `; ${ignored.message}` : ''}`);
 }
 
-function readWhole(path: string, progress: Progress): Uint8Array {
-  let file: number;
-  try {
-    file = openSync(path, 'r');
-  } catch (error) {
-    throw new InputError(`${path}: ${describeSystemError(error)}`);
-  }
-  try {
-    const stat = fstatSync(file);
-    if (stat.isDirectory()) throw new InputError(`${path} is a folder; name the snapshot file in it`);
-    // Pipes and /dev/stdin have no size.
-    if (!stat.isFile()) return readUntilEnd(file);
-    if (stat.size > MOST_BYTES) throw tooLarge(path);
-    const bytes = Buffer.allocUnsafeSlow(stat.size);
-    let length = 0;
-    while (length < bytes.length) {
-      const read = readSync(file, bytes, length, Math.min(CHUNK, bytes.length - length), null);
-      if (read === 0) break;
-      length += read;
-      progress.update(0, `reading ${path}`);
-    }
-    return bytes.subarray(0, length);
-  } catch (error) {
-    if (error instanceof InputError) throw error;
-    throw new InputError(`${path}: ${describeSystemError(error)}`);
-  } finally {
-    closeSync(file);
-  }
-}
-
-function readUntilEnd(file: number): Uint8Array {
-  const buffer = new GrowingBuffer(limitOf('the input'));
-  const chunk = Buffer.allocUnsafe(CHUNK);
-  for (let read = readSync(file, chunk); read > 0; read = readSync(file, chunk)) buffer.add(chunk.subarray(0, read));
-  return buffer.bytes();
-}
-
-async function readStdin(): Promise<Uint8Array> {
-  if (process.stdin.isTTY) throw new InputError('standard input is a terminal; name a file, or pipe one in');
-  const buffer = new GrowingBuffer(limitOf('the input'));
-  for await (const chunk of process.stdin) buffer.add(chunk as Buffer);
-  return buffer.bytes();
-}
-
-async function* gunzipChunks(raw: Uint8Array): AsyncGenerator<Uint8Array> {
-  const gunzip = createGunzip({ chunkSize: 1024 * 1024 });
-  gunzip.end(raw);
-  yield* gunzip;
-}
-
-function limitOf(what: string): BufferLimit {
-  return { mostBytes: MOST_BYTES, tooLarge: () => tooLarge(what) };
-}
-
-function tooLarge(what: string): InputError {
+function tooLarge(): InputError {
   return new InputError(
-    `${what} is larger than ${formatBytes(MOST_BYTES)}, the most that can be read at once on this machine; record with fewer max_entries`,
+    `the recording is larger than ${formatBytes(MOST_BYTES)}, the most that can be read on this machine; record with fewer max_entries`,
   );
-}
-
-function nameOf(path: string): string {
-  return path === '-' ? 'standard input' : path;
-}
-
-function describeSystemError(error: unknown): string {
-  const { code, message } = error as NodeJS.ErrnoException;
-  if (code === 'ENOENT') return 'there is no such file';
-  if (code === 'EACCES') return 'permission denied';
-  return message ?? String(error);
 }

@@ -1,14 +1,65 @@
 // Gives recordings to worker threads, one at a time each, and collects the answers in order.
+// What can be read only once is analysed here, since the worst recording is needed again.
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
+import { InputError } from '../base/errors.ts';
 import { dismiss } from '../base/thread.ts';
+import { type RankRow, worstRank } from '../report/ranks.ts';
+import type { Recording } from '../trace/trace.ts';
+import { loadRecording } from './input.ts';
+import { isReadOnce } from './input-pieces.ts';
 import type { Progress } from './progress.ts';
-import type { RankAnswer, RankTask } from './rank-worker.ts';
+import { type RankAnswer, type RankTask, rankRowsOf } from './rank-rows.ts';
 
-export async function analyzeRanks(tasks: readonly RankTask[], progress: Progress): Promise<RankAnswer[]> {
+export interface RankResults {
+  readonly answers: readonly RankAnswer[];
+  /** The worst of the recordings that cannot be read again. */
+  readonly kept: KeptRecording | undefined;
+}
+
+interface KeptRecording {
+  readonly file: string;
+  readonly recording: Recording;
+  readonly rows: readonly RankRow[];
+}
+
+export async function analyzeRanks(tasks: readonly RankTask[], progress: Progress): Promise<RankResults> {
   const answers: RankAnswer[] = [];
+  let kept: KeptRecording | undefined;
+  const collect = (answer: RankAnswer) => {
+    answers[answer.index] = answer;
+    const done = Object.keys(answers).length;
+    progress.update(done / tasks.length, `analysed ${done} of ${tasks.length} files`);
+  };
+  const once = tasks.filter((task) => isReadOnce(task.file));
+  const inWorkers = runWorkers(
+    tasks.filter((task) => !once.includes(task)),
+    collect,
+  );
+  const here = async () => {
+    for (const task of once) {
+      const { rows, problem, recording } = await analyzeHere(task, progress);
+      collect({ index: task.index, rows, problem });
+      if (recording && rows.length > 0 && rows.includes(worstRank([...(kept?.rows ?? []), ...rows])))
+        kept = { file: task.file, recording, rows };
+    }
+  };
+  await Promise.all([inWorkers, here()]);
+  return { answers, kept };
+}
+
+async function analyzeHere(task: RankTask, progress: Progress): Promise<Omit<RankAnswer, 'index'> & { recording?: Recording }> {
+  try {
+    const recording = await loadRecording(task.file, progress);
+    return { recording, rows: rankRowsOf(recording, task), problem: undefined };
+  } catch (error) {
+    if (error instanceof InputError) return { rows: [], problem: error.message };
+    throw error;
+  }
+}
+
+async function runWorkers(tasks: readonly RankTask[], collect: (answer: RankAnswer) => void): Promise<void> {
   let next = 0;
-  let done = 0;
   const workers = Array.from(
     { length: Math.min(tasks.length, availableParallelism()) },
     () => new Worker(new URL('./rank-worker.js', import.meta.url)),
@@ -24,8 +75,7 @@ export async function analyzeRanks(tasks: readonly RankTask[], progress: Progres
               else resolve();
             };
             worker.on('message', (answer: RankAnswer) => {
-              answers[answer.index] = answer;
-              progress.update(++done / tasks.length, `analysed ${done} of ${tasks.length} files`);
+              collect(answer);
               hand();
             });
             worker.on('error', reject);
@@ -36,5 +86,4 @@ export async function analyzeRanks(tasks: readonly RankTask[], progress: Progres
   } finally {
     for (const worker of workers) dismiss(worker);
   }
-  return answers;
 }

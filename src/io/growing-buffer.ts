@@ -1,7 +1,7 @@
-// Collects chunks of unknown total length into one buffer, up to a limit. Runs in Node and in the browser.
+// Collects pieces of unknown total length into one buffer, up to a limit. Runs in Node and in the browser.
 import type { InputError } from '../base/errors.ts';
 
-const LEAST_BYTES = 8 * 1024 * 1024;
+const LEAST_BYTES = 2 ** 16;
 
 export interface BufferLimit {
   readonly mostBytes: number;
@@ -10,24 +10,23 @@ export interface BufferLimit {
 }
 
 export class GrowingBuffer {
-  private buffer: Uint8Array<ArrayBuffer>;
+  private buffer: Uint8Array<ArrayBuffer> = new Uint8Array(LEAST_BYTES);
   private length = 0;
   private readonly limit: BufferLimit;
 
-  constructor(limit: BufferLimit, expectedBytes = 0) {
+  constructor(limit: BufferLimit) {
     this.limit = limit;
-    this.buffer = new Uint8Array(Math.min(limit.mostBytes, Math.max(LEAST_BYTES, expectedBytes)));
   }
 
-  add(chunk: Uint8Array): void {
-    const needed = this.length + chunk.length;
+  add(piece: Uint8Array): void {
+    const needed = this.length + piece.length;
     if (needed > this.limit.mostBytes) throw this.limit.tooLarge();
     if (needed > this.buffer.length) {
-      const grown = new Uint8Array(Math.min(this.limit.mostBytes, Math.max(needed, this.buffer.length * 2)));
+      const grown = new Uint8Array(Math.max(needed, this.buffer.length * 2));
       grown.set(this.buffer.subarray(0, this.length));
       this.buffer = grown;
     }
-    this.buffer.set(chunk, this.length);
+    this.buffer.set(piece, this.length);
     this.length = needed;
   }
 

@@ -1,56 +1,54 @@
 // Unpacks what the command or the page was given: gzip, zstd or neither, told by the first bytes and never by the name.
-// Runs in Node and in the browser; only gunzip is the platform's own, since both bring a fast one.
-import { Decompress } from 'fzstd';
+// Content streams through. A file that unpacks to far more than any recording does is refused on the way.
+import { formatBytes } from '../base/bytes.ts';
 import { InputError } from '../base/errors.ts';
-import { type BufferLimit, GrowingBuffer } from './growing-buffer.ts';
+import { gathered, PieceReader, type Pieces } from './pieces.ts';
+import { isZstd, unzstd } from './zstd.ts';
 
 const GZIP_MAGIC = [0x1f, 0x8b];
-const ZSTD_MAGIC = [0x28, 0xb5, 0x2f, 0xfd];
-const ZSTD_CHUNK = 8 * 1024 * 1024;
-/** Recordings pack to about this part of their size. */
-const USUAL_RATIO = 8;
+/** Recordings pack to a fifteenth, at best to a thirtieth. */
+export const MOST_RATIO = 200;
+const FREE_BYTES = 2 ** 26;
 
-export interface UnpackOptions extends BufferLimit {
-  /** Must read all members of a gzip file: `weir convert` writes several. */
-  gunzip(raw: Uint8Array): AsyncIterable<Uint8Array>;
-  /** Sees the first unpacked bytes and may throw an InputError before the rest is unpacked. */
-  examine?(start: Uint8Array): void;
+/** Gunzip is the platform's own. It must read all members of a gzip file: `weir convert` writes several. */
+export type Gunzip = (packed: AsyncIterable<Uint8Array>) => AsyncIterable<Uint8Array>;
+
+export interface Unpacked {
+  readonly isPacked: boolean;
+  /** Throws InputError if the file is damaged or unpacks to too much. */
+  readonly pieces: AsyncIterable<Uint8Array>;
 }
 
-/** The unpacked content, or `raw` itself if it is not packed. */
-export async function unpack<Raw extends Uint8Array>(raw: Raw, options: UnpackOptions): Promise<Raw | Uint8Array<ArrayBuffer>> {
-  if (startsWith(raw, GZIP_MAGIC)) return collect(options.gunzip(raw), raw.length, options);
-  if (startsWith(raw, ZSTD_MAGIC)) return collect(unzstd(raw), raw.length, options);
-  return raw;
+/** The unpacked content of `source`, or the content itself if it is not packed. */
+export async function unpack(source: Pieces, gunzip: Gunzip): Promise<Unpacked> {
+  const reader = new PieceReader(source);
+  const hasStart = await reader.need(4);
+  if (hasStart && GZIP_MAGIC.every((byte, at) => reader.peek(at) === byte))
+    return { isPacked: true, pieces: gathered(guarded(gunzip(reader.rest()), reader)) };
+  if (hasStart && isZstd(reader)) return { isPacked: true, pieces: gathered(guarded(unzstd(reader), reader)) };
+  return { isPacked: false, pieces: gathered(reader.rest()) };
 }
 
-async function collect(chunks: AsyncIterable<Uint8Array>, packedBytes: number, options: UnpackOptions): Promise<Uint8Array<ArrayBuffer>> {
-  const buffer = new GrowingBuffer(options, packedBytes * USUAL_RATIO);
-  let isFirst = true;
+async function* guarded(pieces: AsyncIterable<Uint8Array>, reader: PieceReader): AsyncGenerator<Uint8Array> {
+  let unpacked = 0;
   try {
-    for await (const chunk of chunks) {
-      if (isFirst) options.examine?.(chunk);
-      isFirst = false;
-      buffer.add(chunk);
+    for await (const piece of pieces) {
+      unpacked += piece.length;
+      if (unpacked > FREE_BYTES && unpacked > reader.total * MOST_RATIO) throw tooDense(unpacked, reader.total);
+      yield piece;
     }
   } catch (error) {
-    if (error instanceof InputError) throw new InputError(`unpacked, ${error.message}`);
+    if (error instanceof InputError) throw error;
     const reason = error instanceof Error ? error.message : String(error);
     throw new InputError(`the file cannot be unpacked (${reason}): it is truncated or damaged; copy it again`);
-  }
-  return buffer.bytes();
-}
-
-async function* unzstd(raw: Uint8Array): AsyncGenerator<Uint8Array> {
-  let ready: Uint8Array[] = [];
-  const stream = new Decompress((chunk) => ready.push(chunk));
-  for (let start = 0; start < raw.length; start += ZSTD_CHUNK) {
-    stream.push(raw.subarray(start, start + ZSTD_CHUNK), start + ZSTD_CHUNK >= raw.length);
-    yield* ready;
-    ready = [];
+  } finally {
+    await reader.close();
   }
 }
 
-function startsWith(bytes: Uint8Array, magic: readonly number[]): boolean {
-  return magic.every((byte, at) => bytes[at] === byte);
+/** The error for content that no recording packs to. */
+export function tooDense(unpacked: number, packed: number): InputError {
+  return new InputError(
+    `its first ${formatBytes(packed)} unpack to ${formatBytes(unpacked)}, which no recording does: the file is damaged or a trap`,
+  );
 }

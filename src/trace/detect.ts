@@ -1,10 +1,11 @@
 // Detects the format of a recording from its first bytes, never from its name, and reads it.
 // Opening the wrong file is the most common mistake, so the error names what the file looks like.
 import { InputError } from '../base/errors.ts';
-import { readSnapshotJson, readSnapshotPickle, type SnapshotOptions } from './snapshot/read.ts';
+import { PIECE_BYTES } from './byte-window.ts';
+import { SnapshotReader } from './snapshot/read.ts';
 import type { Recording } from './trace.ts';
 import { WEIR_MAGIC } from './weir/format.ts';
-import { readWeir } from './weir/reader.ts';
+import { WeirReader } from './weir/reader.ts';
 
 const EXPECTED = 'Weir reads PyTorch memory snapshots (pickle or JSON, from torch.cuda.memory._dump_snapshot) and .weir recordings';
 
@@ -28,11 +29,79 @@ const FOREIGN: readonly (readonly [readonly number[], string])[] = [
 
 const PROTO = 0x80;
 
+/** The format is detected when this many bytes are there, or the whole file. */
+const START_BYTES = 2 ** 14;
+/** What follows the end of a pickle is read this far, so that a gzip stream gets to its checksum. */
+const MAX_REST = 2 ** 20;
+
+export interface ReadOptions {
+  /** Called now and then with the fraction of the input read so far, 0 to 1. */
+  readonly onProgress?: ((fraction: number) => void) | undefined;
+}
+
 /** Reads a recording of any format. The input must be decompressed. */
-export function readRecording(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
-  const format = detectFormat(bytes);
-  if (format === 'weir') return readWeir(bytes, options);
-  return format === 'pickle' ? readSnapshotPickle(bytes, options) : readSnapshotJson(bytes, options);
+export function readRecording(bytes: Uint8Array, options: ReadOptions = {}): Recording {
+  const reader = new RecordingReader(bytes.length);
+  for (let from = 0; from < bytes.length && !reader.isDone; from += PIECE_BYTES) {
+    reader.push(bytes.subarray(from, from + PIECE_BYTES));
+    options.onProgress?.(Math.min(1, (from + PIECE_BYTES) / bytes.length));
+  }
+  return reader.finish();
+}
+
+/** Reads a recording of any format that comes in pieces. Keeps none of them. */
+export class RecordingReader {
+  private readonly expectedBytes: number;
+  private start = new Uint8Array(0);
+  private reader: SnapshotReader | WeirReader | undefined;
+  private rest = 0;
+  /** Undefined until the beginning of the file is there. */
+  format: Recording['format'] | undefined;
+
+  /** `expectedBytes` is a guess at the size of the file, for the first size of tables. It may be wrong. */
+  constructor(expectedBytes = 0) {
+    this.expectedBytes = expectedBytes;
+  }
+
+  /** Whether the rest of the file is of no interest. */
+  get isDone(): boolean {
+    return this.rest > MAX_REST || (this.reader instanceof WeirReader && this.reader.isDone);
+  }
+
+  /** Throws InputError as soon as the file turns out not to be a recording. */
+  push(bytes: Uint8Array): void {
+    if (this.reader) {
+      this.read(this.reader, bytes);
+      return;
+    }
+    const start = new Uint8Array(this.start.length + bytes.length);
+    start.set(this.start);
+    start.set(bytes, this.start.length);
+    this.start = start;
+    if (start.length >= START_BYTES) this.begin();
+  }
+
+  finish(): Recording {
+    return (this.reader ?? this.begin()).finish();
+  }
+
+  private begin(): SnapshotReader | WeirReader {
+    const { start, expectedBytes } = this;
+    const format = detectFormat(start);
+    this.format = format;
+    this.reader = format === 'weir' ? new WeirReader(expectedBytes) : new SnapshotReader(format, expectedBytes);
+    this.start = new Uint8Array(0);
+    this.read(this.reader, start);
+    return this.reader;
+  }
+
+  private read(reader: SnapshotReader | WeirReader, bytes: Uint8Array): void {
+    for (let from = 0; from < bytes.length; from += PIECE_BYTES) {
+      const piece = bytes.subarray(from, from + PIECE_BYTES);
+      if (reader instanceof SnapshotReader && reader.isDone) this.rest += piece.length;
+      reader.push(piece);
+    }
+  }
 }
 
 /** The format of a recording. The first few hundred bytes are enough. Throws InputError if it is none. */
@@ -61,7 +130,7 @@ export function lookOf(bytes: Uint8Array, first: number = firstVisible(bytes)): 
   if (/^\([dl]p\d+\n|^c(copy_reg|__\w+__|builtins|collections|torch[\w.]*)\n|^[}\]]q./s.test(start)) {
     return 'looks like a pickle of protocol 0 or 1, but snapshots use protocols 2 to 5';
   }
-  if (first < 0) return 'holds only white space';
+  if (first < 0) return bytes.length < START_BYTES ? 'holds only white space' : `begins with ${bytes.length} bytes of white space`;
   if (isText) return `is text that begins with ${JSON.stringify(start.slice(0, 30).split('\n')[0])}`;
   if (bytes.subarray(0, 512).every((byte) => byte === 0)) return 'begins with zeros: the copy or the disk failed';
   const hex = [...bytes.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');

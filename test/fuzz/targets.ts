@@ -23,7 +23,7 @@ import {
   readRecordingOnly,
 } from './readers.ts';
 import { RingDamage, readRing } from './ring-reader.ts';
-import { readPacked } from './unpacking.ts';
+import { readInPieces, readPacked } from './unpacking.ts';
 
 export interface Target {
   readonly name: string;
@@ -95,6 +95,9 @@ export const TARGETS: readonly Target[] = [
   target('weir', 'weir', WEIR, readRecordingOnly, '.weir recordings', { weight: 3 }),
   target('gzip', 'gzip', packed('gzip', GZIP, packGzip), readPacked, 'recordings packed with gzip'),
   target('zstd', 'zstd', packed('zstd', ZSTD, packZstd), readPacked, 'recordings packed with zstd'),
+  target('pickle-pieces', 'pickle', PICKLE, readInPieces, 'snapshots as pickle, in pieces and at once'),
+  target('json-pieces', 'json', JSON_TEXT, readInPieces, 'snapshots as JSON, in pieces and at once'),
+  target('weir-pieces', 'weir', WEIR, readInPieces, '.weir recordings, in pieces and at once'),
   target('plan', 'plan', JSON_TEXT, readPlanFile, 'plan files, checked as weir verify does', { weight: 2 }),
   target('csv', 'csv', CELLS, readPlanInput, 'buffers as CSV', { weight: 2 }),
   target('malloc', 'malloc', CELLS, readPlanInput, 'text traces of mallocs', { weight: 1 }),

@@ -101,7 +101,7 @@ describe.each(LAYERS.map((layer) => layer.name))('a file of %s', (name) => {
   });
 
   it('may use only the packages in its list', () => {
-    for (const known of ['commander', 'koffi', 'hono/streaming', 'preact/hooks', 'fzstd']) {
+    for (const known of ['commander', 'koffi', 'hono/streaming', 'preact/hooks']) {
       if (packages.includes(known.split('/')[0]!)) continue;
       expect(violationsIn(path, `import it from '${known}';\n`).join('\n'), known).toContain(`${place} may use only these packages`);
     }

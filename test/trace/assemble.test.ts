@@ -1,6 +1,6 @@
 // What a recording lacks is rebuilt if possible. Otherwise a warning names it.
 import { describe, expect, it } from 'vitest';
-import { readSnapshotPickle } from '../../src/trace/snapshot/read.ts';
+import { readRecording } from '../../src/trace/detect.ts';
 import { summarizeTrace } from '../../src/trace/summary.ts';
 import type { Trace } from '../../src/trace/trace.ts';
 import { writePickle } from '../support/pickle-writer.ts';
@@ -13,7 +13,7 @@ type Entry = [action: string, address: number, size: number];
 
 function traceOf(entries: readonly Entry[], segments: readonly unknown[] = [], settings: Record<string, unknown> = {}): Trace {
   const device_traces = [entries.map(([action, addr, size], index) => ({ action, addr, size, stream: 0, time_us: index }))];
-  return readSnapshotPickle(writePickle({ segments, device_traces, allocator_settings: settings } as never)).traces[0]!;
+  return readRecording(writePickle({ segments, device_traces, allocator_settings: settings } as never)).traces[0]!;
 }
 
 function segment(address: number, mib: number, live: readonly [offset: number, bytes: number][]): unknown {

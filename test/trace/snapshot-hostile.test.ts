@@ -77,18 +77,25 @@ describe('lengths and indices that lie', () => {
   it.each([
     ['FRAME', pickle(0x95, ...huge, 0, 0, 0, 0)],
     ['FRAME of 2^63 bytes', pickle(0x95, ...huge, ...huge)],
-    ['BINUNICODE', pickle(0x58, ...huge, 0x41)],
-    ['BINUNICODE8', pickle(0x8d, ...huge, ...huge, 0x41)],
+    ['BINUNICODE', pickle(0x58, 0, 0, 1, 0, 0x41)],
+    ['BINUNICODE8', pickle(0x8d, 0, 0, 1, 0, 0, 0, 0, 0, 0x41)],
     ['BINBYTES', pickle(0x42, ...huge)],
     ['BINBYTES8', pickle(0x8e, ...huge, ...huge)],
     ['BYTEARRAY8', pickle(0x96, ...huge, ...huge)],
-    ['LONG4', pickle(0x8b, ...huge)],
+    ['LONG4', pickle(0x8b, 9, 0, 0, 0)],
     ['LONG1', pickle(0x8a, 200, 1)],
     ['SHORT_BINUNICODE', pickle(0x8c, 200, 1)],
   ])('%s beyond the end', (_, bytes) => {
     expect(messageOf(bytes)).toBe(
       `the pickle ends early, at byte ${bytes.length}: the file is truncated; copy it again or take the snapshot again`,
     );
+  });
+
+  it('texts and integers that no snapshot has are refused before they come', () => {
+    expect(messageOf(pickle(0x58, ...huge, 0x41))).toContain('it has a text of 2147483647 bytes');
+    expect(messageOf(pickle(0x8d, ...huge, ...huge, 0x41))).toContain('it has a text of 9223372034707292000 bytes');
+    expect(messageOf(pickle(0x8b, ...huge))).toContain('it has an integer of 2147483647 bytes');
+    expect(messageOf(json(`{"${'a'.repeat(2 ** 20 + 1)}`))).toContain('it has a text of more than 1048576 bytes');
   });
 
   it('memo indices near 2^32 take no memory', () => {

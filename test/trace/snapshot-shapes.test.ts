@@ -2,7 +2,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readRecording } from '../../src/trace/detect.ts';
-import { readSnapshotJson, readSnapshotPickle } from '../../src/trace/snapshot/read.ts';
 import { EventKind, type Recording, type Trace } from '../../src/trace/trace.ts';
 import { type PickleDict, type PickleOptions, type PickleValue, Tuple, writePickle } from '../support/pickle-writer.ts';
 import { readSample } from '../support/samples.ts';
@@ -77,8 +76,8 @@ function writeJson(value: PickleValue): string {
     .join(',\n')}}`;
 }
 
-const fromPickle = (value: PickleValue, options?: PickleOptions): Recording => readSnapshotPickle(writePickle(value, options));
-const fromJson = (text: string): Recording => readSnapshotJson(new TextEncoder().encode(text));
+const fromPickle = (value: PickleValue, options?: PickleOptions): Recording => readRecording(writePickle(value, options));
+const fromJson = (text: string): Recording => readRecording(new TextEncoder().encode(text));
 const only = (recording: Recording): Trace => {
   expect(recording.traces.length).toBe(1);
   return recording.traces[0]!;
@@ -363,7 +362,7 @@ describe('older and newer shapes', () => {
     const text = (value: string) => [0x58, value.length, 0, 0, 0, ...new TextEncoder().encode(value)];
     const alloc = [0x28, ...text('action'), ...text('alloc'), ...text('addr'), 0x4b, 8, ...text('size'), 0x4b, 9, 0x64];
     const bytes = [0x80, 2, 0x28, ...text('device_traces'), 0x28, 0x28, ...alloc, 0x74, 0x6c, ...text('segments'), 0x28, 0x6c, 0x64, 0x2e];
-    const trace = only(readSnapshotPickle(Uint8Array.from(bytes)));
+    const trace = only(readRecording(Uint8Array.from(bytes)));
     expect([trace.events.count, trace.events.address[0], trace.events.size[0]]).toEqual([1, 8, 9]);
   });
 });
@@ -403,7 +402,7 @@ describe('values', () => {
     const bytes = writePickle({ device_traces: [[entry('alloc', BASE, 1, { user_metadata: '!!!' })]], segments: [] });
     const at = bytes.findIndex((byte, index) => byte === 0x21 && bytes[index + 1] === 0x21);
     bytes.set([0xff, 0xc0, 0x41], at);
-    const trace = only(readSnapshotPickle(bytes));
+    const trace = only(readRecording(bytes));
     expect(trace.symbols.strings[trace.events.metadata[0]!]).toBe('\ufffd\ufffdA');
   });
 
@@ -434,7 +433,7 @@ describe('values', () => {
 
   it('progress goes from 0 to 1', () => {
     const seen: number[] = [];
-    readSnapshotPickle(readSample('gpt2xl-oom.pickle.gz'), { onProgress: (fraction) => seen.push(fraction) });
+    readRecording(readSample('gpt2xl-oom.pickle.gz'), { onProgress: (fraction) => seen.push(fraction) });
     expect(seen.length).toBeGreaterThanOrEqual(3);
     expect(seen).toEqual([...seen].sort((a, b) => a - b));
     expect(seen.at(-1)).toBe(1);

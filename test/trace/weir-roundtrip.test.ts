@@ -2,8 +2,8 @@ import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { assembleTrace } from '../../src/trace/assemble.ts';
+import { readRecording } from '../../src/trace/detect.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
-import { readSnapshotJson, readSnapshotPickle } from '../../src/trace/snapshot/read.ts';
 import { writeSnapshotJson } from '../../src/trace/snapshot-json.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
 import { EventKind, type Recording, type Segment, type Trace } from '../../src/trace/trace.ts';
@@ -16,7 +16,7 @@ const SAMPLES = new URL('../../samples/', import.meta.url);
 const sampleNames = readdirSync(SAMPLES, { recursive: true, encoding: 'utf8' }).filter((name) => /\.(pickle|pkl)(\.gz)?$/.test(name));
 
 function sample(name: string): Recording {
-  return readSnapshotPickle(readSample(name));
+  return readRecording(readSample(name));
 }
 
 describe('a recording written to .weir and read back', () => {
@@ -205,7 +205,7 @@ function throughJson(recording: Recording): { leftOut: number; recording: Record
   const bytes = bytesOf((sink) => {
     leftOut = writeSnapshotJson(recording, (piece) => sink(Buffer.from(piece)));
   });
-  return { leftOut, recording: readSnapshotJson(bytes) };
+  return { leftOut, recording: readRecording(bytes) };
 }
 
 /** As `expectSame`, for readers that may number strings, frames and stacks differently. */

@@ -13,6 +13,7 @@ import { LEAST_WIDTH, timelinePicture } from '../../report/terminal/timeline-pic
 import type { Trace } from '../../trace/trace.ts';
 import { ExitCode } from '../exit-code.ts';
 import { loadRecording, pickGpus, requireDemand } from '../input.ts';
+import { requireOneInput } from '../input-pieces.ts';
 import {
   ALLOCATOR_HELP,
   allocatorOption,
@@ -86,6 +87,7 @@ function collectRules(text: string, rules: Rule[]): Rule[] {
 
 async function analyze(files: string[], options: AnalyzeOptions): Promise<void> {
   const progress = createProgress(options.quiet ?? false);
+  requireOneInput(files);
   if (files.length > 1) {
     await analyzeSeveral(files, options, progress);
     return;
@@ -108,7 +110,7 @@ async function analyze(files: string[], options: AnalyzeOptions): Promise<void> 
 async function analyzeSeveral(files: string[], options: AnalyzeOptions, progress: Progress): Promise<void> {
   const rules = options.failIf.map((rule) => rule.text);
   const tasks = files.map((file, index) => ({ index, file, gpu: options.gpu, capacity: options.capacity, rules }));
-  const answers = await analyzeRanks(tasks, progress);
+  const { answers, kept } = await analyzeRanks(tasks, progress);
   progress.clear();
   for (const { problem } of answers) {
     if (problem === undefined) continue;
@@ -118,7 +120,8 @@ async function analyzeSeveral(files: string[], options: AnalyzeOptions, progress
   const rows = answers.flatMap((answer) => answer.rows);
   if (rows.length === 0) return;
   const worst = worstRank(rows);
-  const [trace] = pickGpus(await loadRecording(worst.file, progress), worst.gpu, worst.file);
+  const recording = kept?.file === worst.file ? kept.recording : await loadRecording(worst.file, progress);
+  const [trace] = pickGpus(recording, worst.gpu, worst.file);
   showRanks(rows, trace!, options, progress);
 }
 

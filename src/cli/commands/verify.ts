@@ -6,6 +6,7 @@ import { SCHEMA } from '../../report/json.ts';
 import { formatVerification } from '../../report/terminal/plan.ts';
 import { ExitCode } from '../exit-code.ts';
 import { naming, readBytes } from '../input.ts';
+import { requireOneInput } from '../input-pieces.ts';
 import { gpuOption, jsonOption, quietOption } from '../options.ts';
 import { loadPlanInput } from '../plan-files.ts';
 import { createProgress } from '../progress.ts';
@@ -33,6 +34,7 @@ export function verifyCommand(): Command {
 
 async function verify(planPath: string, file: string, options: VerifyOptions): Promise<void> {
   const progress = createProgress(options.quiet ?? false);
+  requireOneInput([planPath, file]);
   const bytes = await readBytes(planPath, progress);
   const plan = naming(planPath, () => parsePlanBytes(bytes));
   const input = await loadPlanInput(file, { command: 'verify', swap: plan.kind === 'swaps', gpu: options.gpu }, progress);

@@ -3,7 +3,8 @@
 import { formatBytes, MIB } from '../../base/bytes.ts';
 import { InputError } from '../../base/errors.ts';
 import { detectFormat, lookOf } from '../../trace/detect.ts';
-import { looksLikeAccessJson, looksLikeAutoSwap } from './access-inputs.ts';
+import { looksLikeAccessJson } from './access-inputs.ts';
+import { looksLikeAutoSwap } from './autoswap-trace.ts';
 import { looksLikeBufferCsv } from './buffer-csv.ts';
 import { looksLikeMallocText } from './malloc-text.ts';
 import { PLAN_FIRST, type PlanFile, parsePlan } from './plan-file.ts';
@@ -23,9 +24,13 @@ export function parsePlanBytes(bytes: Uint8Array): PlanFile {
   return parsePlan(new TextDecoder().decode(bytes));
 }
 
+export function looksLikePlan(bytes: Uint8Array): boolean {
+  return START_OF_PLAN.test(startOf(bytes));
+}
+
 /** Refuses a plan where the file that a plan is made from, or checked against, is expected. */
 export function refusePlan(bytes: Uint8Array, wants: 'plan' | 'verify'): void {
-  if (!START_OF_PLAN.test(startOf(bytes))) return;
+  if (!looksLikePlan(bytes)) return;
   throw new InputError(
     wants === 'plan'
       ? 'the file is a plan already; weir verify PLAN FILE checks it'

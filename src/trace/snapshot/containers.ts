@@ -23,6 +23,16 @@ export class Containers {
   private headers = new Int32Array(4 * 256);
   private count = 0;
 
+  /** Rows that are in a list or dict: events in the order of their rows, so that none counts twice. */
+  listedEvents = 0;
+  listedObjects = 0;
+  private nextEvent = 0;
+
+  /** Bytes that the arrays take. */
+  get held(): number {
+    return this.itemCount * 9 + this.chunkCount * 12 + this.count * 16;
+  }
+
   create(): number {
     const container = this.count++;
     if (container >= MAX_CONTAINERS)
@@ -41,7 +51,12 @@ export class Containers {
     const { headers } = this;
     if (tag === Tag.SkippedEvent) return;
     const tail = headers[container * 4 + 1]!;
+    if (tag === Tag.Segment || tag === Tag.Block || tag === Tag.Annotation) this.listedObjects++;
     if (tag === Tag.Event) {
+      if (value >= this.nextEvent) {
+        this.listedEvents++;
+        this.nextEvent = value + 1;
+      }
       if (tail >= 0) {
         const last = this.chunks[tail * 3]! + this.chunks[tail * 3 + 1]! - 1;
         const range = this.itemValues[last]!;

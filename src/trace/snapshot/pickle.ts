@@ -3,49 +3,71 @@
 import { InputError } from '../../base/errors.ts';
 import { refusalOf } from './opcodes.ts';
 import type { Rows } from './rows.ts';
-import { Memo, PROGRESS_STEP, Tag } from './values.ts';
+import { MAX_TEXT_BYTES, Memo, type SnapshotDecoder, Tag } from './values.ts';
 
 /** Integers of a snapshot have at most 9 bytes. Longer ones than this come from an attack or damage. */
 const MAX_INTEGER_BYTES = 1024;
 
-/** Decodes the pickle and leaves its one value in slot 0 of the stack. */
-export function decodePickle(bytes: Uint8Array, rows: Rows, onProgress?: (fraction: number) => void): void {
-  new PickleDecoder(bytes, rows).run(onProgress);
-}
-
-class PickleDecoder {
-  private readonly bytes: Uint8Array;
-  private readonly view: DataView;
+/** Decodes a pickle piece by piece, and leaves its one value in slot 0 of the stack. */
+export class PickleDecoder implements SnapshotDecoder {
+  readonly format = 'pickle';
+  isDone = false;
+  /** The piece that is being decoded, and its position in the file. */
+  private bytes: Uint8Array = new Uint8Array(0);
+  private view: DataView = new DataView(new ArrayBuffer(0));
+  private base = 0;
   private readonly rows: Rows;
   private readonly memo: Memo;
+  private depth = 0;
+  /** Bytes of an object without use that are still to come. */
+  private skip = 0;
+  private frameEnd = 0;
   private marks = new Int32Array(64);
   private markCount = 0;
   /** Tag of the integer read last. */
   private integerTag: number = Tag.Number;
 
-  constructor(bytes: Uint8Array, rows: Rows) {
-    this.bytes = bytes;
-    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  constructor(rows: Rows, expectedBytes: number) {
     this.rows = rows;
     // Pages that are never written cost nothing, but growing would copy.
-    this.memo = new Memo(Math.min(2 ** 26, 256 + (bytes.length >>> 3)));
+    this.memo = new Memo(Math.min(2 ** 24, 256 + Math.ceil(expectedBytes / 8)));
   }
 
-  run(onProgress?: (fraction: number) => void): void {
-    const { bytes, rows, memo, view } = this;
+  get held(): number {
+    return this.memo.held + this.marks.length * 4;
+  }
+
+  /** Values of containers that are not complete yet. */
+  get open(): number {
+    return this.depth;
+  }
+
+  decode(bytes: Uint8Array, base: number): number {
+    this.bytes = bytes;
+    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.base = base;
+    if (this.isDone) return bytes.length;
+    const skipped = Math.min(this.skip, bytes.length);
+    this.skip -= skipped;
+    return this.run(skipped);
+  }
+
+  /** A frame that reaches beyond the end shows that the file is truncated. */
+  isCut(total: number): boolean {
+    return this.frameEnd > total;
+  }
+
+  /** Decodes from `at` on. Returns where the first opcode begins that is not there as a whole. */
+  private run(from: number): number {
+    const { bytes, rows, memo, view, base } = this;
     const { stack } = rows;
     const end = bytes.length;
     let { tags, values, memos } = stack;
     let limit = tags.length - 2;
-    let depth = 0;
-    let at = 0;
-    let report = onProgress ? PROGRESS_STEP : Number.POSITIVE_INFINITY;
+    let { depth } = this;
+    let at = from;
     for (;;) {
-      if (at >= end) throw this.truncated();
-      if (at >= report) {
-        onProgress?.(at / end);
-        report = at + PROGRESS_STEP;
-      }
+      if (at >= end) return this.pause(at, depth);
       if (depth >= limit) {
         stack.grow();
         ({ tags, values, memos } = stack);
@@ -58,7 +80,7 @@ class PickleDecoder {
         case 0x6a: {
           // LONG_BINGET
           const size = opcode === 0x68 ? 1 : 4;
-          if (at + size > end) throw this.truncated();
+          if (at + size > end) return this.pause(start, depth);
           const index = size === 1 ? bytes[at]! : view.getUint32(at, true);
           at += size;
           memo.fetch(index);
@@ -71,15 +93,15 @@ class PickleDecoder {
         case 0x94: // MEMOIZE
           if (depth === 0) throw this.damaged(start, 'it stores a value where there is none');
           memos[depth - 1] = memo.count;
-          memo.put(memo.count, tags[depth - 1]!, values[depth - 1]!, at);
+          memo.put(memo.count, tags[depth - 1]!, values[depth - 1]!, base + at);
           break;
         case 0x8c: {
           // SHORT_BINUNICODE
-          if (at >= end) throw this.truncated();
+          if (at >= end) return this.pause(start, depth);
           const length = bytes[at++]!;
-          if (at + length > end) throw this.truncated();
+          if (at + length > end) return this.pause(start, depth);
           tags[depth] = Tag.String;
-          values[depth] = rows.strings.intern(at, length);
+          values[depth] = rows.strings.intern(bytes, at, length);
           memos[depth++] = -1;
           at += length;
           break;
@@ -100,20 +122,20 @@ class PickleDecoder {
           memos[depth++] = -1;
           break;
         case 0x4b: // BININT1
-          if (at >= end) throw this.truncated();
+          if (at >= end) return this.pause(start, depth);
           tags[depth] = Tag.Number;
           values[depth] = bytes[at++]!;
           memos[depth++] = -1;
           break;
         case 0x4d: // BININT2
-          if (at + 2 > end) throw this.truncated();
+          if (at + 2 > end) return this.pause(start, depth);
           tags[depth] = Tag.Number;
           values[depth] = bytes[at]! | (bytes[at + 1]! << 8);
           memos[depth++] = -1;
           at += 2;
           break;
         case 0x4a: // BININT
-          if (at + 4 > end) throw this.truncated();
+          if (at + 4 > end) return this.pause(start, depth);
           tags[depth] = Tag.Number;
           values[depth] = view.getInt32(at, true);
           memos[depth++] = -1;
@@ -121,9 +143,9 @@ class PickleDecoder {
           break;
         case 0x8a: {
           // LONG1
-          if (at >= end) throw this.truncated();
+          if (at >= end) return this.pause(start, depth);
           const length = bytes[at++]!;
-          if (at + length > end) throw this.truncated();
+          if (at + length > end) return this.pause(start, depth);
           values[depth] = this.integer(at, length);
           tags[depth] = this.integerTag;
           memos[depth++] = -1;
@@ -135,11 +157,11 @@ class PickleDecoder {
           // APPENDS
           const from = this.popMark(start, depth);
           if (from === 0) throw this.damaged(start, 'it fills a container where there is none');
-          if (opcode === 0x65) rows.append(from - 1, from, depth, start);
+          if (opcode === 0x65) rows.append(from - 1, from, depth, base + start);
           else if ((depth - from) % 2 !== 0) throw this.damaged(start, 'a dict has a key without a value');
-          else rows.setItems(from - 1, from, depth, start);
+          else rows.setItems(from - 1, from, depth, base + start);
           depth = from;
-          this.patchMemo(depth - 1, at);
+          this.patchMemo(depth - 1, base + at);
           break;
         }
         case 0x73: // SETITEM
@@ -148,9 +170,9 @@ class PickleDecoder {
           const items = opcode === 0x61 ? 1 : 2;
           if (depth - this.floor() <= items) throw this.damaged(start, 'it fills a container where there is none');
           depth -= items;
-          if (items === 1) rows.append(depth - 1, depth, depth + 1, start);
-          else rows.setItems(depth - 1, depth, depth + 2, start);
-          this.patchMemo(depth - 1, at);
+          if (items === 1) rows.append(depth - 1, depth, depth + 1, base + start);
+          else rows.setItems(depth - 1, depth, depth + 2, base + start);
+          this.patchMemo(depth - 1, base + at);
           break;
         }
         case 0x85: // TUPLE1
@@ -176,7 +198,7 @@ class PickleDecoder {
           memos[depth++] = -1;
           break;
         case 0x47: // BINFLOAT
-          if (at + 8 > end) throw this.truncated();
+          if (at + 8 > end) return this.pause(start, depth);
           tags[depth] = Tag.Number;
           values[depth] = view.getFloat64(at, false);
           memos[depth++] = -1;
@@ -186,11 +208,11 @@ class PickleDecoder {
         case 0x72: {
           // LONG_BINPUT
           const size = opcode === 0x71 ? 1 : 4;
-          if (at + size > end) throw this.truncated();
+          if (at + size > end) return this.pause(start, depth);
           if (depth === 0) throw this.damaged(start, 'it stores a value where there is none');
           const index = size === 1 ? bytes[at]! : view.getUint32(at, true);
           at += size;
-          memo.put(index, tags[depth - 1]!, values[depth - 1]!, at);
+          memo.put(index, tags[depth - 1]!, values[depth - 1]!, base + at);
           memos[depth - 1] = index < 2 ** 31 ? index : -1;
           break;
         }
@@ -198,10 +220,13 @@ class PickleDecoder {
         case 0x8d: {
           // BINUNICODE8
           const size = opcode === 0x58 ? 4 : 8;
+          if (at + size > end) return this.pause(start, depth);
           const length = this.length(at, size);
+          if (length > MAX_TEXT_BYTES) throw this.damaged(start, `it has a text of ${length} bytes`);
           at += size;
+          if (at + length > end) return this.pause(start, depth);
           tags[depth] = Tag.String;
-          values[depth] = rows.strings.intern(at, length);
+          values[depth] = rows.strings.intern(bytes, at, length);
           memos[depth++] = -1;
           at += length;
           break;
@@ -212,17 +237,24 @@ class PickleDecoder {
         case 0x96: {
           // BYTEARRAY8
           const size = opcode === 0x43 ? 1 : opcode === 0x42 ? 4 : 8;
-          at += size + this.length(at, size);
+          if (at + size > end) return this.pause(start, depth);
+          const length = this.length(at, size);
+          at += size;
           tags[depth] = Tag.Opaque;
           values[depth] = 0;
           memos[depth++] = -1;
+          const here = Math.min(length, end - at);
+          this.skip = length - here;
+          at += here;
           break;
         }
         case 0x8b: {
           // LONG4
+          if (at + 4 > end) return this.pause(start, depth);
           const length = this.length(at, 4);
           if (length > MAX_INTEGER_BYTES) throw this.damaged(start, `it has an integer of ${length} bytes`);
           at += 4;
+          if (at + length > end) return this.pause(start, depth);
           values[depth] = this.integer(at, length);
           tags[depth] = this.integerTag;
           memos[depth++] = -1;
@@ -230,12 +262,12 @@ class PickleDecoder {
           break;
         }
         case 0x95: // FRAME
-          // Frames matter only to readers of pipes. But a frame beyond the end shows early that the file is truncated.
-          this.length(at, 8);
+          if (at + 8 > end) return this.pause(start, depth);
+          this.frameEnd = base + at + 8 + this.length(at, 8);
           at += 8;
           break;
         case 0x80: // PROTO
-          if (at >= end) throw this.truncated();
+          if (at >= end) return this.pause(start, depth);
           if (bytes[at]! > 5)
             throw new InputError(
               `the pickle has protocol ${bytes[at]}, but Weir reads protocols 2 to 5: the file is damaged or not a memory snapshot`,
@@ -271,8 +303,8 @@ class PickleDecoder {
           break;
         case 0x2e: // STOP
           if (depth !== 1 || this.markCount !== 0) throw this.damaged(start, `it stops with ${depth} values instead of one`);
-          onProgress?.(1);
-          return;
+          this.isDone = true;
+          return end;
         default:
           throw this.refused(opcode, start, depth);
       }
@@ -304,16 +336,17 @@ class PickleDecoder {
     return this.rows.bigints.push(exact) - 1;
   }
 
-  /** Decodes a length of `size` bytes at `at`, and checks that the input holds that many bytes behind it. */
+  /** Remembers the depth until more bytes come. */
+  private pause(at: number, depth: number): number {
+    this.depth = depth;
+    return at;
+  }
+
+  /** Decodes a length of `size` bytes at `at`. */
   private length(at: number, size: number): number {
-    const end = this.bytes.length;
-    if (at + size > end) throw this.truncated();
-    let length: number;
-    if (size === 1) length = this.bytes[at]!;
-    else if (size === 4) length = this.view.getUint32(at, true);
-    else length = this.view.getUint32(at, true) + this.view.getUint32(at + 4, true) * 2 ** 32;
-    if (length > end - at - size) throw this.truncated();
-    return length;
+    if (size === 1) return this.bytes[at]!;
+    if (size === 4) return this.view.getUint32(at, true);
+    return this.view.getUint32(at, true) + this.view.getUint32(at + 4, true) * 2 ** 32;
   }
 
   /** Number of values that belong to unfinished containers. Opcodes must not take values below it. */
@@ -341,7 +374,7 @@ class PickleDecoder {
     stack.values.copyWithin(from + 1, from, depth);
     stack.tags[from] = Tag.Dict;
     stack.values[from] = 0;
-    this.rows.setItems(from, from + 1, depth + 1, start);
+    this.rows.setItems(from, from + 1, depth + 1, this.base + start);
   }
 
   private patchMemo(slot: number, reach: number): void {
@@ -350,16 +383,12 @@ class PickleDecoder {
     if (index >= 0) this.memo.put(index, stack.tags[slot]!, stack.values[slot]!, reach);
   }
 
-  private truncated(): InputError {
-    return truncatedError('pickle', this.bytes.length);
-  }
-
   private damaged(at: number, why: string): InputError {
-    return new InputError(`the pickle is damaged at byte ${at}: ${why}`);
+    return new InputError(`the pickle is damaged at byte ${this.base + at}: ${why}`);
   }
 
   private refused(opcode: number, start: number, depth: number): InputError {
-    return new InputError(`the pickle ${refusalOf(opcode, start, this.wanted(opcode, start, depth))}`);
+    return new InputError(`the pickle ${refusalOf(opcode, this.base + start, this.wanted(opcode, start, depth))}`);
   }
 
   /** The name that a GLOBAL would import, for the message; empty if it is not a readable name. */
@@ -373,8 +402,4 @@ class PickleDecoder {
     }
     return names.length === 2 && names.every((name) => /^[\w.]{1,80}$/.test(name)) ? ` for ${names.join('.')}` : '';
   }
-}
-
-export function truncatedError(format: string, length: number): InputError {
-  return new InputError(`the ${format} ends early, at byte ${length}: the file is truncated; copy it again or take the snapshot again`);
 }

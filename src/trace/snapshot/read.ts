@@ -3,55 +3,83 @@
 import { formatCount, formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
+import { ByteWindow } from '../byte-window.ts';
 import { EventStore } from '../event-store.ts';
 import type { EventColumns, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
 import { rangeLength, rangeStart } from './containers.ts';
-import { decodeJson } from './json.ts';
-import { Word } from './names.ts';
-import { decodePickle } from './pickle.ts';
+import { JsonDecoder } from './json.ts';
+import { KNOWN_NAMES, Word } from './names.ts';
+import { PickleDecoder } from './pickle.ts';
 import { Rows } from './rows.ts';
 import { SegmentBuilder } from './segments.ts';
-import { describeTag, Tag } from './values.ts';
+import { describeTag, type SnapshotDecoder, Tag } from './values.ts';
 
-export interface SnapshotOptions {
-  /** Called now and then with the fraction of the input read so far, 0 to 1. */
-  readonly onProgress?: ((fraction: number) => void) | undefined;
-}
-
+/** A file of many events would otherwise reserve memory for all of them at once. */
 const MAX_EXPECTED_EVENTS = 2 ** 23;
-/** Settings are nested once. Deeper values are not settings. */
+/** Settings are nested once, and there are a few dozen. Deeper values are not settings. */
 const MAX_SETTING_DEPTH = 8;
 /** Unknown actions that a message names. */
 const SHOWN_ACTIONS = 4;
+const MAX_SETTINGS = 2 ** 12;
+/** c10::DeviceIndex is an int8_t. */
+const MAX_DEVICES = 1024;
+/** Bytes of the shortest events of real recordings. */
+const PICKLED_EVENT = 60;
+const JSON_EVENT = 150;
 
-export function readSnapshotPickle(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
-  return withinMemory(() => {
-    const rows = new Rows(bytes, expectedEvents(bytes.length / 60));
-    decodePickle(bytes, rows, options.onProgress);
-    return { format: 'pickle', traces: new SnapshotReader(rows).traces() };
-  });
-}
+/** Reads a snapshot piece by piece. */
+export class SnapshotReader {
+  private readonly rows: Rows;
+  private readonly decoder: SnapshotDecoder;
+  private readonly window = new ByteWindow();
+  private total = 0;
 
-export function readSnapshotJson(bytes: Uint8Array, options: SnapshotOptions = {}): Recording {
-  return withinMemory(() => {
-    const rows = new Rows(bytes, expectedEvents(bytes.length / 150));
-    decodeJson(bytes, rows, options.onProgress);
-    return { format: 'json', traces: new SnapshotReader(rows).traces() };
-  });
+  /** `expectedBytes` is a guess at the size of the file, for the first size of the tables. */
+  constructor(format: 'pickle' | 'json', expectedBytes: number) {
+    const events = expectedBytes / (format === 'pickle' ? PICKLED_EVENT : JSON_EVENT);
+    this.rows = new Rows(Math.min(MAX_EXPECTED_EVENTS, 256 + Math.ceil(events)));
+    this.decoder = format === 'pickle' ? new PickleDecoder(this.rows, expectedBytes) : new JsonDecoder(this.rows);
+  }
+
+  /** Whether the snapshot is complete. What follows is of no interest, except that JSON must be at its end. */
+  get isDone(): boolean {
+    return this.decoder.isDone;
+  }
+
+  push(piece: Uint8Array): void {
+    this.decode(piece, false);
+    const { decoder } = this;
+    this.rows.check(this.total, decoder.held + this.window.pending, decoder.open);
+  }
+
+  finish(): Recording {
+    const { decoder } = this;
+    this.decode(new Uint8Array(0), true);
+    if (!decoder.isDone || this.window.pending > 0 || decoder.isCut(this.total)) {
+      throw new InputError(
+        `the ${decoder.format} ends early, at byte ${this.total}: the file is truncated; copy it again or take the snapshot again`,
+      );
+    }
+    return withinMemory(() => ({
+      format: decoder.format === 'pickle' ? 'pickle' : 'json',
+      traces: new SnapshotParts(this.rows).traces(),
+    }));
+  }
+
+  private decode(piece: Uint8Array, isLast: boolean): void {
+    this.total += piece.length;
+    withinMemory(() => this.window.feed(piece, (bytes) => this.decoder.decode(bytes, this.window.offset, isLast)));
+  }
 }
 
 /** A file of many gigabytes can exceed the limits of arrays and maps. That RangeError is no defect, unlike endless recursion. */
-function withinMemory(read: () => Recording): Recording {
+function withinMemory<Result>(read: () => Result): Result {
   try {
     return read();
   } catch (error) {
     if (!(error instanceof RangeError) || error.message.includes('call stack')) throw error;
     throw new InputError(`the file needs more memory than this machine allows (${error.message}); open it on a larger machine`);
   }
-}
-
-function expectedEvents(guess: number): number {
-  return Math.min(MAX_EXPECTED_EVENTS, 256 + Math.ceil(guess));
 }
 
 interface Value {
@@ -65,7 +93,8 @@ interface Range {
   readonly to: number;
 }
 
-class SnapshotReader {
+/** The parts of a decoded snapshot. */
+class SnapshotParts {
   private readonly rows: Rows;
   private readonly top = new Map<number, Value>();
 
@@ -112,7 +141,9 @@ class SnapshotReader {
     const tag = rows.stack.tags[0]!;
     const value = rows.stack.values[0]!;
     if (tag === Tag.GenericDict)
-      rows.containers.forEachEntry(value, (key, itemTag, itemValue) => top.set(key, { tag: itemTag, value: itemValue }));
+      rows.containers.forEachEntry(value, (key, itemTag, itemValue) => {
+        if (key >= 0 && key < KNOWN_NAMES.length) top.set(key, { tag: itemTag, value: itemValue });
+      });
     else if (tag === Tag.List || this.isSegmentList(tag, value)) top.set(Word.segments, { tag, value });
     else throw new InputError(`${this.foundInstead(tag, value)}, not a memory snapshot`);
     const traces = top.get(Word.traces);
@@ -174,7 +205,7 @@ class SnapshotReader {
           ranges.push({ from: rangeStart(range), to: rangeStart(range) + rangeLength(range) });
           return true;
         });
-        if (ranges.length > 0) found.set(device, ranges);
+        if (ranges.length > 0) found.set(checkedDevice(device), ranges);
       } else if (tag !== Tag.List) {
         throw new InputError(`the trace of GPU ${device} is ${describeTag(tag)} instead of a list of entries`);
       }
@@ -206,7 +237,7 @@ class SnapshotReader {
       const { device, segment } = builder.build(value);
       const ofDevice = found.get(device);
       if (ofDevice) ofDevice.push(segment);
-      else found.set(device, [segment]);
+      else found.set(checkedDevice(device), [segment]);
       return true;
     });
     for (const segments of found.values()) {
@@ -236,7 +267,7 @@ class SnapshotReader {
     const settings = new Map<string, SettingValue>();
     done.set(container, settings);
     this.rows.containers.forEachEntry(container, (key, tag, value) => {
-      if (key < 0) return;
+      if (key < 0 || settings.size >= MAX_SETTINGS || done.size >= MAX_SETTINGS) return;
       const name = this.rows.strings.text(key);
       if (tag !== Tag.GenericDict) {
         const scalar = this.scalar(tag, value);
@@ -300,6 +331,11 @@ class SnapshotReader {
     }
     return warnings;
   }
+}
+
+function checkedDevice(device: number): number {
+  if (device < MAX_DEVICES) return device;
+  throw new InputError(`the snapshot has GPU ${device}, above the last possible one, ${MAX_DEVICES - 1}: the file is damaged`);
 }
 
 /** A copy of the rows in `ranges`, for a GPU whose entries are not contiguous in the file. */

@@ -4,6 +4,7 @@ import { InputError } from '../../base/errors.ts';
 import { EventStore } from '../event-store.ts';
 import { NO_STACK, Symbols } from '../symbols.ts';
 import { type Annotation, type Block, type BlockState, EventKind } from '../trace.ts';
+import { Worth } from '../worth.ts';
 import { Containers, NOT_FROZEN } from './containers.ts';
 import { KEY_NAMES, Key, KIND_OF_ACTION, KNOWN_NAMES, Word } from './names.ts';
 import { PoolTable } from './pools.ts';
@@ -13,6 +14,10 @@ import { describeTag, Tag, ValueStack } from './values.ts';
 
 /** Blocks and segments become objects. A file with more than any GPU has is refused before memory runs out. */
 const MAX_OBJECTS = 2 ** 22;
+/** Names kept of unknown actions. The message shows fewer. */
+const MAX_UNKNOWN_ACTIONS = 64;
+/** Rows that are in no list. Those of lists that are not complete come on top. */
+const MAX_LOOSE_ROWS = 2 ** 20;
 const INT32_MAX = 2 ** 31 - 1;
 const KEY_COUNT = KEY_NAMES.length;
 
@@ -44,6 +49,7 @@ export const NO_ADDRESS = -1;
 export class Rows {
   readonly stack: ValueStack = new ValueStack();
   readonly symbols: Symbols = new Symbols();
+  readonly worth: Worth = new Worth();
   readonly strings: StringTable;
   readonly containers: Containers = new Containers();
   readonly events: EventStore;
@@ -67,9 +73,21 @@ export class Rows {
   private lastStreamIndex = 0;
   private readonly stackBuilder: StackBuilder = new StackBuilder(this.symbols.stacks);
 
-  constructor(bytes: Uint8Array, expectedEvents: number) {
+  constructor(expectedEvents: number) {
     this.events = new EventStore(expectedEvents);
-    this.strings = new StringTable(bytes, KNOWN_NAMES, this.symbols);
+    this.strings = new StringTable(KNOWN_NAMES, this.symbols, this.worth);
+  }
+
+  /** Refuses a file that takes more than it gives. `held` is what its decoder holds, `open` its unfinished values. */
+  check(read: number, held: number, open: number): void {
+    const { stack, containers, strings, symbols, events } = this;
+    const objects = this.segments.length + this.blocks.length + this.annotations.length;
+    const tables = (symbols.frames.count + symbols.stacks.count) * 28 + symbols.strings.length * 100;
+    const others = objects * 130 + this.bigints.length * 48 + this.streams.length * 80;
+    this.worth.check(read, held + stack.held + containers.held + strings.held + tables + others);
+    const loose = events.count - containers.listedEvents + Math.max(0, objects - containers.listedObjects);
+    if (loose > open + MAX_LOOSE_ROWS)
+      throw new InputError(`${loose} events and blocks of the file are in no list: it is damaged or not a recording`);
   }
 
   /** Puts the keys and values in stack slots `from` to `to` into the dict in `slot`. */
@@ -132,8 +150,10 @@ export class Rows {
     while (uniform < to && tags[uniform] === first) uniform++;
     if (from === to) this.put(slot, Tag.List, 0);
     else if (uniform < to) this.put(slot, Tag.GenericList, this.collect(from, to));
-    else if (first === Tag.Frame) this.put(slot, Tag.Stack, this.stackBuilder.build(values, from, to));
-    else if (first === Tag.String) this.put(slot, Tag.Texts, 0);
+    else if (first === Tag.Frame) {
+      this.worth.stackItems += to - from;
+      this.put(slot, Tag.Stack, this.stackBuilder.build(values, from, to));
+    } else if (first === Tag.String) this.put(slot, Tag.Texts, 0);
     else {
       const pair = first === Tag.Number && to - from === 2 ? this.pools.internPair(values[from]!, values[from + 1]!) : -1;
       if (pair >= 0) this.put(slot, Tag.Pair, pair);
@@ -165,6 +185,8 @@ export class Rows {
     } else {
       const { stacks } = this.symbols;
       for (let node = value; node >= 0; node = stacks.parent(node)) this.containers.append(container, Tag.Frame, stacks.frame(node));
+      // A few bytes of the file can repeat a stack of any length.
+      this.worth.check(0, this.containers.held);
     }
     return container;
   }
@@ -189,8 +211,10 @@ export class Rows {
     const action = this.fieldValues[Key.action]!;
     const kind = action < KIND_OF_ACTION.length ? (KIND_OF_ACTION[action] as EventKind | 0) : 0;
     if (kind === 0) {
-      const name = this.strings.text(action);
-      this.unknownActions.set(name, (this.unknownActions.get(name) ?? 0) + 1);
+      const { unknownActions } = this;
+      let name = this.strings.text(action);
+      if (unknownActions.size >= MAX_UNKNOWN_ACTIONS && !unknownActions.has(name)) name = '...';
+      unknownActions.set(name, (unknownActions.get(name) ?? 0) + 1);
       this.put(slot, Tag.SkippedEvent, 0);
       return;
     }
@@ -212,6 +236,7 @@ export class Rows {
       const context = this.fieldValues[Key.compile_context]!;
       if (context !== Word['N/A'] && context !== Word['']) this.events.setOptional(row, 'compileContext', this.strings.symbol(context));
     }
+    this.worth.rows++;
     this.put(slot, Tag.Event, row);
   }
 
@@ -222,6 +247,7 @@ export class Rows {
       this.text(Key.filename),
       Number.isInteger(line) && Math.abs(line) <= INT32_MAX ? line : 0,
     );
+    this.worth.frames++;
     this.put(slot, Tag.Frame, frame);
   }
 
@@ -242,6 +268,7 @@ export class Rows {
       blocksTag,
       blocksValue: this.fieldValues[Key.blocks]!,
     });
+    this.worth.rows++;
     this.put(slot, Tag.Segment, this.segments.length - 1);
   }
 
@@ -258,6 +285,7 @@ export class Rows {
     } else if (state !== 'free') requested = size;
     const address = this.has(Key.address) ? this.address(Key.address) : NO_ADDRESS;
     this.blocks.push({ address, size, requested, state, stack });
+    this.worth.rows++;
     this.put(slot, Tag.Block, this.blocks.length - 1);
   }
 
@@ -270,6 +298,7 @@ export class Rows {
       device: this.has(Key.device) ? this.size(Key.device) : 0,
       timeUs: this.time(),
     });
+    this.worth.rows++;
     this.put(slot, Tag.Annotation, this.annotations.length - 1);
   }
 

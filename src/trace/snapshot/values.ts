@@ -2,8 +2,23 @@
 // Objects for a file of a million events would take several times the file's size.
 import { InputError } from '../../base/errors.ts';
 
-/** Bytes decoded between two progress reports. */
-export const PROGRESS_STEP: number = 2 ** 21;
+/** Names of functions and files are far shorter. A longer text cannot be decoded piece by piece. */
+export const MAX_TEXT_BYTES: number = 2 ** 20;
+
+/** Decodes a file piece by piece into rows. The value that the file holds ends in slot 0 of the stack. */
+export interface SnapshotDecoder {
+  readonly format: 'pickle' | 'JSON';
+  /** Whether the value is complete. Bytes after it are not looked at by pickle, and must be white space in JSON. */
+  readonly isDone: boolean;
+  /** Bytes of memory it holds besides the rows. */
+  readonly held: number;
+  /** Number of values in containers that are not complete yet. */
+  readonly open: number;
+  /** Decodes the bytes at position `base` of the file as far as they are whole. Returns how many of them it used. */
+  decode(bytes: Uint8Array, base: number, isLast: boolean): number;
+  /** Whether the file announced more than its `total` bytes. */
+  isCut(total: number): boolean;
+}
 
 /** The meaning of the number beside a tag. */
 export const Tag = {
@@ -83,6 +98,11 @@ export class ValueStack {
   /** Memo index of this value, or -1. Filling a container must update the memo too. */
   memos: Int32Array = new Int32Array(4096);
 
+  /** Bytes that the arrays take. */
+  get held(): number {
+    return this.tags.length * 13;
+  }
+
   /** Doubles the capacity. Callers must fetch the arrays again. */
   grow(): void {
     const capacity = this.tags.length * 2;
@@ -107,6 +127,7 @@ const BOXED = 255;
 /** The pickle memo: values kept for later reference. Nearly all are indices, so an entry takes 32 bits. */
 export class Memo {
   count = 0;
+  private top = 0;
   private tags: Uint8Array;
   private values: Int32Array;
   private readonly boxed: number[] = [];
@@ -119,6 +140,11 @@ export class Memo {
   constructor(expected: number) {
     this.tags = new Uint8Array(expected);
     this.values = new Int32Array(expected);
+  }
+
+  /** Bytes that the entries take. Memory up to the highest index counts, since single entries touch whole pages. */
+  get held(): number {
+    return this.top * 5 + this.boxed.length * 8 + this.distant.size * 100;
   }
 
   /** `reach` is the highest index that the bytes read so far can account for. */
@@ -134,6 +160,7 @@ export class Memo {
       this.grow(index + 1);
     }
     if (this.tags[index] === 0) this.count++;
+    if (index >= this.top) this.top = index + 1;
     if (value >= -INT32_LIMIT && value < INT32_LIMIT && (tag !== Tag.Number || (value | 0) === value)) {
       this.tags[index] = tag;
       this.values[index] = value;

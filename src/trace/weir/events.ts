@@ -74,14 +74,6 @@ export function decodeEvents(view: DataView, at: number, rows: number, tables: F
   return unknown;
 }
 
-/** Counts the rows of each GPU, so that columns are allocated once and no larger than needed. */
-export function countRows(view: DataView, at: number, rows: number, counts: Int32Array): void {
-  for (let index = 0, row = at + EventOffset.device; index < rows; index++, row += EVENT_BYTES) {
-    const device = view.getUint16(row, true);
-    if (device < counts.length) counts[device]!++;
-  }
-}
-
 function decodeOptional(
   view: DataView,
   row: number,

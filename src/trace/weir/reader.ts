@@ -1,13 +1,15 @@
-// Reads `.weir` files up to where they are intact, however they end. First it checks all records, then it decodes them.
+// Reads `.weir` files up to where they are intact, however they end. Each record is checked before it is decoded.
 // No number in the file is trusted before the bytes it speaks of are seen.
 import { formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
+import { PIECE_BYTES } from '../byte-window.ts';
 import { EventStore } from '../event-store.ts';
 import { settingsFromJson } from '../settings-json.ts';
 import { NO_STACK } from '../symbols.ts';
 import type { Annotation, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
-import { countRows, decodeEvents } from './events.ts';
+import { Worth } from '../worth.ts';
+import { decodeEvents } from './events.ts';
 import {
   ANNOTATION_STAGES,
   END_BYTES,
@@ -22,53 +24,83 @@ import {
   STREAM_BYTES,
   StateFlag,
 } from './format.ts';
-import { checkFileHeader, findWholePart, type RecordHead, recordsOf, viewOf, type WholePart } from './framing.ts';
+import { MAX_RECORD_BYTES, type RecordHead, RecordWalk, type WholePart } from './framing.ts';
 import { getU64 } from './numbers.ts';
 import { decodeState } from './state.ts';
 import { type DeviceTables, FileTables } from './tables.ts';
 
-/** Checking the CRCs takes about as long as decoding the events. */
-const CHECKING_SHARE = 0.5;
+/** JSON becomes objects that take many times its size. Recorders write far less in one record. */
+const MAX_JSON_BYTES = 2 ** 24;
+const MAX_JSON_VALUES = 2 ** 18;
+/** A larger file makes its tables grow. */
+const MAX_EXPECTED_EVENTS = 2 ** 23;
 
 // Paths may hold any bytes: invalid UTF-8 becomes U+FFFD, and a leading U+FEFF stays.
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
-export interface ReadWeirOptions {
-  readonly onProgress?: ((fraction: number) => void) | undefined;
+/** Reads a whole file. */
+export function readWeir(bytes: Uint8Array, options: { readonly onProgress?: ((fraction: number) => void) | undefined } = {}): Recording {
+  const reader = new WeirReader(bytes.length);
+  for (let from = 0; from < bytes.length; from += PIECE_BYTES) {
+    reader.push(bytes.subarray(from, from + PIECE_BYTES));
+    options.onProgress?.(Math.min(1, (from + PIECE_BYTES) / bytes.length));
+  }
+  return reader.finish();
 }
 
-export function readWeir(bytes: Uint8Array, options: ReadWeirOptions = {}): Recording {
-  checkFileHeader(bytes);
-  const progress = inSteps(options.onProgress, bytes.length);
-  const whole = findWholePart(bytes, (offset) => progress(offset * CHECKING_SHARE));
-  const file = new WeirFile(bytes, whole.end);
-  file.read((offset) => progress(bytes.length * CHECKING_SHARE + offset * (1 - CHECKING_SHARE)));
-  const warnings = [...file.warnings, ...endingOf(whole, bytes.length, file.claimedEvents)];
-  if (file.tables.devices.size === 0 && warnings.length > 0) {
-    throw new InputError(`the .weir file holds no recording: ${warnings[0]!.message}`);
+/** Reads a file that comes in pieces. */
+export class WeirReader {
+  private readonly file: WeirFile;
+  private readonly walk: RecordWalk;
+  private total = 0;
+
+  /** `expectedBytes` is a guess at the size of the file, for the first size of the tables. */
+  constructor(expectedBytes: number) {
+    this.file = new WeirFile(Math.min(MAX_EXPECTED_EVENTS, Math.ceil(expectedBytes / EVENT_BYTES)));
+    this.walk = new RecordWalk((head, bytes, view) => this.file.read(head, bytes, view));
   }
-  options.onProgress?.(1);
-  return { format: 'weir', traces: [...file.tables.devices.values()].map((device) => file.assemble(device, warnings)) };
+
+  /** Whether the rest of the file is of no interest. */
+  get isDone(): boolean {
+    return this.walk.isDone;
+  }
+
+  push(piece: Uint8Array): void {
+    this.total += piece.length;
+    this.walk.push(piece);
+    this.file.check(this.total, this.walk.pending);
+  }
+
+  finish(): Recording {
+    const { file } = this;
+    const whole = this.walk.finish();
+    const warnings = [...file.warnings, ...endingOf(whole, this.isDone, file.claimedEvents)];
+    if (file.tables.devices.size === 0 && warnings.length > 0) {
+      throw new InputError(`the .weir file holds no recording: ${warnings[0]!.message}`);
+    }
+    return { format: 'weir', traces: [...file.tables.devices.values()].map((device) => file.assemble(device, warnings)) };
+  }
 }
 
 class WeirFile {
   readonly tables: FileTables = new FileTables();
   /** Number of events according to the End record, if there is one. */
   claimedEvents: number | undefined;
-  private readonly bytes: Uint8Array;
-  private readonly view: DataView;
-  private readonly end: number;
-  private readonly rowCounts = new Int32Array(MAX_DEVICES);
+  private readonly worth = new Worth();
+  private readonly expectedEvents: number;
+  /** The piece of the file that the record lies in. */
+  private bytes: Uint8Array = new Uint8Array(0);
+  private view: DataView = new DataView(new ArrayBuffer(0));
   private readonly unfinishedStates = new Map<string, Segment[]>();
   private commonSettings: ReadonlyMap<string, SettingValue> = new Map();
   private readonly commonAnnotations: Annotation[] = [];
   private readonly commonWarnings: Warning[] = [];
   private unknownEvents = 0;
+  /** Bytes of memory for streams, pools, segments, blocks, annotations and warnings. */
+  private heldByObjects = 0;
 
-  constructor(bytes: Uint8Array, end: number) {
-    this.bytes = bytes;
-    this.view = viewOf(bytes);
-    this.end = end;
+  constructor(expectedEvents: number) {
+    this.expectedEvents = expectedEvents;
   }
 
   get warnings(): Warning[] {
@@ -77,15 +109,19 @@ class WeirFile {
     return [{ code: 'unknown-events', message }];
   }
 
-  read(onProgress: (offset: number) => void): void {
-    for (const { type, payload, length } of recordsOf(this.view, this.end)) {
-      if (type === RecordType.Events) countRows(this.view, payload, Math.floor(length / EVENT_BYTES), this.rowCounts);
-    }
-    for (const head of recordsOf(this.view, this.end)) {
-      this.tables.record = head.offset;
-      this.readRecord(head);
-      onProgress(head.next);
-    }
+  read(head: RecordHead, bytes: Uint8Array, view: DataView): void {
+    this.bytes = bytes;
+    this.view = view;
+    this.tables.record = head.offset;
+    this.readRecord(head);
+  }
+
+  /** Refuses a file that takes more than it gives. */
+  check(read: number, pending: number): void {
+    const { strings, frames, stacks } = this.tables;
+    const held = strings.length * 110 + this.worth.textBytes * 2 + (frames.length + stacks.length) * 36 + this.heldByObjects;
+    // A record that is not complete may be anything, and there is only one of it.
+    this.worth.check(read - pending, held);
   }
 
   assemble(device: DeviceTables, fileWarnings: readonly Warning[]): Trace {
@@ -125,11 +161,13 @@ class WeirFile {
         break;
       case RecordType.Streams: {
         const { streams } = this.deviceOf(head);
+        this.heldByObjects += head.length;
         this.eachRow(head, STREAM_BYTES, streams.length, (at) => streams.push(tables.addresses.get(view, at)));
         break;
       }
       case RecordType.Pools: {
         const { pools } = this.deviceOf(head);
+        this.heldByObjects += head.length * 5;
         this.eachRow(head, POOL_BYTES, pools.length, (at) => pools.push([getU64(view, at), getU64(view, at + 8)]));
         break;
       }
@@ -150,12 +188,19 @@ class WeirFile {
         break;
       case RecordType.Events:
         if (head.length % EVENT_BYTES !== 0) tables.refuse(`holds ${head.length} bytes, which is not a whole number of events`);
-        this.unknownEvents += decodeEvents(view, head.payload, head.length / EVENT_BYTES, tables);
+        this.readEvents(head);
         break;
       case RecordType.End:
         if (head.length >= END_BYTES) this.claimedEvents = getU64(view, head.payload);
         break;
     }
+  }
+
+  private readEvents({ payload, length }: RecordHead): void {
+    const rows = length / EVENT_BYTES;
+    const unknown = decodeEvents(this.view, payload, rows, this.tables);
+    this.unknownEvents += unknown;
+    this.worth.rows += rows - unknown;
   }
 
   private readDevice(head: RecordHead): void {
@@ -165,7 +210,8 @@ class WeirFile {
     const { deviceBytes, memoryFraction } = (this.jsonOf(head) ?? {}) as Record<string, unknown>;
     this.tables.devices.set(device, {
       device,
-      events: new EventStore(this.rowCounts[device]),
+      // Most files are of one GPU.
+      events: new EventStore(this.tables.devices.size === 0 ? this.expectedEvents : undefined),
       streams: [],
       pools: [],
       limits: {
@@ -190,12 +236,15 @@ class WeirFile {
       const to = from <= end ? from + view.getUint32(at, true) : end + 1;
       if (to > end) tables.refuse('is too short for its strings');
       tables.strings.push(tables.symbols.internString(decoder.decode(this.bytes.subarray(from, to))));
+      this.worth.texts++;
+      this.worth.textBytes += to - from;
       at = to;
     }
   }
 
   private readFrames(head: RecordHead): void {
     const { view, tables } = this;
+    this.worth.frames += head.length / FRAME_BYTES;
     this.eachRow(head, FRAME_BYTES, tables.frames.length, (at) => {
       const name = tables.stringAt(view.getUint32(at, true));
       const filename = tables.stringAt(view.getUint32(at + 4, true));
@@ -205,6 +254,7 @@ class WeirFile {
 
   private readStacks(head: RecordHead): void {
     const { view, tables } = this;
+    this.worth.stackItems += head.length / STACK_BYTES;
     this.eachRow(head, STACK_BYTES, tables.stacks.length, (at) => {
       const parent = view.getInt32(at, true);
       // A parent must have been read before, so stacks cannot form a cycle.
@@ -223,6 +273,8 @@ class WeirFile {
         this.tables.refuse('holds an annotation that is not [name, stage, device, microseconds]');
       }
       into.push({ name, stage: known, device: on, timeUs });
+      this.worth.rows++;
+      this.heldByObjects += 120 + name.length;
     }
   }
 
@@ -232,6 +284,7 @@ class WeirFile {
     for (const [code, message] of this.entriesOf(head)) {
       if (typeof code !== 'string' || typeof message !== 'string') this.tables.refuse('holds a warning that is not [code, message]');
       into.push({ code, message });
+      this.heldByObjects += 150 + code.length + message.length;
     }
   }
 
@@ -244,7 +297,11 @@ class WeirFile {
     const before = flags & StateFlag.FirstPart ? [] : this.unfinishedStates.get(key);
     if (!before) this.tables.refuse('continues a state that no earlier record began');
     const from = head.payload + SCOPE_BYTES;
-    for (const segment of decodeState(this.view, from, head.payload + head.length, count, device, this.tables)) before.push(segment);
+    for (const segment of decodeState(this.view, from, head.payload + head.length, count, device, this.tables)) {
+      before.push(segment);
+      this.worth.rows += 1 + segment.blocks.length;
+      this.heldByObjects += 200 + segment.blocks.length * 130;
+    }
     if (!(flags & StateFlag.LastPart)) {
       this.unfinishedStates.set(key, before);
       return;
@@ -283,7 +340,9 @@ class WeirFile {
 
   private jsonOf(head: RecordHead): unknown {
     this.scopeOf(head);
-    const text = decoder.decode(this.bytes.subarray(head.payload + SCOPE_BYTES, head.payload + head.length));
+    const json = this.bytes.subarray(head.payload + SCOPE_BYTES, head.payload + head.length);
+    if (json.length > MAX_JSON_BYTES || valuesIn(json) > MAX_JSON_VALUES) this.tables.refuse('holds more JSON than any recorder writes');
+    const text = decoder.decode(json);
     try {
       return JSON.parse(text);
     } catch {
@@ -298,14 +357,19 @@ class WeirFile {
   }
 }
 
-/** Warnings that follow from how the file ends. */
-function endingOf({ stop, end, events }: WholePart, fileBytes: number, claimedEvents: number | undefined): Warning[] {
+/** Warnings that follow from how the file ends. If the file `goesOn`, its end was not read. */
+function endingOf({ stop, end, events, total }: WholePart, goesOn: boolean, claimedEvents: number | undefined): Warning[] {
+  const fileBytes = goesOn ? `at least ${total}` : total;
   const read = `the ${events} events before that were read`;
   switch (stop) {
     case 'truncated':
       return [{ code: 'truncated', message: `the file ends within a record, at byte ${end} of ${fileBytes}: ${read}` }];
     case 'corrupt':
       return [{ code: 'corrupt', message: `the file is damaged at byte ${end} of ${fileBytes}: ${read}, the rest was ignored` }];
+    case 'oversized': {
+      const message = `the record at byte ${end} of ${fileBytes} is longer than ${MAX_RECORD_BYTES} bytes: ${read}, the rest was ignored`;
+      return [{ code: 'corrupt', message }];
+    }
     case 'unfinished':
       return [
         {
@@ -317,8 +381,10 @@ function endingOf({ stop, end, events }: WholePart, fileBytes: number, claimedEv
       if (claimedEvents !== events) {
         return [{ code: 'corrupt', message: `the file declares ${claimedEvents} events but holds ${events}` }];
       }
-      if (end < fileBytes) {
-        return [{ code: 'trailing', message: `${fileBytes - end} bytes after the end of the recording were ignored` }];
+      if (end < total) {
+        return [
+          { code: 'trailing', message: `${goesOn ? 'at least ' : ''}${total - end} bytes after the end of the recording were ignored` },
+        ];
       }
       return [];
   }
@@ -328,12 +394,9 @@ function isQuantity(value: unknown): value is number {
   return typeof value === 'number' && value >= 0;
 }
 
-/** Limits progress callbacks to a hundred. Files of many small records would spend their time there otherwise. */
-function inSteps(onProgress: ((fraction: number) => void) | undefined, total: number): (done: number) => void {
-  let next = 0;
-  return (done) => {
-    if (!onProgress || done < next) return;
-    next = done + total / 100;
-    onProgress(done / total);
-  };
+/** An upper bound of the number of values in a JSON text. */
+function valuesIn(json: Uint8Array): number {
+  let values = 1;
+  for (const byte of json) if (byte === 0x2c || byte === 0x5b || byte === 0x7b) values++;
+  return values;
 }
