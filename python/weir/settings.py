@@ -10,6 +10,8 @@ from .abi import RING_ROWS, ChildVariable, UserVariable
 from .refusal import Refusal
 
 _DEFAULT_TOLERANCE = 0.01
+# Where launchers say how many processes of the job are on this machine: torchrun, Open MPI, MVAPICH, MPICH.
+_LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Settings:
     cc: Optional[str] = None
     cuda_homes: Tuple[str, ...] = ()
     library_path: Tuple[str, ...] = ()
+    local_ranks: Optional[int] = None  # processes of the job on this machine, if a launcher says
     # The first variable that makes no sense; None if all do. Kept for later, because telling it takes some of these settings.
     problem: Optional[Refusal] = None
 
@@ -75,6 +78,7 @@ def read(environment=os.environ):
         cc=reader.text("CC"),
         cuda_homes=tuple(home for home in (reader.text("CUDA_HOME"), reader.text("CUDA_PATH")) if home),
         library_path=tuple(folder for folder in (reader.text("LD_LIBRARY_PATH") or "").split(":") if folder),
+        local_ranks=reader.local_ranks(),
         problem=reader.problem,
     )
 
@@ -122,6 +126,17 @@ class _Reader:
         if text and (not rate.isdecimal() or not (seed or "0").isdecimal()):
             return self._refuse(f"{UserVariable.FAULTS} must be RATE:SEED, not {text!r}", (0, 0))
         return int(rate or 0), int(seed or 0)
+
+    def local_ranks(self):
+        """None if no launcher says. Another program's variable that makes no sense is passed over."""
+        for name in _LOCAL_RANKS:
+            text = self.text(name) or ""
+            if text.isdecimal() and int(text) > 0:
+                return int(text)
+        # Slurm lists its nodes, as in "8(x2),4". The most is safe everywhere.
+        groups = (self.text("SLURM_STEP_TASKS_PER_NODE") or "").split(",")
+        counts = [count for count in (group.partition("(")[0] for group in groups) if count.isdecimal() and int(count) > 0]
+        return max(map(int, counts), default=None)
 
     def _refuse(self, sentence, default):
         self.problem = self.problem or Refusal("settings", sentence)
