@@ -84,16 +84,15 @@ def _loadable(torch, settings):
     from .abi import UserVariable
     from .refusal import Refusal
 
-    path = build.library(torch, settings)
-    spoiled = build.identity(path)
+    library = build.library(torch, settings)
     try:
-        adapter.load(path)
-        return path
+        adapter.load(library.loadable)
+        return library.loadable
     except OSError:
-        path = build.library(torch, settings, spoiled)
+        library = build.library(torch, settings, library.identity)
     try:
-        adapter.load(path)
-        return path
+        adapter.load(library.loadable)
+        return library.loadable
     except OSError as error:
         raise Refusal(
             "load",

@@ -10,7 +10,9 @@ from .abi import RING_ROWS, ChildVariable, UserVariable
 from .refusal import Refusal
 
 _DEFAULT_TOLERANCE = 0.01
-# Where launchers say how many processes of the job are on this machine: torchrun, Open MPI, MVAPICH, MPICH.
+# Where launchers say which process of the job on this machine this is: torchrun, Open MPI, MVAPICH, MPICH, Slurm.
+_LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+# And how many there are.
 _LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 
 
@@ -41,7 +43,8 @@ class Settings:
     cc: Optional[str] = None
     cuda_homes: Tuple[str, ...] = ()
     library_path: Tuple[str, ...] = ()
-    local_ranks: Optional[int] = None  # processes of the job on this machine, if a launcher says
+    local_rank: Optional[int] = None  # of this process on this machine, if a launcher says
+    local_ranks: Optional[int] = None  # processes of the job on this machine, likewise
     # The first variable that makes no sense; None if all do. Kept for later, because telling it takes some of these settings.
     problem: Optional[Refusal] = None
 
@@ -78,6 +81,7 @@ def read(environment=os.environ):
         cc=reader.text("CC"),
         cuda_homes=tuple(home for home in (reader.text("CUDA_HOME"), reader.text("CUDA_PATH")) if home),
         library_path=tuple(folder for folder in (reader.text("LD_LIBRARY_PATH") or "").split(":") if folder),
+        local_rank=reader.foreign(_LOCAL_RANK),
         local_ranks=reader.local_ranks(),
         problem=reader.problem,
     )
@@ -127,12 +131,14 @@ class _Reader:
             return self._refuse(f"{UserVariable.FAULTS} must be RATE:SEED, not {text!r}", (0, 0))
         return int(rate or 0), int(seed or 0)
 
+    def foreign(self, names):
+        """The first number in variables of other programs; None if there is none."""
+        return next((int(text) for text in map(self.text, names) if text and text.isdecimal()), None)
+
     def local_ranks(self):
-        """None if no launcher says. Another program's variable that makes no sense is passed over."""
-        for name in _LOCAL_RANKS:
-            text = self.text(name) or ""
-            if text.isdecimal() and int(text) > 0:
-                return int(text)
+        found = self.foreign(_LOCAL_RANKS)
+        if found:
+            return found
         # Slurm lists its nodes, as in "8(x2),4". The most is safe everywhere.
         groups = (self.text("SLURM_STEP_TASKS_PER_NODE") or "").split(",")
         counts = [count for count in (group.partition("(")[0] for group in groups) if count.isdecimal() and int(count) > 0]

@@ -73,7 +73,10 @@ describe.skipIf(reason !== '')(`settings of the Python part${reason}`, () => {
       { library_path: ['/a', '/b'], cuda_homes: ['/cuda'], cxx: 'c++' },
     ],
     [{ LOCAL_WORLD_SIZE: '8', OMPI_COMM_WORLD_LOCAL_SIZE: '4' }, { local_ranks: 8 }],
-    [{ OMPI_COMM_WORLD_LOCAL_SIZE: '4' }, { local_ranks: 4 }],
+    [
+      { OMPI_COMM_WORLD_LOCAL_SIZE: '4', SLURM_LOCALID: '3' },
+      { local_ranks: 4, local_rank: 3 },
+    ],
     [{ SLURM_STEP_TASKS_PER_NODE: '4(x2),6,1' }, { local_ranks: 6 }],
     [{ LOCAL_WORLD_SIZE: 'many', SLURM_STEP_TASKS_PER_NODE: 'x' }, {}],
   ])('%j', (variables, fields) => {
