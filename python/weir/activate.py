@@ -24,7 +24,7 @@ def activate():
 
 
 def install(settings):
-    from . import adapter, machine
+    from . import adapter, job_python, machine
     from .abi import ALLOCATORS
     from .refusal import Refusal
 
@@ -50,6 +50,7 @@ def install(settings):
     )
     if why is not None:
         raise Refusal("backend", why)
+    job_python.record(settings)
     if settings.swap:
         from . import swap
 

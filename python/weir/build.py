@@ -8,13 +8,12 @@ import json
 import os
 import secrets
 import subprocess
-import sys
 import threading
 import time
 
 from . import __version__, cache, machine
 from .abi import UserVariable
-from .refusal import Refusal
+from .refusal import Refusal, say
 
 _SAY_AFTER_SECONDS = 1.5
 _MOST_SECONDS = 600
@@ -143,7 +142,7 @@ def build(folder, commands, what, settings, spoiled=None):
         there = folder.library(_LIBRARY)
         if there is not None and there.identity != spoiled:
             return there
-        saying = threading.Timer(_SAY_AFTER_SECONDS, _say, [f"weir: compiling for {what} (once)…"])
+        saying = threading.Timer(_SAY_AFTER_SECONDS, say, [f"weir: compiling for {what} (once)…"])
         saying.daemon = True
         if not settings.quiet:
             saying.start()
@@ -200,13 +199,6 @@ class _Lock:
     def __exit__(self, *_):
         if self.file is not None:
             os.close(self.file)
-
-
-def _say(text):
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except Exception:
-        pass
 
 
 def _run_all(commands, folder, name, work):

@@ -4,11 +4,10 @@ Folders and files are opened first and checked then, by their descriptors. Nobod
 
 import os
 import stat
-import sys
 import tempfile
 
 from .abi import UserVariable
-from .refusal import Refusal
+from .refusal import Refusal, say
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -95,7 +94,7 @@ def find(settings, names):
     else:
         folder = _temporary(names, *problem)
     if problem is not None and not settings.quiet and not settings.local_rank:
-        _say(
+        say(
             f"weir: the compiled adapter is kept in {folder.path}, because {problem[1]}; "
             f"set {UserVariable.CACHE_DIR} to a folder that only you can write"
         )
@@ -151,10 +150,3 @@ def _check_file(path, there):
 def _check_owner(path, there):
     if there.st_uid != os.geteuid():
         raise Unsafe(f"{path} belongs to another user (uid {there.st_uid})")
-
-
-def _say(text):
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except Exception:
-        pass  # stderr is closed or full: nobody can be told.

@@ -22,7 +22,8 @@ class Settings:
 
     allocator: str = ""  # empty: Weir does nothing
     directory: Optional[str] = None  # shared with `weir run`
-    required: bool = False  # the process must not run on PyTorch's own allocator instead
+    required: bool = False  # the job's processes must not run on PyTorch's own allocator instead
+    python: Optional[str] = None  # prefix of the job's Python, if known
     quiet: bool = False  # print nothing but refusals that end the process
     native: Optional[str] = None  # folder of the C sources, if not beside the package
     limit: int = 0  # bytes per GPU; 0 for no limit
@@ -62,6 +63,7 @@ def read(environment=os.environ):
         allocator=reader.text(ChildVariable.ALLOCATOR) or "",
         directory=reader.text(ChildVariable.RUN_DIR),
         required=reader.text(ChildVariable.REQUIRED) == "1",
+        python=reader.text(ChildVariable.PYTHON),
         quiet=reader.text(ChildVariable.QUIET) == "1",
         native=reader.text(ChildVariable.NATIVE) or reader.text(UserVariable.NATIVE_DIR),
         swap=swap,

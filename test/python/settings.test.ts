@@ -35,8 +35,8 @@ describe.skipIf(reason !== '')(`settings of the Python part${reason}`, () => {
 
   test.each<[Record<string, string>, Record<string, unknown>]>([
     [
-      { ALLOCATOR: 'weir', RUN_DIR: '/run', REQUIRED: '1' },
-      { allocator: 'weir', directory: '/run', required: true },
+      { ALLOCATOR: 'weir', RUN_DIR: '/run', REQUIRED: '1', PYTHON: '/venv' },
+      { allocator: 'weir', directory: '/run', required: true, python: '/venv' },
     ],
     [{ REQUIRED: '0', QUIET: '0', LEND: '1', ALLOW_UNTESTED: '0', SWAP_DEBUG: '0' }, {}],
     [
