@@ -1,5 +1,4 @@
 // One run from start to end: folder, environment, command, recording, what-if, summary. We exit as the command did.
-import type { ChildProcess } from 'node:child_process';
 import { accessSync, constants, existsSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -7,9 +6,11 @@ import type { RunAllocator } from '../abi/allocators.ts';
 import { formatBytes } from '../base/bytes.ts';
 import { type ChildEnd, runChild } from './child/child.ts';
 import { changedVariables, environmentWith, obstacleIn, settingsOf } from './child/environment.ts';
+import { endingSignals } from './child/hang-up.ts';
+import type { RunningCommand } from './child/posix-process.ts';
 import { RunError } from './child/run-error.ts';
 import { createRunFolder, createScratchFolder, removeFolder } from './child/run-folder.ts';
-import { ENDING_SIGNALS, onSignals } from './child/signals.ts';
+import { onSignals } from './child/signals.ts';
 import { removeStaleFolders } from './child/stale-folders.ts';
 import { RunPlanner } from './planning/run-planner.ts';
 import { processName } from './rings/levels.ts';
@@ -45,7 +46,7 @@ export interface RunOptions {
   readonly version: string;
   readonly environment: NodeJS.ProcessEnv;
   /** If set, receives the command's output, which then goes through a pipe. */
-  readonly onOutput?: ((child: ChildProcess) => void) | undefined;
+  readonly onOutput?: ((child: RunningCommand) => void) | undefined;
 }
 
 /** How a run reports to the user. Nothing goes to the command's output. */
@@ -87,7 +88,7 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   // removed.
   const afterwards = new AbortController();
   let isRunning = true;
-  const stopListening = onSignals(ENDING_SIGNALS, () => {
+  const stopListening = onSignals(endingSignals(options.environment), () => {
     if (!isRunning) afterwards.abort();
   });
   const stopIgnoring = onSignals(USER_SIGNALS, () => {});

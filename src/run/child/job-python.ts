@@ -1,7 +1,8 @@
 // The Python that a command starts, if the command says: it is a Python, or a script of one, such as torchrun.
 // Programs that a job starts may run another Python. Only processes of this one must run on Weir.
-import { accessSync, closeSync, constants, existsSync, openSync, readdirSync, readlinkSync, readSync, statSync } from 'node:fs';
-import { basename, delimiter, dirname, join, resolve } from 'node:path';
+import { closeSync, existsSync, openSync, readdirSync, readlinkSync, readSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import { findProgram } from './program-path.ts';
 
 const PYTHON = /^python[\d.]*$/;
 /** Links from one name of an interpreter to another. */
@@ -10,31 +11,17 @@ const FIRST_LINE_BYTES = 512;
 
 /** What that Python calls `sys.prefix`; undefined if it cannot be known without running the command. */
 export function jobPython(command: readonly string[], environment: NodeJS.ProcessEnv): string | undefined {
-  const program = find(command[0] ?? '', environment);
+  const program = findProgram(command[0] ?? '', environment);
   if (program === undefined) return undefined;
   const interpreter = PYTHON.test(basename(program)) ? program : interpreterOf(program, environment);
   return interpreter === undefined ? undefined : prefixOf(interpreter);
-}
-
-/** The path of a program, as the shell finds it. */
-function find(name: string, environment: NodeJS.ProcessEnv): string | undefined {
-  if (name === '') return undefined;
-  const paths = name.includes('/') ? [resolve(name)] : (environment['PATH'] ?? '').split(delimiter).map((folder) => join(folder, name));
-  return paths.find((path) => {
-    try {
-      accessSync(path, constants.X_OK);
-      return statSync(path).isFile();
-    } catch {
-      return false;
-    }
-  });
 }
 
 /** The Python in the first line of a script. */
 function interpreterOf(script: string, environment: NodeJS.ProcessEnv): string | undefined {
   const words = /^#!\s*(\S+)(?:\s+(\S+))?/.exec(firstLine(script)) ?? [];
   const name = basename(words[1] ?? '') === 'env' ? words[2] : words[1];
-  return name !== undefined && PYTHON.test(basename(name)) ? find(name, environment) : undefined;
+  return name !== undefined && PYTHON.test(basename(name)) ? findProgram(name, environment) : undefined;
 }
 
 function firstLine(path: string): string {
