@@ -6,7 +6,6 @@ import sys
 
 from . import abi
 
-
 # Without a GPU, nothing is lost without Weir.
 _NO_GPU = ("no-torch", "no-cuda", "no-driver", "no-gpu")
 
