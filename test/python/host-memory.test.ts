@@ -216,6 +216,26 @@ describe.skipIf(reason !== '')(`the budget of a run${reason}`, () => {
     await one.kill();
   });
 
+  test('is not touched by a fork that drops what its parent pinned', () => {
+    const run = mkdtempSync(join(folder, 'run-'));
+    const script = `
+import json, os
+from weir.swap.budget import SharedBudget
+budget = SharedBudget(${JSON.stringify(run)}, 800, 2)
+budget.claim(100)
+if os.fork() == 0:
+    budget.release(100)
+    os._exit(0)
+os.wait()
+with open(${JSON.stringify(join(run, 'host-memory.json'))}) as file: print(json.dumps(list(json.load(file)["claims"].values())))
+if os.fork() == 0:
+    print(json.dumps(budget.claim(400)), flush=True)
+    os._exit(0)
+os.wait()`;
+    const { stdout } = spawnSync('python3', ['-u', '-c', script], { env, encoding: 'utf8' });
+    expect(stdout).toBe('[100]\n400\n');
+  });
+
   test('of a process without a run is its share', () => {
     const script = (ranks: string) =>
       `import json; from weir.swap import budget; b = budget.of(None, 800, ${ranks}); print(json.dumps([b.limit(), b.claim(900)]))`;

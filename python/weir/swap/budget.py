@@ -62,6 +62,7 @@ class SharedBudget:
         self.known = 0  # the limit that was read last
         self.is_busy = False
         self.owed = 0  # bytes to release, not yet in the file
+        self.claimant = None  # the process that pinned memory: a fork of it has the same objects, but no pinned memory
 
     def join(self):
         """Makes this process count, before it pins anything."""
@@ -77,6 +78,8 @@ class SharedBudget:
         return self._change(size)
 
     def release(self, size):
+        if self.claimant != os.getpid():
+            return
         self.owed += size
         # A destructor may call this at any point, even while a claim is made.
         if not self.is_busy:
@@ -96,6 +99,8 @@ class SharedBudget:
         total, claims = self._read()
         if total is None:
             total = self.given if self.given is not None else self.available() // 2
+        if self.claimant != os.getpid():
+            self.claimant, self.owed = os.getpid(), 0
         owed = self.owed
         held = claims[own] = max(0, claims.get(own, 0) - owed)
         count = max(self.ranks or 1, len(claims))
