@@ -1,5 +1,5 @@
 // Folders of runs that were killed: the next run removes them, unless a process of the job still lives.
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -76,6 +76,21 @@ describe.skipIf(noProc !== '')(`folders of a killed run${noProc}`, () => {
     expect(before).toHaveLength(2);
     child.kill('SIGTERM');
     await end;
+    expect(left()).toEqual([]);
+  });
+
+  it.skipIf(spawnSync('python3', ['--version']).status !== 0)('stay while a process has a ring open that no variable names', async () => {
+    await ended(await killed('train=1', 'sleep=1'));
+    const rings = left().find((name) => readdirSync(join(run.temporary, name)).some((file) => file.endsWith('.ring')))!;
+    const script =
+      'import mmap, os, time; f = open(f"{os.getpid()}.ring", "w+b"); f.truncate(4096); m = mmap.mmap(f.fileno(), 4096); print(1, flush=True); time.sleep(60)';
+    const holder = spawn('python3', ['-c', script], { cwd: join(run.temporary, rings), env: { PATH: process.env['PATH'] } });
+    await new Promise((resolve) => holder.stdout.once('data', resolve));
+    await next();
+    expect(left()).toEqual([rings]);
+    holder.kill('SIGKILL');
+    await new Promise((resolve) => holder.on('close', resolve));
+    await next();
     expect(left()).toEqual([]);
   });
 
