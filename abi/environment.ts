@@ -9,7 +9,8 @@ export interface Variable extends Entry {
 export const CHILD_VARIABLES: readonly Variable[] = [
   child('allocator', 'The allocator to put in place. Without it nothing of ours happens in a process.'),
   child('runDir', "The run's folder, for rings, plans and profiles."),
-  child('required', '1: end the process if the allocator cannot be put in place.'),
+  child('required', "1: end the process if the allocator cannot be put in place and the process runs the job's Python."),
+  child('python', 'Folder (`sys.prefix`) of the Python that the command starts, if the command says.'),
   child('native', 'Folder with the sources of the compiled part.'),
   child('lend', '0: streams keep to their own memory.'),
   child('limit', 'Bytes that the process may hold on each GPU.'),

@@ -24,7 +24,7 @@ def activate():
 
 
 def install(settings):
-    from . import adapter, machine
+    from . import adapter, job_python, machine
     from .abi import ALLOCATORS
     from .refusal import Refusal
 
@@ -50,6 +50,7 @@ def install(settings):
     )
     if why is not None:
         raise Refusal("backend", why)
+    job_python.record(settings)
     if settings.swap:
         from . import swap
 
@@ -84,16 +85,15 @@ def _loadable(torch, settings):
     from .abi import UserVariable
     from .refusal import Refusal
 
-    path = build.library(torch, settings)
-    spoiled = build.identity(path)
+    library = build.library(torch, settings)
     try:
-        adapter.load(path)
-        return path
+        adapter.load(library.loadable)
+        return library.loadable
     except OSError:
-        path = build.library(torch, settings, spoiled)
+        library = build.library(torch, settings, library.identity)
     try:
-        adapter.load(path)
-        return path
+        adapter.load(library.loadable)
+        return library.loadable
     except OSError as error:
         raise Refusal(
             "load",

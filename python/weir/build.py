@@ -6,15 +6,14 @@ import glob
 import hashlib
 import json
 import os
+import secrets
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 
-from . import __version__, machine
+from . import __version__, cache, machine
 from .abi import UserVariable
-from .refusal import Refusal
+from .refusal import Refusal, say
 
 _SAY_AFTER_SECONDS = 1.5
 _MOST_SECONDS = 600
@@ -23,37 +22,27 @@ _SOURCES = (".c", ".cpp", ".h", ".hpp", ".json")
 
 
 def library(torch, settings, spoiled=None):
-    """The path of the compiled adapter. `spoiled` is the identity of a file that cannot be loaded and must be made again."""
+    """The compiled adapter, as a cache.Library. `spoiled` is the identity of a file that cannot be loaded and must be made again."""
     torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
     abi = int(bool(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True)))
     plus, plain = machine.compilers(settings)
     sources = find_sources(settings)
-    name = f"torch-{torch.__version__}"
     parts = [__version__, str(torch.__version__), str(abi), *_identity(plus), *_identity(plain)]
-    target = os.path.join(cache_folder(settings), name, key(sources, parts), _LIBRARY)
-    if spoiled is None and os.path.exists(target):
-        return target
+    with cache.find(settings, [f"pytorch-{torch.__version__}", key(sources, parts)]) as folder:
+        there = folder.library(_LIBRARY) if spoiled is None else None
+        return there or _compiled(folder, torch, torch_folder, abi, sources, {"cpp": plus, "c": plain}, settings, spoiled)
+
+
+def _compiled(folder, torch, torch_folder, abi, sources, compilers, settings, spoiled):
     headers = machine.cuda_headers(torch_folder, settings)
     include = os.path.join(torch_folder, "include")
     commands = compile_commands(
         sources,
-        compilers={"cpp": plus, "c": plain},
+        compilers=compilers,
         extra={"cpp": [f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-isystem", include, "-isystem", headers], "c": []},
         links=["-L" + os.path.join(torch_folder, "lib"), *sources.links, *loaded_standard_library()],
     )
-    return build(target, commands, f"torch {torch.__version__}", settings, spoiled)
-
-
-def identity(path):
-    there = os.stat(path)
-    return there.st_dev, there.st_ino, there.st_mtime_ns
-
-
-def _same_file(path, known):
-    try:
-        return identity(path) == known
-    except OSError:
-        return False
+    return build(folder, commands, f"torch {torch.__version__}", settings, spoiled)
 
 
 def loaded_standard_library():
@@ -135,30 +124,6 @@ def _identity(compiler):
     return [os.path.realpath(compiler), str(there.st_size), str(int(there.st_mtime))]
 
 
-def cache_folder(settings):
-    """A folder that only this user can write, because programs load what lies there."""
-    chosen = settings.cache
-    instead = os.path.join(tempfile.gettempdir(), f"weir-{os.getuid()}")
-    if not chosen:
-        base = settings.cache_home or os.path.join(os.path.expanduser("~"), ".cache")
-        # For a user without HOME and without a name, "~" is not expanded.
-        chosen = os.path.join(base, "weir") if os.path.isabs(base) else instead
-    for folder in (chosen, instead):
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-        except OSError:
-            continue
-        there = os.stat(folder)
-        if there.st_uid == os.getuid() and not there.st_mode & 0o022 and os.access(folder, os.W_OK):
-            return folder
-        if folder == chosen and os.access(folder, os.W_OK) and there.st_uid == os.getuid():
-            os.chmod(folder, 0o700)
-            return folder
-    raise Refusal(
-        "no-cache", f"there is no folder to keep the compiled adapter in ({chosen} cannot be written); set {UserVariable.CACHE_DIR}"
-    )
-
-
 def compile_commands(sources, *, compilers, extra, links):
     """[[commands that may run at once], [the command after them]]; each writes into the current folder."""
     compiles, objects = [], []
@@ -171,75 +136,82 @@ def compile_commands(sources, *, compilers, extra, links):
     return [compiles, [[compilers["cpp"], "-shared", *sources.shared_flags, "-o", _LIBRARY, *objects, *links, *sources.last]]]
 
 
-def build(target, commands, what, settings, spoiled=None):
-    """Runs the commands, unless another process has; returns the target. `spoiled`: the identity of a file to make again."""
-    folder = os.path.dirname(target)
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise Refusal(
-            "no-cache", f"the compiled adapter cannot be kept in {folder}: {error.strerror}; set {UserVariable.CACHE_DIR}"
-        ) from None
-    with _Lock(os.path.join(folder, "lock")):
-        if spoiled is not None and _same_file(target, spoiled):
-            os.unlink(target)
-        if os.path.exists(target):
-            return target
-        saying = threading.Timer(_SAY_AFTER_SECONDS, _say, [f"weir: compiling for {what} (once)…"])
+def build(folder, commands, what, settings, spoiled=None):
+    """Runs the commands, unless another process has; returns the library. `spoiled`: the identity of a file to make again."""
+    with _Lock(folder):
+        there = folder.library(_LIBRARY)
+        if there is not None and there.identity != spoiled:
+            return there
+        saying = threading.Timer(_SAY_AFTER_SECONDS, say, [f"weir: compiling for {what} (once)…"])
         saying.daemon = True
         if not settings.quiet:
             saying.start()
         try:
-            with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
-                _run_all(commands, work, os.path.join(folder, "build.log"))
-                made = os.path.join(work, _LIBRARY)
-                with open(made, "rb+") as file:
-                    # A file in the cache must be complete, even after a crash.
-                    os.fsync(file.fileno())
-                os.replace(made, target)
-        except OSError as error:
-            raise Refusal(
-                "no-cache", f"the adapter could not be compiled in {folder}: {error.strerror or error}; set {UserVariable.CACHE_DIR}"
-            ) from None
+            _make(folder, commands)
+            made = folder.library(_LIBRARY)
+        except (OSError, cache.Unsafe) as error:
+            why = getattr(error, "strerror", None) or error
+            raise Refusal("no-cache", f"the adapter could not be compiled in {folder.path}: {why}; set {UserVariable.CACHE_DIR}") from None
         finally:
             saying.cancel()
-    return target
+    if made is None:
+        raise Refusal("no-cache", f"the compiled adapter is not in {folder.path} any more; set {UserVariable.CACHE_DIR}")
+    return made
+
+
+def _make(folder, commands):
+    """Compiles in a folder of its own. A file in the cache is complete, even after a crash."""
+    name = f"build-{os.getpid()}-{secrets.token_hex(4)}"
+    os.mkdir(name, 0o700, dir_fd=folder.fd)
+    work = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder.fd)
+    try:
+        _run_all(commands, folder, name, work)
+        made = os.open(_LIBRARY, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=work)
+        try:
+            # With a umask of 002, compilers let the group write.
+            os.fchmod(made, 0o700)
+            os.fsync(made)
+        finally:
+            os.close(made)
+        os.replace(_LIBRARY, _LIBRARY, src_dir_fd=work, dst_dir_fd=folder.fd)
+    finally:
+        for left in os.listdir(work):
+            os.unlink(left, dir_fd=work)
+        os.close(work)
+        os.rmdir(name, dir_fd=folder.fd)
 
 
 class _Lock:
     """One process at a time, if the file system has locks. Otherwise each process compiles, and the last rename wins."""
 
-    def __init__(self, path):
-        self.path, self.file = path, None
+    def __init__(self, folder):
+        self.folder, self.file = folder, None
 
     def __enter__(self):
         try:
             import fcntl
 
-            self.file = open(self.path, "a")
+            self.file = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.folder.fd)
             fcntl.flock(self.file, fcntl.LOCK_EX)
         except OSError:
             pass
 
     def __exit__(self, *_):
         if self.file is not None:
-            self.file.close()
+            os.close(self.file)
 
 
-def _say(text):
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except Exception:
-        pass
-
-
-def _run_all(commands, folder, log):
+def _run_all(commands, folder, name, work):
     deadline = time.monotonic() + _MOST_SECONDS
-    with open(os.path.join(folder, "log"), "w+b") as output:
+    # The compiler must work in this very folder, whatever its name leads to by then.
+    place = f"/proc/self/fd/{work}"
+    place = place if os.path.isdir(place) else os.path.join(folder.path, name)
+    with open(os.open("log", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=work), "w+b") as output:
         for group in commands:
-            failed = _run_group(group, folder, output, deadline)
+            failed = _run_group(group, place, output, deadline)
             if failed is not None:
-                os.replace(os.path.join(folder, "log"), log)
+                os.replace("log", "build.log", src_dir_fd=work, dst_dir_fd=folder.fd)
+                log = os.path.join(folder.path, "build.log")
                 raise Refusal("compile", f"Weir's adapter could not be compiled ({failed}); the compiler's words are in {log}")
 
 

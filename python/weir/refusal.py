@@ -6,6 +6,9 @@ import sys
 
 from . import abi
 
+# Without a GPU, nothing is lost without Weir.
+_NO_GPU = ("no-torch", "no-cuda", "no-driver", "no-gpu")
+
 
 class Refusal(Exception):
     """Why Weir is not installed in this process; `reason` is for programs, the sentence for people."""
@@ -30,13 +33,16 @@ def write_file(directory, refusal):
 
 def refuse(refusal, settings):
     """Ends the process if `weir run` requires Weir; otherwise says why and lets the program go on."""
+    from . import job_python
+
+    if settings.required and not job_python.is_own(settings):
+        if refusal.reason not in _NO_GPU and not settings.quiet:
+            say(f"weir: {refusal} (this process runs another Python than the job, {sys.prefix}, and goes on with PyTorch's own allocator)")
+        return
     written = settings.directory is not None and write_file(settings.directory, refusal)
     if not written and (settings.required or not settings.quiet):
         end = "" if settings.required else " (the program goes on with PyTorch's own allocator)"
-        try:
-            print(f"weir: {refusal}{end}", file=sys.stderr, flush=True)
-        except Exception:
-            pass  # stderr is closed or full: nobody can be told.
+        say(f"weir: {refusal}{end}")
     if settings.required:
         for stream in (sys.stdout, sys.stderr):
             try:
@@ -44,3 +50,10 @@ def refuse(refusal, settings):
             except Exception:
                 pass
         os._exit(abi.OWN_EXIT_CODE)
+
+
+def say(text):
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except Exception:
+        pass  # stderr is closed or full: nobody can be told.

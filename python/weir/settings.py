@@ -10,6 +10,10 @@ from .abi import RING_ROWS, ChildVariable, UserVariable
 from .refusal import Refusal
 
 _DEFAULT_TOLERANCE = 0.01
+# Where launchers say which process of the job on this machine this is: torchrun, Open MPI, MVAPICH, MPICH, Slurm.
+_LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+# And how many there are.
+_LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,8 @@ class Settings:
 
     allocator: str = ""  # empty: Weir does nothing
     directory: Optional[str] = None  # shared with `weir run`
-    required: bool = False  # the process must not run on PyTorch's own allocator instead
+    required: bool = False  # the job's processes must not run on PyTorch's own allocator instead
+    python: Optional[str] = None  # prefix of the job's Python, if known
     quiet: bool = False  # print nothing but refusals that end the process
     native: Optional[str] = None  # folder of the C sources, if not beside the package
     limit: int = 0  # bytes per GPU; 0 for no limit
@@ -39,6 +44,8 @@ class Settings:
     cc: Optional[str] = None
     cuda_homes: Tuple[str, ...] = ()
     library_path: Tuple[str, ...] = ()
+    local_rank: Optional[int] = None  # of this process on this machine, if a launcher says
+    local_ranks: Optional[int] = None  # processes of the job on this machine, likewise
     # The first variable that makes no sense; None if all do. Kept for later, because telling it takes some of these settings.
     problem: Optional[Refusal] = None
 
@@ -56,6 +63,7 @@ def read(environment=os.environ):
         allocator=reader.text(ChildVariable.ALLOCATOR) or "",
         directory=reader.text(ChildVariable.RUN_DIR),
         required=reader.text(ChildVariable.REQUIRED) == "1",
+        python=reader.text(ChildVariable.PYTHON),
         quiet=reader.text(ChildVariable.QUIET) == "1",
         native=reader.text(ChildVariable.NATIVE) or reader.text(UserVariable.NATIVE_DIR),
         swap=swap,
@@ -75,6 +83,8 @@ def read(environment=os.environ):
         cc=reader.text("CC"),
         cuda_homes=tuple(home for home in (reader.text("CUDA_HOME"), reader.text("CUDA_PATH")) if home),
         library_path=tuple(folder for folder in (reader.text("LD_LIBRARY_PATH") or "").split(":") if folder),
+        local_rank=reader.foreign(_LOCAL_RANK),
+        local_ranks=reader.local_ranks(),
         problem=reader.problem,
     )
 
@@ -122,6 +132,19 @@ class _Reader:
         if text and (not rate.isdecimal() or not (seed or "0").isdecimal()):
             return self._refuse(f"{UserVariable.FAULTS} must be RATE:SEED, not {text!r}", (0, 0))
         return int(rate or 0), int(seed or 0)
+
+    def foreign(self, names):
+        """The first number in variables of other programs; None if there is none."""
+        return next((int(text) for text in map(self.text, names) if text and text.isdecimal()), None)
+
+    def local_ranks(self):
+        found = self.foreign(_LOCAL_RANKS)
+        if found:
+            return found
+        # Slurm lists its nodes, as in "8(x2),4". The most is safe everywhere.
+        groups = (self.text("SLURM_STEP_TASKS_PER_NODE") or "").split(",")
+        counts = [count for count in (group.partition("(")[0] for group in groups) if count.isdecimal() and int(count) > 0]
+        return max(map(int, counts), default=None)
 
     def _refuse(self, sentence, default):
         self.problem = self.problem or Refusal("settings", sentence)

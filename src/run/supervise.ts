@@ -1,15 +1,17 @@
 // One run from start to end: folder, environment, command, recording, what-if, summary. We exit as the command did.
-import type { ChildProcess } from 'node:child_process';
-import { accessSync, constants, existsSync, mkdtempSync, writeFileSync } from 'node:fs';
-import { hostname, tmpdir } from 'node:os';
+import { accessSync, constants, existsSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { RunAllocator } from '../abi/allocators.ts';
 import { formatBytes } from '../base/bytes.ts';
 import { type ChildEnd, runChild } from './child/child.ts';
 import { changedVariables, environmentWith, obstacleIn, settingsOf } from './child/environment.ts';
+import { endingSignals } from './child/hang-up.ts';
+import type { RunningCommand } from './child/posix-process.ts';
 import { RunError } from './child/run-error.ts';
-import { createRunFolder, removeFolder } from './child/run-folder.ts';
-import { ENDING_SIGNALS, onSignals } from './child/signals.ts';
+import { createRunFolder, createScratchFolder, removeFolder } from './child/run-folder.ts';
+import { onSignals } from './child/signals.ts';
+import { removeStaleFolders } from './child/stale-folders.ts';
 import { RunPlanner } from './planning/run-planner.ts';
 import { processName } from './rings/levels.ts';
 import type { ProcessRecording } from './rings/process-recording.ts';
@@ -44,7 +46,7 @@ export interface RunOptions {
   readonly version: string;
   readonly environment: NodeJS.ProcessEnv;
   /** If set, receives the command's output, which then goes through a pipe. */
-  readonly onOutput?: ((child: ChildProcess) => void) | undefined;
+  readonly onOutput?: ((child: RunningCommand) => void) | undefined;
 }
 
 /** How a run reports to the user. Nothing goes to the command's output. */
@@ -79,13 +81,14 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   const obstacle = obstacleIn(options.environment);
   if (obstacle) throw new RunError(obstacle);
   if (options.record !== undefined) checkRecordFolder(options.record);
+  removeStaleFolders(options.environment);
   const folder = createRunFolder(options.ringRows, options.environment);
   const scratch = options.record === undefined && options.whatIf ? createScratch(voice) : undefined;
   // While the command runs, signals go to it. Afterwards a signal skips the rest. In both cases the folders are
   // removed.
   const afterwards = new AbortController();
   let isRunning = true;
-  const stopListening = onSignals(ENDING_SIGNALS, () => {
+  const stopListening = onSignals(endingSignals(options.environment), () => {
     if (!isRunning) afterwards.abort();
   });
   const stopIgnoring = onSignals(USER_SIGNALS, () => {});
@@ -148,7 +151,7 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
 /** Creates a folder for the what-if's recordings. If that fails, the job still runs. */
 function createScratch(voice: RunVoice): string | undefined {
   try {
-    return mkdtempSync(join(tmpdir(), 'weir-run-'));
+    return createScratchFolder();
   } catch (error) {
     voice.trouble(
       `the summary will not say what other allocators would have needed: ${error instanceof Error ? error.message : String(error)}`,

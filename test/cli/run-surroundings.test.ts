@@ -104,11 +104,58 @@ describe('the end of a command', () => {
     });
   });
 
+  it.each([
+    [34, 'SIGRTMIN+0'],
+    [40, 'SIGRTMIN+6'],
+    [64, 'SIGRTMIN+30'],
+  ])('by real-time signal %d is told with 128 and its number', async (number, name) => {
+    const { code, signal, stderr } = await run.weir(['run', '--json', '--', 'sh', '-c', `kill -${number} $$`]);
+    expect([code, signal]).toEqual([128 + number, null]);
+    expect(JSON.parse(stderr)).toMatchObject({ exitCode: null, signal: name });
+    const check = await run.weir(['run', '-q', '--check', '--', 'sh', '-c', `echo loss 1; kill -${number} $$`]);
+    expect(check.code).toBe(128 + number);
+  });
+
+  it('that is a script without a first line for its shell is that of the script', async () => {
+    writeFileSync(join(run.path, 'bare'), 'echo "$1 $0"; exit 5', { mode: 0o755 });
+    expect(await run.weir(['run', '-q', '--', './bare', 'word'])).toMatchObject({
+      code: 5,
+      stdout: expect.stringMatching(/^word .*\/bare\n$/),
+    });
+    expect((await run.weir(['run', '-q', '--', 'bare'], { PATH: `${run.path}:${process.env['PATH']}` })).code).toBe(5);
+  });
+
+  /** Hangs up on the shell line's `weir run` and its command, and tells how it ended and what the command said. */
+  const hangUp = (line: string) =>
+    `${line} > out 2> /dev/null & while ! grep -q begun out 2> /dev/null; do sleep 0.05; done; kill -HUP $(cat pids); wait $!; echo "$?"; cat out`;
+  const COMMAND = `sh -c 'echo $$ $PPID > pids; echo begun; sleep 0.7; echo over'`;
+
   it('does not come with the terminal under nohup', () => {
-    const script = (start: string) =>
-      `${start} node "$MAIN" run -q -- sh -c 'echo $$ > pid; echo begun; sleep 0.7; echo over' > out 2> /dev/null & while ! grep -q begun out 2> /dev/null; do sleep 0.05; done; kill -HUP $! $(cat pid); wait $!; echo "$?"; cat out`;
-    expect(shell(script('nohup')).stdout).toBe('0\nbegun\nover\n');
-    expect(shell(script('')).stdout).toBe('129\nbegun\n');
+    const started = `node "$MAIN" run -q -- ${COMMAND}`;
+    expect(shell(hangUp(`nohup ${started}`)).stdout).toBe('0\nbegun\nover\n');
+    expect(shell(hangUp(started)).stdout).toBe('129\nbegun\n');
+    // The three runs of a check are one.
+    expect(shell(hangUp(`nohup node "$MAIN" run -q --check -- ${COMMAND}`)).stdout).toBe('1\nbegun\nover\n');
+  });
+
+  it('does not come with the terminal in a script under nohup, whatever its shell', () => {
+    writeFileSync(join(run.path, 'job.sh'), `node "$MAIN" run -q -- ${COMMAND}; echo "then $?"`);
+    expect(shell(hangUp('nohup sh job.sh')).stdout).toBe('0\nbegun\nover\nthen 0\n');
+    expect(shell(hangUp(`(trap '' HUP; exec sh job.sh)`)).stdout).toBe('0\nbegun\nover\nthen 0\n');
+    expect(shell(hangUp('sh job.sh')).stdout).toBe('0\nbegun\nthen 129\n');
+  });
+
+  it.skipIf(!isThere('script'))('does not come with the terminal under nohup in a shell that does not say so', () => {
+    const typed = (start: string) =>
+      `unset _; ${start} node "${MAIN}" run -q -- ${COMMAND} > out 2> /dev/null & while ! grep -q begun out 2> /dev/null; do sleep 0.05; done; kill -HUP $(cat pids); wait $!; echo "$?" > code`;
+    const atTerminal = (start: string) => {
+      writeFileSync(join(run.path, 'typed.sh'), typed(start));
+      // A job of an interactive shell has the terminal as its input.
+      shell(`script -qec 'env -u _ dash -m typed.sh' /dev/null < /dev/null`);
+      return readFileSync(join(run.path, 'code'), 'utf8') + readFileSync(join(run.path, 'out'), 'utf8');
+    };
+    expect(atTerminal('nohup')).toBe('0\nbegun\nover\n');
+    expect(atTerminal('')).toBe('129\nbegun\n');
   });
 
   it('is not changed by a message that comes too late', async () => {

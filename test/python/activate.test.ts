@@ -182,11 +182,11 @@ for signs in (("/dev/nothing*",), ("/dev/null",)):
     const cache = mkdtempSync(join(folder, 'cache-'));
     const script = `
 import os
-from weir import build
+from weir import build, cache
 from weir.settings import Settings
-target = os.path.join(os.environ["CACHE"], "torch-0", "key", "libweir.so")
+folder = cache.Folder(os.environ["CACHE"], ["torch-0", "key"])
 slowly = ["sh", "-c", 'echo once >> "$CACHE/count"; sleep 0.5; printf made > libweir.so']
-print(build.build(target, [[["true"], ["true"]], [slowly]], "test", Settings(quiet=True)))
+print(build.build(folder, [[["true"], ["true"]], [slowly]], "test", Settings(quiet=True)).path)
 `;
     const outputs = await Promise.all(
       Array.from({ length: 8 }, async () => {
@@ -210,14 +210,13 @@ print(build.build(target, [[["true"], ["true"]], [slowly]], "test", Settings(qui
     const cache = mkdtempSync(join(folder, 'cache-'));
     const script = `
 import os
-from weir import build
+from weir import build, cache
 from weir.settings import Settings
-target = os.path.join(os.environ["CACHE"], "key", "libweir.so")
-os.makedirs(os.path.dirname(target))
-open(target, "w").close()
-spoiled = build.identity(target)
+folder = cache.Folder(os.environ["CACHE"], ["key"])
+open(os.path.join(folder.path, "libweir.so"), "w").close()
+spoiled = folder.library("libweir.so").identity
 commands = [[["sh", "-c", 'echo again >> "$CACHE/count"; printf made > libweir.so']]]
-for _ in range(2): print(build.build(target, commands, "test", Settings(quiet=True), spoiled))
+for _ in range(2): print(build.build(folder, commands, "test", Settings(quiet=True), spoiled).path)
 `;
     const target = join(cache, 'key/libweir.so');
     expect(python(script, { CACHE: cache })).toMatchObject({ status: 0, stdout: `${target}\n${target}\n` });
@@ -227,7 +226,7 @@ for _ in range(2): print(build.build(target, commands, "test", Settings(quiet=Tr
 
   test('without a home the cache is a folder for temporary files', () => {
     const script =
-      'import os; from weir import build, settings; os.path.expanduser = lambda path: path; print(build.cache_folder(settings.Settings()))';
+      'import os; from weir import cache, settings; os.path.expanduser = lambda path: path; print(cache.find(settings.Settings(), []).path)';
     const run = mkdtempSync(join(folder, 'here-'));
     const result = spawnSync(PYTHON, ['-c', script], { cwd: run, env: environmentOf({ TMPDIR: run }), encoding: 'utf8' });
     expect(result.stdout).toMatch(new RegExp(`^${run}/weir-\\d+\n$`));
@@ -238,10 +237,10 @@ for _ in range(2): print(build.build(target, commands, "test", Settings(quiet=Tr
     const cache = mkdtempSync(join(folder, 'cache-'));
     const script = `
 import os
-from weir import build
+from weir import build, cache
 from weir.refusal import Refusal
 from weir.settings import Settings
-try: build.build(os.path.join(os.environ["CACHE"], "key", "libweir.so"), [[["sh", "-c", "echo no such type; exit 3"]]], "test", Settings())
+try: build.build(cache.Folder(os.environ["CACHE"], ["key"]), [[["sh", "-c", "echo no such type; exit 3"]]], "test", Settings())
 except Refusal as refusal: print(refusal.reason, "|", refusal)
 `;
     const result = python(script, { CACHE: cache });

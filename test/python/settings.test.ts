@@ -35,8 +35,8 @@ describe.skipIf(reason !== '')(`settings of the Python part${reason}`, () => {
 
   test.each<[Record<string, string>, Record<string, unknown>]>([
     [
-      { ALLOCATOR: 'weir', RUN_DIR: '/run', REQUIRED: '1' },
-      { allocator: 'weir', directory: '/run', required: true },
+      { ALLOCATOR: 'weir', RUN_DIR: '/run', REQUIRED: '1', PYTHON: '/venv' },
+      { allocator: 'weir', directory: '/run', required: true, python: '/venv' },
     ],
     [{ REQUIRED: '0', QUIET: '0', LEND: '1', ALLOW_UNTESTED: '0', SWAP_DEBUG: '0' }, {}],
     [
@@ -72,6 +72,13 @@ describe.skipIf(reason !== '')(`settings of the Python part${reason}`, () => {
       { LD_LIBRARY_PATH: '/a::/b', CUDA_PATH: '/cuda', CXX: 'c++' },
       { library_path: ['/a', '/b'], cuda_homes: ['/cuda'], cxx: 'c++' },
     ],
+    [{ LOCAL_WORLD_SIZE: '8', OMPI_COMM_WORLD_LOCAL_SIZE: '4' }, { local_ranks: 8 }],
+    [
+      { OMPI_COMM_WORLD_LOCAL_SIZE: '4', SLURM_LOCALID: '3' },
+      { local_ranks: 4, local_rank: 3 },
+    ],
+    [{ SLURM_STEP_TASKS_PER_NODE: '4(x2),6,1' }, { local_ranks: 6 }],
+    [{ LOCAL_WORLD_SIZE: 'many', SLURM_STEP_TASKS_PER_NODE: 'x' }, {}],
   ])('%j', (variables, fields) => {
     expect(read(variables)).toEqual(fields);
   });

@@ -14,7 +14,9 @@ class Options:
     """What swapping is asked to do, and its connections to the outside, which tests replace."""
 
     limit: Optional[int] = None  # bytes to keep below; None for as little as swapping is nearly free
-    host_limit: Optional[int] = None  # bytes of pinned host memory
+    host_limit: Optional[int] = None  # bytes of pinned host memory for all processes together; None for half of what is available
+    ranks: Optional[int] = None  # processes of the job on this machine, if known
+    host_budget: object = None  # what of that this process may pin
     tolerance: Optional[float] = None  # without a limit: share of a step's time that swapping may cost; None for any
     directory: Optional[str] = None  # profiles go to it and plans come from it
     debug: bool = False
@@ -36,6 +38,7 @@ class Options:
         return cls(
             limit=settings.swap_limit,
             host_limit=settings.swap_host,
+            ranks=settings.local_ranks,
             tolerance=settings.swap_tolerance,
             directory=settings.directory,
             debug=settings.swap_debug,
@@ -51,12 +54,11 @@ def install(options):
         return _manager
     if options.limit is None and not options.directory and options.on_profile is None:
         return None
+    from . import budget
     from .hooks import Hooks
-    from .host import default_limit
     from .manager import Manager
 
-    if options.host_limit is None:
-        options.host_limit = default_limit()
+    options.host_budget = budget.of(options.directory, options.host_limit, options.ranks)
 
     def make_backend(tensor):
         if options.make_backend is not None:

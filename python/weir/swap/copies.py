@@ -45,12 +45,12 @@ class Copies:
 
     def open(self, backend):
         self.backend = backend
-        self.slab = HostSlab(backend.pinned, self.options.host_limit, self.say)
+        self.slab = HostSlab(backend.pinned, self.options.host_budget, self.say)
 
     def give_host_memory_back(self):
         """Unpins host memory. Memory of slots in use is unpinned with the last of them."""
         self.backend.synchronize()
-        self.slab = HostSlab(self.backend.pinned, self.options.host_limit, self.say, self.slab.peak)
+        self.slab = HostSlab(self.backend.pinned, self.options.host_budget, self.say, self.slab.peak)
 
     def begin_out(self, storage, slot):
         """Returns the copy and the checksum of the copied bytes."""

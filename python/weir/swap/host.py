@@ -1,5 +1,9 @@
 """Pinned host memory: a few large chunks, pinned once, divided into slots by best fit."""
 
+import weakref
+
+from .budget import FixedBudget
+
 ALIGNMENT = 4096
 CHUNK = 256 << 20
 LEAST_CHUNK = 64 << 20
@@ -20,9 +24,11 @@ class Slot:
 class HostSlab:
     """`busy` of a free range or a slot is the last copy that reads it. Whoever writes there next waits for that copy."""
 
-    def __init__(self, allocate, limit, say, peak=0):
+    def __init__(self, allocate, budget, say, peak=0):
         self.allocate = allocate
-        self.limit = limit
+        # A number stands for a budget that nobody else uses.
+        self.budget = FixedBudget(budget) if isinstance(budget, int) else budget
+        self.budget.join()
         self.say = say
         self.chunks = []
         self.free = []  # [chunk, offset, size, busy], sorted by chunk and offset
@@ -30,6 +36,9 @@ class HostSlab:
         self.used = 0
         self.peak = peak
         self.refused = False
+        self.pinned = []  # sizes of the chunks
+        # Slots keep their slab alive, so its chunks are unpinned with it.
+        weakref.finalize(self, _release, self.budget, self.pinned).atexit = False
 
     def reserve(self, total):
         """Pins `total` bytes now, so that no step has to."""
@@ -78,44 +87,38 @@ class HostSlab:
     def _grow(self, wanted, least=1):
         if self.refused:
             return 0
-        size = min(-(-wanted // ALIGNMENT) * ALIGNMENT, (self.limit - self.capacity) // ALIGNMENT * ALIGNMENT)
-        while size >= min(LEAST_CHUNK, wanted) and size >= least and size > 0:
+        size = -(-wanted // ALIGNMENT) * ALIGNMENT
+        smallest = max(min(LEAST_CHUNK, wanted), least)
+        while size >= smallest:
+            granted = self.budget.claim(size)
+            size = granted // ALIGNMENT * ALIGNMENT
+            if granted > size:
+                self.budget.release(granted - size)
+            if size < smallest:
+                self.budget.release(size)
+                break
             try:
                 content = self.allocate(size)
             except (MemoryError, RuntimeError, OSError) as error:
+                self.budget.release(size)
                 self.say("host", f"{size} bytes of host memory cannot be pinned ({error}); swapping with less")
                 size = size // 2 // ALIGNMENT * ALIGNMENT
                 continue
             self.free.append([len(self.chunks), 0, size, None])
             self.chunks.append(content)
+            self.pinned.append(size)
             self.capacity += size
             return size
         self.refused = True
-        self.say("host", f"all {self.capacity} bytes of host memory for swapping are used (limit {self.limit}); less is swapped")
+        self.say("host", f"all {self.capacity} bytes of host memory for swapping are used; less is swapped")
         return 0
+
+
+def _release(budget, sizes):
+    budget.release(sum(sizes))
 
 
 def later(first, second):
     if first is None or second is None:
         return first or second
     return first if first.number >= second.number else second
-
-
-def default_limit():
-    """Half of the memory that the machine, or the container, has available."""
-    available = 1 << 62
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    available = int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as most, open("/sys/fs/cgroup/memory.current", encoding="ascii") as now:
-            most = most.read().strip()
-            if most != "max":
-                available = min(available, max(0, int(most) - int(now.read())))
-    except (OSError, ValueError):
-        pass
-    return available // 2 if available < 1 << 62 else 8 << 30

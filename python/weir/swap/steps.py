@@ -343,7 +343,7 @@ class Steps:
             StateItem(size=item.size, pre=pres.get(item.optimizer, -1), post=posts.get(item.optimizer, 0)) for item in self.guard.items
         ]
         plain_us = self.pace.measured(key)[0]
-        sent = profile.merged(key, items, self.bandwidths, self.limit, self.options.host_limit, alike, plain_us)
+        sent = profile.merged(key, items, self.bandwidths, self.limit, self.options.host_budget.limit(), alike, plain_us)
         sent.pid, sent.device, sent.step, sent.share = os.getpid(), self.copies.backend.index, self.done, self.judge.share_of(key)
         self.sent[key] = sent
         self.seen.clear()

@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import { Command } from 'commander';
 import { formatBytes } from '../../base/bytes.ts';
 import { obstacleIn } from '../../run/child/environment.ts';
+import { staleFolders } from '../../run/child/stale-folders.ts';
 import { jsonOption } from '../options.ts';
 import { readVersion } from '../version.ts';
 
@@ -43,6 +44,7 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
     compiler(),
     headers(python),
     runs(python),
+    ...leftovers(),
   ]);
   if (json) {
     process.stdout.write(`${JSON.stringify({ schema: 1, version: readVersion(), findings })}\n`);
@@ -152,6 +154,15 @@ function runs(python: PythonFacts | undefined): Finding {
     ...(python?.refusals ?? []),
   ];
   return { name: 'weir run', ok: reasons.length === 0, found: reasons.length === 0 ? 'ready' : 'would refuse', note: reasons.join('; ') };
+}
+
+/** Only if there are some. */
+function leftovers(): Finding[] {
+  const folders = staleFolders(process.env);
+  if (folders.length === 0) return [];
+  const size = formatBytes(folders.reduce((sum, { bytes }) => sum + bytes, 0));
+  const found = `${folders.length} ${folders.length === 1 ? 'folder' : 'folders'} of killed runs, ${size}`;
+  return [{ name: 'leftovers', ok: true, found, note: `The next weir run removes ${folders.map(({ path }) => path).join(', ')}.` }];
 }
 
 async function compiler(): Promise<Finding> {

@@ -73,7 +73,10 @@ export function runCommand(): Command {
       ).argParser(parseSwap),
     )
     .addOption(
-      new Option('--swap-host <size>', 'host memory that swapping may use (default: half of it)').argParser(asArgument(parsePositive)),
+      new Option(
+        '--swap-host <size>',
+        'host memory for swapping, of all processes on this machine together (default: half of what is available)',
+      ).argParser(asArgument(parsePositive)),
     )
     .option('--no-lend', 'do not lend freed memory between streams')
     .option('--allow-untested', 'allow versions of PyTorch that Weir was not tested with')

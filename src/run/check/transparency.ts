@@ -1,10 +1,11 @@
 // `weir run --check`: runs the command three times, on PyTorch's allocator, on ours and on PyTorch's again.
 // The results on ours must differ no more than the two results on PyTorch's allocator.
-import type { ChildProcess } from 'node:child_process';
 import { finished } from 'node:stream/promises';
 import { type ChildEnd, holdJob, runChild } from '../child/child.ts';
 import { withoutWeir } from '../child/environment.ts';
-import { ENDING_SIGNALS, onSignals } from '../child/signals.ts';
+import { endingSignals } from '../child/hang-up.ts';
+import type { RunningCommand } from '../child/posix-process.ts';
+import { onSignals } from '../child/signals.ts';
 import type { RunOutcome, RunVoice } from '../supervise.ts';
 import { CheckedFile, type Contents } from './checked-file.ts';
 import { distance, type FoundNumbers, NumberReader } from './number-comparison.ts';
@@ -20,7 +21,7 @@ export interface CheckOptions {
 }
 
 /** Runs the command on our allocator. Its output is shown and also goes to the listener. */
-export type RunOnOurs = (onOutput: (child: ChildProcess) => void) => Promise<RunOutcome>;
+export type RunOnOurs = (onOutput: (child: RunningCommand) => void) => Promise<RunOutcome>;
 
 export type CheckResult =
   /** A run failed, so there is nothing to compare. */
@@ -42,7 +43,7 @@ export async function checkTransparency(options: CheckOptions, runOnOurs: RunOnO
   const output = options.output === undefined ? undefined : new CheckedFile(options.output);
   const release = holdJob();
   let interrupted: NodeJS.Signals | undefined;
-  const stopListening = onSignals(ENDING_SIGNALS, (signal) => {
+  const stopListening = onSignals(endingSignals(options.environment), (signal) => {
     interrupted ??= signal;
   });
   const hasEnded = (end: ChildEnd): ChildEnd | undefined => {
@@ -170,7 +171,7 @@ async function runOnOursReading(options: CheckOptions, runOnOurs: RunOnOurs): Pr
 }
 
 /** Waits for all output, but not for output of a process that outlived the command. */
-async function drained(child: ChildProcess): Promise<void> {
+async function drained(child: RunningCommand): Promise<void> {
   const exited = new Promise<void>((done) => child.once('exit', () => setTimeout(done, DRAIN_MS).unref()));
   const streams = [child.stdout, child.stderr].filter((stream) => stream !== null);
   await Promise.race([Promise.all(streams.map((stream) => finished(stream).catch(() => {}))), exited]);

@@ -1,17 +1,19 @@
 // Runs the command in our process group with our input and output, and forwards the signals that are meant for it.
-import { type ChildProcess, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
-import { basename } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { inheritedStdio } from './inherited.ts';
+import { ignoresHangUp } from './hang-up.ts';
+import { inheritedStdio, type Stdio } from './inherited.ts';
+import { type RunningCommand, startPosix } from './posix-process.ts';
 import { RunError, RunExit } from './run-error.ts';
-import { onSignals } from './signals.ts';
+import { onSignals, signalName, signalNumber } from './signals.ts';
 
 /** How a command ended. */
 export interface ChildEnd {
   readonly code: number | null;
-  readonly signal: NodeJS.Signals | null;
+  /** By its name in shells. Node has no names for real-time signals. */
+  readonly signal: string | null;
 }
 
 /** torchrun and other launchers forward these signals to their workers. */
@@ -23,8 +25,8 @@ export interface ChildOptions {
   readonly command: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
   /** Input, output, errors. Default: ours. */
-  readonly stdio?: readonly ('inherit' | 'pipe' | 'ignore')[];
-  onStart?(child: ChildProcess): void;
+  readonly stdio?: readonly Stdio[];
+  onStart?(child: RunningCommand): void;
   onTrouble(sentence: string): void;
 }
 
@@ -42,10 +44,9 @@ export function holdJob(): () => void {
 
 /** Runs the command to its end. Throws RunError if it cannot be started. */
 export async function runChild(options: ChildOptions): Promise<ChildEnd> {
-  const [program, ...parameters] = options.command as [string, ...string[]];
   const hasTerminal = hasControllingTerminal();
-  const ignoresHangUp = startedByNohup(options.environment);
-  let child: ChildProcess | undefined;
+  const isHangUpIgnored = ignoresHangUp(options.environment);
+  let child: RunningCommand | undefined;
   let lastInterrupt = Number.NEGATIVE_INFINITY;
   let impatience = 0;
   const forward = (signal: NodeJS.Signals) => void child?.kill(signal);
@@ -64,31 +65,13 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
   };
   // Before the start: a signal in between must not end us alone.
   const stopInterrupts = onSignals(['SIGINT'], interrupt);
-  const stopForwarding = onSignals(FORWARDED, (signal) => {
-    if (signal !== 'SIGHUP' || !ignoresHangUp) forward(signal);
-  });
+  const stopForwarding = onSignals(isHangUpIgnored ? FORWARDED.filter((signal) => signal !== 'SIGHUP') : FORWARDED, forward);
   const release = holdJob();
   try {
-    return await new Promise<ChildEnd>((resolve, reject) => {
-      const line = ignoresHangUp ? [options.environment['_']!, program, ...parameters] : [program, ...parameters];
-      let started: ChildProcess;
-      try {
-        started = spawn(line[0]!, line.slice(1), {
-          env: options.environment,
-          stdio: inheritedStdio(options.stdio ?? ['inherit', 'inherit', 'inherit']),
-        });
-      } catch (error) {
-        // spawn throws some errors directly.
-        reject(startError(program, error as NodeJS.ErrnoException));
-        return;
-      }
+    const stdio = inheritedStdio(options.stdio ?? ['inherit', 'inherit', 'inherit']);
+    return await start(options, stdio, isHangUpIgnored, (started) => {
       child = started;
-      started.on('error', (error) => {
-        if (started.pid === undefined) reject(startError(program, error));
-      });
-      // 'close' would also wait for the ends of pipes, which a daemon may hold open for ever.
-      started.on('exit', (code, signal) => resolve({ code, signal }));
-      if (started.pid !== undefined) options.onStart?.(started);
+      options.onStart?.(started);
     });
   } finally {
     release();
@@ -97,12 +80,48 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
   }
 }
 
-/**
- * Node resets ignored signals, so the command would no longer ignore SIGHUP under `nohup`. Shells put the program they
- * start into `_`, which is how we detect it.
- */
-function startedByNohup(environment: NodeJS.ProcessEnv): boolean {
-  return basename(environment['_'] ?? '') === 'nohup';
+async function start(
+  options: ChildOptions,
+  stdio: readonly (Stdio | number)[],
+  ignoresHangUp: boolean,
+  onStart: (child: RunningCommand) => void,
+): Promise<ChildEnd> {
+  const { command, environment } = options;
+  const program = command[0] as string;
+  try {
+    const started = program === '' ? undefined : startPosix({ command, environment, stdio, ignoresHangUp });
+    if (started) {
+      onStart(started);
+      const status = await started.ended;
+      return 'code' in status ? { code: status.code, signal: null } : { code: null, signal: signalName(status.signal) };
+    }
+  } catch (error) {
+    throw startError(program, error as NodeJS.ErrnoException);
+  }
+  return startByNode(options, stdio, onStart);
+}
+
+/** Where the system's functions cannot be called. */
+function startByNode(
+  { command, environment }: ChildOptions,
+  stdio: readonly (Stdio | number)[],
+  onStart: (child: RunningCommand) => void,
+): Promise<ChildEnd> {
+  const [program, ...parameters] = command as [string, ...string[]];
+  return new Promise<ChildEnd>((resolve, reject) => {
+    try {
+      const started = spawn(program, parameters, { env: environment, stdio: [...stdio] });
+      started.on('error', (error) => {
+        if (started.pid === undefined) reject(startError(program, error));
+      });
+      // 'close' would also wait for the ends of pipes, which a daemon may hold open for ever.
+      started.on('exit', (code, signal) => resolve({ code, signal }));
+      if (started.pid !== undefined) onStart(started);
+    } catch (error) {
+      // spawn throws some errors directly.
+      reject(startError(program, error as NodeJS.ErrnoException));
+    }
+  });
 }
 
 /** Ends this process as the command did: with its exit code, or by its signal. */
@@ -111,9 +130,9 @@ export async function endAs({ code, signal }: ChildEnd): Promise<void> {
     process.exitCode = code ?? 0;
     return;
   }
-  const code128 = 128 + (constants.signals[signal] ?? 0);
-  // Node ignores these signals, so they would not end us.
-  if (signal === 'SIGPIPE' || signal === 'SIGXFSZ') {
+  const code128 = 128 + signalNumber(signal);
+  // Node ignores the first two, so they would not end us. Of real-time signals, many parents would hear as an exit with 0.
+  if (signal === 'SIGPIPE' || signal === 'SIGXFSZ' || !(signal in constants.signals)) {
     process.exitCode = code128;
     return;
   }
@@ -122,7 +141,7 @@ export async function endAs({ code, signal }: ChildEnd): Promise<void> {
     writeFileSync('/proc/self/coredump_filter', '0');
   } catch {}
   process.removeAllListeners(signal);
-  process.kill(process.pid, signal);
+  process.kill(process.pid, signal as NodeJS.Signals);
   // A signal takes a moment to arrive.
   await sleep(2000);
   process.exitCode = code128;

@@ -6,9 +6,11 @@ import type { RunAllocator } from '../../abi/allocators.ts';
 import { ChildVariable, UserVariable } from '../../abi/environment.ts';
 import { CONF_VARIABLES, EXPANDABLE_CONF } from '../../abi/pytorch.ts';
 import type { SettingValue } from '../../trace/trace.ts';
+import { jobPython } from './job-python.ts';
 import { RunError } from './run-error.ts';
 
 export interface EnvironmentOptions {
+  readonly command: readonly string[];
   readonly allocator: RunAllocator;
   /** Most bytes that a process may hold on each GPU. */
   readonly limit: number | undefined;
@@ -37,6 +39,8 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
     [ChildVariable.ringRows]: String(options.ringRows),
     [ChildVariable.quiet]: options.quiet ? '1' : '0',
   };
+  const prefix = jobPython(options.command, given);
+  if (prefix !== undefined) changed[ChildVariable.python] = prefix;
   if (options.swap !== undefined) changed[ChildVariable.swap] = String(options.swap);
   if (options.swapHost !== undefined) changed[ChildVariable.swapHost] = String(options.swapHost);
   if (options.limit !== undefined) changed[ChildVariable.limit] = String(options.limit);

@@ -2,7 +2,7 @@
 // Node closes them all in children, so they are passed on. Descriptors that Node opened itself are left out.
 import { constants, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
-type Stdio = 'inherit' | 'pipe' | 'ignore';
+export type Stdio = 'inherit' | 'pipe' | 'ignore';
 
 /** Read at startup, before we open files ourselves. */
 const AT_START: readonly number[] = openedByOthers();

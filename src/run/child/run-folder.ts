@@ -1,22 +1,33 @@
-// The private folder of a run, which holds the rings of its processes. It is in shared memory if there is room.
+// The private folders of a run: one for the rings of its processes, in shared memory if there is room, and one for temporary recordings.
+// Their names say whose they are, so that a later run can remove those of a run that was killed.
 import { accessSync, constants, mkdtempSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { EVENT_BYTES } from '../../trace/weir/format.ts';
+import { ownName } from './folder-owner.ts';
 
 /** Rings that must fit. Containers often have a /dev/shm of 64 MiB, which one ring fills. */
 const RINGS = 16;
 
 export function createRunFolder(ringRows: number, environment: NodeJS.ProcessEnv = process.env): string {
   const enough = RINGS * ringRows * EVENT_BYTES;
-  const candidates = [environment['XDG_RUNTIME_DIR'], '/dev/shm', tmpdir()]
-    .filter((path) => path !== undefined)
-    .filter((path) => path.startsWith('/'))
+  const candidates = folderPlaces(environment)
     .map((path) => ({ path, free: freeBytes(path) }))
     .filter(({ free }) => free >= 0);
   const roomy = candidates.find(({ free }) => free >= enough);
   const chosen = roomy ?? candidates.sort((a, b) => b.free - a.free)[0];
-  return mkdtempSync(join(chosen?.path ?? tmpdir(), 'weir-'));
+  return mkdtempSync(join(chosen?.path ?? tmpdir(), ownName()));
+}
+
+/** A folder on disk, for recordings that nobody keeps. */
+export function createScratchFolder(): string {
+  return mkdtempSync(join(tmpdir(), ownName()));
+}
+
+/** Where folders of runs may lie. */
+export function folderPlaces(environment: NodeJS.ProcessEnv): string[] {
+  const places = [environment['XDG_RUNTIME_DIR'], '/dev/shm', tmpdir()];
+  return [...new Set(places.filter((path) => path?.startsWith('/')))] as string[];
 }
 
 export function removeFolder(path: string): void {
