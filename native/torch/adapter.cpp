@@ -33,6 +33,25 @@ uint64_t handle_of(cudaStream_t stream) { return reinterpret_cast<uint64_t>(stre
 uint64_t address_of(const void* ptr) { return reinterpret_cast<uint64_t>(ptr); }
 c10::Device cuda_device(DeviceIndex index) { return {c10::DeviceType::CUDA, index}; }
 
+// PyTorch's streams by their ids, as c10/cuda/CUDAStream.cpp makes them: index, priority from 1 on, 1. Reading a stream by its id
+// makes none: where the pool was never used, it is null.
+constexpr int kStreamsPerPool = 32;
+cudaStream_t pooled(DeviceIndex device, int priority, int index) {
+  return c10::cuda::CUDAStream::unpack3((index << 5) | (priority << 1) | 1, device, c10::DeviceType::CUDA).stream();
+}
+
+// How many priorities PyTorch's streams have.
+int pool_priorities(DeviceIndex device) {
+  int count = 0;
+  try {
+    (void)c10::cuda::getCurrentCUDAStream(device); // PyTorch counts them at the first use of streams
+    for (; count < c10::cuda::max_compile_time_stream_priorities; count++) (void)pooled(device, count + 1, 0);
+  } catch (const c10::Error&) {
+    // There is no stream of the next priority.
+  }
+  return count;
+}
+
 } // namespace
 
 WeirAllocator::WeirAllocator(torch_alloc::CUDAAllocator* native, Settings settings, Recording* recording)
@@ -57,6 +76,7 @@ void WeirAllocator::init(int device_count) {
 }
 
 weir_device* WeirAllocator::make_engine(Slot& slot) {
+  const int priorities = pool_priorities(slot.device);
   std::lock_guard<std::mutex> guard(making_);
   weir_device* made = slot.engine.load(std::memory_order_acquire);
   if (made) return made;
@@ -68,6 +88,7 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   backend->memory(backend->driver.context, &free, &slot.total);
   for (const int peer : slot.peers) weir_cuda_allow_peer(backend, peer);
   if (settings_.faults) backend = with_faults(backend, settings_.faults, settings_.faults_seed + slot.device);
+  slot.priorities = priorities;
   weir_recorder* const recorder = recording_->open();
   weir_device_options options{};
   options.device = slot.device;
@@ -80,6 +101,8 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   options.reclaim_context = &slot;
   options.changed = &WeirAllocator::changed;
   options.changed_context = &slot;
+  options.stream_lasts = &WeirAllocator::stream_lasts;
+  options.stream_lasts_context = &slot;
   made = weir_device_new(backend, &options);
   TORCH_CHECK(made, "weir: there is no host memory for the engine of GPU ", static_cast<int>(slot.device));
   pools_.locked([&](int open) {
@@ -91,6 +114,18 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
     slot.engine.store(made, std::memory_order_release);
   });
   return made;
+}
+
+// Whether the stream is one of PyTorch's, which are never destroyed. Streams come as bare handles, perhaps of the program's own
+// streams. Runs inside the lock of the device, so nothing here may throw: an error could ask for Python's lock.
+int WeirAllocator::stream_lasts(void* context, uint64_t stream) {
+  const Slot& slot = *static_cast<const Slot*>(context);
+  for (int priority = 1; priority <= slot.priorities; priority++) {
+    for (int index = 0; index < kStreamsPerPool; index++) {
+      if (handle_of(pooled(slot.device, priority, index)) == stream) return 1;
+    }
+  }
+  return 0;
 }
 
 WeirAllocator::Slot* WeirAllocator::owner_of(const void* ptr) noexcept {
@@ -113,18 +148,14 @@ DataPtr WeirAllocator::allocate(size_t n) {
 void* WeirAllocator::raw_alloc(size_t n) { return n == 0 ? nullptr : allocate_on_current(current_device(), n); }
 
 void* WeirAllocator::allocate_on_current(DeviceIndex device, size_t bytes) {
-  const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
-  const cudaStream_t stream = current.stream();
-  // For a stream that the program made, the id is the handle. PyTorch's own streams are never destroyed.
-  const bool foreign = stream != nullptr && current.id() == static_cast<int64_t>(handle_of(stream));
-  return allocate_on(device, bytes, stream, foreign);
+  return allocate_on(device, bytes, c10::cuda::getCurrentCUDAStream(device).stream());
 }
 
 void* WeirAllocator::raw_alloc_with_stream(size_t n, cudaStream_t stream) {
   return n == 0 ? nullptr : allocate_on(current_device(), n, stream);
 }
 
-void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream, bool foreign) {
+void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream) {
   TORCH_CHECK_WITH(OutOfMemoryError, bytes < (1ull << 60), "CUDA out of memory. Tried to allocate more than 1EB memory.");
   TORCH_CHECK(device >= 0 && device < kDevices, "weir: GPU ", static_cast<int>(device), " is beyond the ", kDevices, " it can serve");
   Slot& slot = slots_[device];
@@ -137,7 +168,6 @@ void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t 
       engine = make_engine(slot);
       if (device < initialized_.load()) follow_native(slot); // existing private pools count as reserved
     }
-    if (C10_UNLIKELY(foreign)) weir_device_set_foreign(engine, handle_of(stream));
     ptr = allocate_ours(slot, engine, bytes, handle_of(stream));
     if (const c10::impl::PyInterpreter* const interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter)) {
       (*interpreter)->trace_gpu_memory_allocation(c10::kCUDA, address_of(ptr));

@@ -97,6 +97,7 @@ class WeirAllocator final : public Forwarding {
     double fraction = 1.0;
     double native_fraction = 1.0;
     uint64_t total = 0;
+    int priorities = 0; // of PyTorch's streams
     int captures = 0; // captures begun on the engine; under the lock of the pools
     std::vector<int> peers;
   };
@@ -110,7 +111,7 @@ class WeirAllocator final : public Forwarding {
   weir_device* make_engine(Slot& slot);
 
   void* allocate_on_current(DeviceIndex device, size_t bytes);
-  void* allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream, bool foreign = false);
+  void* allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream);
   void* allocate_ours(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream);
   void* allocate_native(Slot& slot, size_t bytes, cudaStream_t stream);
   void* fail(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream, const weir_shortage& shortage, Context context);
@@ -120,6 +121,7 @@ class WeirAllocator final : public Forwarding {
   void note_elsewhere(const void* ptr, c10::cuda::CUDAStream stream);
   void await_other_gpus(Slot& slot, uint64_t address);
 
+  static int stream_lasts(void* slot, uint64_t stream);
   static void changed(void* slot, weir_change change, const weir_allocation* block, uint64_t reserved);
   void note_change(Slot& slot, weir_change change, const weir_allocation& block);
   void report(Slot& slot, void* ptr, int64_t size);

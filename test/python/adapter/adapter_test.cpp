@@ -43,9 +43,41 @@ extern size_t (*fake_cuda_elsewhere)(int) __asm__("fake_cuda_elsewhere");
 
 // The adapter is compiled with this in the place of weir_cuda_backend.
 static weir_backend* backends[2];
+static bool on_gmlake() { return getenv(WEIR_CHILD_ALLOCATOR) && !strcmp(getenv(WEIR_CHILD_ALLOCATOR), WEIR_ALLOCATOR_GMLAKE); }
 static bool on_cuda() { return getenv("TEST_CUDA") != nullptr; }
+
+// What the engine of GPU 0 asks of streams: calls on one that the program has destroyed, and waits for the whole GPU.
+static struct {
+  weir_backend inner;
+  std::vector<uint64_t> names;
+  uint64_t dead;
+  int touched, waits;
+} watched;
+static void watch(weir_backend* backend) {
+  watched.inner = *backend;
+  backend->name_stream = [](void* context, uint32_t number, uint64_t handle) {
+    if (number >= watched.names.size()) watched.names.resize(number + 1);
+    watched.names[number] = handle;
+    return watched.inner.name_stream(context, number, handle);
+  };
+  backend->driver.event_record = [](void* context, uint32_t stream, uint32_t slot) {
+    watched.touched += watched.dead && watched.names[stream] == watched.dead;
+    return watched.inner.driver.event_record(context, stream, slot);
+  };
+  backend->driver.stream_wait = [](void* context, uint32_t stream, uint32_t slot) {
+    watched.touched += watched.dead && watched.names[stream] == watched.dead;
+    return watched.inner.driver.stream_wait(context, stream, slot);
+  };
+  backend->synchronize = [](void* context) {
+    watched.waits++;
+    return watched.inner.synchronize(context);
+  };
+}
+
 extern "C" weir_backend* test_backend(int device, char* why, size_t room) {
-  return backends[device] = on_cuda() ? weir_cuda_backend(device, why, room) : weir_host_backend(1 << 30, why, room);
+  backends[device] = on_cuda() ? weir_cuda_backend(device, why, room) : weir_host_backend(1 << 30, why, room);
+  if (device == 0 && backends[device]) watch(backends[device]);
+  return backends[device];
 }
 
 static int failures = 0;
@@ -359,6 +391,49 @@ static void streams() {
   other.clear();
   CHECK(current(a->getDeviceStats(1), &Stats::allocation) == 0);
   CHECK(a->memcpyAsync(raw, 0, raw, 1, 1, nullptr, false) == cudaSuccess);
+}
+
+// Memory that was freed on `stream` is wanted by the default stream, and no other is left. Gives how often the host waited for it.
+static int lend_from(cudaStream_t stream) {
+  cca::CUDAAllocator* const a = cca::get();
+  a->emptyCache();
+  a->setMemoryFraction(0.25, 0);
+  a->raw_delete(a->raw_alloc_with_stream(200 * MIB, stream));
+  const int before = watched.waits;
+  {
+    c10::DataPtr other = a->allocate(180 * MIB);
+    CHECK(other.get() != nullptr);
+  }
+  const int waited = watched.waits - before;
+  a->setMemoryFraction(1, 0);
+  return waited;
+}
+
+// A stream that PyTorch does not own, given as a bare handle or as current stream: it may be gone when its memory is wanted.
+static void foreign_streams() {
+  cca::CUDAAllocator* const a = cca::get();
+  const auto made = reinterpret_cast<cudaStream_t>(0xabc0);
+  watched.dead = 0xabc0;
+  CHECK(lend_from(made) > 0 && watched.touched == 0);
+  a->emptyCache();
+  const auto before = c10::cuda::getCurrentCUDAStream();
+  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(reinterpret_cast<cudaStream_t>(0xdef0), 0));
+  a->allocate(200 * MIB).clear();
+  c10::cuda::setCurrentCUDAStream(before);
+  watched.dead = 0xdef0;
+  a->setMemoryFraction(0.25, 0);
+  a->allocate(180 * MIB).clear();
+  a->setMemoryFraction(1, 0);
+  CHECK(watched.touched == 0);
+  watched.dead = 0;
+  // PyTorch's own streams lend at once, also as bare handles, of every priority. GMLake's rules know no lending.
+  for (int n = 0; n < 33; n++) {
+    for (const bool high : {false, true}) {
+      const cudaStream_t own = c10::cuda::getStreamFromPool(high, 0).stream();
+      CHECK(lend_from(own) == 0 || on_gmlake());
+    }
+  }
+  a->emptyCache();
 }
 
 // A block that is freed while another stream uses it stays active, in the figures as in the history, until that work is over.
@@ -737,8 +812,9 @@ int main(int count, char** words) {
   pools();
   history();
   streams();
+  foreign_streams();
   if (!on_cuda()) parked(); // there, no work is ever under way
-  if (getenv("FAKE_CUDA_PLAIN")) no_sharing();
+  if (getenv("FAKE_CUDA_REFUSES")) no_sharing();
   else sharing();
   threads();
   forks();
