@@ -39,13 +39,10 @@ describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped:
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'weir-adapter-'));
     const cudart = join(folder, 'libcudart.so.13');
-    const shared = (name: string, library: string, ...more: string[]) =>
-      compile(compilerOf('c'), [
-        ...['-shared', '-fPIC', '-w', join(SOURCES, name), '-o', join(folder, library)],
-        ...[`-Wl,-soname,${library}`, ...more],
-      ]);
-    shared('fake_cudart.c', 'libcudart.so.13', `-Wl,--version-script=${join(SOURCES, 'fake_cudart.map')}`);
-    shared('fake_cuda.c', 'libcuda.so.1');
+    const shared = (path: string, library: string, ...more: string[]) =>
+      compile(compilerOf('c'), [...['-shared', '-fPIC', '-w', path, '-o', join(folder, library)], ...[`-Wl,-soname,${library}`, ...more]]);
+    shared(join(SOURCES, 'fake_cudart.c'), 'libcudart.so.13', `-Wl,--version-script=${join(SOURCES, 'fake_cudart.map')}`);
+    shared('test/native/fake_cuda.c', 'libcuda.so.1');
     const headers = ['-isystem', TORCH, '-isystem', join(TORCH, 'cuda')];
     const objects = [
       ...compileParts(['engine', 'backend', 'runtime', 'testing'], 'test', folder),
@@ -85,11 +82,14 @@ describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped:
     expect(reserved!.size).toBe(200 * 2 ** 20);
   });
 
-  test.each([{}, { FAKE_CUDA_PLAIN: '1' }])('also through the CUDA driver %o', (variables) => {
-    const result = run([], { TEST_CUDA: '1', LD_LIBRARY_PATH: folder, ...variables });
-    expect(result.stdout).toMatch(/\n0 failures\n$/);
-    expect(result).toMatchObject({ status: 0, stderr: '' });
-  });
+  test.each([{}, { FAKE_CUDA_REFUSES: 'file' }, { FAKE_CUDA_HAS: 'file fabric rdma peer' }])(
+    'also through the CUDA driver %o',
+    (variables) => {
+      const result = run([], { TEST_CUDA: '1', LD_LIBRARY_PATH: folder, ...variables });
+      expect(result.stdout).toMatch(/\n0 failures\n$/);
+      expect(result).toMatchObject({ status: 0, stderr: '' });
+    },
+  );
 
   test("PyTorch's own allocator is recorded", () => {
     const rings = mkdtempSync(join(folder, 'rings-'));
