@@ -22,18 +22,24 @@ int32_t cuda_refused(const char *why) {
   return -1;
 }
 
+/* Creates memory of the best kind there is; `anew` finds out again which that is. CUDA's answer. */
+static int create_best(cuda_backend *self, uint64_t bytes, int anew, cu_handle *handle) {
+  pthread_mutex_lock(&self->mutex);
+  if (anew) self->settled = 0;
+  int result = self->settled ? CUDA_SUCCESS : cuda_settle(self);
+  cu_memory_properties best = self->properties;
+  pthread_mutex_unlock(&self->mutex);
+  if (result == CUDA_SUCCESS) IN_CONTEXT(self, result, cuMemCreate(handle, bytes, &best, 0));
+  return result;
+}
+
 static int64_t create(void *context, uint64_t bytes) {
   cuda_backend *self = context;
   if (!weir_books_ensure_handle(&self->books)) return cuda_refused("cuMemCreate: no host memory for its books");
   cu_handle handle;
-  int result = self->settled ? CUDA_SUCCESS : cuda_settle(self);
-  if (result == CUDA_SUCCESS) IN_CONTEXT(self, result, cuMemCreate(&handle, bytes, &self->properties, 0));
-  if (result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED) {
-    /* What was allowed no longer is: IMEX has ended, for example. */
-    self->settled = 0;
-    result = cuda_settle(self);
-    if (result == CUDA_SUCCESS) IN_CONTEXT(self, result, cuMemCreate(&handle, bytes, &self->properties, 0));
-  }
+  int result = create_best(self, bytes, 0, &handle);
+  /* What was allowed no longer is: IMEX has ended, for example. */
+  if (result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED) result = create_best(self, bytes, 1, &handle);
   if (cuda_judged(self->cuda, result, "cuMemCreate") < 0) return result == CUDA_ERROR_OUT_OF_MEMORY ? WEIR_NO_MEMORY : -1;
   return weir_books_add_handle(&self->books, handle, bytes);
 }
@@ -222,6 +228,9 @@ int weir_cuda_allow_peer(weir_backend *backend, int peer) {
     done = cuda_refused("too many peers");
     goto out;
   }
+  int tried = cuda_try_access(self, &access);
+  /* Without memory to try it with, the driver's word has to do. */
+  if (tried != CUDA_ERROR_OUT_OF_MEMORY) done = cuda_judged(self->cuda, tried, "cuMemSetAccess for a peer");
   for (size_t index = 0; done == 0 && index < self->books.mappings.room; index++) {
     const weir_entry *entry = &self->books.mappings.entries[index];
     if (entry->address == 0) continue;

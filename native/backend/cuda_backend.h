@@ -18,7 +18,7 @@ typedef struct cuda_backend {
   int device;
   cu_memory_properties properties;
   int settled; /* the driver gives memory of these properties */
-  pthread_mutex_t mutex; /* for books and access: a peer may be allowed at any time */
+  pthread_mutex_t mutex; /* for books, access and properties: a peer may be allowed at any time */
   cu_access access[1 + MOST_PEERS];
   size_t access_count;
   weir_books books;
@@ -55,6 +55,8 @@ int cuda_granularity(cuda_backend *self);
 /* Finds the best kind of memory that the driver gives and keeps it for all memory. CUDA's answer; unless that is success, nothing
  * has changed. */
 int cuda_settle(cuda_backend *self);
+/* Whether new memory can be opened to a GPU. CUDA's answer; out of memory if it cannot be known. */
+int cuda_try_access(cuda_backend *self, const cu_access *access);
 
 /* cuda_ipc.c */
 int32_t cuda_share(void *context, uint64_t address, uint64_t bytes, weir_piece *pieces, uint32_t room, uint64_t *start);

@@ -33,8 +33,8 @@ static int fits(const cuda_backend *self, const cu_memory_properties *wanted) {
   return granularity_of(self, wanted, &granularity) == CUDA_SUCCESS && granularity != 0 && self->backend.granularity % granularity == 0;
 }
 
-/* Creates one unit, exports it if another process could ask for that, maps it and opens it. CUDA's answer. */
-static int try_kind(const cuda_backend *self, const cu_memory_properties *wanted) {
+/* Creates one unit, exports it if another process could ask for that, maps it and opens it to a GPU. CUDA's answer. */
+static int try_kind(const cuda_backend *self, const cu_memory_properties *wanted, const cu_access *access) {
   uint64_t unit = self->backend.granularity;
   cu_handle handle;
   cu_pointer address;
@@ -49,7 +49,7 @@ static int try_kind(const cuda_backend *self, const cu_memory_properties *wanted
   if (result == CUDA_SUCCESS) {
     IN_CONTEXT(self, result, cuMemMap(address, unit, 0, handle, 0));
     if (result == CUDA_SUCCESS) {
-      IN_CONTEXT(self, result, cuMemSetAccess(address, unit, self->access, 1));
+      IN_CONTEXT(self, result, cuMemSetAccess(address, unit, access, 1));
       IN_CONTEXT(self, undone, cuMemUnmap(address, unit));
     }
     IN_CONTEXT(self, undone, cuMemAddressFree(address, unit));
@@ -72,7 +72,7 @@ int cuda_settle(cuda_backend *self) {
       wanted.handle_types = types[index];
       wanted.flags[CU_FLAG_RDMA] = (uint8_t)capable;
       if (!fits(self, &wanted)) continue;
-      result = try_kind(self, &wanted);
+      result = try_kind(self, &wanted, self->access);
       /* Without memory nothing is learned. The next request tries again. */
       if (result == CUDA_ERROR_OUT_OF_MEMORY) return result;
       if (result != CUDA_SUCCESS) continue;
@@ -82,4 +82,9 @@ int cuda_settle(cuda_backend *self) {
     }
   }
   return result;
+}
+
+int cuda_try_access(cuda_backend *self, const cu_access *access) {
+  int result = self->settled ? CUDA_SUCCESS : cuda_settle(self);
+  return result == CUDA_SUCCESS ? try_kind(self, &self->properties, access) : result;
 }

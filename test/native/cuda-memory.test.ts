@@ -51,7 +51,7 @@ describe.skipIf(reason !== undefined)(`memory of the CUDA backend${reason ? ` (s
     return JSON.parse(result.stdout);
   }
 
-  test.each(subsets(['file', 'fabric', 'rdma']))('announced: %s %s %s', (...has) => {
+  test.each(subsets(['file', 'fabric', 'rdma']).map((has) => ({ has })))('announced: $has', ({ has }) => {
     for (const refuses of subsets(['file', 'fabric', 'both', 'rdma', 'access', 'export'])) {
       const expected = best(has, refuses);
       const { types, rdma, shared } = take(has, refuses);
