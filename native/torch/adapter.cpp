@@ -113,6 +113,7 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
     std::lock_guard<std::mutex> figuring(slot.figuring);
     slot.engine.store(made, std::memory_order_release);
   });
+  open_to_peers(slot);
   return made;
 }
 
@@ -160,7 +161,9 @@ void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t 
   TORCH_CHECK(device >= 0 && device < kDevices, "weir: GPU ", static_cast<int>(device), " is beyond the ", kDevices, " it can serve");
   Slot& slot = slots_[device];
   void* ptr;
-  if (C10_UNLIKELY(pools_.takes(device, stream))) {
+  if (C10_UNLIKELY(!caching_.load(std::memory_order_relaxed))) {
+    ptr = allocate_uncached(slot, bytes, stream);
+  } else if (C10_UNLIKELY(pools_.takes(device, stream))) {
     ptr = allocate_native(slot, bytes, stream);
   } else {
     weir_device* engine = slot.engine.load(std::memory_order_acquire);
@@ -297,6 +300,7 @@ bool WeirAllocator::free_any(void* ptr) {
   for (const weir_device* const engine : abandoned_) {
     if (weir_device_owns(engine, address_of(ptr))) return true;
   }
+  if (C10_UNLIKELY(is_uncached(ptr))) return free_uncached(ptr);
   free_native(ptr);
   return true;
 }
@@ -305,7 +309,7 @@ bool WeirAllocator::free_ours(Slot& slot, void* ptr) {
   weir_device* const engine = slot.engine.load(std::memory_order_acquire);
   Context context;
   if (C10_UNLIKELY(history_.watched())) context = history_.gather(RecordContext::ALL);
-  if (C10_UNLIKELY(elsewhere_count_.load(std::memory_order_relaxed) != 0)) await_other_gpus(slot, address_of(ptr));
+  if (C10_UNLIKELY(elsewhere_count_.load(std::memory_order_relaxed) != 0) && !await_other_gpus(slot, address_of(ptr))) return true;
   if (const c10::impl::PyInterpreter* const interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter)) {
     (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, address_of(ptr));
   }
@@ -330,6 +334,7 @@ void WeirAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream strea
   }
   Slot* const slot = owner_of(ptr.get());
   if (!slot) {
+    if (C10_UNLIKELY(is_uncached(ptr.get()))) return;
     // PyTorch's allocator recognises its blocks by their deleter, and this one has ours.
     DataPtr lent(ptr.get(), ptr.get(), native_deleter_, ptr.device());
     try {
@@ -350,56 +355,15 @@ void WeirAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream strea
     note_elsewhere(ptr.get(), stream);
 }
 
-// Remembers a use that the engine cannot: a stream of another GPU, or no host memory in the engine.
-void WeirAllocator::note_elsewhere(const void* ptr, c10::cuda::CUDAStream stream) {
-  std::lock_guard<std::mutex> guard(elsewhere_mutex_);
-  auto& streams = elsewhere_[address_of(ptr)];
-  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
-  elsewhere_count_ = elsewhere_.size();
-}
-
-// The engine's events belong to one GPU. So the block's own stream waits for the other GPU's work. The next user of the memory
-// comes after that stream, and so after that work.
-void WeirAllocator::await_other_gpus(Slot& slot, uint64_t address) {
-  std::vector<c10::cuda::CUDAStream> streams;
-  {
-    std::lock_guard<std::mutex> guard(elsewhere_mutex_);
-    const auto found = elsewhere_.find(address);
-    if (found == elsewhere_.end()) return;
-    streams = std::move(found->second);
-    elsewhere_.erase(found);
-    elsewhere_count_ = elsewhere_.size();
-  }
-  weir_device* const engine = slot.engine.load(std::memory_order_acquire);
-  weir_allocation block;
-  if (!weir_device_find(engine, address, &block)) return;
-  const bool may_be_gone = weir_device_is_foreign(engine, block.stream);
-  for (const auto& stream : streams) {
-    DeviceIndex before = 0;
-    cudaEvent_t event = nullptr;
-    bool ordered =
-        c10::cuda::GetDevice(&before) == cudaSuccess && !may_be_gone && c10::cuda::SetDevice(stream.device_index()) == cudaSuccess &&
-        cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess && cudaEventRecord(event, stream.stream()) == cudaSuccess;
-    ordered = ordered && c10::cuda::SetDevice(slot.device) == cudaSuccess &&
-              cudaStreamWaitEvent(reinterpret_cast<cudaStream_t>(block.stream), event, 0) == cudaSuccess;
-    // An event may be destroyed while work still waits for it: CUDA keeps it until then.
-    if (event) cudaEventDestroy(event);
-    if (!ordered) {
-      (void)cudaGetLastError();
-      cudaStreamSynchronize(stream.stream());
-      (void)cudaGetLastError();
-    }
-    c10::cuda::SetDevice(before);
-  }
-}
-
 // ---- After a fork.
 
 void WeirAllocator::forked() {
   new (&making_) std::mutex;
   new (&elsewhere_mutex_) std::mutex;
+  new (&uncached_mutex_) std::mutex;
   elsewhere_.clear();
   elsewhere_count_ = 0;
+  late_.clear();
   pools_.forked();
   history_.forked();
   ipc_.forked();

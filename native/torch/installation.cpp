@@ -14,6 +14,7 @@
 #include "faults.h"
 #include "options.h"
 #include "passthrough.h"
+#include "registration.h"
 
 namespace weir {
 
@@ -55,6 +56,7 @@ int install(const weir_torch_options& options, char* why, size_t room) {
   const std::string name = text(options.allocator);
   recording = new Recording(text(options.directory), name, text(options.torch_version), options.ring_rows);
   if (name == WEIR_ALLOCATOR_WEIR || name == WEIR_ALLOCATOR_GMLAKE) {
+    if (registers_all_memory()) return refuse(WEIR_TORCH_REGISTERED, kRegistersAllMemory, why, room);
     installed = new WeirAllocator(
         native, {name == WEIR_ALLOCATOR_GMLAKE, options.lend != 0, options.fine != 0, options.limit, options.faults, options.faults_seed},
         recording);

@@ -1,12 +1,6 @@
-// The adapter under PyTorch's real c10 libraries, without a GPU: a stand-in for CUDA's runtime, and the host backend as GPU.
-// With TEST_CUDA the CUDA backend is under it instead, on a stand-in for the driver.
+// The adapter under PyTorch's real c10 libraries, without a GPU: see harness.h.
 // Prints what failed; ends with 0 if nothing did. `adapter_test speed` measures a pair of allocation and free instead,
 // by one thread and by several at once.
-#include <c10/core/Allocator.h>
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAStream.h>
-
 #include <dirent.h>
 #include <dlfcn.h>
 #include <linux/filter.h>
@@ -14,94 +8,15 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
-#include <cstring>
-#include <functional>
 #include <random>
 #include <thread>
 
-#include "testing/weir_testing.h"
-#include "torch/options.h"
-
-namespace cca = c10::cuda::CUDACachingAllocator;
-using c10::CachingDeviceAllocator::TraceEntry;
-
-// Set by ATen's CUDA part, which is not here.
-namespace c10::cuda::_internal {
-C10_CUDA_API void setHasPrimaryContext(bool (*)(c10::DeviceIndex));
-}
-
-extern int fake_cuda_error __asm__("fake_cuda_error");
-extern size_t (*fake_cuda_elsewhere)(int) __asm__("fake_cuda_elsewhere");
-
-// The adapter is compiled with this in the place of weir_cuda_backend.
-static weir_backend* backends[2];
-static bool on_gmlake() { return getenv(WEIR_CHILD_ALLOCATOR) && !strcmp(getenv(WEIR_CHILD_ALLOCATOR), WEIR_ALLOCATOR_GMLAKE); }
-static bool on_cuda() { return getenv("TEST_CUDA") != nullptr; }
-
-// What the engine of GPU 0 asks of streams: calls on one that the program has destroyed, and waits for the whole GPU.
-static struct {
-  weir_backend inner;
-  std::vector<uint64_t> names;
-  uint64_t dead;
-  int touched, waits;
-} watched;
-static void watch(weir_backend* backend) {
-  watched.inner = *backend;
-  backend->name_stream = [](void* context, uint32_t number, uint64_t handle) {
-    if (number >= watched.names.size()) watched.names.resize(number + 1);
-    watched.names[number] = handle;
-    return watched.inner.name_stream(context, number, handle);
-  };
-  backend->driver.event_record = [](void* context, uint32_t stream, uint32_t slot) {
-    watched.touched += watched.dead && watched.names[stream] == watched.dead;
-    return watched.inner.driver.event_record(context, stream, slot);
-  };
-  backend->driver.stream_wait = [](void* context, uint32_t stream, uint32_t slot) {
-    watched.touched += watched.dead && watched.names[stream] == watched.dead;
-    return watched.inner.driver.stream_wait(context, stream, slot);
-  };
-  backend->synchronize = [](void* context) {
-    watched.waits++;
-    return watched.inner.synchronize(context);
-  };
-}
-
-extern "C" weir_backend* test_backend(int device, char* why, size_t room) {
-  backends[device] = on_cuda() ? weir_cuda_backend(device, why, room) : weir_host_backend(1 << 30, why, room);
-  if (device == 0 && backends[device]) watch(backends[device]);
-  return backends[device];
-}
-
-static int failures = 0;
-#define CHECK(condition)                                  \
-  do {                                                    \
-    if (!(condition)) {                                   \
-      printf("FAIL line %d: %s\n", __LINE__, #condition); \
-      failures++;                                         \
-    }                                                     \
-  } while (0)
-
-static const size_t MIB = 1 << 20;
-
-static size_t held_by_weir(int device) {
-  weir_gauges gauges;
-  return weir_torch_gauges(device, &gauges) ? gauges.reserved - gauges.outside : 0;
-}
-
-static int64_t current(const c10::CachingDeviceAllocator::DeviceStats& stats,
-                       c10::CachingAllocator::StatArray c10::CachingDeviceAllocator::DeviceStats::* member, int type = 0) {
-  return (stats.*member)[type].current;
-}
-
-using Stats = c10::CachingDeviceAllocator::DeviceStats;
+#include "harness.h"
 
 struct Stack : c10::GatheredContext {};
 static std::shared_ptr<c10::GatheredContext> gather() { return std::make_shared<Stack>(); }
@@ -393,49 +308,6 @@ static void streams() {
   CHECK(a->memcpyAsync(raw, 0, raw, 1, 1, nullptr, false) == cudaSuccess);
 }
 
-// Memory that was freed on `stream` is wanted by the default stream, and no other is left. Gives how often the host waited for it.
-static int lend_from(cudaStream_t stream) {
-  cca::CUDAAllocator* const a = cca::get();
-  a->emptyCache();
-  a->setMemoryFraction(0.25, 0);
-  a->raw_delete(a->raw_alloc_with_stream(200 * MIB, stream));
-  const int before = watched.waits;
-  {
-    c10::DataPtr other = a->allocate(180 * MIB);
-    CHECK(other.get() != nullptr);
-  }
-  const int waited = watched.waits - before;
-  a->setMemoryFraction(1, 0);
-  return waited;
-}
-
-// A stream that PyTorch does not own, given as a bare handle or as current stream: it may be gone when its memory is wanted.
-static void foreign_streams() {
-  cca::CUDAAllocator* const a = cca::get();
-  const auto made = reinterpret_cast<cudaStream_t>(0xabc0);
-  watched.dead = 0xabc0;
-  CHECK(lend_from(made) > 0 && watched.touched == 0);
-  a->emptyCache();
-  const auto before = c10::cuda::getCurrentCUDAStream();
-  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(reinterpret_cast<cudaStream_t>(0xdef0), 0));
-  a->allocate(200 * MIB).clear();
-  c10::cuda::setCurrentCUDAStream(before);
-  watched.dead = 0xdef0;
-  a->setMemoryFraction(0.25, 0);
-  a->allocate(180 * MIB).clear();
-  a->setMemoryFraction(1, 0);
-  CHECK(watched.touched == 0);
-  watched.dead = 0;
-  // PyTorch's own streams lend at once, also as bare handles, of every priority. GMLake's rules know no lending.
-  for (int n = 0; n < 33; n++) {
-    for (const bool high : {false, true}) {
-      const cudaStream_t own = c10::cuda::getStreamFromPool(high, 0).stream();
-      CHECK(lend_from(own) == 0 || on_gmlake());
-    }
-  }
-  a->emptyCache();
-}
-
 // A block that is freed while another stream uses it stays active, in the figures as in the history, until that work is over.
 static void parked() {
   cca::CUDAAllocator* const a = cca::get();
@@ -508,20 +380,6 @@ static std::string refusal(const std::string& handle) {
     return error.what_without_backtrace();
   }
   return "";
-}
-
-static bool in_child(const std::function<void()>& work) {
-  fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) {
-    failures = 0;
-    work();
-    fflush(stdout);
-    _exit(failures != 0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 // CUDA IPC: the memory of a block in another process.
@@ -763,23 +621,11 @@ static void contention() {
 static c10::DataPtr global;
 
 int main(int count, char** words) {
-  weir_torch_options options{};
-  options.digest = WEIR_ABI_DIGEST;
-  options.allocator = getenv(WEIR_CHILD_ALLOCATOR) ? getenv(WEIR_CHILD_ALLOCATOR) : WEIR_ALLOCATOR_WEIR;
-  options.directory = getenv(WEIR_CHILD_RUN_DIR);
-  options.torch_version = "2.11.0";
-  options.ring_rows = 1 << 16;
-  options.lend = 1;
+  weir_torch_options options = options_here();
   char why[256] = "";
-  const int installed = weir_torch_install(&options, why, sizeof why);
-  if (installed != 0) {
-    printf("FAIL not installed: %s\n", why);
-    return 1;
-  }
+  if (!installed(options)) return 1;
   CHECK(weir_torch_install(&options, why, sizeof why) == WEIR_TORCH_ALREADY);
-  c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
-  fake_cuda_elsewhere = &held_by_weir;
-  cca::get()->init(2);
+  start_cuda();
   if (count > 1 && !strcmp(words[1], "speed")) {
     speed();
     contention();
@@ -812,7 +658,6 @@ int main(int count, char** words) {
   pools();
   history();
   streams();
-  foreign_streams();
   if (!on_cuda()) parked(); // there, no work is ever under way
   if (getenv("FAKE_CUDA_REFUSES")) no_sharing();
   else sharing();
