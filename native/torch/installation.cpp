@@ -133,4 +133,18 @@ void weir_torch_steps(uint64_t steps, int swap_settled) {
 
 void weir_torch_on_shortage(int (*relieve)(int device, uint64_t bytes)) { weir::relief.store(relieve); }
 
+int weir_torch_expandable(void) { return c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments(); }
+
+// PyTorch calls both with the GPU current, and during a capture with checks relaxed.
+void* weir_torch_plain_alloc(ptrdiff_t bytes, int, void*) {
+  void* ptr = nullptr;
+  if (cudaMalloc(&ptr, static_cast<size_t>(bytes)) == cudaSuccess) return ptr;
+  (void)cudaGetLastError();
+  return nullptr;
+}
+
+void weir_torch_plain_free(void* ptr, ptrdiff_t, int, void*) {
+  if (cudaFree(ptr) != cudaSuccess) (void)cudaGetLastError();
+}
+
 uint32_t weir_torch_check(uint32_t level) { return weir::installed ? weir::installed->check(level) : 0; }

@@ -200,6 +200,32 @@ static void registration() {
   unsetenv(name);
 }
 
+// Memory of weir_gpu.contiguous(): PyTorch's own, in one piece, and another PyTorch can open what is sent of it.
+static void contiguous() {
+  cca::CUDAAllocator* const a = cca::get();
+  const c10::MempoolId_t id{0, 13};
+  const size_t held = held_by_weir(0);
+  a->createOrIncrefPool(0, id, nullptr);
+  a->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  c10::DataPtr block = a->allocate(30 * MIB);
+  a->endAllocateToPool(0, id);
+  CHECK(held_by_weir(0) == held);
+  size_t size = 0;
+  CHECK(a->getBaseAllocation(block.get(), &size) == block.get() && size >= 30 * MIB);
+  CHECK(a->shareIpcHandle(block.get()).handle.rfind("WEIR", 0) != 0);
+  block.clear();
+  while (a->getPoolUseCount(0, id) > 0) a->releasePool(0, id);
+  CHECK(!weir_torch_expandable());
+  size_t before = 0, after = 0, total = 0;
+  cudaMemGetInfo(&before, &total);
+  void* const plain = weir_torch_plain_alloc(4 * MIB, 0, nullptr);
+  cudaMemGetInfo(&after, &total);
+  CHECK(plain && before - after == 4 * MIB && !weir_torch_plain_alloc(4096 * MIB, 0, nullptr));
+  weir_torch_plain_free(plain, 4 * MIB, 0, nullptr);
+  cudaMemGetInfo(&after, &total);
+  CHECK(after == before);
+}
+
 int main() {
   const weir_torch_options options = options_here();
   if (!installed(options)) return 1;
@@ -209,6 +235,7 @@ int main() {
   freed_while_capturing();
   uncached();
   registration();
+  contiguous();
   CHECK(weir_torch_check(3) == 0);
   printf("%d failures\n", failures);
   return failures != 0;
