@@ -44,9 +44,9 @@ describe.skipIf(reason !== undefined)(`memory of the CUDA backend${reason ? ` (s
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  function take(has: readonly string[], refuses: readonly string[]) {
+  function take(has: readonly string[], refuses: readonly string[], later: readonly string[] = []) {
     const env = { ...process.env, LD_LIBRARY_PATH: folder, FAKE_CUDA_HAS: has.join(' '), FAKE_CUDA_REFUSES: refuses.join(' ') };
-    const result = spawnSync(program, { env, encoding: 'utf8' });
+    const result = spawnSync(program, later.length > 0 ? [later.join(' ')] : [], { env, encoding: 'utf8' });
     expect(result, `${has}; ${refuses}: ${result.stdout}`).toMatchObject({ status: 0, stderr: '' });
     return JSON.parse(result.stdout);
   }
@@ -57,6 +57,13 @@ describe.skipIf(reason !== undefined)(`memory of the CUDA backend${reason ? ` (s
       const { types, rdma, shared } = take(has, refuses);
       expect({ types, rdma, shared, refuses }).toEqual({ ...expected, shared: expected.types & FILE, refuses });
     }
+  });
+
+  test('what the driver no longer gives is given up', () => {
+    const all = ['file', 'fabric', 'rdma'];
+    expect(take(all, [], ['fabric'])).toMatchObject({ types: FILE, rdma: 1 });
+    expect(take(all, [], ['file', 'fabric'])).toMatchObject({ types: 0, rdma: 1 });
+    expect(take(all, ['rdma'], ['rdma', 'both'])).toMatchObject({ types: FILE, rdma: 0 });
   });
 
   test('another GPU can access it where the driver says so', () => {

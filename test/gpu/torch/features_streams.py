@@ -243,7 +243,7 @@ def streams_of_others_by_handle():
             torch.cuda.check_error(cudart.cudaStreamCreate(ctypes.addressof(handle)))
             pointer = torch.cuda.caching_allocator_alloc(GIB, 0, handle.value)
             torch.cuda.caching_allocator_delete(pointer)
-            torch.cuda.check_error(cudart.cudaStreamSynchronize(handle.value))
+            torch.cuda.synchronize()
             torch.cuda.check_error(cudart.cudaStreamDestroy(handle.value))
             # No other memory is left for it.
             with torch.cuda.stream(torch.cuda.Stream()):
