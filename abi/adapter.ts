@@ -21,4 +21,5 @@ export const ADAPTER_RESULTS: readonly Numbered[] = [
   { name: 'uncached', number: 3, doc: 'PYTORCH_NO_CUDA_MEMORY_CACHING is set.' },
   { name: 'already', number: 4, doc: 'An allocator of ours is in place already.' },
   { name: 'failed', number: 5, doc: 'An error was thrown.' },
+  { name: 'registered', number: 6, doc: 'NCCL is to register all memory.' },
 ];

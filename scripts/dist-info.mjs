@@ -15,7 +15,7 @@ export function writeDistInfo(root, target) {
       `Summary: The part of Weir that runs inside PyTorch processes; \`weir run\` puts it there.`,
     ],
     'entry_points.txt': ['[torch.backends]', `${name} = _weir_activation:activate`],
-    'top_level.txt': ['_weir_activation', '_weir_variables', name],
+    'top_level.txt': ['_weir_activation', '_weir_variables', name, 'weir_gpu'],
   };
   mkdirSync(folder, { recursive: true });
   for (const [file, lines] of Object.entries(files)) writeFileSync(join(folder, file), `${lines.join('\n')}\n`);

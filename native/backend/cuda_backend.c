@@ -22,19 +22,24 @@ int32_t cuda_refused(const char *why) {
   return -1;
 }
 
+/* Creates memory of the best kind there is; `anew` finds out again which that is. CUDA's answer. */
+static int create_best(cuda_backend *self, uint64_t bytes, int anew, cu_handle *handle) {
+  pthread_mutex_lock(&self->mutex);
+  if (anew) self->settled = 0;
+  int result = self->settled ? CUDA_SUCCESS : cuda_settle(self);
+  cu_memory_properties best = self->properties;
+  pthread_mutex_unlock(&self->mutex);
+  if (result == CUDA_SUCCESS) IN_CONTEXT(self, result, cuMemCreate(handle, bytes, &best, 0));
+  return result;
+}
+
 static int64_t create(void *context, uint64_t bytes) {
   cuda_backend *self = context;
   if (!weir_books_ensure_handle(&self->books)) return cuda_refused("cuMemCreate: no host memory for its books");
   cu_handle handle;
-  int result;
-  IN_CONTEXT(self, result, cuMemCreate(&handle, bytes, &self->properties, 0));
-  if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && self->properties.handle_types != CU_HANDLE_NONE) {
-    /* Some sandboxes refuse memory that can be shared. If plain memory works, all memory is plain from now on. */
-    cu_memory_properties plain = self->properties;
-    plain.handle_types = CU_HANDLE_NONE;
-    IN_CONTEXT(self, result, cuMemCreate(&handle, bytes, &plain, 0));
-    if (result == CUDA_SUCCESS) self->properties = plain;
-  }
+  int result = create_best(self, bytes, 0, &handle);
+  /* What was allowed no longer is: IMEX has ended, for example. */
+  if (result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED) result = create_best(self, bytes, 1, &handle);
   if (cuda_judged(self->cuda, result, "cuMemCreate") < 0) return result == CUDA_ERROR_OUT_OF_MEMORY ? WEIR_NO_MEMORY : -1;
   return weir_books_add_handle(&self->books, handle, bytes);
 }
@@ -202,6 +207,14 @@ static const char *last_error(void *context) {
   return words;
 }
 
+int weir_cuda_can_access(weir_backend *backend, int peer) {
+  if (backend->driver.create != create) return 0;
+  const cuda_backend *self = backend->driver.context;
+  int other = 0, can = 0;
+  return self->cuda->cuDeviceGet(&other, peer) == CUDA_SUCCESS &&
+         self->cuda->cuDeviceCanAccessPeer(&can, other, self->device) == CUDA_SUCCESS && can != 0;
+}
+
 int weir_cuda_allow_peer(weir_backend *backend, int peer) {
   if (backend->driver.create != create) return 0;
   cuda_backend *self = backend->driver.context;
@@ -215,6 +228,9 @@ int weir_cuda_allow_peer(weir_backend *backend, int peer) {
     done = cuda_refused("too many peers");
     goto out;
   }
+  int tried = cuda_try_access(self, &access);
+  /* Without memory to try it with, the driver's word has to do. */
+  if (tried != CUDA_ERROR_OUT_OF_MEMORY) done = cuda_judged(self->cuda, tried, "cuMemSetAccess for a peer");
   for (size_t index = 0; done == 0 && index < self->books.mappings.room; index++) {
     const weir_entry *entry = &self->books.mappings.entries[index];
     if (entry->address == 0) continue;
@@ -288,21 +304,12 @@ weir_backend *weir_cuda_backend(int device, char *why, size_t room) {
   self->cuda = cuda;
   self->properties = (cu_memory_properties){.type = CU_PINNED, .location = {CU_LOCATION_DEVICE, device}};
   self->access[self->access_count++] = (cu_access){self->properties.location, CU_READ_WRITE};
-  size_t granularity = 0;
   int retained = 0;
   int result = cuda->cuInit(0);
   if (result == CUDA_SUCCESS) result = cuda->cuDeviceGet(&self->device, device);
   if (result == CUDA_SUCCESS) result = cuda->cuDevicePrimaryCtxRetain(&self->context, self->device);
   retained = result == CUDA_SUCCESS;
-  int sharable = 0;
-  if (retained && cuda->cuDeviceGetAttribute(&sharable, CU_ATTRIBUTE_HANDLE_FILE, self->device) == CUDA_SUCCESS && sharable) {
-    self->properties.handle_types = CU_HANDLE_FILE;
-    IN_CONTEXT(self, result, cuMemGetAllocationGranularity(&granularity, &self->properties, CU_GRANULARITY_MINIMUM));
-    if (result != CUDA_SUCCESS) self->properties.handle_types = CU_HANDLE_NONE;
-  }
-  if (retained && granularity == 0) {
-    IN_CONTEXT(self, result, cuMemGetAllocationGranularity(&granularity, &self->properties, CU_GRANULARITY_MINIMUM));
-  }
+  if (retained) result = cuda_granularity(self);
   if (cuda_judged(cuda, result, "start") < 0) {
     snprintf(why, room, "GPU %d cannot be used: %s", device, words);
     if (retained) cuda->cuDevicePrimaryCtxRelease_v2(self->device);
@@ -312,7 +319,7 @@ weir_backend *weir_cuda_backend(int device, char *why, size_t room) {
   }
   self->backend = (weir_backend){
       {self, create, release, reserve, unreserve, map, set_access, unmap, event_record, event_query, stream_wait},
-      granularity,
+      self->backend.granularity,
       name_stream,
       cuda_synchronize,
       memory,

@@ -1,5 +1,5 @@
-/* Shared by the two files of the CUDA backend: cuda_backend.c is the engine's driver, cuda_ipc.c shares memory with other
- * processes. */
+/* Shared by the files of the CUDA backend: cuda_backend.c is the engine's driver, cuda_properties.c finds which kinds of memory
+ * there are, cuda_ipc.c shares memory with other processes. */
 #ifndef WEIR_CUDA_BACKEND_H
 #define WEIR_CUDA_BACKEND_H
 
@@ -17,7 +17,8 @@ typedef struct cuda_backend {
   cu_context context;
   int device;
   cu_memory_properties properties;
-  pthread_mutex_t mutex; /* for books and access: a peer may be allowed at any time */
+  int settled; /* the driver gives memory of these properties */
+  pthread_mutex_t mutex; /* for books, access and properties: a peer may be allowed at any time */
   cu_access access[1 + MOST_PEERS];
   size_t access_count;
   weir_books books;
@@ -47,6 +48,15 @@ int32_t cuda_synchronize(void *context);
       (self)->cuda->cuCtxPopCurrent_v2(&popped);                                             \
     }                                                                                        \
   } while (0)
+
+/* cuda_properties.c */
+/* Sets the granularity, so that it suits every kind of memory that the device announces. CUDA's answer. */
+int cuda_granularity(cuda_backend *self);
+/* Finds the best kind of memory that the driver gives and keeps it for all memory. CUDA's answer; unless that is success, nothing
+ * has changed. */
+int cuda_settle(cuda_backend *self);
+/* Whether new memory can be opened to a GPU. CUDA's answer; out of memory if it cannot be known. */
+int cuda_try_access(cuda_backend *self, const cu_access *access);
 
 /* cuda_ipc.c */
 int32_t cuda_share(void *context, uint64_t address, uint64_t bytes, weir_piece *pieces, uint32_t room, uint64_t *start);

@@ -6,10 +6,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NOT_READY = 600 };
+enum {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_NOT_READY = 600,
+  CUDA_ERROR_NOT_PERMITTED = 800,
+  CUDA_ERROR_NOT_SUPPORTED = 801
+};
 enum { CU_PINNED = 1, CU_LOCATION_DEVICE = 1, CU_READ_WRITE = 3, CU_GRANULARITY_MINIMUM = 0 };
 enum { CU_EVENT_NO_TIMING = 2, CU_CAPTURE_RELAXED = 2 };
-enum { CU_HANDLE_NONE = 0, CU_HANDLE_FILE = 1, CU_ATTRIBUTE_HANDLE_FILE = 103 };
+enum { CU_HANDLE_NONE = 0, CU_HANDLE_FILE = 1, CU_HANDLE_FABRIC = 8 };
+enum { CU_ATTRIBUTE_HANDLE_FILE = 103, CU_ATTRIBUTE_RDMA = 110, CU_ATTRIBUTE_HANDLE_FABRIC = 128 };
+/* Index in cu_memory_properties.flags: memory that network cards may read and write. */
+enum { CU_FLAG_RDMA = 1 };
 
 typedef void *cu_context, *cu_stream, *cu_event;
 typedef uint64_t cu_pointer, cu_handle;
@@ -36,6 +45,7 @@ _Static_assert(sizeof(cu_memory_properties) == 32 && sizeof(cu_access) == 12, "a
   F(cuInit, (unsigned))                                                                   \
   F(cuDeviceGet, (int *, int))                                                            \
   F(cuDeviceGetAttribute, (int *, int, int))                                              \
+  F(cuDeviceCanAccessPeer, (int *, int, int))                                             \
   F(cuDevicePrimaryCtxRetain, (cu_context *, int))                                        \
   F(cuDevicePrimaryCtxRelease_v2, (int))                                                  \
   F(cuCtxPushCurrent_v2, (cu_context))                                                    \

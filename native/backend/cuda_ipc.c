@@ -33,7 +33,7 @@ void cuda_forked(void *context) {
 
 int32_t cuda_share(void *context, uint64_t address, uint64_t bytes, weir_piece *pieces, uint32_t room, uint64_t *start) {
   cuda_backend *self = context;
-  if (self->properties.handle_types == CU_HANDLE_NONE) return cuda_refused("the driver gives no memory here that could be shared");
+  if (!(self->properties.handle_types & CU_HANDLE_FILE)) return cuda_refused("the driver gives no memory here that could be shared");
   int32_t count = 0;
   pthread_mutex_lock(&self->mutex);
   const weir_entry *entry = weir_books_around(&self->books, address, self->backend.granularity);

@@ -56,6 +56,8 @@ struct weir_backend {
 /* A CUDA device, through libcuda.so.1 loaded at run time. Uses the primary context and makes it current around its calls.
  * NULL if there is none, and `why` (of `room` bytes) says why in one sentence. */
 weir_backend *weir_cuda_backend(int device, char *why, size_t room);
+/* Whether the GPU `peer` could access memory of this device. */
+int weir_cuda_can_access(weir_backend *backend, int peer);
 /* Memory of this device, now and later, is also accessible to the GPU `peer`. 1, or 0 if the driver refuses; last_error says why. */
 int weir_cuda_allow_peer(weir_backend *backend, int peer);
 

@@ -11,7 +11,7 @@
 typedef struct device_stream {
   uint64_t handle;
   int32_t recorded; /* its number in the recording */
-  int32_t foreign;  /* the program made it and may destroy it at any time */
+  int32_t foreign;  /* whoever made it may destroy it at any time */
 } device_stream;
 
 struct weir_device {

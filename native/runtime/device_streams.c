@@ -4,6 +4,14 @@
 
 #include "device.h"
 
+/* CUDA names the default stream 0, or 1 where its other meaning is to be excluded. */
+#define DEFAULT_STREAMS 2
+
+static int lasts(const weir_device *device, uint64_t handle) {
+  const weir_device_options *options = &device->options;
+  return handle < DEFAULT_STREAMS || (options->stream_lasts && options->stream_lasts(options->stream_lasts_context, handle));
+}
+
 static int64_t name_stream(weir_device *device, uint64_t handle) {
   uint32_t number = device->stream_count;
   if (handle == UINT64_MAX || !weir_map_ensure(&device->stream_numbers, 1)) return -1;
@@ -17,7 +25,8 @@ static int64_t name_stream(weir_device *device, uint64_t handle) {
   if (device->backend->name_stream(device->backend->driver.context, number, handle) < 0) return -1;
   int32_t recorded = device->recorder ? weir_recorder_stream(device->recorder, device->options.device, handle) : 0;
   /* A recording has room for a limited number of streams. Further ones appear as the default stream. */
-  device->streams[number] = (device_stream){handle, recorded < 0 ? 0 : recorded, 0};
+  device->streams[number] = (device_stream){handle, recorded < 0 ? 0 : recorded, !lasts(device, handle)};
+  device->foreign_count += (uint32_t)device->streams[number].foreign;
   weir_map_put(&device->stream_numbers, handle + 1, number, 0);
   device->stream_count++;
   return number;
@@ -34,20 +43,11 @@ int64_t device_number_of(weir_device *device, uint64_t handle) {
   return number;
 }
 
-void weir_device_set_foreign(weir_device *device, uint64_t stream) {
-  device_lock(&device->lock);
-  int64_t number = device_number_of(device, stream);
-  if (number >= 0 && !device->streams[number].foreign) {
-    device->streams[number].foreign = 1;
-    device->foreign_count++;
-  }
-  device_unlock(&device->lock);
-}
-
 int weir_device_is_foreign(weir_device *device, uint64_t stream) {
   device_lock(&device->lock);
-  int64_t number = device->foreign_count > 0 ? device_number_of(device, stream) : -1;
-  int foreign = number >= 0 && device->streams[number].foreign;
+  int64_t number = device_number_of(device, stream);
+  /* Without room to name it, nothing is known of the stream. */
+  int foreign = number < 0 || device->streams[number].foreign;
   device_unlock(&device->lock);
   return foreign;
 }

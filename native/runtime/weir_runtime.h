@@ -74,6 +74,11 @@ typedef struct weir_device_options {
    * and must not call the device. */
   void (*changed)(void *context, enum weir_change change, const weir_allocation *block, uint64_t reserved);
   void *changed_context;
+  /* Whether a stream exists for as long as the process; asked once per stream, at its first use, inside the lock of the device.
+   * Every other stream is foreign: whoever made it may destroy it while its blocks live on. What it has freed is lent only after
+   * a wait for the whole device. NULL: all streams are foreign but the default stream. */
+  int (*stream_lasts)(void *context, uint64_t stream);
+  void *stream_lasts_context;
 } weir_device_options;
 
 /* Takes over the backend. NULL if there is no memory for the device; the backend then stays the caller's. */
@@ -107,9 +112,7 @@ int weir_device_owns(const weir_device *device, uint64_t address);
 /* Work of another stream uses the block. 0 if nothing is live there or host memory is short: the caller must then wait for that
  * stream before it frees the block. */
 int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t stream);
-/* Marks a stream that the program made itself and may destroy while its blocks live on. What it has freed is lent only after a
- * wait for the whole device. */
-void weir_device_set_foreign(weir_device *device, uint64_t stream);
+/* Whether the program may destroy the stream while its blocks live on; see stream_lasts. */
 int weir_device_is_foreign(weir_device *device, uint64_t stream);
 void weir_device_empty_cache(weir_device *device);
 void weir_device_set_limit(weir_device *device, uint64_t bytes);

@@ -33,6 +33,25 @@ uint64_t handle_of(cudaStream_t stream) { return reinterpret_cast<uint64_t>(stre
 uint64_t address_of(const void* ptr) { return reinterpret_cast<uint64_t>(ptr); }
 c10::Device cuda_device(DeviceIndex index) { return {c10::DeviceType::CUDA, index}; }
 
+// PyTorch's streams by their ids, as c10/cuda/CUDAStream.cpp makes them: index, priority from 1 on, 1. Reading a stream by its id
+// makes none: where the pool was never used, it is null.
+constexpr int kStreamsPerPool = 32;
+cudaStream_t pooled(DeviceIndex device, int priority, int index) {
+  return c10::cuda::CUDAStream::unpack3((index << 5) | (priority << 1) | 1, device, c10::DeviceType::CUDA).stream();
+}
+
+// How many priorities PyTorch's streams have.
+int pool_priorities(DeviceIndex device) {
+  int count = 0;
+  try {
+    (void)c10::cuda::getCurrentCUDAStream(device); // PyTorch counts them at the first use of streams
+    for (; count < c10::cuda::max_compile_time_stream_priorities; count++) (void)pooled(device, count + 1, 0);
+  } catch (const c10::Error&) {
+    // There is no stream of the next priority.
+  }
+  return count;
+}
+
 } // namespace
 
 WeirAllocator::WeirAllocator(torch_alloc::CUDAAllocator* native, Settings settings, Recording* recording)
@@ -57,6 +76,7 @@ void WeirAllocator::init(int device_count) {
 }
 
 weir_device* WeirAllocator::make_engine(Slot& slot) {
+  const int priorities = pool_priorities(slot.device);
   std::lock_guard<std::mutex> guard(making_);
   weir_device* made = slot.engine.load(std::memory_order_acquire);
   if (made) return made;
@@ -68,6 +88,7 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   backend->memory(backend->driver.context, &free, &slot.total);
   for (const int peer : slot.peers) weir_cuda_allow_peer(backend, peer);
   if (settings_.faults) backend = with_faults(backend, settings_.faults, settings_.faults_seed + slot.device);
+  slot.priorities = priorities;
   weir_recorder* const recorder = recording_->open();
   weir_device_options options{};
   options.device = slot.device;
@@ -80,6 +101,8 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   options.reclaim_context = &slot;
   options.changed = &WeirAllocator::changed;
   options.changed_context = &slot;
+  options.stream_lasts = &WeirAllocator::stream_lasts;
+  options.stream_lasts_context = &slot;
   made = weir_device_new(backend, &options);
   TORCH_CHECK(made, "weir: there is no host memory for the engine of GPU ", static_cast<int>(slot.device));
   pools_.locked([&](int open) {
@@ -90,7 +113,20 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
     std::lock_guard<std::mutex> figuring(slot.figuring);
     slot.engine.store(made, std::memory_order_release);
   });
+  open_to_peers(slot);
   return made;
+}
+
+// Whether the stream is one of PyTorch's, which are never destroyed. Streams come as bare handles, perhaps of the program's own
+// streams. Runs inside the lock of the device, so nothing here may throw: an error could ask for Python's lock.
+int WeirAllocator::stream_lasts(void* context, uint64_t stream) {
+  const Slot& slot = *static_cast<const Slot*>(context);
+  for (int priority = 1; priority <= slot.priorities; priority++) {
+    for (int index = 0; index < kStreamsPerPool; index++) {
+      if (handle_of(pooled(slot.device, priority, index)) == stream) return 1;
+    }
+  }
+  return 0;
 }
 
 WeirAllocator::Slot* WeirAllocator::owner_of(const void* ptr) noexcept {
@@ -113,23 +149,21 @@ DataPtr WeirAllocator::allocate(size_t n) {
 void* WeirAllocator::raw_alloc(size_t n) { return n == 0 ? nullptr : allocate_on_current(current_device(), n); }
 
 void* WeirAllocator::allocate_on_current(DeviceIndex device, size_t bytes) {
-  const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
-  const cudaStream_t stream = current.stream();
-  // For a stream that the program made, the id is the handle. PyTorch's own streams are never destroyed.
-  const bool foreign = stream != nullptr && current.id() == static_cast<int64_t>(handle_of(stream));
-  return allocate_on(device, bytes, stream, foreign);
+  return allocate_on(device, bytes, c10::cuda::getCurrentCUDAStream(device).stream());
 }
 
 void* WeirAllocator::raw_alloc_with_stream(size_t n, cudaStream_t stream) {
   return n == 0 ? nullptr : allocate_on(current_device(), n, stream);
 }
 
-void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream, bool foreign) {
+void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream) {
   TORCH_CHECK_WITH(OutOfMemoryError, bytes < (1ull << 60), "CUDA out of memory. Tried to allocate more than 1EB memory.");
   TORCH_CHECK(device >= 0 && device < kDevices, "weir: GPU ", static_cast<int>(device), " is beyond the ", kDevices, " it can serve");
   Slot& slot = slots_[device];
   void* ptr;
-  if (C10_UNLIKELY(pools_.takes(device, stream))) {
+  if (C10_UNLIKELY(!caching_.load(std::memory_order_relaxed))) {
+    ptr = allocate_uncached(slot, bytes, stream);
+  } else if (C10_UNLIKELY(pools_.takes(device, stream))) {
     ptr = allocate_native(slot, bytes, stream);
   } else {
     weir_device* engine = slot.engine.load(std::memory_order_acquire);
@@ -137,7 +171,6 @@ void* WeirAllocator::allocate_on(DeviceIndex device, size_t bytes, cudaStream_t 
       engine = make_engine(slot);
       if (device < initialized_.load()) follow_native(slot); // existing private pools count as reserved
     }
-    if (C10_UNLIKELY(foreign)) weir_device_set_foreign(engine, handle_of(stream));
     ptr = allocate_ours(slot, engine, bytes, handle_of(stream));
     if (const c10::impl::PyInterpreter* const interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter)) {
       (*interpreter)->trace_gpu_memory_allocation(c10::kCUDA, address_of(ptr));
@@ -267,6 +300,7 @@ bool WeirAllocator::free_any(void* ptr) {
   for (const weir_device* const engine : abandoned_) {
     if (weir_device_owns(engine, address_of(ptr))) return true;
   }
+  if (C10_UNLIKELY(is_uncached(ptr))) return free_uncached(ptr);
   free_native(ptr);
   return true;
 }
@@ -275,7 +309,7 @@ bool WeirAllocator::free_ours(Slot& slot, void* ptr) {
   weir_device* const engine = slot.engine.load(std::memory_order_acquire);
   Context context;
   if (C10_UNLIKELY(history_.watched())) context = history_.gather(RecordContext::ALL);
-  if (C10_UNLIKELY(elsewhere_count_.load(std::memory_order_relaxed) != 0)) await_other_gpus(slot, address_of(ptr));
+  if (C10_UNLIKELY(elsewhere_count_.load(std::memory_order_relaxed) != 0) && !await_other_gpus(slot, address_of(ptr))) return true;
   if (const c10::impl::PyInterpreter* const interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter)) {
     (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, address_of(ptr));
   }
@@ -300,6 +334,7 @@ void WeirAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream strea
   }
   Slot* const slot = owner_of(ptr.get());
   if (!slot) {
+    if (C10_UNLIKELY(is_uncached(ptr.get()))) return;
     // PyTorch's allocator recognises its blocks by their deleter, and this one has ours.
     DataPtr lent(ptr.get(), ptr.get(), native_deleter_, ptr.device());
     try {
@@ -320,56 +355,15 @@ void WeirAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream strea
     note_elsewhere(ptr.get(), stream);
 }
 
-// Remembers a use that the engine cannot: a stream of another GPU, or no host memory in the engine.
-void WeirAllocator::note_elsewhere(const void* ptr, c10::cuda::CUDAStream stream) {
-  std::lock_guard<std::mutex> guard(elsewhere_mutex_);
-  auto& streams = elsewhere_[address_of(ptr)];
-  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
-  elsewhere_count_ = elsewhere_.size();
-}
-
-// The engine's events belong to one GPU. So the block's own stream waits for the other GPU's work. The next user of the memory
-// comes after that stream, and so after that work.
-void WeirAllocator::await_other_gpus(Slot& slot, uint64_t address) {
-  std::vector<c10::cuda::CUDAStream> streams;
-  {
-    std::lock_guard<std::mutex> guard(elsewhere_mutex_);
-    const auto found = elsewhere_.find(address);
-    if (found == elsewhere_.end()) return;
-    streams = std::move(found->second);
-    elsewhere_.erase(found);
-    elsewhere_count_ = elsewhere_.size();
-  }
-  weir_device* const engine = slot.engine.load(std::memory_order_acquire);
-  weir_allocation block;
-  if (!weir_device_find(engine, address, &block)) return;
-  const bool may_be_gone = weir_device_is_foreign(engine, block.stream);
-  for (const auto& stream : streams) {
-    DeviceIndex before = 0;
-    cudaEvent_t event = nullptr;
-    bool ordered =
-        c10::cuda::GetDevice(&before) == cudaSuccess && !may_be_gone && c10::cuda::SetDevice(stream.device_index()) == cudaSuccess &&
-        cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess && cudaEventRecord(event, stream.stream()) == cudaSuccess;
-    ordered = ordered && c10::cuda::SetDevice(slot.device) == cudaSuccess &&
-              cudaStreamWaitEvent(reinterpret_cast<cudaStream_t>(block.stream), event, 0) == cudaSuccess;
-    // An event may be destroyed while work still waits for it: CUDA keeps it until then.
-    if (event) cudaEventDestroy(event);
-    if (!ordered) {
-      (void)cudaGetLastError();
-      cudaStreamSynchronize(stream.stream());
-      (void)cudaGetLastError();
-    }
-    c10::cuda::SetDevice(before);
-  }
-}
-
 // ---- After a fork.
 
 void WeirAllocator::forked() {
   new (&making_) std::mutex;
   new (&elsewhere_mutex_) std::mutex;
+  new (&uncached_mutex_) std::mutex;
   elsewhere_.clear();
   elsewhere_count_ = 0;
+  late_.clear();
   pools_.forked();
   history_.forked();
   ipc_.forked();

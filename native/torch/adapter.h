@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "figures.h"
@@ -51,6 +52,7 @@ class WeirAllocator final : public Forwarding {
   void recordStream(const DataPtr& ptr, c10::cuda::CUDAStream stream) override;
 
   void init(int device_count) override;
+  void enable(bool value) override;
   void emptyCache(MempoolId_t id = {0, 0}) override;
   void cacheInfo(DeviceIndex device, size_t* largest) override;
   void* getBaseAllocation(void* ptr, size_t* size) override;
@@ -97,6 +99,7 @@ class WeirAllocator final : public Forwarding {
     double fraction = 1.0;
     double native_fraction = 1.0;
     uint64_t total = 0;
+    int priorities = 0; // of PyTorch's streams
     int captures = 0; // captures begun on the engine; under the lock of the pools
     std::vector<int> peers;
   };
@@ -110,7 +113,7 @@ class WeirAllocator final : public Forwarding {
   weir_device* make_engine(Slot& slot);
 
   void* allocate_on_current(DeviceIndex device, size_t bytes);
-  void* allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream, bool foreign = false);
+  void* allocate_on(DeviceIndex device, size_t bytes, cudaStream_t stream);
   void* allocate_ours(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream);
   void* allocate_native(Slot& slot, size_t bytes, cudaStream_t stream);
   void* fail(Slot& slot, weir_device* engine, size_t bytes, uint64_t stream, const weir_shortage& shortage, Context context);
@@ -118,8 +121,15 @@ class WeirAllocator final : public Forwarding {
   bool free_ours(Slot& slot, void* ptr);
   void free_native(void* ptr);
   void note_elsewhere(const void* ptr, c10::cuda::CUDAStream stream);
-  void await_other_gpus(Slot& slot, uint64_t address);
+  bool await_other_gpus(Slot& slot, uint64_t address, bool late = false);
+  void await(Slot& slot, uint64_t address, const std::vector<c10::cuda::CUDAStream>& streams, bool late);
+  void free_late();
+  void open_to_peers(Slot& slot);
+  void* allocate_uncached(Slot& slot, size_t bytes, cudaStream_t stream);
+  bool is_uncached(const void* ptr);
+  bool free_uncached(void* ptr);
 
+  static int stream_lasts(void* slot, uint64_t stream);
   static void changed(void* slot, weir_change change, const weir_allocation* block, uint64_t reserved);
   void note_change(Slot& slot, weir_change change, const weir_allocation& block);
   void report(Slot& slot, void* ptr, int64_t size);
@@ -165,6 +175,13 @@ class WeirAllocator final : public Forwarding {
   std::mutex elsewhere_mutex_;
   std::atomic<size_t> elsewhere_count_{0};
   std::unordered_map<uint64_t, std::vector<c10::cuda::CUDAStream>> elsewhere_;
+  std::vector<uint64_t> late_; // such blocks, freed during a capture
+
+  // Blocks from the time when the program had turned caching off.
+  std::atomic<bool> caching_{true};
+  std::mutex uncached_mutex_;
+  std::atomic<size_t> uncached_count_{0};
+  std::unordered_set<const void*> uncached_;
 
   std::vector<weir_device*> abandoned_; // engines of the parent process, after a fork; only used for weir_device_owns
   Slot slots_[kDevices];

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "registration.h"
 #include "segments.h"
 
 namespace weir {
@@ -68,6 +69,8 @@ void WeirAllocator::setUserMetadata(const std::string& metadata) {
 void WeirAllocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer) { history_.attach_observer(std::move(observer)); }
 
 void WeirAllocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
+  // The program may have set it after the start. ProcessGroupNCCL attaches its hook before it registers anything.
+  TORCH_CHECK(!registers_all_memory(), "weir: ", kRegistersAllMemory, ".");
   native_->attachAllocatorTraceTracker(tracker);
   history_.attach_tracker(std::move(tracker));
 }

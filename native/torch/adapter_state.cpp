@@ -251,6 +251,7 @@ void WeirAllocator::endAllocateToPool(DeviceIndex device, MempoolId_t id) {
   });
   native_->endAllocateToPool(device, id);
   ipc_.release();
+  free_late();
   follow_native(slots_[device]);
 }
 
@@ -274,7 +275,46 @@ torch_alloc::CheckpointDelta WeirAllocator::setCheckpointPoolState(DeviceIndex d
   return delta;
 }
 
-// ---- Between processes and GPUs.
+// ---- Without a cache: torch.cuda.caching_allocator_enable(False).
+
+void WeirAllocator::enable(bool value) {
+  native_->enable(value);
+  caching_ = value;
+}
+
+// As PyTorch's allocator does then: every block comes from the driver, in private pools too, and no figure counts it.
+void* WeirAllocator::allocate_uncached(Slot& slot, size_t bytes, cudaStream_t stream) {
+  void* ptr = nullptr;
+  if (cudaMalloc(&ptr, bytes) != cudaSuccess) {
+    (void)cudaGetLastError();
+    give_back_ours(slot, stream);
+    C10_CUDA_CHECK(cudaMalloc(&ptr, bytes));
+  }
+  std::lock_guard<std::mutex> guard(uncached_mutex_);
+  uncached_.insert(ptr);
+  uncached_count_ = uncached_.size();
+  return ptr;
+}
+
+bool WeirAllocator::is_uncached(const void* ptr) {
+  if (C10_LIKELY(uncached_count_.load(std::memory_order_relaxed) == 0)) return false;
+  std::lock_guard<std::mutex> guard(uncached_mutex_);
+  return uncached_.count(ptr) != 0;
+}
+
+bool WeirAllocator::free_uncached(void* ptr) {
+  {
+    std::lock_guard<std::mutex> guard(uncached_mutex_);
+    uncached_.erase(ptr);
+    uncached_count_ = uncached_.size();
+  }
+  // Waits for the GPU, so streams that use the block have passed.
+  if (cudaFree(ptr) == cudaSuccess) return true;
+  (void)cudaGetLastError();
+  return false;
+}
+
+// ---- Between processes.
 
 torch_alloc::ShareableHandle WeirAllocator::shareIpcHandle(void* ptr) {
   Slot* const slot = owner_of(ptr);
@@ -286,7 +326,7 @@ torch_alloc::ShareableHandle WeirAllocator::shareIpcHandle(void* ptr) {
     const uint32_t count = weir_device_share(slot->engine.load(std::memory_order_acquire), reinterpret_cast<uint64_t>(ptr), pieces.data(),
                                              static_cast<uint32_t>(pieces.size()), &start, why, sizeof why);
     TORCH_CHECK(count > 0, "weir: this tensor lies in memory that cannot be sent to another process by CUDA IPC (", why,
-                "); run with --allocator expandable, or allocate what is sent inside torch.cuda.use_mem_pool(torch.cuda.MemPool()).");
+                "); allocate what is sent inside weir_gpu.contiguous(), or run with --allocator expandable.");
     const bool all = count <= pieces.size();
     pieces.resize(count);
     if (all) break;
@@ -302,28 +342,6 @@ std::shared_ptr<void> WeirAllocator::getIpcDevPtr(std::string handle) {
   Slot& slot = slots_[device];
   if (!slot.engine.load(std::memory_order_acquire)) make_engine(slot);
   return ipc_.open(handle, device, slot.backend);
-}
-
-void WeirAllocator::enablePeerAccess(DeviceIndex device, DeviceIndex to) {
-  native_->enablePeerAccess(device, to);
-  Slot& slot = slots_[to];
-  std::lock_guard<std::mutex> guard(making_);
-  if (std::find(slot.peers.begin(), slot.peers.end(), device) != slot.peers.end()) return;
-  if (slot.engine.load(std::memory_order_acquire)) {
-    TORCH_CHECK(weir_cuda_allow_peer(slot.backend, device), "weir: GPU ", static_cast<int>(device),
-                " could not be given access to the memory of GPU ", static_cast<int>(to), " (",
-                slot.backend->last_error(slot.backend->driver.context), "); run with --allocator expandable");
-  }
-  // Only after success, so that a failed call is tried again.
-  slot.peers.push_back(device);
-}
-
-cudaError_t WeirAllocator::memcpyAsync(void* dst, int dst_device, const void* src, int src_device, size_t count, cudaStream_t stream,
-                                       bool p2p) {
-  if (src_device == dst_device || p2p) return cudaMemcpyAsync(dst, src, count, cudaMemcpyDeviceToDevice, stream);
-  // Mapped memory, like ours, can be copied to a GPU without access to it only in this way.
-  if (owner_of(dst) || owner_of(src)) return cudaMemcpyPeerAsync(dst, dst_device, src, src_device, count, stream);
-  return native_->memcpyAsync(dst, dst_device, src, src_device, count, stream, p2p);
 }
 
 } // namespace weir

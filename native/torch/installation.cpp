@@ -14,6 +14,7 @@
 #include "faults.h"
 #include "options.h"
 #include "passthrough.h"
+#include "registration.h"
 
 namespace weir {
 
@@ -55,6 +56,7 @@ int install(const weir_torch_options& options, char* why, size_t room) {
   const std::string name = text(options.allocator);
   recording = new Recording(text(options.directory), name, text(options.torch_version), options.ring_rows);
   if (name == WEIR_ALLOCATOR_WEIR || name == WEIR_ALLOCATOR_GMLAKE) {
+    if (registers_all_memory()) return refuse(WEIR_TORCH_REGISTERED, kRegistersAllMemory, why, room);
     installed = new WeirAllocator(
         native, {name == WEIR_ALLOCATOR_GMLAKE, options.lend != 0, options.fine != 0, options.limit, options.faults, options.faults_seed},
         recording);
@@ -130,5 +132,19 @@ void weir_torch_steps(uint64_t steps, int swap_settled) {
 }
 
 void weir_torch_on_shortage(int (*relieve)(int device, uint64_t bytes)) { weir::relief.store(relieve); }
+
+int weir_torch_expandable(void) { return c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments(); }
+
+// PyTorch calls both with the GPU current, and during a capture with checks relaxed.
+void* weir_torch_plain_alloc(ptrdiff_t bytes, int, void*) {
+  void* ptr = nullptr;
+  if (cudaMalloc(&ptr, static_cast<size_t>(bytes)) == cudaSuccess) return ptr;
+  (void)cudaGetLastError();
+  return nullptr;
+}
+
+void weir_torch_plain_free(void* ptr, ptrdiff_t, int, void*) {
+  if (cudaFree(ptr) != cudaSuccess) (void)cudaGetLastError();
+}
 
 uint32_t weir_torch_check(uint32_t level) { return weir::installed ? weir::installed->check(level) : 0; }

@@ -27,6 +27,11 @@ WEIR_TORCH_EXPORT void weir_torch_steps(uint64_t steps, int swap_settled);
 /* Sets the function that is asked for memory when a request finds none; NULL: none. It returns 1 if it has freed some. If that is
  * not enough, it is asked again for twice as many bytes. Called in the thread of the request, without a lock. */
 WEIR_TORCH_EXPORT void weir_torch_on_shortage(int (*relieve)(int device, uint64_t bytes));
+/* Whether PyTorch's private pools have expandable segments, whose memory lies in pieces. */
+WEIR_TORCH_EXPORT int weir_torch_expandable(void);
+/* For a MemPool that must have none: plain CUDA allocations, as PyTorch's CUDAPluggableAllocator calls them. NULL: no memory. */
+WEIR_TORCH_EXPORT void *weir_torch_plain_alloc(ptrdiff_t bytes, int device, void *stream);
+WEIR_TORCH_EXPORT void weir_torch_plain_free(void *ptr, ptrdiff_t bytes, int device, void *stream);
 /* 0, or the number of the first broken invariant of an engine. */
 WEIR_TORCH_EXPORT uint32_t weir_torch_check(uint32_t level);
 

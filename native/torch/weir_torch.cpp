@@ -1,5 +1,6 @@
 // The whole adapter as one compilation unit. PyTorch's headers take most of the compile time, and are read only once so.
 #include "adapter.cpp"
+#include "adapter_gpus.cpp"
 #include "adapter_observation.cpp"
 #include "adapter_state.cpp"
 #include "history.cpp"

@@ -24,6 +24,7 @@ def load(path):
     library.weir_torch_steps.restype = None
     library.weir_torch_on_shortage.argtypes = [ctypes.c_void_p]
     library.weir_torch_on_shortage.restype = None
+    library.weir_torch_expandable.argtypes = []
     library.weir_torch_check.argtypes = [ctypes.c_uint32]
     library.weir_torch_check.restype = ctypes.c_uint32
     return library
@@ -50,6 +51,11 @@ def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend
         return why.value.decode("utf-8", "replace")
     _library = library
     return None
+
+
+def library():
+    """The loaded adapter, for weir_gpu; None if no allocator is in place."""
+    return _library
 
 
 def mark(name):

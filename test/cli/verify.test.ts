@@ -84,7 +84,7 @@ describe('weir verify with a damaged plan', () => {
 
   it.each(['null', '"x"', '1.5', '-1', '{}', 'true', 'NaN', '-Infinity'])('an offset of %s', async (offset) => {
     const path = file('bad.plan', JSON.stringify(PLAN).replace('"offset":0', `"offset":${offset}`));
-    const shown = /N|I/.test(offset) ? `"${offset}"` : offset;
+    const shown = /N|I/.test(offset) ? `"${offset}"` : offset === '{}' ? 'an object' : offset;
     expect(await refusal(path, BUFFERS)).toBe(`${path}: ${expected} ${shown}`);
   });
 

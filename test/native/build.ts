@@ -46,6 +46,11 @@ export function buildPolicyJob(): string {
   return buildProgram('policy-job', ['test/native/policy_job.c'], 'none');
 }
 
+/** Takes memory of a CUDA driver and prints of which kind it is. */
+export function buildCudaMemory(): string {
+  return buildProgram('cuda-memory', ['test/native/cuda_memory.c'], 'none');
+}
+
 function buildProgram(name: string, sources: readonly string[], sanitizer: Sanitizer): string {
   return built(`${name}-${sanitizer.replace(',', '-')}`, (output) => {
     const sanitize = sanitizerFlags(sanitizer);

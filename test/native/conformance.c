@@ -144,10 +144,15 @@ static void waits(weir_device *device, spy *watched) {
   EXPECT(atomic_load(&watched->unmaps) >= unmapped + 6 && atomic_load(&watched->waits) == before + 1);
 }
 
+/* As PyTorch's streams do. The conformance of foreign streams has one that does not. */
+int conform_stream_lasts(void *context, uint64_t stream) {
+  (void)context;
+  return stream != 0x50;
+}
+
 /* A foreign stream may be destroyed when its block is freed or its memory is wanted by another stream. So it is not used then. */
 static void foreign_streams(weir_device *device, weir_backend *host, spy *watched) {
   uint64_t other = take(device, 1000, 0x40), address[8];
-  weir_device_set_foreign(device, 0x50);
   for (int index = 0; index < 8; index++) address[index] = take(device, 20 * MIB, 0x50);
   unsigned long long before = atomic_load(&watched->records);
   uint64_t borrows = weir_device_gauges(device).borrows;
@@ -165,6 +170,31 @@ static void foreign_streams(weir_device *device, weir_backend *host, spy *watche
   EXPECT(all != 0 && weir_device_free(device, all, NULL));
   weir_device_set_limit(device, 0);
   weir_device_empty_cache(device);
+}
+
+/* Of a stream that nobody vouches for, the runtime must not ask anything once the program has freed its blocks. */
+static void destroyed_streams(void) {
+  char why[256];
+  weir_backend *host = weir_host_backend(512 * MIB, why, sizeof why);
+  spy *watched = host ? spy_on(host) : NULL;
+  weir_device_options options = {.lend = 1, .limit = 256 * MIB};
+  weir_device *device = watched ? weir_device_new(&watched->backend, &options) : NULL;
+  EXPECT(device != NULL);
+  if (!device) return;
+  /* As a recorded stream, it is first seen by record_stream; it still exists then. */
+  uint64_t first = take(device, 8 * MIB, 0);
+  EXPECT(weir_device_record_stream(device, first, 0xabc0) && weir_device_free(device, first, NULL));
+  EXPECT(atomic_load(&watched->records) == 1);
+  uint64_t address = take(device, 200 * MIB, 0xabc0);
+  EXPECT(address != 0 && weir_device_is_foreign(device, 0xabc0) && !weir_device_is_foreign(device, 0));
+  atomic_store(&watched->dead, 0xabc0);
+  EXPECT(weir_device_free(device, address, NULL));
+  /* Served after a wait for the whole device: no other memory is left. */
+  uint64_t other = take(device, 180 * MIB, 0);
+  EXPECT(other != 0 && weir_device_free(device, other, NULL) && atomic_load(&watched->touched) == 0);
+  weir_device_empty_cache(device);
+  EXPECT(weir_device_gauges(device).reserved == 0 && atomic_load(&watched->touched) == 0);
+  weir_device_delete(device);
 }
 
 static void ranges(weir_device *device) {
@@ -218,6 +248,7 @@ int conform(weir_device *device, weir_backend *host, spy *watched, weir_recorder
   captures(device, host, watched);
   waits(device, watched);
   foreign_streams(device, host, watched);
+  destroyed_streams();
   ranges(device);
   many_streams(device);
   if (recorder) names(recorder);

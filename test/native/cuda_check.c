@@ -184,6 +184,11 @@ static void measure(void) {
   printf("allocate and free 4 KiB: %.0f ns (best of 7)\n", best);
 }
 
+static int lasts(void *context, uint64_t stream) {
+  (void)context, (void)stream;
+  return 1;
+}
+
 int main(int count, char **words) {
   char why[256];
   forget = count > 1 && strcmp(words[1], "forget") == 0;
@@ -202,7 +207,7 @@ int main(int count, char **words) {
   must(cuStreamCreate_(&capture_stream, 1) == 0 && cuMemAlloc_(&results, 4ull * RESULTS) == 0 && cuMemAlloc_(&scratch, GIB) == 0, "memory");
   size_t before = 0, after = 0, total = 0;
   weir_recorder *recorder = weir_recorder_open("/tmp", "weir", "none", 1 << 18);
-  weir_device_options options = {.lend = 1, .limit = 6 * GIB, .recorder = recorder};
+  weir_device_options options = {.lend = 1, .limit = 6 * GIB, .recorder = recorder, .stream_lasts = lasts};
   device = weir_device_new(backend, &options);
   if (!device) return 3;
   must(weir_cuda_allow_peer(backend, 0), "a GPU may use its own memory");

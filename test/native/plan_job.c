@@ -262,6 +262,11 @@ static void read_options(int count, char **words) {
   if (!ring || options.layers < 4 || options.layers > MOST_LAYERS) exit(64);
 }
 
+static int lasts(void *context, uint64_t stream) {
+  (void)context, (void)stream;
+  return 1;
+}
+
 int main(int count, char **words) {
   char why[256];
   read_options(count, words);
@@ -270,7 +275,7 @@ int main(int count, char **words) {
   weir_backend *used = host && options.rate ? weir_faulty_backend(host, (uint32_t)options.rate, options.seed) : host;
   recorder = weir_recorder_open(ring, "weir", "0.0.0", 1 << 18);
   if (!used || !recorder) exit(66);
-  weir_device_options given = {.lend = 1, .recorder = recorder};
+  weir_device_options given = {.lend = 1, .recorder = recorder, .stream_lasts = lasts};
   device = weir_device_new(used, &given);
   if (!device) exit(67);
   must(host->name_stream(host->driver.context, 100000, 0) == 0 && host->name_stream(host->driver.context, 100001, 0x9000) == 0,

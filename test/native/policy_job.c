@@ -102,6 +102,11 @@ static const char *text(const char *name, const char *otherwise) {
   return value && *value ? value : otherwise;
 }
 
+static int lasts(void *context, uint64_t stream) {
+  (void)context, (void)stream;
+  return 1;
+}
+
 int main(int count, char **words) {
   if (count != 4) {
     fprintf(stderr, "usage: policy_job FILE SLOTS TOTAL_BYTES\n");
@@ -120,6 +125,7 @@ int main(int count, char **words) {
       .fine = strtoull(text(WEIR_CHILD_SWAP, "0"), NULL, 10) > 0,
       .limit = strtoull(text(WEIR_CHILD_LIMIT, "0"), NULL, 10),
       .recorder = recorder,
+      .stream_lasts = lasts,
   };
   weir_device *device = weir_device_new(&counting, &options);
   if (!device) return 67;

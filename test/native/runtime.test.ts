@@ -30,6 +30,7 @@ describe.skipIf(reason !== undefined)(`a process with the runtime in it${reason 
     ['the rules of GMLake', { gmlake: 1 }],
     ['nothing lent between streams', { lend: 0 }],
     ['small handles', { fine: 1 }],
+    ['streams that may be destroyed', { foreign: 1, total: 128 }],
   ])('%s', (_, options) => {
     expect(runStandin(standin, { seed: 7, ...options }).corrupted).toBe(0);
   });

@@ -7,6 +7,12 @@ static void forbid(spy *self) {
   if (atomic_load(&self->captures) > 0) atomic_fetch_add(&self->violations, 1);
 }
 
+/* CUDA may crash if a destroyed stream is used. */
+static void forbid_dead(spy *self, uint32_t stream) {
+  uint64_t dead = atomic_load(&self->dead);
+  if (dead != 0 && stream < 64 && self->names[stream] == dead) atomic_fetch_add(&self->touched, 1);
+}
+
 static int64_t create(void *context, uint64_t bytes) {
   spy *self = context;
   return self->inner->driver.create(self->inner->driver.context, bytes);
@@ -40,6 +46,7 @@ static int32_t unmap(void *context, uint64_t address, uint64_t bytes) {
 static int32_t event_record(void *context, uint32_t stream, uint32_t slot) {
   spy *self = context;
   forbid(self);
+  forbid_dead(self, stream);
   atomic_fetch_add(&self->records, 1);
   return self->inner->driver.event_record(self->inner->driver.context, stream, slot);
 }
@@ -53,12 +60,14 @@ static int32_t event_query(void *context, uint32_t slot) {
 static int32_t stream_wait(void *context, uint32_t stream, uint32_t slot) {
   spy *self = context;
   forbid(self);
+  forbid_dead(self, stream);
   atomic_fetch_add(&self->stream_waits, 1);
   if (self->lie == LIE_WAIT) return 0;
   return self->inner->driver.stream_wait(self->inner->driver.context, stream, slot);
 }
 static int32_t name_stream(void *context, uint32_t number, uint64_t handle) {
   spy *self = context;
+  if (number < 64) self->names[number] = handle;
   return self->inner->name_stream(self->inner->driver.context, number, handle);
 }
 static int32_t synchronize(void *context) {

@@ -28,7 +28,7 @@
 
 static struct {
   uint64_t threads, rounds, seed, rate, total, limit, gmlake, lend, fine, forget_streams, rows, reclaim, fork_at, endless, captures, lie,
-      conform;
+      conform, foreign;
 } options = {.threads = 4, .rounds = 3000, .seed = 1, .total = 512, .lend = 1, .rows = 1 << 18, .captures = 1};
 static const char *ring;
 
@@ -226,7 +226,7 @@ static void read_options(int count, char **words) {
       {"rows", &options.rows},         {"reclaim", &options.reclaim},
       {"fork", &options.fork_at},      {"endless", &options.endless},
       {"captures", &options.captures}, {"lie", &options.lie},
-      {"conform", &options.conform},
+      {"conform", &options.conform},   {"foreign", &options.foreign},
   };
   for (int index = 1; index < count; index++) {
     char *equals = strchr(words[index], '=');
@@ -261,6 +261,7 @@ static void set_up(void) {
       .limit = options.limit * MIB,
       .recorder = recorder,
       .reclaim = options.reclaim ? reclaim : NULL,
+      .stream_lasts = options.foreign ? NULL : conform_stream_lasts,
   };
   device = weir_device_new(&watched->backend, &given);
   if (!device) exit(67);

@@ -32,30 +32,29 @@ const reason = whyNot();
 describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped: ${reason})` : ''}`, () => {
   let folder: string;
 
-  function run(word: string[], variables: Record<string, string> = {}) {
-    return spawnSync(join(folder, 'adapter_test'), word, { env: { ...process.env, ...variables }, encoding: 'utf8' });
+  function run(word: string[], variables: Record<string, string> = {}, program = 'adapter_test') {
+    return spawnSync(join(folder, program), word, { env: { ...process.env, ...variables }, encoding: 'utf8' });
   }
 
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'weir-adapter-'));
     const cudart = join(folder, 'libcudart.so.13');
-    const shared = (name: string, library: string, ...more: string[]) =>
-      compile(compilerOf('c'), [
-        ...['-shared', '-fPIC', '-w', join(SOURCES, name), '-o', join(folder, library)],
-        ...[`-Wl,-soname,${library}`, ...more],
-      ]);
-    shared('fake_cudart.c', 'libcudart.so.13', `-Wl,--version-script=${join(SOURCES, 'fake_cudart.map')}`);
-    shared('fake_cuda.c', 'libcuda.so.1');
+    const shared = (path: string, library: string, ...more: string[]) =>
+      compile(compilerOf('c'), [...['-shared', '-fPIC', '-w', path, '-o', join(folder, library)], ...[`-Wl,-soname,${library}`, ...more]]);
+    shared(join(SOURCES, 'fake_cudart.c'), 'libcudart.so.13', `-Wl,--version-script=${join(SOURCES, 'fake_cudart.map')}`);
+    shared('test/native/fake_cuda.c', 'libcuda.so.1');
     const headers = ['-isystem', TORCH, '-isystem', join(TORCH, 'cuda')];
     const objects = [
       ...compileParts(['engine', 'backend', 'runtime', 'testing'], 'test', folder),
       ...compileParts(['torch'], 'test', folder, [...headers, '-Dweir_cuda_backend=test_backend']),
     ];
-    compileProgram([join(SOURCES, 'adapter_test.cpp')], 'test', join(folder, 'adapter_test'), [
-      ...[...partFlags('torch'), ...headers, ...objects],
-      ...[`-L${join(TORCH, 'lib')}`, ...linksOf('libweir.so'), cudart],
-      ...[`-Wl,-rpath,${join(TORCH, 'lib')}:${folder}`, '-Wl,--unresolved-symbols=ignore-in-shared-libs'],
-    ]);
+    for (const name of ['adapter_test', 'company_test']) {
+      compileProgram([join(SOURCES, `${name}.cpp`)], 'test', join(folder, name), [
+        ...[...partFlags('torch'), ...headers, ...objects],
+        ...[`-L${join(TORCH, 'lib')}`, ...linksOf('libweir.so'), cudart],
+        ...[`-Wl,-rpath,${join(TORCH, 'lib')}:${folder}`, '-Wl,--unresolved-symbols=ignore-in-shared-libs'],
+      ]);
+    }
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -85,10 +84,42 @@ describe.skipIf(reason !== undefined)(`the PyTorch adapter${reason ? ` (skipped:
     expect(reserved!.size).toBe(200 * 2 ** 20);
   });
 
-  test.each([{}, { FAKE_CUDA_PLAIN: '1' }])('also through the CUDA driver %o', (variables) => {
-    const result = run([], { TEST_CUDA: '1', LD_LIBRARY_PATH: folder, ...variables });
-    expect(result.stdout).toMatch(/\n0 failures\n$/);
+  test.each([{}, { FAKE_CUDA_REFUSES: 'file' }, { FAKE_CUDA_HAS: 'file fabric rdma peer' }])(
+    'also through the CUDA driver %o',
+    (variables) => {
+      const result = run([], { TEST_CUDA: '1', LD_LIBRARY_PATH: folder, ...variables });
+      expect(result.stdout).toMatch(/\n0 failures\n$/);
+      expect(result).toMatchObject({ status: 0, stderr: '' });
+    },
+  );
+
+  test.each<Record<string, string>>([
+    {},
+    { WEIR_CHILD_ALLOCATOR: 'gmlake' },
+    { TEST_CUDA: '1' },
+    { TEST_CUDA: '1', FAKE_CUDA_HAS: 'file' },
+    { TEST_CUDA: '1', FAKE_CUDA_REFUSES: 'peer' },
+  ])('in company: streams of others, several GPUs, captures, no cache %o', (variables) => {
+    const result = run([], { LD_LIBRARY_PATH: folder, ...variables }, 'company_test');
+    expect(result.stdout).toBe('0 failures\n');
     expect(result).toMatchObject({ status: 0, stderr: '' });
+  });
+
+  test.each([
+    ['TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK', '1'],
+    ['NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK', 'Yes'],
+  ])('NCCL may not register all memory: %s=%s', (name, value) => {
+    const sentence = 'FAIL not installed: TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK is set: NCCL would register memory that';
+    const advice = 'unset it, or run with --allocator expandable';
+    const refused = run([], { [name]: value }, 'company_test');
+    expect(refused.status).toBe(1);
+    expect(refused.stdout).toContain(sentence);
+    expect(refused.stdout).toContain(advice);
+    // PyTorch itself leaves the hook off with expandable segments, and its own allocator may have it.
+    const conf = { [name]: value, PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True' };
+    expect(run([], conf, 'company_test').stdout).not.toContain(sentence);
+    const plain = { [name]: value, WEIR_CHILD_ALLOCATOR: 'pytorch', WEIR_CHILD_RUN_DIR: mkdtempSync(join(folder, 'rings-')) };
+    expect(run(['passthrough'], plain)).toMatchObject({ status: 0, stdout: '' });
   });
 
   test("PyTorch's own allocator is recorded", () => {

@@ -1,9 +1,11 @@
 """Workers, CUDA IPC, forks, exits, limits and refusals: all that takes more than one process."""
 
+import ctypes
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from harness import GIB, MIB, OURS, child, clean, finish, same, test
@@ -45,7 +47,11 @@ def _receiver(inbox, outbox):
     held = []
     parent = os.getppid()
     while True:
-        what, *tensors = inbox.get()
+        try:
+            what, *tensors = inbox.get()
+        except RuntimeError as error:
+            outbox.put(("not received", str(error)))
+            continue
         if what == "end":
             outbox.put("end")
             return
@@ -75,20 +81,26 @@ def _receiver(inbox, outbox):
             print("sum", int(held.pop().sum().item()), flush=True)
         elif what == "files":
             outbox.put(_files())
+        elif what == "allocator":
+            outbox.put(os.environ.get("WEIR_CHILD_ALLOCATOR"))
         del tensors
         x = a = b = None
 
 
 class Other:
-    """A process that is sent tensors."""
+    """A process that is sent tensors, with Weir in place or with PyTorch alone."""
 
-    def __init__(self):
+    def __init__(self, plain=False):
         import torch.multiprocessing as multiprocessing
 
         context = multiprocessing.get_context("spawn")
         self.inbox, self.outbox = context.Queue(), context.Queue()
         self.process = context.Process(target=_receiver, args=(self.inbox, self.outbox))
-        self.process.start()
+        ours = {name: os.environ.pop(name) for name in list(os.environ) if plain and name.startswith("WEIR_CHILD_")}
+        try:
+            self.process.start()
+        finally:
+            os.environ.update(ours)
 
     def __call__(self, what, *tensors):
         self.inbox.put((what, *tensors))
@@ -195,6 +207,90 @@ def cuda_ipc():
     same(done.returncode, 0, "a sender that ends first: " + done.stderr[-500:])
     same(done.stdout.split(), ["sum", str(15 * MIB)], "read after its sender ended: " + done.stderr[-500:])
     return "; ".join(notes)
+
+
+def _lies_in_one(torch, tensor):
+    """Whether the driver knows the memory of the tensor as one allocation, as UCX and others ask it."""
+    start, size = ctypes.c_uint64(), ctypes.c_size_t()
+    torch.cuda.synchronize()
+    same(_driver().cuMemGetAddressRange_v2(ctypes.byref(start), ctypes.byref(size), ctypes.c_uint64(tensor.data_ptr())), 0, "the range")
+    return start.value <= tensor.data_ptr() and tensor.data_ptr() + tensor.nbytes <= start.value + size.value
+
+
+def _driver():
+    return ctypes.CDLL("libcuda.so.1")
+
+
+@test(180)
+def contiguous_memory():
+    """Libraries that look behind a tensor: the range of its memory, and CUDA IPC with a PyTorch that has no Weir."""
+    import torch
+    import weir_gpu
+
+    clean()
+    notes = []
+    if OURS:
+        pieces, rest = _stitched(torch)
+        assert not _lies_in_one(torch, pieces), "a stitched tensor is what this test is about"
+        del pieces, rest
+    with weir_gpu.contiguous():
+        one = torch.zeros(300 * MIB, dtype=torch.uint8, device="cuda")
+        with weir_gpu.contiguous():
+            small = torch.zeros(1000, dtype=torch.uint8, device="cuda")
+    outside = torch.zeros(5 * MIB, dtype=torch.uint8, device="cuda")
+    assert _lies_in_one(torch, one) and _lies_in_one(torch, small)
+    in_threads = []
+
+    def allocate():
+        with weir_gpu.contiguous():
+            in_threads.append(torch.zeros(30 * MIB, dtype=torch.uint8, device="cuda"))
+
+    threads = [threading.Thread(target=allocate) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(in_threads) == 4 and all(_lies_in_one(torch, x) for x in in_threads)
+    other = Other(plain=True)
+    try:
+        same(other("allocator"), None, "the other process' allocator")
+        for x in (one, small, one[MIB + 512 : 2 * MIB]):
+            before = int(x[0].item())
+            same(other("add", x), "done")
+            assert (x == before + 1).all(), "the other process' writing is not there"
+        if OURS:
+            answer = other("add", outside)
+            same(answer[0], "not received", "a tensor of Weir's own memory")
+            notes.append(answer[1].splitlines()[0])
+    finally:
+        other.end()
+    in_threads.clear()
+    del one, small, outside, x
+    clean()
+    return "; ".join(notes)
+
+
+@test()
+def kinds_of_memory():
+    """Memory that network cards may use, where the GPU can, and that other processes may have."""
+    import torch
+
+    x = torch.empty(8 * MIB, dtype=torch.uint8, device="cuda")
+    driver, supported = _driver(), {}
+    for name, attribute in (("file", 103), ("rdma", 110), ("fabric", 128)):
+        value = ctypes.c_int()
+        driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, torch.cuda.current_device())
+        supported[name] = value.value
+    rdma, types = ctypes.c_int(), ctypes.c_uint64()
+    asked = [
+        driver.cuPointerGetAttribute(ctypes.byref(value), attribute, ctypes.c_uint64(x.data_ptr()))
+        for attribute, value in ((15, rdma), (14, types))
+    ]
+    if OURS:
+        same(asked, [0, 0], "the driver's answers")
+        same(bool(rdma.value), bool(supported["rdma"]), "RDMA")
+        same(types.value & 1, supported["file"], "files")
+    return f"announced {supported}, has RDMA {rdma.value}, handle types {types.value}"
 
 
 FORK = """
@@ -304,6 +400,31 @@ def other_processes():
             problems.append(f"{name}: {error}")
     if problems:
         raise AssertionError("; ".join(problems))
+
+
+REGISTERS = """
+import os, torch
+os.environ["TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"] = "1"
+torch.cuda.set_device(0)
+try:
+    torch.distributed.init_process_group("nccl", init_method="file://" + os.environ["STORE"], rank=0, world_size=1)
+    torch.distributed.all_reduce(torch.ones(1000, device="cuda"))
+    print("no error")
+except RuntimeError as error:
+    print("unset it, or run with --allocator expandable" in str(error))
+"""
+
+
+@test(120)
+def nccl_registers_all_memory():
+    """NCCL may not register memory that is mapped anew: refused at the start, or where the program asks for it later."""
+    if not OURS:
+        return "PyTorch's allocator allows it"
+    variable = {"TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK": "1"}
+    start = child("import torch", WEIR_CHILD_REQUIRED="1", WEIR_CHILD_RUN_DIR=None, **variable)
+    assert "unset it, or run with --allocator expandable" in finish(start, 125)[1]
+    with tempfile.TemporaryDirectory() as folder:
+        same(finish(child(REGISTERS, STORE=os.path.join(folder, "store")))[0].strip(), "True", "set by the program")
 
 
 MAKES_ROOM = """

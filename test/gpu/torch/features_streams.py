@@ -227,6 +227,81 @@ def streams_of_others():
     same(torch.cuda.memory_reserved() // GIB, 0, "GiB that are still reserved")
 
 
+@test()
+def streams_of_others_by_handle():
+    """Memory for a stream that the program made, asked for with the bare handle, as CuPy and Numba do."""
+    import ctypes
+
+    import torch
+
+    clean()
+    cudart = torch.cuda.cudart()
+    torch.cuda.set_per_process_memory_fraction(min(1.0, (torch.cuda.memory_reserved() + 1.2 * GIB) / total()))
+    try:
+        for round_ in range(6):
+            handle = ctypes.c_ulonglong(0)
+            torch.cuda.check_error(cudart.cudaStreamCreate(ctypes.addressof(handle)))
+            pointer = torch.cuda.caching_allocator_alloc(GIB, 0, handle.value)
+            torch.cuda.caching_allocator_delete(pointer)
+            torch.cuda.synchronize()
+            torch.cuda.check_error(cudart.cudaStreamDestroy(handle.value))
+            # No other memory is left for it.
+            with torch.cuda.stream(torch.cuda.Stream()):
+                large = torch.full((900 * MIB,), round_, dtype=torch.uint8, device="cuda")
+                assert (large[::4096] == round_).all()
+            del large
+            torch.cuda.synchronize()
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    clean()
+
+
+@test()
+def caching_turned_off():
+    import torch
+
+    clean()
+    kept = torch.full((16 * MIB,), 1, dtype=torch.uint8, device="cuda")
+    allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    torch.cuda.caching_allocator_enable(False)
+    try:
+        free = torch.cuda.mem_get_info()[0]
+        x = torch.full((512 * MIB,), 2, dtype=torch.uint8, device="cuda")
+        assert torch.cuda.mem_get_info()[0] <= free - 512 * MIB, "it did not come from the driver"
+        same((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()), (allocated, reserved), "what is counted")
+        x.record_stream(torch.cuda.Stream())
+        assert (x == 2).all() and (kept == 1).all()
+        del x
+        assert torch.cuda.mem_get_info()[0] >= free - 64 * MIB, "it was cached"
+        late = torch.full((16 * MIB,), 3, dtype=torch.uint8, device="cuda")
+        del kept
+    finally:
+        torch.cuda.caching_allocator_enable(True)
+    again = torch.full((16 * MIB,), 4, dtype=torch.uint8, device="cuda")
+    assert (late == 3).all() and (again == 4).all()
+    del late, again
+    clean()
+
+
+@test(120)
+def several_gpus():
+    """nn.DataParallel: NCCL inside one process reaches from one GPU into the memory of another."""
+    import torch
+
+    if torch.cuda.device_count() < 2:
+        return "there is one GPU only"
+    net = torch.nn.DataParallel(small_net(torch))
+    data = torch.randn(64, 256, device="cuda")
+    expected = net.module(data)
+    for _ in range(5):
+        net.zero_grad()
+        result = net(data)
+        assert torch.allclose(result, expected, atol=1e-5)
+        result.sum().backward()
+    del net, data, expected, result
+    clean()
+
+
 @test(300)
 def thread_storm():
     import random

@@ -1,12 +1,6 @@
-// The adapter under PyTorch's real c10 libraries, without a GPU: a stand-in for CUDA's runtime, and the host backend as GPU.
-// With TEST_CUDA the CUDA backend is under it instead, on a stand-in for the driver.
+// The adapter under PyTorch's real c10 libraries, without a GPU: see harness.h.
 // Prints what failed; ends with 0 if nothing did. `adapter_test speed` measures a pair of allocation and free instead,
 // by one thread and by several at once.
-#include <c10/core/Allocator.h>
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAStream.h>
-
 #include <dirent.h>
 #include <dlfcn.h>
 #include <linux/filter.h>
@@ -14,62 +8,15 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
-#include <cstring>
-#include <functional>
 #include <random>
 #include <thread>
 
-#include "testing/weir_testing.h"
-#include "torch/options.h"
-
-namespace cca = c10::cuda::CUDACachingAllocator;
-using c10::CachingDeviceAllocator::TraceEntry;
-
-// Set by ATen's CUDA part, which is not here.
-namespace c10::cuda::_internal {
-C10_CUDA_API void setHasPrimaryContext(bool (*)(c10::DeviceIndex));
-}
-
-extern int fake_cuda_error __asm__("fake_cuda_error");
-extern size_t (*fake_cuda_elsewhere)(int) __asm__("fake_cuda_elsewhere");
-
-// The adapter is compiled with this in the place of weir_cuda_backend.
-static weir_backend* backends[2];
-static bool on_cuda() { return getenv("TEST_CUDA") != nullptr; }
-extern "C" weir_backend* test_backend(int device, char* why, size_t room) {
-  return backends[device] = on_cuda() ? weir_cuda_backend(device, why, room) : weir_host_backend(1 << 30, why, room);
-}
-
-static int failures = 0;
-#define CHECK(condition)                                  \
-  do {                                                    \
-    if (!(condition)) {                                   \
-      printf("FAIL line %d: %s\n", __LINE__, #condition); \
-      failures++;                                         \
-    }                                                     \
-  } while (0)
-
-static const size_t MIB = 1 << 20;
-
-static size_t held_by_weir(int device) {
-  weir_gauges gauges;
-  return weir_torch_gauges(device, &gauges) ? gauges.reserved - gauges.outside : 0;
-}
-
-static int64_t current(const c10::CachingDeviceAllocator::DeviceStats& stats,
-                       c10::CachingAllocator::StatArray c10::CachingDeviceAllocator::DeviceStats::* member, int type = 0) {
-  return (stats.*member)[type].current;
-}
-
-using Stats = c10::CachingDeviceAllocator::DeviceStats;
+#include "harness.h"
 
 struct Stack : c10::GatheredContext {};
 static std::shared_ptr<c10::GatheredContext> gather() { return std::make_shared<Stack>(); }
@@ -435,20 +382,6 @@ static std::string refusal(const std::string& handle) {
   return "";
 }
 
-static bool in_child(const std::function<void()>& work) {
-  fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) {
-    failures = 0;
-    work();
-    fflush(stdout);
-    _exit(failures != 0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 // CUDA IPC: the memory of a block in another process.
 static void sharing() {
   cca::CUDAAllocator* const a = cca::get();
@@ -585,7 +518,7 @@ static void no_sharing() {
     said = error.what_without_backtrace();
   }
   CHECK(said.find("cannot be sent to another process by CUDA IPC") != std::string::npos &&
-        said.find("--allocator expandable") != std::string::npos);
+        said.find("weir_gpu.contiguous()") != std::string::npos && said.find("--allocator expandable") != std::string::npos);
 }
 
 static void threads() {
@@ -688,23 +621,11 @@ static void contention() {
 static c10::DataPtr global;
 
 int main(int count, char** words) {
-  weir_torch_options options{};
-  options.digest = WEIR_ABI_DIGEST;
-  options.allocator = getenv(WEIR_CHILD_ALLOCATOR) ? getenv(WEIR_CHILD_ALLOCATOR) : WEIR_ALLOCATOR_WEIR;
-  options.directory = getenv(WEIR_CHILD_RUN_DIR);
-  options.torch_version = "2.11.0";
-  options.ring_rows = 1 << 16;
-  options.lend = 1;
+  weir_torch_options options = options_here();
   char why[256] = "";
-  const int installed = weir_torch_install(&options, why, sizeof why);
-  if (installed != 0) {
-    printf("FAIL not installed: %s\n", why);
-    return 1;
-  }
+  if (!installed(options)) return 1;
   CHECK(weir_torch_install(&options, why, sizeof why) == WEIR_TORCH_ALREADY);
-  c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
-  fake_cuda_elsewhere = &held_by_weir;
-  cca::get()->init(2);
+  start_cuda();
   if (count > 1 && !strcmp(words[1], "speed")) {
     speed();
     contention();
@@ -738,7 +659,7 @@ int main(int count, char** words) {
   history();
   streams();
   if (!on_cuda()) parked(); // there, no work is ever under way
-  if (getenv("FAKE_CUDA_PLAIN")) no_sharing();
+  if (getenv("FAKE_CUDA_REFUSES")) no_sharing();
   else sharing();
   threads();
   forks();

@@ -1,6 +1,10 @@
 /* A libcuda.so.1 without a GPU: real memory behind the calls that native/backend/cuda_backend.c and cuda_ipc.c make, so that they run
- * on any machine. Two GPUs of 1 GiB; work is over at once. FAKE_CUDA_PLAIN=1: memory cannot be shared, and a request for memory
- * that could be is refused, as in some sandboxes. */
+ * on any machine. Two GPUs of 1 GiB; work is over at once.
+ *
+ * FAKE_CUDA_HAS: what the GPUs announce, of the words file, fabric, rdma, peer; all but rdma and fabric if it is not set.
+ * FAKE_CUDA_REFUSES: what is refused all the same. file, fabric, rdma: memory of that kind. both: files and fabric together.
+ * access: cuMemSetAccess of memory with rdma, as on WSL2. export: files of memory that is also for fabric. peer: access of another
+ * GPU. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -11,8 +15,8 @@
 #include <unistd.h>
 
 typedef int result;
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_PERMITTED = 800 };
-enum { TOTAL = 1 << 30, UNIT = 2 << 20, MOST = 1 << 16, FILE_ATTRIBUTE = 103, FILE_TYPE = 1 };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_PERMITTED = 800, NOT_SUPPORTED = 801 };
+enum { TOTAL = 1 << 30, UNIT = 2 << 20, MOST = 1 << 16, MOST_MAPPINGS = 1 << 14, FILE_TYPE = 1, FABRIC_TYPE = 8, RDMA_FLAG = 1 };
 
 typedef struct {
   int32_t type, handle_types;
@@ -33,20 +37,42 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   int file;
   size_t bytes;
-  int device, own, sharable;
+  int device, own, types, rdma;
 } handles[MOST];
 static size_t used[2];
+/* What is mapped, and a bit for each GPU that may access it. */
+static struct {
+  uint64_t address;
+  size_t bytes;
+  int rdma;
+  unsigned gpus;
+} mappings[MOST_MAPPINGS];
 
-static int plain(void) { return getenv("FAKE_CUDA_PLAIN") != NULL; }
+static int said(const char *name, const char *otherwise, const char *word) {
+  const char *words = getenv(name);
+  return strstr(words ? words : otherwise, word) != NULL;
+}
+static int has(const char *word) { return said("FAKE_CUDA_HAS", "file peer", word); }
+static int refuses(const char *word) { return said("FAKE_CUDA_REFUSES", "", word); }
 
-static result add(uint64_t *out, int file, size_t bytes, int device, int own, int sharable) {
+/* For tests: the kind of memory at an address, as handle types and 256 for rdma, or -1; and whether a GPU may access it. */
+int fake_cuda_kind = -1;
+int fake_cuda_may_access(uint64_t address, int gpu) {
+  for (size_t index = 0; index < MOST_MAPPINGS; index++) {
+    if (mappings[index].bytes && address - mappings[index].address < mappings[index].bytes) return (mappings[index].gpus >> gpu) & 1;
+  }
+  return -1;
+}
+
+static result add(uint64_t *out, int file, size_t bytes, int device, int own, int types, int rdma) {
   for (uint64_t index = 1; index < MOST; index++) {
     if (handles[index].bytes) continue;
     handles[index].file = file;
     handles[index].bytes = bytes;
     handles[index].device = device;
     handles[index].own = own;
-    handles[index].sharable = sharable;
+    handles[index].types = types;
+    handles[index].rdma = rdma;
     *out = index;
     return OK;
   }
@@ -64,7 +90,11 @@ result cuDeviceGet(int *out, int index) {
 /* Says that it can be, even where it then refuses. */
 result cuDeviceGetAttribute(int *out, int attribute, int device) {
   (void)device;
-  *out = attribute == FILE_ATTRIBUTE;
+  *out = (attribute == 103 && has("file")) || (attribute == 110 && has("rdma")) || (attribute == 128 && has("fabric"));
+  return OK;
+}
+result cuDeviceCanAccessPeer(int *out, int device, int peer) {
+  *out = device != peer && has("peer");
   return OK;
 }
 result cuDevicePrimaryCtxRetain(void **out, int device) {
@@ -120,13 +150,19 @@ result cuMemCreate(uint64_t *out, size_t bytes, const properties *wanted, unsign
   (void)flags;
   int device = wanted->location.id;
   if (bytes == 0 || bytes % UNIT != 0 || device > 1) return INVALID;
-  if (plain() && wanted->handle_types) return NOT_PERMITTED;
+  int types = wanted->handle_types, rdma = wanted->flags[RDMA_FLAG];
+  if (types & ~(FILE_TYPE | FABRIC_TYPE)) return INVALID;
+  if ((types & FILE_TYPE) && refuses("file")) return NOT_PERMITTED;
+  if ((types & FABRIC_TYPE) && refuses("fabric")) return NOT_PERMITTED;
+  if (types == (FILE_TYPE | FABRIC_TYPE) && refuses("both")) return NOT_SUPPORTED;
+  if (rdma && refuses("rdma")) return INVALID;
   pthread_mutex_lock(&mutex);
   result done = used[device] + bytes > TOTAL ? NO_MEMORY : OK;
   int file = done == OK ? memfd_create("gpu", MFD_CLOEXEC) : -1;
   if (done == OK && (file < 0 || ftruncate(file, (off_t)bytes) != 0)) done = INVALID;
-  if (done == OK) done = add(out, file, bytes, device, 1, wanted->handle_types == FILE_TYPE);
+  if (done == OK) done = add(out, file, bytes, device, 1, types, rdma);
   if (done == OK) used[device] += bytes;
+  if (done == OK) fake_cuda_kind = types | rdma << 8;
   pthread_mutex_unlock(&mutex);
   return done;
 }
@@ -143,7 +179,8 @@ result cuMemRelease(uint64_t handle) {
 }
 result cuMemExportToShareableHandle(void *out, uint64_t handle, int type, unsigned long long flags) {
   (void)flags;
-  if (type != FILE_TYPE || handle >= MOST || !handles[handle].bytes || !handles[handle].sharable) return INVALID;
+  if (type != FILE_TYPE || handle >= MOST || !handles[handle].bytes || !(handles[handle].types & FILE_TYPE)) return INVALID;
+  if ((handles[handle].types & FABRIC_TYPE) && refuses("export")) return NOT_SUPPORTED;
   int file = dup(handles[handle].file);
   if (file < 0) return NOT_PERMITTED;
   memcpy(out, &file, sizeof file);
@@ -154,7 +191,7 @@ result cuMemImportFromShareableHandle(uint64_t *out, void *given, int type) {
   int file = dup((int)(uintptr_t)given);
   if (type != FILE_TYPE || file < 0 || fstat(file, &about) != 0) return INVALID;
   pthread_mutex_lock(&mutex);
-  result done = add(out, file, (size_t)about.st_size, 0, 0, 1);
+  result done = add(out, file, (size_t)about.st_size, 0, 0, FILE_TYPE, 0);
   pthread_mutex_unlock(&mutex);
   return done;
 }
@@ -162,13 +199,40 @@ result cuMemMap(uint64_t address, size_t bytes, size_t offset, uint64_t handle, 
   (void)flags;
   if (handle >= MOST || bytes != handles[handle].bytes || offset != 0) return INVALID;
   void *mapped = mmap((void *)(uintptr_t)address, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, handles[handle].file, 0);
-  return mapped == MAP_FAILED ? INVALID : OK;
+  pthread_mutex_lock(&mutex);
+  size_t index = 0;
+  while (index < MOST_MAPPINGS && mappings[index].bytes) index++;
+  if (index < MOST_MAPPINGS) {
+    mappings[index].address = address;
+    mappings[index].bytes = bytes;
+    mappings[index].rdma = handles[handle].rdma;
+    mappings[index].gpus = 0;
+  }
+  pthread_mutex_unlock(&mutex);
+  return mapped == MAP_FAILED || index == MOST_MAPPINGS ? INVALID : OK;
 }
 result cuMemSetAccess(uint64_t address, size_t bytes, const access_right *rights, size_t count) {
   if (count == 0 || rights->flags != 3) return INVALID;
+  result done = OK;
+  pthread_mutex_lock(&mutex);
+  for (size_t index = 0; index < MOST_MAPPINGS; index++) {
+    if (!mappings[index].bytes || mappings[index].address - address >= bytes) continue;
+    if (mappings[index].rdma && refuses("access")) done = NOT_SUPPORTED;
+    for (size_t right = 0; right < count; right++) {
+      if (rights[right].location.id != current && refuses("peer")) done = INVALID;
+      else mappings[index].gpus |= 1u << rights[right].location.id;
+    }
+  }
+  pthread_mutex_unlock(&mutex);
+  if (done != OK) return done;
   return mprotect((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE) == 0 ? OK : INVALID;
 }
 result cuMemUnmap(uint64_t address, size_t bytes) {
+  pthread_mutex_lock(&mutex);
+  for (size_t index = 0; index < MOST_MAPPINGS; index++) {
+    if (mappings[index].bytes && mappings[index].address - address < bytes) mappings[index].bytes = 0;
+  }
+  pthread_mutex_unlock(&mutex);
   void *left = mmap((void *)(uintptr_t)address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return left == MAP_FAILED ? INVALID : OK;
 }
