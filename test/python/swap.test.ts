@@ -25,6 +25,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'pace',
     'plan',
     'relief',
+    'side_streams',
     'surroundings',
   ];
   test.each(files)('%s', (name) => {

@@ -143,9 +143,10 @@ class Mover:
         if not self.guard.protect(optimizer) or plan is not None:
             return
         place = self.guard.ordinal(optimizer)
-        for item in self.guard.items:
-            if item.optimizer == place:
-                self.guard.begin_swap_out(item)
+        with self.copies.batch():
+            for item in self.guard.items:
+                if item.optimizer == place:
+                    self.guard.begin_swap_out(item)
 
     # ---- without a plan
 

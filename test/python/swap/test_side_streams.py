@@ -1,0 +1,480 @@
+"""Other streams of the program read what swapping gives up, without record_stream: they must read what plain PyTorch would show them."""
+
+import ctypes
+import threading
+import unittest
+
+import torch
+from late_reads import Readers, without_fences
+from support import DEVICE, FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw
+from weir import swap
+from weir.swap.optimizer_state import Item
+from weir.swap.records import RESIDENT, SWAPPED_OUT
+from weir.swap.side_streams import StreamHooks, our_own
+
+STEPS = 14
+MODES = ("all", "plan", "limit")
+
+
+def more_work():
+    """Saves more tensors, so that memory changes hands."""
+    x = draw(WIDTH, WIDTH).requires_grad_()
+    for _ in range(12):
+        x = (x * 1.0001).tanh()
+    return x.sum() * 1e-6
+
+
+def statistics(readers, streams=1):
+    """Reads activations that only the graph keeps; joins before backward."""
+    torch.manual_seed(0)
+    weight = torch.nn.Parameter(draw(WIDTH, WIDTH) * 0.05)
+    optimizer = torch.optim.AdamW([weight], 0.01)
+    sides = [readers.stream() for _ in range(streams)]
+    losses = []
+    for step in range(STEPS):
+        if step == STEPS // 2:
+            sides.append(readers.stream())  # made in the middle of training
+        x = draw(WIDTH, WIDTH)
+        for i in range(6):
+            x = (x @ weight).tanh() * 1.01
+            readers.read(sides[i % len(sides)], x)
+        loss = x.square().mean()
+        del x
+        penalty = more_work()
+        for side in sides:
+            readers.join(side)
+        (loss + penalty).backward()
+        losses.append(loss.item())
+        optimizer.step()
+        optimizer.zero_grad()
+    return losses
+
+
+def moving_averages(readers):
+    """Reads parameters and optimizer state after each step; joins before the next optimizer step changes them."""
+    training = Training()
+    side = readers.stream()
+    for _ in range(STEPS):
+        loss = training.loss()
+        loss.backward()
+        readers.join(side)
+        training.finish(loss)
+        for parameter in training.net.parameters():
+            readers.read(side, parameter)
+            readers.read(side, training.optimizer.state[parameter]["exp_avg"])
+    readers.join(side)
+    return training.losses
+
+
+def weights_in_mid_step(readers):
+    """Reads parameters right before the forward pass of their layers; joins between forward and backward pass."""
+    training = Training()
+    side = readers.stream()
+    for _ in range(STEPS):
+        x = draw(WIDTH, WIDTH)
+        for layer in training.net.layers:
+            readers.read(side, layer.weight)
+            x = training.net.block(layer, x)
+        loss = (training.net.norm(x) ** 2).mean()
+        del x
+        readers.join(side)
+        loss.backward()
+        training.finish(loss)
+    return training.losses
+
+
+def prefetching(readers):
+    """The next batch is copied on a side stream, and only the graph keeps the last one."""
+    training = Training()
+    side = readers.stream()
+    batch = draw(WIDTH, WIDTH)
+    for _ in range(STEPS):
+        following = draw(WIDTH, WIDTH)
+        readers.read(side, batch)
+        loss = (training.net(batch) ** 2).mean()
+        batch = following
+        del following
+        penalty = more_work()
+        readers.join(side)
+        (loss + penalty).backward()
+        training.finish(loss)
+    return training.losses
+
+
+def threads(readers):
+    """A thread beside the training reads activations on a stream of its own, at any time."""
+    training = Training()
+    sides = [readers.stream(), readers.stream()]
+    for _ in range(STEPS):
+        x = draw(WIDTH, WIDTH)
+        for i, layer in enumerate(training.net.layers):
+            x = training.net.block(layer, x)
+            thread = threading.Thread(target=readers.read, args=(sides[i % 2], x))
+            thread.start()
+            thread.join()
+        loss = (training.net.norm(x) ** 2).mean()
+        del x, thread
+        for side in sides:
+            readers.join(side)
+        loss.backward()
+        training.finish(loss)
+    return training.losses
+
+
+def kept_graph(readers):
+    """A saved tensor is swapped in, read through its node on a side stream, and swapped out again with the graph still there."""
+    training = Training()
+    side = readers.stream()
+    for _ in range(STEPS):
+        x = draw(WIDTH, WIDTH).requires_grad_()
+        node = x.exp().grad_fn
+        loss = training.loss()
+        readers.read(side, node._saved_result)
+        penalty = more_work()
+        readers.join(side)
+        (loss + penalty).backward()
+        del node
+        training.finish(loss)
+    return training.losses
+
+
+class SideStreams(SwapCase):
+    def same_reads(self, program, modes=MODES, orders=ORDERS, check=None, **options):
+        plain = Readers()
+        losses = program(plain)
+        for mode in modes:
+            for order, seed in orders:
+                with Run(mode, order, seed, **options) as run:
+                    readers = Readers(run)
+                    found = program(readers)
+                    self.assertIsNone(run.manager.stopped)
+                self.assertEqual(readers.wrong(plain), 0, f"wrong reads, {mode}, {order} {seed}")
+                self.assertEqual(losses, found, f"losses, {mode}, {order} {seed}")
+                self.assertGreater(run.report["bytesIn"], 0)
+                if check:
+                    check(run)
+
+    def test_statistics_of_activations(self):
+        self.same_reads(statistics)
+        self.same_reads(statistics, debug=False, orders=ORDERS[:1])
+
+    def test_several_streams(self):
+        self.same_reads(lambda readers: statistics(readers, streams=3), orders=ORDERS[:3])
+
+    def test_averages_of_parameters_and_state(self):
+        self.same_reads(moving_averages)
+
+    def test_parameters_in_mid_step(self):
+        self.same_reads(weights_in_mid_step, modes=("all", "limit"), check=lambda run: self.assertGreater(run.report["parametersOut"], 0))
+
+    def test_prefetched_batches(self):
+        self.same_reads(prefetching, orders=ORDERS[:3])
+
+    def test_threads(self):
+        self.same_reads(threads, orders=ORDERS[:3])
+
+    def test_a_kept_graph(self):
+        self.same_reads(kept_graph)
+
+    def test_relief(self):
+        def program(readers):
+            training = Training()
+            side = readers.stream()
+            for i in range(STEPS):
+                x = draw(WIDTH, WIDTH)
+                for layer in training.net.layers:
+                    x = training.net.block(layer, x)
+                    readers.read(side, x)
+                if i > 3:
+                    state = training.optimizer.state[training.net.layers[0].weight]["exp_avg"]
+                    readers.read(side, state)
+                    del state
+                loss = (training.net.norm(x) ** 2).mean()
+                del x
+                if swap._manager is not None:
+                    swap._manager.relieve(0, 64 * 4 * WIDTH * WIDTH)
+                readers.join(side)
+                loss.backward()
+                training.finish(loss)
+            return training.losses
+
+        self.same_reads(program, orders=ORDERS[:3], check=lambda run: self.assertGreater(run.report["reliefs"], 0))
+
+    @unittest.skipUnless(FAKE, "for the fake GPU")
+    def test_missing_fences_are_seen(self):
+        """The tests are worth something: without fences, side streams read what the next owner wrote."""
+        for program in (statistics, moving_averages, weights_in_mid_step, prefetching, threads, kept_graph):
+            plain = Readers()
+            program(plain)
+            wrong = 0
+            for mode in MODES:
+                with Run(mode, "late", debug=False) as run:
+                    without_fences(run)
+                    readers = Readers(run)
+                    program(readers)
+                wrong += readers.wrong(plain)
+            self.assertGreater(wrong, 0, program.__name__)
+
+
+@unittest.skipUnless(FAKE, "for the fake GPU")
+class Fences(SwapCase):
+    def train(self, run, before_step=lambda step: None):
+        training = Training()
+        for step in range(10):
+            before_step(step)
+            training.step(step)
+        return training.losses
+
+    def test_idle_streams_cost_no_events(self):
+        with Run("plan", "late") as run:
+            for _ in range(3):
+                run.backend.side_stream()
+            self.train(run)
+            self.assertEqual(len(run.manager.copies.sides.readers), 3)
+            self.assertGreater(run.backend.freed, 10)
+            self.assertEqual(run.backend.fence_events, 0)
+
+    def test_one_fence_for_all_that_leaves_at_a_tick(self):
+        """A stream that is always busy gets one event for each time that copies begin, not one for each copy."""
+        with Run("plan", "late", debug=False) as run:
+            side = run.backend.side_stream()
+            forever = torch.zeros(1)
+            begun = []
+            acts = []
+
+            def watch(step):
+                run.backend.read(side, forever)
+                if step == 2:
+                    act, begin = run.manager.mover.act, run.manager.copies.begin_out
+
+                    def counted_act(plan, tick):
+                        if tick in plan.outs or run.manager.mover.late:
+                            acts.append(tick)
+                        act(plan, tick)
+                        run.backend.read(side, forever)
+
+                    run.manager.mover.act = counted_act
+                    run.manager.copies.begin_out = lambda *given: begun.append(given) or begin(*given)
+
+            self.train(run, watch)
+            self.assertGreater(len(begun), len(acts))
+            self.assertLessEqual(run.backend.fence_events, len(acts))
+            self.assertGreater(run.backend.fence_events, 5)
+
+    def test_a_foreign_stream_ends_the_swapping(self):
+        """Its owner may destroy it at any time. So nobody asks it, and nothing leaves any more."""
+        for mode in MODES:
+            expected = None
+            for foreign in (False, True):
+                with Run(mode, "late") as run:
+                    losses = self.train(run, lambda step: step == 8 and foreign and run.backend.side_stream(0x7F00))
+                    if foreign:
+                        self.assertIn("PyTorch does not own", run.manager.stopped)
+                        self.assertEqual(run.manager.copies.swapped_out, 0)
+                        self.assertEqual([item for item in run.manager.guard.items if item.state == SWAPPED_OUT], [])
+                expected = expected or losses
+                self.assertEqual(expected, losses)
+
+    def test_a_foreign_name_of_a_known_stream_is_no_foreign_stream(self):
+        with Run("all", "late") as run:
+            stream = run.backend.side_stream()
+            run.backend.handle_of = lambda one: 0x7F00 if one is stream else one.stream_id
+            run.backend.side_stream(0x7F00)
+            self.train(run)
+            self.assertIsNone(run.manager.stopped)
+
+    def test_a_captured_stream_keeps_everything(self):
+        for mode in MODES:
+            with Run(mode, "late") as run:
+                stream = run.backend.side_stream()
+
+                free, freed = run.backend.before_free, []
+
+                def noted(storage, of_compute_stream, run=run, free=free, freed=freed):
+                    freed.append(run.manager.copies.sides.refusal)
+                    free(storage, of_compute_stream)
+
+                run.backend.before_free = noted
+                self.train(run, lambda step, stream=stream: setattr(stream, "captured", step >= 7))
+                self.assertIn("captured", run.manager.stopped)
+                self.assertEqual(set(freed), {None})
+
+    def test_a_tensor_read_by_a_thread_between_two_begins(self):
+        """The fence comes after the last ownership check of a tick, and not after the first."""
+        with Run("limit", "late", debug=False) as run:
+            _training, items, expected = self.state_of(run)
+            side = run.backend.side_stream()
+            reads = []
+            guard, begin = run.manager.guard, run.manager.copies.begin_out
+
+            def read_the_next(storage, slot):
+                # As another thread would, after the copy of one tensor and before the question who owns the next.
+                place = next(i for i, item in enumerate(items) if item.storage is storage)
+                result = begin(storage, slot)
+                if place + 1 < len(items):
+                    reads.append((place + 1, run.backend.read(side, items[place + 1].tensor)))
+                return result
+
+            run.manager.copies.begin_out = read_the_next
+            with run.manager.copies.batch():
+                for item in items:
+                    guard.begin_swap_out(item)
+            run.manager.copies.begin_out = begin
+            for item in reversed(items):
+                guard.end_swap_out(item)
+            self.assertEqual([item.state for item in items], [SWAPPED_OUT] * len(items))
+            run.backend.synchronize()
+            self.assertEqual([read.content for _, read in reads], [expected[place] for place, _ in reads])
+
+    def state_of(self, run):
+        """Optimizer state that could be swapped out now, and its content."""
+        training = Training()
+        for step in range(6):
+            training.step(step)
+        run.manager.guard.protect_all()
+        items = [item for item in run.manager.guard.items if item.state == RESIDENT]
+        self.assertGreater(len(items), 3)
+        return training, items, [ctypes.string_at(item.tensor.data_ptr(), item.size) for item in items]
+
+    def test_each_tensor_waits_for_its_own_fence(self):
+        with Run("limit", "late", debug=False) as run:
+            _training, items, expected = self.state_of(run)
+            side, guard = run.backend.side_stream(), run.manager.guard
+            reads = []
+            for item in items:
+                reads.append(run.backend.read(side, item.tensor))
+                self.assertTrue(guard.begin_swap_out(item))
+            for item in items:
+                self.assertTrue(guard.end_swap_out(item))
+            run.backend.synchronize()
+            self.assertEqual([read.content for read in reads], expected)
+
+    def test_a_stream_that_a_thread_makes_just_before_its_last_reference_goes(self):
+        with Run("limit", "late", debug=False) as run:
+            _training, items, expected = self.state_of(run)
+            ask, reads = Item.is_exclusive, []
+
+            def is_exclusive(item):
+                if item is items[0] and not reads:
+                    reads.append(run.backend.read(run.backend.side_stream(), item.tensor))
+                return ask(item)
+
+            Item.is_exclusive = is_exclusive
+            try:
+                run.manager.guard.begin_swap_out(items[0])
+            finally:
+                Item.is_exclusive = ask
+            run.manager.guard.end_swap_out(items[0])
+            run.backend.synchronize()
+            self.assertEqual(reads[0].content, expected[0])
+
+    def test_a_saved_tensor_that_was_used_since_its_copy(self):
+        with Run("all", "late", debug=False) as run:
+            training = Training()
+            for step in range(3):
+                training.step(step)
+            node = draw(WIDTH, WIDTH).requires_grad_().exp().grad_fn
+            expected = ctypes.string_at(node._saved_result.data_ptr(), 4 * WIDTH * WIDTH)
+            record = run.manager.saved.of_index(0)
+            self.assertTrue(run.manager.saved.begin_swap_out(record, 1))
+            self.assertTrue(run.manager.saved.end_swap_out(record))
+            side = run.backend.side_stream()
+            read = run.backend.read(side, node._saved_result)
+            self.assertEqual(record.state, RESIDENT)
+            self.assertTrue(run.manager.saved.end_swap_out(record))
+            run.backend.synchronize()
+            self.assertEqual(read.content, expected)
+            del node
+
+    def test_an_operation_on_a_parameter_that_another_thread_is_inside_of(self):
+        """The thread has passed the parameter's class before the copy began, and enqueues its kernel after."""
+        with Run("limit", "late", debug=False) as run:
+            training = Training()
+            for step in range(3):
+                training.step(step)
+            side = run.backend.side_stream()
+            layers = run.manager.layers
+            layer = layers.layers[0]
+            parameter = layer.weights[0].parameter()
+            expected = ctypes.string_at(parameter.data_ptr(), layer.weights[0].size)
+            layers.begin_layer_swap_out(layer)
+            with torch._C.DisableTorchFunctionSubclass():
+                read = run.backend.read(side, parameter)
+            layers.end_layer_swap_out(layer)
+            self.assertEqual(layer.weights[0].state, SWAPPED_OUT)
+            run.backend.synchronize()
+            self.assertEqual(read.content, expected)
+            layers.swap_in_all()
+
+
+class Toy:
+    """Stands for torch.cuda.Stream where PyTorch has no CUDA."""
+
+    device_type, device_index = 1, 0
+
+    def __new__(cls, number=1):
+        made = super().__new__(cls)
+        made.stream_id = number
+        return made
+
+
+class ToyExternal(Toy):
+    def __new__(cls, pointer):
+        return super().__new__(cls, pointer)
+
+
+class Hooks(unittest.TestCase):
+    def test_every_stream_object_is_seen(self):
+        seen = []
+        original, generic = torch.cuda.Stream, torch.Stream
+        torch.cuda.Stream = Toy
+        try:
+            hooks = StreamHooks(seen.append)
+            one, other = Toy(5), ToyExternal(64)
+            with our_own():
+                Toy(7)
+            third = torch.Stream(device="cpu")
+            fourth = torch._C.Stream(device="cpu")
+            self.assertEqual([id(stream) for stream in seen if stream.stream_id != 7], [id(s) for s in (one, other, third, fourth)])
+            self.assertIsInstance(third, generic)
+            self.assertIsInstance(generic(device="cpu"), torch.Stream)
+            self.assertTrue(issubclass(generic, torch.Stream))
+            self.assertEqual(str(torch.Stream), str(generic))
+            hooks.close()
+            Toy(9), ToyExternal(66), torch.Stream(device="cpu")
+            self.assertEqual(len(seen), 5)
+            self.assertIs(torch.Stream, generic)
+        finally:
+            torch.cuda.Stream = original
+
+    def test_streams_of_ours_and_of_other_devices_do_not_count(self):
+        with Run("all") as run:
+            sides = run.manager.copies.sides
+            torch.Stream(device="cpu")
+            if not FAKE:
+                torch.cuda.Stream()
+            training = Training()
+            for step in range(4):
+                training.step(step)
+            self.assertEqual(len(sides.readers), 0 if FAKE else 1)
+            ours = {
+                (sides.backend.device_type, sides.backend.index, stream.stream_id)
+                for stream in (sides.backend.out_stream, sides.backend.in_stream)
+            }
+            self.assertEqual(ours & set(sides.known), set())
+
+    @unittest.skipIf(FAKE, "needs a GPU")
+    def test_generic_and_foreign_streams(self):
+        with Run("all") as run:
+            sides = run.manager.copies.sides
+            stream = torch.Stream(device=DEVICE)
+            torch.cuda.ExternalStream(torch.cuda.Stream().cuda_stream)
+            training = Training()
+            for step in range(4):
+                training.step(step)
+            self.assertIn(stream.stream_id, [reader.stream_id for reader in sides.readers])
+            self.assertIsNone(run.manager.stopped)
+
+
+if __name__ == "__main__":
+    unittest.main()
