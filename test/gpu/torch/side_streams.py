@@ -15,7 +15,7 @@ import sys
 import threading
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-import torch  # noqa: E402
+import torch
 
 PROGRAMS = {}
 
