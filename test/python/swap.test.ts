@@ -20,6 +20,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'errors',
     'gradients',
     'optimizer_state',
+    'order',
     'parameters',
     'parameter_reach',
     'pace',

@@ -183,7 +183,12 @@ class CudaBackend:
     def before_free(self, storage, of_compute_stream):
         """Memory that another stream allocated must not be reused before the compute stream has reached this point."""
         if not of_compute_stream:
-            self.bytes_of(storage).record_stream(self.compute)
+            self.mark_used(storage)
+
+    def mark_used(self, thing):
+        """Whoever frees this tensor or storage: its memory is not reused before the compute stream has reached that point."""
+        tensor = thing if isinstance(thing, torch.Tensor) else self.bytes_of(thing)
+        tensor.record_stream(self.compute)
 
     def copy_out(self, target, storage):
         """Copies a storage to pinned host bytes, on the stream for swapping out."""

@@ -172,6 +172,8 @@ class Copies:
             event = self._unwaited(copy)
             if event is not None:
                 self.backend.wait(self.backend.compute, event)
+            # Another stream may have allocated it, and that stream does not wait for the copy.
+            self.backend.mark_used(thing)
             del thing
 
 

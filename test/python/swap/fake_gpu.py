@@ -237,6 +237,9 @@ class FakeBackend:
         self.freed += 1
         self.bytes_of(storage).fill_(0xFF)
 
+    def mark_used(self, thing):
+        pass
+
     def pinned(self, size):
         if size > self.pin_room:
             raise MemoryError("no more pinned memory")
