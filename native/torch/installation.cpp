@@ -131,4 +131,6 @@ void weir_torch_steps(uint64_t steps, int swap_settled) {
 
 void weir_torch_on_shortage(int (*relieve)(int device, uint64_t bytes)) { weir::relief.store(relieve); }
 
+void weir_torch_attempt(int attempting) { weir::attempting = attempting != 0; }
+
 uint32_t weir_torch_check(uint32_t level) { return weir::installed ? weir::installed->check(level) : 0; }

@@ -27,6 +27,9 @@ WEIR_TORCH_EXPORT void weir_torch_steps(uint64_t steps, int swap_settled);
 /* Sets the function that is asked for memory when a request finds none; NULL: none. It returns 1 if it has freed some. If that is
  * not enough, it is asked again for twice as many bytes. Called in the thread of the request, without a lock. */
 WEIR_TORCH_EXPORT void weir_torch_on_shortage(int (*relieve)(int device, uint64_t bytes));
+/* From 1 to 0, requests of this thread are attempts. If one fails, nobody is asked for memory, and it is no out-of-memory error of the
+ * program: it is neither counted nor recorded nor told to observers. */
+WEIR_TORCH_EXPORT void weir_torch_attempt(int attempting);
 /* 0, or the number of the first broken invariant of an engine. */
 WEIR_TORCH_EXPORT uint32_t weir_torch_check(uint32_t level);
 

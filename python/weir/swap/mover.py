@@ -94,7 +94,8 @@ class Mover:
 
     def _has_room_for(self, begin, what):
         try:
-            begin(what)
+            with self.copies.options.attempting():
+                begin(what)
         except RuntimeError as error:
             if not self.copies.backend.out_of_memory(error):
                 raise
