@@ -57,6 +57,9 @@ const SCOPES: Readonly<Record<string, SwapScope>> = {
     ...ONE,
     start: [of('release'), of('begin'), of('end'), of('unpack')],
   },
+  'optimizer state': { ...ONE, inPlace: true },
+  'optimizer state that was written': { ...ONE, inPlace: true, start: [of('write'), of('release')] },
+  'optimizer state that is back': { ...ONE, inPlace: true, start: [of('write'), of('release'), of('begin'), of('end'), of('unpack')] },
   'a tensor of the side stream': { ...ONE, tensors: [SIDE], start: [of('release')] },
   'stitches over given-up memory': { ...ONE, tensorBytes: 4 * MIB, sizes: [8 * MIB], capacity: 12 * MIB, mostLive: 2 },
   'two tensors': { ...TWO, start: [of('release'), of('begin'), of('release', 1)] },
@@ -133,6 +136,7 @@ function explore(scope: SwapScope, order: Order, mistake?: SwapMistake): Found {
 const SOONEST = [
   ['mark compute', 'a tensor of the side stream'],
   ['endOutAgain', 'one tensor that is back, read, and may leave again'],
+  ['beginOutInPlace', 'optimizer state'],
   ['batch', 'two tensors that come back together'],
   ['', 'one tensor'],
 ] as const;
@@ -175,7 +179,7 @@ const OPERATIONS = Object.entries(ORDER).flatMap(([name, operations]) =>
 
 /** Nothing is lost without these. A slot is given to another tensor after the compute stream has waited for the copy from it; and a
  * tensor that leaves again is in memory of the compute stream. */
-const TWICE_SURE = ['beginOut out waits for slot', 'endOutAgain mark compute'];
+const TWICE_SURE = ['beginOut out waits for slot', 'beginOutInPlace out waits for slot', 'endOutAgain mark compute'];
 
 describe('mistakes are found', () => {
   test.each(OPERATIONS.filter((operation) => !TWICE_SURE.includes(operation.join(' '))))('%s without: %s', (name, operation) => {

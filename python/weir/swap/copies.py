@@ -56,16 +56,25 @@ class Copies:
         self.backend.synchronize()
         self.slab = HostSlab(self.backend.pinned, self.options.host_limit, self.say, self.slab.peak)
 
-    def begin_out(self, storage, slot):
-        """Returns the copy and the checksum of the copied bytes. The caller has found that we are the only owners of the storage."""
+    def begin_out(self, storage, slot, after_sides=False):
+        """Returns the copy and the checksum of the copied bytes. The caller has found that we are the only owners of the storage.
+
+        `after_sides`: other streams may have written to it, and the compute stream need not have waited for them."""
         backend = self.backend
+        fence = self.sides.need_fence()
+        if after_sides:
+            self.sides.record()
+            for event in self.sides.events_of(fence):
+                backend.wait(backend.out_stream, event)
+                if self.checks.wanted:
+                    backend.wait(backend.compute, event)
         checksum = self.checks.sum_up(storage, backend)
         self._after_compute("out", backend.out_stream)
         if slot.busy is not None:
             backend.wait(backend.out_stream, slot.busy.event)
         backend.copy_out(slot.bytes, storage)
         self.counts["bytes_out"] += slot.size
-        copy = self._begun("out", backend.out_stream)._replace(fence=self.sides.need_fence())
+        copy = self._begun("out", backend.out_stream)._replace(fence=fence)
         if self.following is None:
             self.sides.record()
         return copy, checksum

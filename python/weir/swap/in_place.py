@@ -64,7 +64,7 @@ class InPlaceSwapper:
                 # First, because other threads may use it until then.
                 item.on_swap_out()
                 try:
-                    item.copy, item.check = self.copies.begin_out(item.storage, item.slot)
+                    item.copy, item.check = self.copies.begin_out(item.storage, item.slot, after_sides=True)
                 except BaseException:
                     item.on_resident()
                     raise

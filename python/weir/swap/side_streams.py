@@ -100,6 +100,10 @@ class SideStreams:
         if events:
             self.fences.append((self.made, events))
 
+    def events_of(self, number):
+        """The events of the last fence, if it has this number."""
+        return self.fences[-1][1] if self.fences and self.fences[-1][0] == number else ()
+
     def take(self, number):
         """The events that the compute stream must wait for, to pass a fence that was recorded."""
         if number <= self.passed:

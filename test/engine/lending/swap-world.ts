@@ -24,7 +24,7 @@ export type SwapMistake =
   | 'a later fence is taken for one that was waited for'
   | 'a second tensor of a batch does not wait for memory taken since';
 
-export type TensorAction = 'read' | 'release' | 'begin' | 'end' | 'back' | 'unpack' | 'again' | 'die';
+export type TensorAction = 'read' | 'write' | 'release' | 'begin' | 'end' | 'back' | 'unpack' | 'again' | 'die';
 
 /** Letters of a program. `tensor` counts the tensors of the scope. */
 export type SwapAction =
@@ -37,6 +37,8 @@ export type SwapAction =
 export interface SwapScope {
   /** For each tensor, the stream on which it is allocated. */
   readonly tensors: readonly number[];
+  /** The tensors are optimizer state or parameters: the program may write to them, and every swap-out copies. */
+  readonly inPlace?: boolean;
   readonly tensorBytes: number;
   readonly capacity: number;
   readonly sizes: readonly number[];
@@ -110,11 +112,17 @@ export class SwapWorld {
         this.gpu.join(SIDE, COMPUTE);
         this.touch(SIDE, tensor, tensor.number);
         break;
+      case 'write':
+        // It joins the streams again before the compute stream uses the tensor.
+        this.gpu.join(SIDE, COMPUTE);
+        tensor.number = this.number() + 1;
+        this.touch(SIDE, tensor, tensor.number - 1);
+        break;
       case 'release':
         tensor.held = false;
         break;
       case 'begin':
-        this.follow('beginOut', tensor);
+        this.follow(this.scope.inPlace ? 'beginOutInPlace' : 'beginOut', tensor);
         tensor.state = 'swapping out';
         tensor.copied = true;
         break;
@@ -142,9 +150,11 @@ export class SwapWorld {
   actions(): SwapAction[] {
     const actions: SwapAction[] = [];
     for (let stream = 0; stream < STREAMS; stream++) if (this.gpu.canAdvance(stream)) actions.push({ do: 'kernel ends', stream });
-    for (const [tensor, { state, held, copied }] of this.tensors.entries()) {
+    for (const [tensor, { state, held, copied, copy }] of this.tensors.entries()) {
       if (state === 'dead') continue;
       if (held) actions.push({ do: 'read', tensor }, { do: 'release', tensor });
+      // A write beside a copy that is not used does no harm. The model would call it a race.
+      if (held && this.scope.inPlace && copy === 0) actions.push({ do: 'write', tensor });
       // Whether the program holds a reference is what Record.is_exclusive finds out.
       if (state === 'resident' && !held && !copied) actions.push({ do: 'begin', tensor });
       if (state === 'resident' && !held && copied) actions.push({ do: 'again', tensor });
@@ -233,6 +243,7 @@ export class SwapWorld {
     this.follow('endIn', tensor);
     tensor.copy = 0;
     tensor.state = 'resident';
+    if (this.scope.inPlace) tensor.copied = false;
     // The compute stream uses it, as verification and backward do.
     this.touch(COMPUTE, tensor, tensor.number);
   }
@@ -256,6 +267,9 @@ export class SwapWorld {
     switch (operation) {
       case 'out waits for compute':
         this.after(OUT, COMPUTE);
+        break;
+      case 'out waits for fence':
+        this.gpu.wait(OUT, EVENTS.fence + tensor.fence);
         break;
       case 'out waits for slot':
         if (tensor.slotRead > 0) this.gpu.wait(OUT, EVENTS.in + tensor.slotRead);

@@ -54,9 +54,24 @@ class Read:
         self.content = None  # what it has read; None if the memory was gone
 
     def run(self):
-        storage = torch.UntypedStorage._new_with_weak_ptr(self.weak)
-        if storage is not None and storage.data_ptr() == self.storage_address:
+        if self.is_there():
             self.content = ctypes.string_at(self.address, self.size)
+
+    def is_there(self):
+        storage = torch.UntypedStorage._new_with_weak_ptr(self.weak)
+        return storage is not None and storage.data_ptr() == self.storage_address
+
+
+class Write(Read):
+    """The same, for a kernel that writes."""
+
+    def __init__(self, tensor, content):
+        super().__init__(tensor)
+        self.content = content
+
+    def run(self):
+        assert self.is_there(), "the program's own memory is gone"
+        ctypes.memmove(self.address, self.content, self.size)
 
 
 class FakeBackend:
@@ -133,6 +148,10 @@ class FakeBackend:
         self.maybe_run()
         return read
 
+    def write(self, stream, tensor, content):
+        stream.queue.append(("write", Write(tensor, content)))
+        self.maybe_run()
+
     # Work on the compute stream is done as it is given, so its events are over at once.
     def event(self, stream, timing=False):
         assert not stream.captured, "an event on a captured stream would become part of the graph"
@@ -203,7 +222,7 @@ class FakeBackend:
             what[1].at = time.perf_counter()
         elif what[0] == "wait":
             self.run_until(what[1])
-        elif what[0] == "read":
+        elif what[0] in ("read", "write"):
             what[1].run()
         else:
             fault = what[1].run()

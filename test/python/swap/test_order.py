@@ -127,7 +127,7 @@ class Order(unittest.TestCase):
         guard.protect_all()
         item = next(item for item in guard.items if item.state == RESIDENT)
         for _ in range(2):
-            self.check("beginOut", lambda: self.assertTrue(guard.begin_swap_out(item)))
+            self.check("beginOutInPlace", lambda: self.assertTrue(guard.begin_swap_out(item)))
             self.check("endOut", lambda: self.assertTrue(guard.end_swap_out(item)))
             self.check("beginIn", lambda: guard.begin_swap_in(item))
             self.check("endIn", lambda: guard.end_swap_in(item))
@@ -140,10 +140,10 @@ class Order(unittest.TestCase):
         self.gpu.take_notes()
         self.busy()
         self.assertTrue(guard.begin_swap_out(item))
-        self.assertEqual(self.gpu.take_notes(), model("beginOut"))
+        self.assertEqual(self.gpu.take_notes(), model("beginOutInPlace"))
 
     def test_the_model_knows_all(self):
-        self.assertEqual(sorted(ORDER), ["beginIn", "beginOut", "endIn", "endOut", "endOutAgain", "freeUnused"])
+        self.assertEqual(sorted(ORDER), ["beginIn", "beginOut", "beginOutInPlace", "endIn", "endOut", "endOutAgain", "freeUnused"])
 
 
 if __name__ == "__main__":
