@@ -18,6 +18,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'values',
     'deviations',
     'errors',
+    'fences',
     'gradients',
     'optimizer_state',
     'order',
