@@ -242,6 +242,7 @@ void* WeirAllocator::fail(Slot& slot, weir_device* engine, size_t bytes, uint64_
       with_figures(slot, [](Figures& figures) { figures.forgive(); });
     }
   }
+  TORCH_CHECK_WITH(OutOfMemoryError, !attempting, explain_shortage(slot.device, shortage, settings_.limit));
   weir_device_failed(engine, &shortage, stream);
   const uint64_t reserved = reserved_now(slot);
   Figures::Levels levels{};

@@ -33,6 +33,9 @@ struct Settings {
 // The function that is asked for memory when a request finds none: see weir_torch_on_shortage.
 inline std::atomic<int (*)(int device, uint64_t bytes)> relief{nullptr};
 
+// Whether this thread only tries to get memory: see weir_torch_attempt.
+inline thread_local bool attempting = false;
+
 class WeirAllocator final : public Forwarding {
  public:
   WeirAllocator(torch_alloc::CUDAAllocator* native, Settings settings, Recording* recording);

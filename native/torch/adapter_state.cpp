@@ -196,6 +196,7 @@ void WeirAllocator::give_back_ours(Slot& slot, cudaStream_t stream) {
 static constexpr int kMostReliefs = 8;
 
 int WeirAllocator::reclaim_for(void* slot, uint64_t bytes, int attempt) {
+  if (attempting) return 0;
   Slot* const asked = static_cast<Slot*>(slot);
   // Called from C, so nothing may be thrown.
   try {

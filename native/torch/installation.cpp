@@ -147,4 +147,6 @@ void weir_torch_plain_free(void* ptr, ptrdiff_t, int, void*) {
   if (cudaFree(ptr) != cudaSuccess) (void)cudaGetLastError();
 }
 
+void weir_torch_attempt(int attempting) { weir::attempting = attempting != 0; }
+
 uint32_t weir_torch_check(uint32_t level) { return weir::installed ? weir::installed->check(level) : 0; }

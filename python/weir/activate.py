@@ -54,7 +54,9 @@ def install(settings):
     if settings.swap:
         from . import swap
 
-        manager = swap.install(swap.Options.of(settings, gauges=adapter.swapped, mark=adapter.mark, steps=adapter.steps))
+        manager = swap.install(
+            swap.Options.of(settings, gauges=adapter.swapped, mark=adapter.mark, steps=adapter.steps, attempting=adapter.attempting)
+        )
         if manager is not None:
             # Before the interpreter ends: a thread that still allocates must not call into Python then.
             atexit.register(adapter.on_shortage(manager.relieve))

@@ -1,6 +1,7 @@
 """The C functions of the compiled adapter, as declared in native/torch/options.h."""
 
 import _thread
+import contextlib
 import ctypes
 
 from .abi import DIGEST, GAUGES, AdapterOptions, Gauges
@@ -25,6 +26,8 @@ def load(path):
     library.weir_torch_on_shortage.argtypes = [ctypes.c_void_p]
     library.weir_torch_on_shortage.restype = None
     library.weir_torch_expandable.argtypes = []
+    library.weir_torch_attempt.argtypes = [ctypes.c_int]
+    library.weir_torch_attempt.restype = None
     library.weir_torch_check.argtypes = [ctypes.c_uint32]
     library.weir_torch_check.restype = ctypes.c_uint32
     return library
@@ -101,6 +104,19 @@ def on_shortage(relieve):
     _relief = _Relief(answer)
     _library.weir_torch_on_shortage(ctypes.cast(_relief, ctypes.c_void_p))
     return lambda: _library.weir_torch_on_shortage(None)
+
+
+@contextlib.contextmanager
+def attempting():
+    """Requests of this thread in here are attempts: one that fails is no out-of-memory error of the program."""
+    if _library is None:
+        yield
+        return
+    _library.weir_torch_attempt(1)
+    try:
+        yield
+    finally:
+        _library.weir_torch_attempt(0)
 
 
 def check(level):

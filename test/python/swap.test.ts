@@ -18,13 +18,16 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'values',
     'deviations',
     'errors',
+    'fences',
     'gradients',
     'optimizer_state',
+    'order',
     'parameters',
     'parameter_reach',
     'pace',
     'plan',
     'relief',
+    'side_streams',
     'surroundings',
   ];
   test.each(files)('%s', (name) => {

@@ -1,6 +1,7 @@
 """Swapping: tensors that the GPU does not need for a while are swapped out to host memory and swapped in in time (docs/swapping.md)."""
 
 import atexit
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ class Options:
     mark: Callable = lambda text: None
     # steps(steps that have ended, whether swapping is the same in every step from now on) tells the supervisor
     steps: Callable = lambda ended, swap_settled: None
+    # attempting() is a context in which a request may fail without being an out-of-memory error of the program
+    attempting: Callable = contextlib.nullcontext
     on_profile: Optional[Callable] = None
     take_plan: Optional[Callable] = None
     is_device: Callable = lambda tensor: tensor.is_cuda

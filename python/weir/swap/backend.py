@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import torch
 
+from .side_streams import our_own
+
 _use_count = torch._C._storage_Use_Count
 
 
@@ -31,16 +33,43 @@ def owners(cdata, held=False):
 TO_DEVICE, TO_HOST = 1, 2
 
 
-def asynchronous_memcpy():
-    """cudaMemcpyAsync of the runtime that PyTorch has loaded, or None if it is linked in.
-
-    A step may make hundreds of copies, and PyTorch's own copy takes about 20 microseconds of host time each."""
+def loaded_runtime():
+    """The CUDA runtime that PyTorch has loaded, or None if it is linked in."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             path = next((line.split(maxsplit=5)[5].strip() for line in maps if "/libcudart.so" in line), None)
-        runtime = ctypes.CDLL(path) if path else None
+        return ctypes.CDLL(path) if path else None
+    except OSError:
+        return None
+
+
+def capture_query(runtime):
+    """A function that tells of a stream's handle whether it is being captured. It may be called during any capture."""
+    try:
+        query, last_error = runtime.cudaStreamIsCapturing, runtime.cudaGetLastError
+    except AttributeError:
+        return None
+    query.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
+    query.restype = last_error.restype = ctypes.c_int
+
+    def is_captured(handle):
+        status = ctypes.c_int(0)
+        if query(handle, ctypes.byref(status)) == 0:
+            return status.value != 0
+        # The default stream cannot be asked while another stream is captured. CUDA keeps the error, unless it is read.
+        last_error()
+        return True
+
+    return is_captured
+
+
+def asynchronous_memcpy(runtime):
+    """cudaMemcpyAsync.
+
+    A step may make hundreds of copies, and PyTorch's own copy takes about 20 microseconds of host time each."""
+    try:
         memcpy, last_error = runtime.cudaMemcpyAsync, runtime.cudaGetLastError
-    except (OSError, AttributeError):
+    except AttributeError:
         return None
     memcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
     memcpy.restype = last_error.restype = ctypes.c_int
@@ -60,16 +89,21 @@ class CudaBackend:
     """One GPU. Its compute stream is the stream that was current when the backend was made."""
 
     name = "cuda"
+    device_type = 1  # as PyTorch numbers kinds of devices
 
     def __init__(self, index):
         self.index = index
         self.device = torch.device("cuda", index)
         self.compute = torch.cuda.current_stream(self.device)
         self.compute_handle = self.compute.cuda_stream
-        self.out_stream = torch.cuda.Stream(self.device)
-        self.in_stream = torch.cuda.Stream(self.device)
+        self.default_stream = torch.cuda.default_stream(self.device)
+        with our_own():
+            self.out_stream = torch.cuda.Stream(self.device)
+            self.in_stream = torch.cuda.Stream(self.device)
         self.out_handle, self.in_handle = self.out_stream.cuda_stream, self.in_stream.cuda_stream
-        self._memcpy = asynchronous_memcpy()
+        runtime = loaded_runtime()
+        self._memcpy = asynchronous_memcpy(runtime)
+        self._is_captured = capture_query(runtime)
         self._raw_stream = torch._C._cuda_getCurrentRawStream
         self._set_stream = torch._C._cuda_setStream
 
@@ -87,6 +121,24 @@ class CudaBackend:
 
     def capturing(self):
         return bool(torch._C._cuda_isCurrentStreamCapturing())
+
+    # ---- streams of the program
+
+    def stream_of(self, number):
+        return torch.cuda.Stream(stream_id=number, device_index=self.index, device_type=self.device_type)
+
+    def handle_of(self, stream):
+        return stream.cuda_stream
+
+    def is_foreign(self, number):
+        """Whether PyTorch did not make the stream with this id. Ids of PyTorch's own are odd, and 0 for the default stream."""
+        return number != 0 and number % 2 == 0
+
+    def is_captured(self, stream):
+        return self._is_captured is not None and self._is_captured(stream.cuda_stream)
+
+    def is_idle(self, stream):
+        return stream.query()
 
     # ---- events
 
@@ -131,7 +183,12 @@ class CudaBackend:
     def before_free(self, storage, of_compute_stream):
         """Memory that another stream allocated must not be reused before the compute stream has reached this point."""
         if not of_compute_stream:
-            self.bytes_of(storage).record_stream(self.compute)
+            self.mark_used(storage)
+
+    def mark_used(self, thing):
+        """Whoever frees this tensor or storage: its memory is not reused before the compute stream has reached that point."""
+        tensor = thing if isinstance(thing, torch.Tensor) else self.bytes_of(thing)
+        tensor.record_stream(self.compute)
 
     def copy_out(self, target, storage):
         """Copies a storage to pinned host bytes, on the stream for swapping out."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from .host import HostSlab
+from .side_streams import SideStreams
 
 COUNTED = (
     "bytes_out", "bytes_in", "stalls", "stall_us", "misses", "off_plan", "kept", "steps_planned", "steps_off", "adjusted", "late_out",
@@ -21,6 +22,7 @@ class Copy(NamedTuple):
     event: object  # recorded after the copy
     way: str
     number: int  # counts the copies in this direction, which run one after the other
+    fence: int = 0  # of a copy out: what other streams have read of its source is over behind this fence
 
 
 class Copies:
@@ -29,6 +31,7 @@ class Copies:
         self.say = say
         self.backend = None  # set at the first large tensor on a GPU
         self.slab = None
+        self.sides = SideStreams()
         self.checks = Checks(options.debug)
         self.observer = None  # the steps, which may measure how long a wait took
         self.relief = None  # frees memory for a swap-in that is needed
@@ -45,6 +48,7 @@ class Copies:
 
     def open(self, backend):
         self.backend = backend
+        self.sides.open(backend)
         self.slab = HostSlab(backend.pinned, self.options.host_budget, self.say)
 
     def give_host_memory_back(self):
@@ -52,27 +56,41 @@ class Copies:
         self.backend.synchronize()
         self.slab = HostSlab(self.backend.pinned, self.options.host_budget, self.say, self.slab.peak)
 
-    def begin_out(self, storage, slot):
-        """Returns the copy and the checksum of the copied bytes."""
+    def begin_out(self, storage, slot, after_sides=False):
+        """Returns the copy and the checksum of the copied bytes. The caller has found that we are the only owners of the storage.
+
+        `after_sides`: other streams may have written to it, and the compute stream need not have waited for them."""
         backend = self.backend
+        fence = self.sides.need_fence()
+        if after_sides:
+            self.sides.record()
+            for event in self.sides.events_of(fence):
+                backend.wait(backend.out_stream, event)
+                if self.checks.wanted:
+                    backend.wait(backend.compute, event)
         checksum = self.checks.sum_up(storage, backend)
         self._after_compute("out", backend.out_stream)
         if slot.busy is not None:
             backend.wait(backend.out_stream, slot.busy.event)
         backend.copy_out(slot.bytes, storage)
         self.counts["bytes_out"] += slot.size
-        return self._begun("out", backend.out_stream), checksum
+        copy = self._begun("out", backend.out_stream)._replace(fence=fence)
+        if self.following is None:
+            self.sides.record()
+        return copy, checksum
 
     @contextlib.contextmanager
     def batch(self):
         """Copies begun in here wait once for the compute stream, which gets no work from the program meanwhile.
 
-        Allocating may give it work, though: waits for streams that used the memory before."""
+        Allocating may give it work, though: waits for streams that used the memory before. Other threads may give work to other
+        streams until a tensor is found to be ours. So one fence for all is recorded last."""
         self.following = {}
         try:
             yield
         finally:
             self.following = None
+            self.sides.record()
 
     def refill(self, storage, size):
         self.taken += 1
@@ -106,16 +124,29 @@ class Copies:
 
         To wait for several copies in one direction, wait for the last one first: then the others are over."""
         backend = self.backend
+        events = self.sides.take(copy.fence) if copy.fence else ()
         event = self._unwaited(copy)
-        if event is None:
+        if event is not None:
+            events = (*events, event)
+        if not events:
             return
-        if not self.observer.times_waits():
+        before = backend.event(backend.compute, timing=True) if self.observer.times_waits() else None
+        for event in events:
             backend.wait(backend.compute, event)
-            return
-        before = backend.event(backend.compute, timing=True)
-        backend.wait(backend.compute, event)
-        after = backend.event(backend.compute, timing=True)
-        self.observer.waited(what, before, after)
+        if before is not None:
+            self.observer.waited(what, before, backend.event(backend.compute, timing=True))
+
+    def may_give_up(self):
+        """Whether memory may be given up: all streams that read it can be waited for."""
+        self.sides.record()
+        return self.sides.why_not() is None
+
+    def wait_for_readers(self):
+        """The compute stream waits for all reads that other streams have been given until now."""
+        fence = self.sides.need_fence()
+        self.sides.record()
+        for event in self.sides.take(fence):
+            self.backend.wait(self.backend.compute, event)
 
     def _unwaited(self, copy):
         if copy.number <= self.waited[copy.way]:
@@ -150,6 +181,8 @@ class Copies:
             event = self._unwaited(copy)
             if event is not None:
                 self.backend.wait(self.backend.compute, event)
+            # Another stream may have allocated it, and that stream does not wait for the copy.
+            self.backend.mark_used(thing)
             del thing
 
 

@@ -8,6 +8,7 @@ import torch
 from torch.optim import optimizer as optimizers
 
 from .module_hooks import ModuleHooks
+from .side_streams import StreamHooks
 
 
 class Hooks:
@@ -28,6 +29,7 @@ class Hooks:
         self.modules = ModuleHooks(manager) if manager.options.limit is not None else None
         self._step_aside_for_transforms()
         self._stop_at_graphs()
+        self.streams = StreamHooks(manager.copies.sides.note)
         manager = weakref.ref(manager)
         os.register_at_fork(after_in_child=lambda: _forked(manager()))
 
@@ -112,6 +114,7 @@ class Hooks:
         self.pop()
         if self.modules is not None:
             self.modules.close()
+        self.streams.close()
         self.before.remove()
         self.after.remove()
         torch.autograd.graph.disable_saved_tensors_hooks = self.original_disable

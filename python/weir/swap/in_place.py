@@ -53,7 +53,7 @@ class InPlaceSwapper:
         return False
 
     def begin_swap_out(self, item):
-        if item.state != RESIDENT or not item.begin():
+        if item.state != RESIDENT or self.copies.sides.why_not() or not item.begin():
             return False
         if item.is_exclusive() and item.storage.nbytes() == item.size:
             if item.slot is not None and item.slot.size != item.size:
@@ -61,10 +61,15 @@ class InPlaceSwapper:
             if item.slot is None:
                 item.slot = self.copies.slab.take(item.size)
             if item.slot is not None:
-                item.copy, item.check = self.copies.begin_out(item.storage, item.slot)
+                # First, because other threads may use it until then.
+                item.on_swap_out()
+                try:
+                    item.copy, item.check = self.copies.begin_out(item.storage, item.slot, after_sides=True)
+                except BaseException:
+                    item.on_resident()
+                    raise
                 item.state = SWAPPING_OUT
                 self.moving += 1
-                item.on_swap_out()
                 return True
         item.on_resident()
         return False
@@ -72,7 +77,7 @@ class InPlaceSwapper:
     def end_swap_out(self, item):
         if item.state != SWAPPING_OUT:
             return False
-        if not item.is_exclusive():
+        if not self.copies.may_give_up() or not item.is_exclusive():
             self.cancel_swap_out(item)
             self.copies.counts["kept"] += 1
             return False

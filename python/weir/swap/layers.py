@@ -6,7 +6,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from .in_place import InPlaceSwapper
-from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN
+from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT
 from .swapped_tensors import unobserved
 from .weights import Gradient, Layer, Weight
 
@@ -168,7 +168,11 @@ class Layers(InPlaceSwapper):
                 counts["kept"] += 1
 
     def end_layer_swap_out(self, layer):
-        for item in reversed(list(layer.items())):
+        items = [item for item in layer.items() if item.state == SWAPPING_OUT]
+        if items and self.copies.may_give_up():
+            # Another thread may have been inside an operation on one of them when its copy began.
+            self.copies.wait_for_readers()
+        for item in reversed(items):
             self.end_swap_out(item)
 
     def begin_layer_swap_in(self, layer):

@@ -131,6 +131,10 @@ class Manager:
                 return False
             self.copies.open(self.make_backend(tensor))
         backend = self.backend
+        why = self.copies.sides.why_not()
+        if why is not None:
+            self.stop(why)
+            return False
         if not backend.is_mine(tensor) or not backend.on_compute() or backend.capturing():
             return False
         # A dispatch mode sees every operation, and must not see ours.

@@ -94,7 +94,8 @@ class Mover:
 
     def _has_room_for(self, begin, what):
         try:
-            begin(what)
+            with self.copies.options.attempting():
+                begin(what)
         except RuntimeError as error:
             if not self.copies.backend.out_of_memory(error):
                 raise
@@ -143,9 +144,10 @@ class Mover:
         if not self.guard.protect(optimizer) or plan is not None:
             return
         place = self.guard.ordinal(optimizer)
-        for item in self.guard.items:
-            if item.optimizer == place:
-                self.guard.begin_swap_out(item)
+        with self.copies.batch():
+            for item in self.guard.items:
+                if item.optimizer == place:
+                    self.guard.begin_swap_out(item)
 
     # ---- without a plan
 

@@ -59,7 +59,7 @@ class SavedTensors:
 
     def begin_swap_out(self, record, tick):
         """Begins the copy out, if we are the only owner: then the bytes cannot change until the swap-in."""
-        if record.frozen or not record.is_exclusive() or not record.unchanged():
+        if record.frozen or self.copies.sides.why_not() or not record.is_exclusive() or not record.unchanged():
             return False
         if record.slot is None:
             record.slot = self.copies.slab.take(record.size)
@@ -75,15 +75,18 @@ class SavedTensors:
         return True
 
     def end_swap_out(self, record):
-        """Frees the memory, in the order of the compute stream: whoever gets it next runs after the copy."""
+        """Frees the memory, in the order of the compute stream: whoever gets it next runs after the copy, and after other readers."""
         copies = self.copies
-        if record.frozen or not record.is_exclusive() or not record.unchanged():
+        if record.frozen or not copies.may_give_up() or not record.is_exclusive() or not record.unchanged():
             copies.counts["kept"] += 1
             record.state = RESIDENT
             return False
         if record.unwaited is not None:
             copies.wait(record.unwaited, ([("record", record.index)], "out"))
             record.unwaited = None
+        if record.state != SWAPPING_OUT:
+            # It was used since its copy, maybe on another stream.
+            copies.wait_for_readers()
         handles = record.live_handles()
         storage = next(handle.alias for handle in handles if handle.alias is not None).untyped_storage()
         copies.before_free(storage)

@@ -138,6 +138,20 @@ static void relief() {
     thrown = true;
   }
   CHECK(thrown && asked >= 1 && spare.empty() && a->getDeviceStats(0).num_ooms == 1);
+  // An attempt, such as a prefetch, asks nobody and counts for nothing.
+  asked = 0;
+  thrown = false;
+  weir_gauges before, after;
+  CHECK(weir_torch_gauges(0, &before));
+  weir_torch_attempt(1);
+  try {
+    a->allocate(600 * MIB);
+  } catch (const c10::OutOfMemoryError&) {
+    thrown = true;
+  }
+  weir_torch_attempt(0);
+  CHECK(weir_torch_gauges(0, &after));
+  CHECK(thrown && asked == 0 && a->getDeviceStats(0).num_ooms == 1 && after.ooms == before.ooms);
   weir_torch_on_shortage(nullptr);
   given.clear();
   a->emptyCache();

@@ -18,10 +18,14 @@ class Event:
 
 
 class Stream:
-    def __init__(self, name):
+    device_type = device_index = 0
+
+    def __init__(self, name, number):
         self.name = name
+        self.stream_id = number
         self.queue = []
         self.saw_compute = None
+        self.captured = False
 
 
 class Copy:
@@ -40,15 +44,49 @@ class Copy:
         return None
 
 
+class Read:
+    """A kernel of the program on a side stream, that was enqueued without telling anybody. Like a kernel, it knows an address."""
+
+    def __init__(self, tensor):
+        self.address, self.size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
+        self.storage_address = tensor.untyped_storage().data_ptr()
+        self.weak = tensor.untyped_storage()._weak_ref()
+        self.content = None  # what it has read; None if the memory was gone
+
+    def run(self):
+        if self.is_there():
+            self.content = ctypes.string_at(self.address, self.size)
+
+    def is_there(self):
+        storage = torch.UntypedStorage._new_with_weak_ptr(self.weak)
+        return storage is not None and storage.data_ptr() == self.storage_address
+
+
+class Write(Read):
+    """The same, for a kernel that writes."""
+
+    def __init__(self, tensor, content):
+        super().__init__(tensor)
+        self.content = content
+
+    def run(self):
+        assert self.is_there(), "the program's own memory is gone"
+        ctypes.memmove(self.address, self.content, self.size)
+
+
 class FakeBackend:
     name = "fake"
-    index = 0
+    device_type = index = 0
+    compute_handle = 0
 
     def __init__(self, order="late", seed=1):
         self.order = order
         self.random = random.Random(seed)
         self.device = torch.device("cpu")
-        self.compute, self.out_stream, self.in_stream = Stream("compute"), Stream("out"), Stream("in")
+        self.compute, self.out_stream, self.in_stream = Stream("compute", 0), Stream("out", 1), Stream("in", 3)
+        self.default_stream = self.compute
+        self.sides = {}  # streams of the program, by id
+        self.fence_events = 0
         self.faults = []
         self.aside = False
         self.current_bytes = 0
@@ -76,8 +114,48 @@ class FakeBackend:
         manager = sys.modules["weir.swap"]._manager
         return (manager.steps.done, manager.steps.tick_count, self.freed, self.returned) if manager else self.freed
 
+    # ---- streams of the program
+
+    def side_stream(self, number=None):
+        """As if the program had made a torch.cuda.Stream, or an ExternalStream if the number is even."""
+        number = 2 * len(self.sides) + 101 if number is None else number
+        stream = self.sides.setdefault(number, Stream(f"side {number}", number))
+        manager = sys.modules["weir.swap"]._manager
+        if manager is not None:
+            manager.copies.sides.note(stream)
+        return stream
+
+    def stream_of(self, number):
+        return self.compute if number == 0 else self.sides[number]
+
+    def handle_of(self, stream):
+        return stream.stream_id
+
+    def is_foreign(self, number):
+        return number != 0 and number % 2 == 0
+
+    def is_captured(self, stream):
+        return stream.captured
+
+    def is_idle(self, stream):
+        assert not stream.captured, "a captured stream must not be asked"
+        return not stream.queue
+
+    def read(self, stream, tensor):
+        """Work on a side stream that reads a tensor of the compute stream."""
+        read = Read(tensor)
+        stream.queue.append(("read", read))
+        self.maybe_run()
+        return read
+
+    def write(self, stream, tensor, content):
+        stream.queue.append(("write", Write(tensor, content)))
+        self.maybe_run()
+
     # Work on the compute stream is done as it is given, so its events are over at once.
     def event(self, stream, timing=False):
+        assert not stream.captured, "an event on a captured stream would become part of the graph"
+        self.fence_events += stream.stream_id in self.sides
         event = Event(stream)
         if stream is self.compute:
             event.done = True
@@ -109,8 +187,11 @@ class FakeBackend:
     def elapsed_us(self, first, second):
         return (second.at - first.at) * 1e6
 
+    def streams(self):
+        return (self.out_stream, self.in_stream, *self.sides.values())
+
     def synchronize(self):
-        for stream in (self.out_stream, self.in_stream):
+        for stream in self.streams():
             while stream.queue:
                 self.run_one(stream)
 
@@ -130,7 +211,7 @@ class FakeBackend:
         if self.order == "early":
             self.synchronize()
         elif self.order == "random":
-            for stream in (self.out_stream, self.in_stream):
+            for stream in self.streams():
                 while stream.queue and self.random.random() < 0.4:
                     self.run_one(stream)
 
@@ -141,6 +222,8 @@ class FakeBackend:
             what[1].at = time.perf_counter()
         elif what[0] == "wait":
             self.run_until(what[1])
+        elif what[0] in ("read", "write"):
+            what[1].run()
         else:
             fault = what[1].run()
             if fault:
@@ -172,6 +255,9 @@ class FakeBackend:
         # Called right before memory is freed: its next owner writes to it at once.
         self.freed += 1
         self.bytes_of(storage).fill_(0xFF)
+
+    def mark_used(self, thing):
+        pass
 
     def pinned(self, size):
         if size > self.pin_room:

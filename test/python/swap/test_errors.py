@@ -1,5 +1,6 @@
 """What PyTorch refuses is still refused; errors, bad plans and full GPUs end well."""
 
+import contextlib
 import gc
 import unittest
 
@@ -121,9 +122,21 @@ class Errors(SwapCase):
             self.same(plain(8), "plan", orders=ORDERS[:1], spoil=spoil, check=lambda run: self.assertEqual(run.report["plans"], 0))
 
     def test_full_gpu_on_return(self):
-        """A prefetch that finds no room is put off; only a return that is needed may fail."""
+        """A prefetch that finds no room is put off, and is no out-of-memory error; only a return that is needed may fail."""
         expected = plain(10)()
-        with Run("plan") as run:
+        attempts = []
+        run = Run("plan")
+
+        @contextlib.contextmanager
+        def attempting():
+            attempts.append(True)
+            try:
+                yield
+            finally:
+                attempts.pop()
+
+        run.options.attempting = attempting
+        with run:
             training = Training()
             for i in range(10):
                 if i == 6:
@@ -136,6 +149,7 @@ class Errors(SwapCase):
                         inside.pop()
 
                     def full(record):
+                        self.assertEqual(bool(inside), bool(attempts))
                         if inside:
                             raise torch.cuda.OutOfMemoryError("full")
                         original(record)
