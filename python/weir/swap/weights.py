@@ -3,6 +3,7 @@
 It may only while nothing holds its memory but its own object, PyTorch's autograd nodes for it, and our handles.
 """
 
+import sys
 import weakref
 
 import torch
@@ -53,6 +54,30 @@ def _calibrate():
 FROZEN, TRAINED, GRADIENT = _calibrate()[:3]
 
 
+class _Holder:
+    """Holds a storage as a `Swappable` does."""
+
+    def __init__(self, tensor):
+        self.storage = tensor.untyped_storage()
+
+
+def _references(holder):
+    return sys.getrefcount(holder.storage), weakref.getweakrefcount(holder.storage)
+
+
+def _calibrate_storage():
+    tensor = torch.zeros(8)
+    return _references(_Holder(tensor)), tensor
+
+
+STORAGE = _calibrate_storage()[0]
+
+
+def _is_held_by_others(holder):
+    """Whether the program holds the storage object, which would become empty."""
+    return _references(holder) != STORAGE
+
+
 class Weight(Swappable):
     """One parameter, found by its place in its module. The parameter and its storage are held only while it is not resident."""
 
@@ -90,7 +115,7 @@ class Weight(Swappable):
         return True
 
     def is_exclusive(self):
-        if self.storage._cdata != self.cdata or self.storage.nbytes() != self.size:
+        if self.storage._cdata != self.cdata or self.storage.nbytes() != self.size or _is_held_by_others(self):
             return False
         # Other owners in C++ could read it without asking.
         if self.moving._use_count() != (FROZEN if self.node is None else TRAINED):
@@ -98,7 +123,7 @@ class Weight(Swappable):
         return owners(self.cdata, True) == 1 + self.layers.saved.aliases_on(self.cdata)
 
     def on_swap_out(self):
-        mark_swapped_out(self.moving, lambda: self.layers.layer_is_used(self.layer))
+        mark_swapped_out(self.moving, lambda: self.layers.layer_is_used(self.layer), self.layers.copies.backend.hide)
 
     def on_resident(self):
         if self.moving is not None:
@@ -159,13 +184,13 @@ class Gradient(Swappable):
 
     def is_exclusive(self):
         parameter = self.weight.parameter()
-        if parameter is None or parameter.grad is not self.tensor or self.tensor._use_count() != GRADIENT:
+        if parameter is None or parameter.grad is not self.tensor or self.tensor._use_count() != GRADIENT or _is_held_by_others(self):
             return False
         return owners(self.storage._cdata, True) == 1
 
     def on_swap_out(self):
         layers, layer = self.weight.layers, self.weight.layer
-        mark_swapped_out(self.tensor, lambda: layers.layer_is_used(layer))
+        mark_swapped_out(self.tensor, lambda: layers.layer_is_used(layer), layers.copies.backend.hide)
 
     def on_resident(self):
         if self.tensor is not None:

@@ -109,6 +109,9 @@ class FakeBackend:
     def elapsed_us(self, first, second):
         return (second.at - first.at) * 1e6
 
+    def has_no_copies(self):
+        return not self.out_stream.queue and not self.in_stream.queue
+
     def synchronize(self):
         for stream in (self.out_stream, self.in_stream):
             while stream.queue:
@@ -167,6 +170,13 @@ class FakeBackend:
 
     def bytes_of(self, storage):
         return torch.empty(0, dtype=torch.uint8).set_(storage)
+
+    def hide(self, tensor):
+        """Writing raises an error. Reading cannot, without a GPU, and finds what nobody has written."""
+        unreadable = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+        self.bytes_of(unreadable.untyped_storage()).fill_(0xFF)
+        torch._C._set_throw_on_mutable_data_ptr(unreadable)
+        tensor.data = unreadable
 
     def before_free(self, storage, of_compute_stream):
         # Called right before memory is freed: its next owner writes to it at once.
