@@ -17,6 +17,8 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
   const files = [
     'values',
     'compile',
+    'lifetimes',
+    'native_reach',
     'deviations',
     'errors',
     'gradients',

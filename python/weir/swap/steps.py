@@ -19,6 +19,11 @@ PLAIN_STEPS = 6
 MOST_WATCHED = 16
 UNMATCHED_STEPS = 8
 PLAN_STEPS = 200
+# Successors of this many steps are known.
+MOST_SUCCESSORS = 64
+# A step with more passes or ticks than these has no end that we could see.
+MOST_PASSES = 256
+MOST_TICKS = 1 << 17
 LATE_US = 20.0
 NO_COPIES = CopyRates(out_alone=12e9, in_alone=12e9, out_both=10e9, in_both=10e9, fixed_us=30)
 
@@ -62,6 +67,8 @@ class Steps:
         self.plain_left = PLAIN_STEPS if self.judge.tolerance is not None else 0
         self.is_plain = False  # this step is neither profiled nor swapped
         self.is_settled = False
+        self.passes = 0  # graphs of this step that were made and dropped
+        self.is_endless = False  # this step has no end that we could see
         self.ended = 0  # steps of the program, whether or not anything is swapped in them
 
     # ---- ticks
@@ -90,6 +97,37 @@ class Steps:
         if self.reactive:
             self.mover.react(kind, tick)
         return tick
+
+    def before_record(self):
+        """A storage is about to be saved for the first time. Ends the watching of a step that never ends. Returns whether to record it."""
+        if self.tick_count >= MOST_TICKS:
+            self.forget_step()
+        elif self.saved.count:
+            self.saved.clear_dead()
+            if not self.saved.by_index:
+                self.passes += 1
+                if self.passes >= MOST_PASSES:
+                    self.forget_step()
+        return self.reactive or not self.is_endless
+
+    def forget_step(self):
+        """No optimizer ends this step. Nothing is planned or watched before the next one; under a limit, everything is swapped."""
+        if not self.is_endless:
+            self.say(
+                "endless",
+                f"no optimizer step in {self.passes} passes: {self.instead()} until the next one. "
+                "Without an optimizer of torch.optim, call weir.swap.step() after each step.",
+            )
+        self.is_endless = True
+        self.is_plain = False
+        self.profile = None
+        if self.following is not None:
+            self.off_plan()
+        self.layers.swap_in_all(planned=self.reactive)
+        self.begin_ticks()
+
+    def instead(self):
+        return "swapping without a plan" if self.limit is not None else "nothing is swapped"
 
     def packed(self, record, size):
         tick = self.tick(PACK, record.index, size)
@@ -122,7 +160,8 @@ class Steps:
 
     def clean_up(self):
         """Does what destructors have left to do."""
-        lost = self.guard.lost and self.guard.clear_lost()
+        guard = self.guard
+        lost = (guard.lost or guard.dead or guard.has_gaps) and guard.clear_lost()
         lost = self.layers.clear_lost() or lost
         if lost and self.following is not None:
             self.off_plan()
@@ -194,6 +233,8 @@ class Steps:
             self.profile = None
         if self.last_key is not None:
             self.successor[self.last_key] = key
+            if len(self.successor) > MOST_SUCCESSORS:
+                del self.successor[next(iter(self.successor))]
         self.last_key = key
         self.change_phase(key)
         if self.options.gauges is not None:
@@ -229,8 +270,7 @@ class Steps:
                 self.seen.clear()
                 self.say("again", f"step {self.done}: the steps have changed; watching again")
         if self.phase == WATCHING and self.watched >= MOST_WATCHED:
-            instead = "swapping without a plan" if self.limit is not None else "nothing is swapped"
-            self.go_on_without("varies", f"no two steps were alike; {instead}")
+            self.go_on_without("varies", f"no two steps were alike; {self.instead()}")
         if self.phase == FOLLOWING and self.judge.tolerance is not None and key in self.plans:
             self.judge_plan(key)
         if self.phase == AWAITING:
@@ -249,13 +289,17 @@ class Steps:
             self.guard.release_all()
             self.copies.give_host_memory_back()
 
-    def begin(self, key):
-        """`key` is that of the previous step."""
+    def begin_ticks(self):
         self.saved.begin_step()
         self.mover.begin_step()
         self.layers.begin_step()
-        self.tick_count = 0
+        self.tick_count = self.passes = 0
         self.signature = 0
+
+    def begin(self, key):
+        """`key` is that of the previous step."""
+        self.begin_ticks()
+        self.is_endless = False
         self.following = None
         if self.plans and self.phase in (FOLLOWING, AWAITING):
             expected = self.successor.get(key, key)

@@ -82,7 +82,8 @@ def optimizer():
 
 
 PROGRAMS = (
-    vmap, vmap_of_grad, grad, grad_in_eager, grad_of_grad, jacrev, hooks_disabled_by_the_program, block_mask, flex_attention, module, optimizer,
+    vmap, vmap_of_grad, grad, grad_in_eager, grad_of_grad, jacrev, hooks_disabled_by_the_program, block_mask, flex_attention,
+    module, optimizer,
 )  # fmt: skip
 
 

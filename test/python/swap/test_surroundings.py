@@ -13,6 +13,7 @@ from support import DEVICE, FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training,
 from weir import settings, swap
 from weir.abi import ChildVariable
 from weir.swap import optimizer_state
+from weir.swap.lock import Lock
 
 
 def lines_printed(variables):
@@ -170,7 +171,7 @@ class Surroundings(SwapCase):
         optimizer = torch.optim.Adam([parameter])
         parameter.grad = torch.ones_like(parameter)
         optimizer.step()
-        guard = optimizer_state.StateGuard(type("C", (), {"backend": FakeBackend()}), None, 1024)
+        guard = optimizer_state.StateGuard(type("C", (), {"backend": FakeBackend()}), Lock(), 1024)
         guard.scan(optimizer)
         ours = lambda: [item.is_exclusive() for item in guard.items]  # noqa: E731
         self.assertEqual(ours(), [True, True])
