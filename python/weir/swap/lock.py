@@ -3,6 +3,7 @@
 A destructor may run at any point of the program, also while this thread holds the lock. So it only notes what is left to do.
 """
 
+import sys
 import threading
 from collections import deque
 
@@ -51,7 +52,7 @@ class Lock:
         return self._lock._is_owned()
 
     def work_off(self):
-        if self._work is None or self._lock._is_owned() or not self._lock.acquire(blocking=False):
+        if self._work is None or sys.is_finalizing() or self._lock._is_owned() or not self._lock.acquire(blocking=False):
             return
         try:
             self._work()

@@ -97,15 +97,18 @@ class Manager:
 
     def _work_off(self):
         """Does what destructors have left to do, without waiting for the next tick: there may be none any more."""
-        if self.pid != os.getpid() or self.backend.capturing():
+        if self.backend is None or self.pid != os.getpid() or self.backend.capturing():
             return
-        something_died = bool(self.guard.dead or self.layers.lost)
-        self.guard.bury_dead()
-        self.layers.clear_resident_lost()
-        self.saved.clear_dead()
-        self.copies.clear_pending_frees()
-        if something_died and self.guard.is_idle():
-            self.copies.give_unused_host_memory_back()
+        try:
+            something_died = bool(self.guard.dead or self.layers.lost)
+            self.guard.bury_dead()
+            self.layers.clear_resident_lost()
+            self.saved.clear_dead()
+            self.copies.clear_pending_frees()
+            if something_died and self.guard.is_idle():
+                self.copies.give_unused_host_memory_back()
+        except Exception:
+            self.failed("clean-up")
 
     # ---- hooks of autograd
 

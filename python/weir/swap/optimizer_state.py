@@ -298,10 +298,10 @@ class StateGuard(InPlaceSwapper):
                     if item is None or item.entry.identity != entry.identity or item.key != key:
                         if not self.copies.backend.is_mine(tensor) or tensor.layout != torch.strided or tensor.requires_grad:
                             continue
-                        item = Item(entry, key, tensor, place, self.dead.append)
                         # A tensor that does not fill its storage shares it with others.
-                        if item.size != tensor.numel() * tensor.element_size():
+                        if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
                             continue
+                        item = Item(entry, key, tensor, place, self.dead.append)
                     item.entry = entry
                     found.append(item)
         kept = {id(item) for item in found}

@@ -8,7 +8,7 @@ import weakref
 
 import torch
 from support import DEVICE, LEAST, ORDERS, WIDTH, Net, Run, SwapCase, Training, draw, trained
-from weir.swap import steps
+from weir.swap import passes
 
 MODES = ("plan", "all", "limit")
 
@@ -156,10 +156,10 @@ class OptimizerState(unittest.TestCase):
 
 class Graphs(SwapCase):
     def setUp(self):
-        self.limits, steps.MOST_PASSES = (steps.MOST_PASSES, steps.MOST_TICKS), 30
+        self.limits, passes.MOST_PASSES = (passes.MOST_PASSES, passes.MOST_TICKS), 30
 
     def tearDown(self):
-        steps.MOST_PASSES, steps.MOST_TICKS = self.limits
+        passes.MOST_PASSES, passes.MOST_TICKS = self.limits
 
     def passes(self, run, count, backward=True):
         net = Net().to(DEVICE)
@@ -196,13 +196,13 @@ class Graphs(SwapCase):
                 with self.subTest(mode, done=done), Run(mode, *ORDERS[1]) as run:
                     training = trained(done)
 
-                    def passes(count, training=training):
+                    def go_on(count, training=training):
                         for _ in range(count):
                             training.loss().backward()
 
-                    passes(steps.MOST_PASSES + 2)
+                    go_on(passes.MOST_PASSES + 2)
                     first = self.kept(run)
-                    passes(2 * steps.MOST_PASSES)
+                    go_on(2 * passes.MOST_PASSES)
                     self.assertLessEqual(self.kept(run), first + 40)
                     self.assertIsNone(run.manager.stopped)
                     training.optimizer.zero_grad()
@@ -214,7 +214,7 @@ class Graphs(SwapCase):
     def test_values_of_passes_without_a_step(self):
         def program():
             training = Training()
-            for i in range(2 * steps.MOST_PASSES + 30):
+            for i in range(2 * passes.MOST_PASSES + 30):
                 loss = training.loss()
                 loss.backward()
                 if i % 50 == 0:
@@ -232,7 +232,7 @@ class Graphs(SwapCase):
 
     def test_one_graph_that_grows(self):
         """A graph that is never dropped."""
-        steps.MOST_TICKS = 500
+        passes.MOST_TICKS = 500
         with Run("plan", *ORDERS[1]) as run:
             trained(3)
             x = draw(WIDTH, WIDTH, requires_grad=True)
