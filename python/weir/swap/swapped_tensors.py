@@ -23,20 +23,27 @@ def _metadata():
 # Functions that need no content.
 METADATA = _metadata()
 
-_swapped_out = {}  # id of a tensor -> (what swaps it in, a tensor on its storage)
+_swapped_out = {}  # id of a tensor -> what swaps it in
+_contents = {}  # id of a tensor whose memory was given up -> a tensor on its storage
 
 
-def mark_swapped_out(tensor, swap_in, hide):
-    """From now on every use of the tensor from Python calls `swap_in` first. `hide` makes other uses raise an error: those in C++."""
-    content = tensor.data
-    hide(tensor)
-    _swapped_out[id(tensor)] = swap_in, content
+def mark_swapped_out(tensor, swap_in):
+    """From now on every use of the tensor from Python calls `swap_in` first."""
+    _swapped_out[id(tensor)] = swap_in
     tensor.__class__ = SwappedParameter if type(tensor) is torch.nn.Parameter else SwappedGradient
+
+
+def mark_without_memory(tensor, hide):
+    """From now on, uses in C++ raise an error. Until then they find the content: another thread may be inside an operation on it."""
+    with torch._C.DisableTorchFunctionSubclass():
+        _contents[id(tensor)] = tensor.data
+        hide(tensor)
 
 
 def mark_resident(tensor):
     tensor.__class__ = _PLAIN.get(type(tensor), type(tensor))
-    _, content = _swapped_out.pop(id(tensor), (None, None))
+    _swapped_out.pop(id(tensor), None)
+    content = _contents.pop(id(tensor), None)
     if content is not None:
         # Version counter and autograd node stay.
         tensor.data = content
@@ -50,7 +57,7 @@ def swap_in_all_of(*values):
 
 
 def _swap_in(tensor):
-    swap_in, _ = _swapped_out.get(id(tensor), (None, None))
+    swap_in = _swapped_out.get(id(tensor))
     if swap_in is not None:
         swap_in()
     # Also a tensor that was only made by such a class, for example as a copy.

@@ -230,15 +230,30 @@ class Reach(unittest.TestCase):
             training.finish(loss)
 
     def test_while_its_copy_out_is_under_way(self):
-        """Otherwise what it writes would be lost."""
-        with Run("all", *ORDERS[0]) as run:
-            training = trained(2)
-            training.loss()
-            layer = run.manager.mover.left
-            weight = next(weight for weight in layer.weights if weight.moving is not None).moving
-            self.assertIs(type(weight), SwappedParameter)
+        """Otherwise what is written would be lost."""
+
+        def known(weight):
             group().broadcast([weight]).wait()
             self.assertIs(type(weight), torch.nn.Parameter)
+
+        def unknown(weight):
+            with torch._C.DisableTorchFunctionSubclass():
+                weight.mul_(2)
+
+        for write in (known, unknown):
+            with self.subTest(write.__name__), Run("limit", *ORDERS[0]) as run:
+                training = trained(2)
+                layers = run.manager.layers
+                layer = layers.layers[1]
+                weight = training.net.layers[1].weight
+                self.assertIs(layer.weights[0].parameter(), weight)
+                expected = 2 * weight.detach() if write is unknown else weight.detach().clone()
+                layers.begin_layer_swap_out(layer)
+                self.assertIs(type(weight), SwappedParameter)
+                with torch.no_grad():
+                    write(weight)
+                layers.end_layer_swap_out(layer)
+                self.assertTrue(torch.equal(weight, expected))
 
     def test_replicas_of_nn_parallel(self):
         if FAKE:
