@@ -7,16 +7,15 @@ import unittest
 import weakref
 
 import torch
-from support import DEVICE, LEAST, ORDERS, WIDTH, Net, Run, SwapCase, Training, draw, trained
+from support import DEVICE, ORDERS, WIDTH, Net, Run, SwapCase, Training, draw, trained
 from weir.swap import passes
 
 MODES = ("plan", "all", "limit")
 
 
-def state_of(optimizer):
-    """Weak references to the large tensors of its state."""
-    large = [value for entry in optimizer.state.values() for value in entry.values() if value.numel() * 4 >= LEAST]
-    return [weakref.ref(value) for value in large]
+def state_of(run):
+    """Weak references to all swappable state. It is not read, so it stays where it is."""
+    return [weakref.ref(item.tensor) for item in run.manager.guard.items]
 
 
 def alive(references):
@@ -31,8 +30,8 @@ class OptimizerState(unittest.TestCase):
                 for done in (2, 12):
                     with self.subTest(mode=mode, order=order, steps=done), Run(mode, order, seed) as run:
                         training = trained(done)
-                        references = state_of(training.optimizer)
-                        self.assertEqual(alive(references), len(references))
+                        references = state_of(run)
+                        self.assertEqual(alive(references), 8)
                         act(run, training, references)
 
     def gone(self, run, references):
@@ -59,7 +58,7 @@ class OptimizerState(unittest.TestCase):
         for mode in MODES:
             with self.subTest(mode), Run(mode, *ORDERS[0]) as run:
                 training = trained(12)
-                references = state_of(training.optimizer)
+                references = state_of(run)
                 loss = training.loss()
                 training.optimizer = training.net = None
                 gc.collect()
@@ -71,7 +70,7 @@ class OptimizerState(unittest.TestCase):
     def test_goes_if_another_thread_lets_it_go(self):
         with Run("all", *ORDERS[0]) as run:
             training = trained(4)
-            references = state_of(training.optimizer)
+            references = state_of(run)
 
             def drop():
                 training.optimizer = training.net = None
@@ -85,7 +84,7 @@ class OptimizerState(unittest.TestCase):
     def test_goes_once_the_lock_is_free(self):
         with Run("all", *ORDERS[0]) as run:
             training = trained(4)
-            references = state_of(training.optimizer)
+            references = state_of(run)
             with run.manager.lock:
                 training.optimizer = training.net = None
                 gc.collect()
@@ -152,6 +151,14 @@ class OptimizerState(unittest.TestCase):
             self.assertEqual(run.manager.copies.slab.capacity, 0)
             trained(4)
             self.assertIsNone(run.manager.stopped)
+
+    def test_pinned_memory_that_a_copy_uses_stays(self):
+        with Run("all", *ORDERS[1]) as run:
+            training = trained(4)
+            run.manager.backend.has_no_copies = lambda: False
+            training.optimizer = training.net = None
+            gc.collect()
+            self.assertGreater(run.manager.copies.slab.capacity, 0)
 
 
 class Graphs(SwapCase):
@@ -243,6 +250,18 @@ class Graphs(SwapCase):
             y.sum().backward()
             self.assertTrue(torch.isfinite(x.grad).all())
             self.assertIsNone(run.manager.stopped)
+
+    def test_graphs_from_before_it_was_found_endless(self):
+        def program():
+            training = trained(3)
+            loss = sum(training.loss() for _ in range(4))
+            loss.backward()
+            training.finish(loss)
+            return training.result()
+
+        passes.MOST_TICKS = 30
+        for mode in MODES:
+            self.same(program, mode, orders=ORDERS[:2])
 
     def test_a_tensor_that_is_saved_again_and_again(self):
         with Run("plan", *ORDERS[1]) as run:
