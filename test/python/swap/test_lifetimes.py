@@ -33,6 +33,8 @@ class OptimizerState(unittest.TestCase):
                         references = state_of(run)
                         self.assertEqual(alive(references), 8)
                         act(run, training, references)
+                        # Copies that are left over find their memory.
+                        run.manager.backend.synchronize()
 
     def gone(self, run, references):
         self.assertEqual(alive(references), 0)
