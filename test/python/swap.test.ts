@@ -1,6 +1,6 @@
 // Swapping inside Python, on a GPU made of host memory whose copies are as late as the waits allow.
 import { execFile, spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -16,6 +16,9 @@ const script = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
   const files = [
     'values',
+    'compile',
+    'lifetimes',
+    'native_reach',
     'deviations',
     'errors',
     'fences',
@@ -66,6 +69,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     expect(report.expected.peak).toBeLessThan(report.expected.from);
     expect(report.peakAllocated).toBeLessThanOrEqual(report.expected.from);
     expect(readSwapReport(folder, pid)).toMatchObject({ plans: 1 });
+    rmSync(folder, { recursive: true });
     return { plan, report };
   }
 

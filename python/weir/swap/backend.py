@@ -29,6 +29,11 @@ def owners(cdata, held=False):
     return _use_count(cdata) - (_HELD if held else _RELEASED)
 
 
+HIDDEN = (
+    "weir: this tensor is swapped out, and code outside of Python uses it. "
+    "Use it in Python first, for example by tensor.detach(), or run without a size for --swap."
+)
+
 # cudaMemcpyKind
 TO_DEVICE, TO_HOST = 1, 2
 
@@ -162,6 +167,9 @@ class CudaBackend:
     def elapsed_us(self, first, second):
         return first.elapsed_time(second) * 1000.0
 
+    def has_no_copies(self):
+        return self.out_stream.query() and self.in_stream.query()
+
     def synchronize(self):
         torch.cuda.synchronize(self.device)
 
@@ -179,6 +187,10 @@ class CudaBackend:
 
     def bytes_of(self, storage):
         return torch.empty(0, dtype=torch.uint8, device=self.device).set_(storage)
+
+    def hide(self, tensor):
+        """Takes a tensor's storage away: every access to its content raises an error, until its `data` is set."""
+        torch._C._set_storage_access_error_msg(tensor, HIDDEN)
 
     def before_free(self, storage, of_compute_stream):
         """Memory that another stream allocated must not be reused before the compute stream has reached this point."""
@@ -284,22 +296,38 @@ class _PeakKeeper:
     def _wrap(cls):
         cls.stats = staticmethod(torch._C._cuda_memoryStats)
         cls.reset = staticmethod(torch._C._cuda_resetPeakMemoryStats)
+        # Below torch.cuda and torch.accelerator.
+        for name in ("_cuda_memoryStats", "_accelerator_getDeviceStats"):
+            cls._replace(name, cls._lifted)
+        for name in ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats"):
+            cls._replace(name, cls._forgetting)
 
+    @staticmethod
+    def _replace(name, make):
+        original = getattr(torch._C, name, None)
+        if original is not None:
+            setattr(torch._C, name, make(original))
+
+    @classmethod
+    def _lifted(cls, original):
         def memory_stats(device):
-            figures = cls.stats(device)
+            figures = original(device)
             keeper = cls._made.get(device)
             if keeper is not None and keeper.kept is not None:
                 lift(figures, keeper.kept)
             return figures
 
+        return memory_stats
+
+    @classmethod
+    def _forgetting(cls, original):
         def reset_peaks(device):
             keeper = cls._made.get(device)
             if keeper is not None:
                 keeper.kept = None
-            cls.reset(device)
+            original(device)
 
-        torch._C._cuda_memoryStats = memory_stats
-        torch._C._cuda_resetPeakMemoryStats = reset_peaks
+        return reset_peaks
 
     def take(self):
         figures = _PeakKeeper.stats(self.index)
@@ -314,6 +342,6 @@ class _PeakKeeper:
 def lift(figures, kept):
     for name, pools in kept.items():
         for pool, peak in pools.items():
-            values = figures[name][pool]
-            if values["peak"] < peak:
+            values = figures.get(name, {}).get(pool)
+            if values is not None and values["peak"] < peak:
                 values["peak"] = peak

@@ -56,6 +56,11 @@ class Copies:
         self.backend.synchronize()
         self.slab = HostSlab(self.backend.pinned, self.options.host_budget, self.say, self.slab.peak)
 
+    def give_unused_host_memory_back(self):
+        """Unpins host memory if no slot is used and no copy is under way. It does not wait for one."""
+        if not self.slab.used and self.backend.has_no_copies():
+            self.slab = HostSlab(self.backend.pinned, self.options.host_budget, self.say, self.slab.peak)
+
     def begin_out(self, storage, slot, after_sides=False):
         """Returns the copy and the checksum of the copied bytes. The caller has found that we are the only owners of the storage.
 

@@ -1,7 +1,7 @@
 """The hooks that swapping registers in PyTorch, and their removal."""
 
-import contextlib
 import os
+import threading
 import weakref
 
 import torch
@@ -74,24 +74,43 @@ class Hooks:
         self.pop()
 
     def _step_aside_for_transforms(self):
-        """torch.func refuses to work under saved-tensor hooks, so ours are removed meanwhile."""
-        graph = torch.autograd.graph
-        self.original_disable = graph.disable_saved_tensors_hooks
-        hooks = self
+        """Transforms such as torch.func.grad disable saved-tensor hooks, which fails while some are pushed. Ours are popped meanwhile.
 
-        @contextlib.contextmanager
-        def disable_saved_tensors_hooks(error_message):
-            aside = hooks.pushed and not hooks.closed and hooks.is_top()
-            if aside:
-                hooks.pop()
+        The functions below PyTorch's context manager are replaced, not the context manager: compiled code calls them directly."""
+        self.autograd = torch._C._autograd
+        self.originals = self.autograd._saved_tensors_hooks_disable, self.autograd._saved_tensors_hooks_enable
+        disable, enable = self.originals
+        # Autograd's own threads have stacks of their own.
+        hooks, aside = self, threading.local()
+
+        def put_back():
+            if getattr(aside, "popped", False):
+                aside.popped = False
+                if hooks.pushed:
+                    torch._C._autograd._push_saved_tensors_default_hooks(hooks.pack, hooks.unpack)
+                    # Removed meanwhile.
+                    if not hooks.wanted:
+                        hooks.pop()
+
+        def _saved_tensors_hooks_disable(error_message, fail_if_non_empty=True):
+            if fail_if_non_empty and not hooks.closed and hooks.is_top():
+                torch._C._autograd._pop_saved_tensors_default_hooks()
+                aside.popped = True
             try:
-                with hooks.original_disable(error_message):
-                    yield
-            finally:
-                if aside and hooks.wanted and not hooks.closed:
-                    hooks.push()
+                disable(error_message, fail_if_non_empty)
+            except RuntimeError:
+                put_back()
+                raise
 
-        graph.disable_saved_tensors_hooks = disable_saved_tensors_hooks
+        def _saved_tensors_hooks_enable():
+            enable()
+            put_back()
+
+        for function in (_saved_tensors_hooks_disable, _saved_tensors_hooks_enable):
+            # Compiled graphs name it. They are cached only if all functions in them are PyTorch's.
+            function.__module__ = "torch._C._autograd"
+            function.__qualname__ = function.__name__
+            setattr(self.autograd, function.__name__, function)
 
     def _stop_at_graphs(self):
         """A captured CUDA graph contains addresses. Before a capture, everything is swapped in, and swapping ends."""
@@ -117,7 +136,7 @@ class Hooks:
         self.streams.close()
         self.before.remove()
         self.after.remove()
-        torch.autograd.graph.disable_saved_tensors_hooks = self.original_disable
+        self.autograd._saved_tensors_hooks_disable, self.autograd._saved_tensors_hooks_enable = self.originals
         if self.graph_class is not None and hasattr(self, "original_capture"):
             self.graph_class.capture_begin = self.original_capture
 

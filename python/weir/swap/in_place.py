@@ -32,6 +32,9 @@ class Swappable:
     def on_swap_out(self):
         """Called when the swap-out begins: from now on, users must ask before they read or write."""
 
+    def on_give_up(self):
+        """Called right before its memory is given up."""
+
     def on_resident(self):
         """Called when it is resident again, or stays so: its content is there for later work on the compute stream."""
 
@@ -87,6 +90,7 @@ class InPlaceSwapper:
         item.state = SWAPPED_OUT
         item.copy = None
         self.copies.swapped_out += item.size
+        item.on_give_up()
         item.storage.resize_(0)
         self.copies.after_free()
         return True

@@ -25,7 +25,7 @@ class Layers(InPlaceSwapper):
         self.by_parameter = {}
         self.by_storage = {}
         self.passages = []  # layers in the order in which their forward passes ended in this step
-        self.lost = []
+        self.lost = lock.leftovers()  # layers of models that are gone
         self.root = None  # weak reference to the largest module called so far, until layers are chosen
         self.root_size = 0
         self.seen = weakref.WeakSet()
@@ -123,6 +123,11 @@ class Layers(InPlaceSwapper):
             layer.passage = None
         self.passages = []
         self.noting = not self.chosen
+
+    def clear_resident_lost(self):
+        """The same as `clear_lost`, if nothing has to be swapped in for it."""
+        if all(item.state == RESIDENT for layer in self.lost for item in layer.items()):
+            self.clear_lost()
 
     def clear_lost(self):
         """Forgets layers of models that were deleted. Their parameters are swapped in: somebody may still use them."""

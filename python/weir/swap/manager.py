@@ -5,7 +5,6 @@ an optimizer begins or ends its step.
 """
 
 import os
-import threading
 import traceback
 import weakref
 
@@ -14,6 +13,7 @@ import torch
 from ..abi import EXCHANGE_VERSION, SwapReport
 from .copies import Copies, Corrupted
 from .layers import Layers
+from .lock import Lock
 from .mover import Mover
 from .optimizer_state import StateGuard
 from .profile import PACK, POST
@@ -33,7 +33,7 @@ class Manager:
         self.make_backend = make_backend
         self.say = say
         self.pid = os.getpid()
-        self.lock = threading.RLock()
+        self.lock = Lock()
         self.least = options.least
         # A tensor with fewer elements is smaller than `least` bytes.
         self.few = max(1, options.least // 16)
@@ -42,7 +42,9 @@ class Manager:
         self.anchor = None  # weak reference to the optimizer whose steps are the training steps
 
         self.copies = Copies(options, say)
+        self.copies.pending_frees = self.lock.leftovers()
         self.saved = SavedTensors(self.copies)
+        self.saved.dead = self.lock.leftovers()
         self.guard = StateGuard(self.copies, self.lock, options.least)
         self.layers = Layers(self.copies, self.saved, self.lock, options.least)
         self.mover = Mover(self.copies, self.saved, self.guard, self.layers)
@@ -50,6 +52,7 @@ class Manager:
         self.copies.observer = self.steps
         self.copies.relief = Relief(self)
         self.relieve = self.copies.relief.relieve
+        self.lock.do(self._work_off)
 
     @property
     def backend(self):
@@ -91,6 +94,21 @@ class Manager:
     def remove_hooks(self):
         if self.hooks is not None:
             self.hooks.remove()
+
+    def _work_off(self):
+        """Does what destructors have left to do, without waiting for the next tick: there may be none any more."""
+        if self.backend is None or self.pid != os.getpid() or self.backend.capturing():
+            return
+        try:
+            something_died = bool(self.guard.dead or self.layers.lost)
+            self.guard.bury_dead()
+            self.layers.clear_resident_lost()
+            self.saved.clear_dead()
+            self.copies.clear_pending_frees()
+            if something_died and self.guard.is_idle():
+                self.copies.give_unused_host_memory_back()
+        except Exception:
+            self.failed("clean-up")
 
     # ---- hooks of autograd
 
@@ -158,6 +176,8 @@ class Manager:
                     self.steps.tick(PACK, record.index, size)
                 return None
             if record is None:
+                if not self.steps.before_record():
+                    return None
                 record = self.saved.add(size, cdata)
                 record.layer = self.layers.of_storage(cdata)
                 record.frozen = record.layer is not None

@@ -5,6 +5,8 @@ import functools
 import torch
 from torch._functorch import eager_transforms, vmap
 
+from .native_calls import NativeCalls
+
 
 class ModuleHooks:
     def __init__(self, manager):
@@ -12,6 +14,7 @@ class ModuleHooks:
         self.patched = []
         self.hooks = []
         self._watch()
+        self.native_calls = NativeCalls()
         layers = manager.layers
         # Compiled code reads parameters directly and checks their class.
         self._before(torch, "compile", lambda *_, **__: self._give_up())
@@ -26,6 +29,9 @@ class ModuleHooks:
         ):
             for name in names:
                 self._before(module, name, lambda *_, **__: layers.swap_in_all())
+        # Scripts and exported programs are made of the parameters that are there.
+        for owner, name in ((torch.jit, "script"), (torch.jit, "freeze"), (torch.export, "export"), (torch.utils, "swap_tensors")):
+            self._before(owner, name, lambda *_, **__: layers.swap_in_all())
 
     def _watch(self):
         """Hooks all modules at once: hooks of a single module would be saved and copied with it."""
@@ -50,6 +56,8 @@ class ModuleHooks:
     def _give_up(self):
         self._unwatch()
         self.manager.layers.give_up()
+        # Compiled code must find PyTorch's own functions.
+        self.native_calls.close()
 
     def _others_save(self, hooks):
         if type(hooks).__module__ != "torch.utils.checkpoint":
@@ -70,6 +78,7 @@ class ModuleHooks:
 
     def close(self):
         self._unwatch()
+        self.native_calls.close()
         for owner, name, original, own in reversed(self.patched):
             if own:
                 setattr(owner, name, original)

@@ -10,59 +10,112 @@ from collections import defaultdict
 from collections.abc import ItemsView, ValuesView
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from .backend import owners
 from .in_place import InPlaceSwapper, Swappable
-from .records import RESIDENT
+from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT
 
 
 class Entry:
-    """The state of one parameter."""
+    """The state of one parameter, found by the parameter's place in its optimizer. It holds nothing: state must go with its optimizer."""
 
-    __slots__ = ("values",)
+    __slots__ = ("optimizer", "group", "place", "identity")
 
-    def __init__(self, values):
-        self.values = values
+    def __init__(self, optimizer, group, place, values):
+        self.optimizer, self.group, self.place, self.identity = optimizer, group, place, id(values)
+
+    @property
+    def values(self):
+        """Its dictionary; None if it was replaced."""
+        optimizer = self.optimizer()
+        if optimizer is None:
+            return None
+        try:
+            parameter = optimizer.param_groups[self.group]["params"][self.place]
+        except (IndexError, KeyError):
+            return None
+        values = dict.get(optimizer.state, parameter)
+        return values if id(values) == self.identity else None
 
 
 class Item(Swappable):
-    __slots__ = ("entry", "key", "tensor", "index", "optimizer")
+    """One state tensor. Its storage is held only while it is not resident."""
 
-    def __init__(self, entry, key, tensor, optimizer):
-        storage = tensor.untyped_storage()
-        super().__init__(storage.nbytes(), storage)
-        self.entry, self.key, self.tensor = entry, key, tensor
+    __slots__ = ("entry", "key", "reference", "index", "optimizer", "last_storage")
+
+    def __init__(self, entry, key, tensor, optimizer, died):
+        super().__init__(tensor.untyped_storage().nbytes())
+        self.entry, self.key = entry, key
+        self.reference = weakref.ref(tensor, lambda _: died(self))
         self.index = -1
         self.optimizer = optimizer
+        # It keeps the address of the storage from being used again, not the storage.
+        self.last_storage = None
+
+    @property
+    def tensor(self):
+        return self.reference() if self.reference is not None else None
 
     def who(self):
         return "item", self.index
 
+    def begin(self):
+        tensor = self.tensor
+        if tensor is None:
+            return False
+        self.storage = tensor.untyped_storage()
+        if self.last_storage is None or self.last_storage.cdata != self.storage._cdata:
+            # The program has replaced its memory.
+            self.of_compute_stream = False
+            self.last_storage = StorageWeakRef(self.storage)
+        return True
+
     def is_exclusive(self):
-        return self.entry.values.get(self.key) is self.tensor and _references(self) == EXCLUSIVE
+        return self.count_references() == EXCLUSIVE
 
+    def count_references(self):
+        """All references to the chain from the state dict to the storage; None if the tensor is not part of the state any more."""
+        tensor, values = self.tensor, self.entry.values
+        if tensor is None or values is None or values.get(self.key) is not tensor:
+            return None
+        storage = tensor.untyped_storage()
+        return (
+            sys.getrefcount(values),
+            sys.getrefcount(tensor),
+            sys.getrefcount(storage) - (self.storage is storage),
+            tensor._use_count(),
+            owners(storage._cdata, True),
+            # Weak references give access to a tensor without passing the state dict.
+            weakref.getweakrefcount(tensor),
+            weakref.getweakrefcount(storage),
+        )
 
-def _references(item):
-    return (
-        sys.getrefcount(item.entry.values),
-        sys.getrefcount(item.tensor),
-        sys.getrefcount(item.storage),
-        item.tensor._use_count(),
-        owners(item.tensor.untyped_storage()._cdata, True),
-        # Weak references give access to a tensor without passing the state dict.
-        weakref.getweakrefcount(item.tensor),
-        weakref.getweakrefcount(item.storage),
-    )
+    def on_resident(self):
+        self.storage = None
+
+    def forget(self):
+        """Its tensor is gone, or not swapped any more."""
+        self.reference = None
+        self.storage = None
 
 
 def _calibrate():
     """The counts if nobody else holds anything. They are measured, since releases of Python and PyTorch differ."""
-    state = {0: {"state": torch.zeros(8)}}
-    item = Item(Entry(state[0]), "state", state[0]["state"], 0)
-    return _references(item), state
+
+    class Optimizer:
+        """PyTorch's own would import its compiler, which takes seconds."""
+
+        def __init__(self):
+            self.param_groups = [{"params": [0]}]
+            self.state = {0: {"state": torch.zeros(8)}}
+
+    optimizer = Optimizer()
+    entry = Entry(weakref.ref(optimizer), 0, 0, optimizer.state[0])
+    return Item(entry, "state", optimizer.state[0]["state"], 0, lambda _: None).count_references()
 
 
-EXCLUSIVE = _calibrate()[0]
+EXCLUSIVE = _calibrate()
 
 
 class GuardedState(defaultdict):
@@ -158,7 +211,10 @@ class StateGuard(InPlaceSwapper):
         self.optimizers = []  # weak references; the index is the ordinal
         self.items = []
         self.signature = ()
-        self.lost = []
+        self.lost = []  # ordinals of optimizers that are gone
+        self.dead = lock.leftovers()  # items whose tensors are gone
+        self.has_gaps = False  # some items are gone, but still in the list
+        self.free_ordinals = []
 
     def are_needed_together(self, item, other):
         return item.optimizer == other.optimizer
@@ -167,22 +223,49 @@ class StateGuard(InPlaceSwapper):
         for place, reference in enumerate(self.optimizers):
             if reference() is optimizer:
                 return place
-        place = len(self.optimizers)
-        self.optimizers.append(weakref.ref(optimizer, lambda _: self.forget(place)))
+        if self.free_ordinals:
+            place = self.free_ordinals.pop()
+        else:
+            place = len(self.optimizers)
+            self.optimizers.append(None)
+        # Only noted: this runs when the optimizer dies, at any point of the program.
+        self.optimizers[place] = weakref.ref(optimizer, lambda _: self.lost.append(place))
         return place
 
-    def forget(self, place):
-        # Only noted: this runs when the optimizer dies, at any point of the program.
-        self.lost.append(place)
+    def is_idle(self):
+        """Whether all optimizers are gone, and all state with them."""
+        return not any(reference() is not None for reference in self.optimizers) and not any(item.tensor is not None for item in self.items)
+
+    def bury_dead(self):
+        """Gives back what belongs to items whose tensors are gone. They keep their places in the list until the next tick."""
+        while self.dead:
+            self._drop(self.dead.popleft())
+            self.has_gaps = True
+
+    def _drop(self, item):
+        if item.state in (SWAPPING_OUT, SWAPPING_IN):
+            self.copies.pending_frees.append((item.storage, item.copy))
+        elif item.state == SWAPPED_OUT:
+            self.copies.swapped_out -= item.size
+        if item.state != RESIDENT:
+            self.moving -= 1
+        item.state, item.copy, item.check = RESIDENT, None, None
+        item.release_slot()
+        item.forget()
 
     def clear_lost(self):
+        """Forgets items that are gone, and makes those resident that outlive their optimizer. Returns whether the list has changed."""
+        self.bury_dead()
         places = set()
         while self.lost:
             places.add(self.lost.pop())
         for item in self.items:
-            if item.optimizer in places:
+            if item.optimizer in places and item.tensor is not None:
                 self.release(item)
-        self.items = [item for item in self.items if item.optimizer not in places]
+                item.forget()
+        self.free_ordinals.extend(places)
+        self.items = [item for item in self.items if item.reference is not None]
+        self.has_gaps = False
         return self.number()
 
     def number(self):
@@ -195,31 +278,31 @@ class StateGuard(InPlaceSwapper):
 
     def scan(self, optimizer):
         """After step(): finds the state that exists now. Returns whether the list of items has changed."""
+        self.bury_dead()
         place = self.ordinal(optimizer)
         found = []
         state = optimizer.state
-        known = {id(item.tensor): item for item in self.items if item.optimizer == place}
-        entries = {id(item.entry.values): item.entry for item in known.values()}
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
+        known = {id(tensor): item for item in self.items if item.optimizer == place and (tensor := item.tensor) is not None}
+        for ordinal, group in enumerate(optimizer.param_groups):
+            for position, parameter in enumerate(group["params"]):
                 if not dict.__contains__(state, parameter):
                     continue
                 values = dict.__getitem__(state, parameter)
                 if type(values) is not dict:
                     continue
-                entry = entries.get(id(values))
+                entry = Entry(self.optimizers[place], ordinal, position, values)
                 for key, tensor in values.items():
                     if type(tensor) is not torch.Tensor or tensor.numel() * tensor.element_size() < self.least:
                         continue
                     item = known.get(id(tensor))
-                    if item is None or item.entry.values is not values or item.key != key:
+                    if item is None or item.entry.identity != entry.identity or item.key != key:
                         if not self.copies.backend.is_mine(tensor) or tensor.layout != torch.strided or tensor.requires_grad:
                             continue
-                        entry = entry or Entry(values)
-                        item = Item(entry, key, tensor, place)
                         # A tensor that does not fill its storage shares it with others.
-                        if item.size != tensor.numel() * tensor.element_size():
+                        if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
                             continue
+                        item = Item(entry, key, tensor, place, self.dead.append)
+                    item.entry = entry
                     found.append(item)
         kept = {id(item) for item in found}
         others = []
@@ -228,12 +311,14 @@ class StateGuard(InPlaceSwapper):
                 others.append(item)
             elif id(item) not in kept:
                 self.release(item)
+                item.forget()
         self.items = sorted(others + found, key=lambda item: item.optimizer)
         return self.number()
 
     def release_all(self):
         for item in self.items:
             self.release(item)
+            item.forget()
         self.items = []
         self.number()
 
@@ -283,7 +368,7 @@ class StateGuard(InPlaceSwapper):
             values = dict.__getitem__(state, key)
             moved = False
             for item in self.items:
-                if item.entry.values is values and item.state != RESIDENT:
+                if item.entry.identity == id(values) and item.state != RESIDENT:
                     self.swap_in(item)
                     moved = True
             if moved:

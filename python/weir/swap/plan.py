@@ -27,6 +27,10 @@ class Plan:
         self.limit = None
         self.release_at = None  # tick at which cached memory is given back to the GPU, once
 
+    def fits(self, items):
+        """Whether the optimizer state is that of the plan."""
+        return all(index < len(items) and items[index].size == self.moves[("item", index)].size for index in self.items)
+
     def emptiest(self):
         """The tick with the lowest load. Memory is given back in large pieces, and most of these are free then."""
         return min(range(self.count), key=self.load.__getitem__)

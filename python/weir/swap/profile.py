@@ -1,6 +1,6 @@
 """The profile of one step, by ticks: times, memory in between, saved tensors, optimizer state and layers."""
 
-from ..abi import EXCHANGE_VERSION, CopyRates, LayerPassage, ProfileTicks, SavedRecord, SwapProfile
+from ..abi import EXCHANGE_VERSION, CopyRates, LayerPassage, ProfileTicks, SavedRecord, StateItem, SwapProfile
 
 BEGIN, PACK, UNPACK, PRE, POST, LEFT, NEEDED = range(7)
 # Bytes per copy when bandwidths are measured
@@ -93,6 +93,16 @@ class StepProfile:
             times[tick] = max(times[tick], times[tick - 1])
         self.times, self.period = times[:-1], times[-1]
         self.events = []
+
+    def state_items(self, items):
+        """Optimizer state: when its optimizer begins and ends its step."""
+        posts, pres = {}, {}
+        for tick, kind in enumerate(self.kinds):
+            if kind == PRE:
+                pres.setdefault(self.values[tick], tick)
+            elif kind == POST:
+                posts[self.values[tick]] = tick
+        return [StateItem(size=item.size, pre=pres.get(item.optimizer, -1), post=posts.get(item.optimizer, 0)) for item in items]
 
     def merged(self, key, items, copies, limit, host_limit, runs, plain_us=None):
         """The profile of several equal steps: highest peaks, shortest times. `plain_us`: duration of a step that was not profiled."""

@@ -6,7 +6,9 @@ import torch
 
 from .backend import owners
 
-RESIDENT, SWAPPING_OUT, SWAPPED_OUT, SWAPPING_IN = range(4)
+RESIDENT, SWAPPING_OUT, SWAPPED_OUT, SWAPPING_IN, GONE = range(5)
+
+MOST_HANDLES = 32
 
 CHANGED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -78,7 +80,7 @@ class Record:
 
     __slots__ = (
         "pending_frees", "dead", "index", "size", "cdata", "state", "handles", "slot", "storage", "unwaited", "copied", "frozen",
-        "waited_ticks", "sole_at", "check", "layer", "__weakref__",
+        "waited_ticks", "sole_at", "check", "layer", "most_handles", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, pending_frees, dead, size, cdata, index):
@@ -89,6 +91,7 @@ class Record:
         self.cdata = cdata
         self.state = RESIDENT
         self.handles = []
+        self.most_handles = MOST_HANDLES  # more than these are searched for dead ones
         self.slot = None
         self.storage = None  # set after a swap-in; before, the handles' tensors hold it
         self.unwaited = None  # a copy that the compute stream does not wait for yet
@@ -102,6 +105,9 @@ class Record:
     def add(self, tensor):
         handle = Handle(self, tensor)
         self.handles.append(weakref.ref(handle))
+        if len(self.handles) >= self.most_handles:
+            self.handles = [reference for reference in self.handles if reference() is not None]
+            self.most_handles = max(MOST_HANDLES, 2 * len(self.handles))
         return handle
 
     def live_handles(self):
@@ -126,6 +132,7 @@ class Record:
             if self.unwaited is not None and self.storage is not None:
                 self.pending_frees.append((self.storage, self.unwaited))
             # Only noted: a destructor may run at any point of the program.
-            self.dead.append((self.slot, self.size if self.state == SWAPPED_OUT else 0, self.cdata))
+            away, self.state = self.state == SWAPPED_OUT, GONE
+            self.dead.append((self.slot, self.size if away else 0, self.cdata, self.index))
         except AttributeError:
             pass

@@ -6,13 +6,14 @@ A storage may be swapped out only while our handles are its only owners. That is
 import weakref
 from collections import deque
 
-from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT, Record
+from .records import GONE, RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT, Record
 
 
 class SavedTensors:
     def __init__(self, copies):
         self.copies = copies
-        self.records = []  # weak references, of this step, by index
+        self.by_index = {}  # weak references, of this step, in order; dead ones are removed
+        self.count = 0  # indices given in this step
         self.by_cdata = {}  # weak references, of older steps as well
         self.dead = deque()
 
@@ -27,14 +28,19 @@ class SavedTensors:
         record = self.on_storage(cdata)
         return sum(handle.alias is not None for handle in record.live_handles()) if record is not None else 0
 
+    @property
+    def records(self):
+        """Weak references to the records of this step, in order."""
+        return list(self.by_index.values())
+
     def of_index(self, index):
-        return self.records[index]() if 0 <= index < len(self.records) else None
+        reference = self.by_index.get(index)
+        return reference() if reference is not None else None
 
     def add(self, size, cdata):
-        record = Record(self.copies.pending_frees, self.dead, size, cdata, len(self.records))
-        reference = weakref.ref(record)
-        self.by_cdata[cdata] = reference
-        self.records.append(reference)
+        record = Record(self.copies.pending_frees, self.dead, size, cdata, self.count)
+        self.by_cdata[cdata] = self.by_index[self.count] = weakref.ref(record)
+        self.count += 1
         return record
 
     def begin_step(self):
@@ -43,17 +49,19 @@ class SavedTensors:
             record = reference()
             if record is not None:
                 record.index = -1
-        self.records = []
+        self.by_index = {}
+        self.count = 0
 
     def clear_dead(self):
         while self.dead:
-            slot, bytes_away, cdata = self.dead.popleft()
+            slot, bytes_away, cdata, index = self.dead.popleft()
             self.copies.swapped_out -= bytes_away
             if slot is not None:
                 slot.release()
-            reference = self.by_cdata.get(cdata)
-            if reference is not None and reference() is None:
-                del self.by_cdata[cdata]
+            for known, key in ((self.by_cdata, cdata), (self.by_index, index)):
+                # Another record may have its place by now.
+                if key in known and ((record := known[key]()) is None or record.state == GONE):
+                    del known[key]
 
     # ---- swapping
 

@@ -5,13 +5,14 @@ Equal steps are profiled and sent to `weir run`. Its plan is followed tick by ti
 
 import os
 import weakref
-from collections import deque
 
-from ..abi import CopyRates, StateItem, StepTimes
+from ..abi import CopyRates, StepTimes
 from .exchange import Exchange
 from .pace import Judge, Pace
+from .passes import Passes
 from .plan import BadPlan, read_plan
-from .profile import BEGIN, LEFT, NEEDED, PACK, POST, PRE, UNPACK, StepProfile, measure_copies
+from .profile import BEGIN, LEFT, NEEDED, PACK, PRE, UNPACK, StepProfile, measure_copies
+from .waits import Waits
 
 TIMED_STEPS = 2
 # Steps before profiling, with which the cost of swapping is compared. Enough for two alternating shapes.
@@ -19,7 +20,8 @@ PLAIN_STEPS = 6
 MOST_WATCHED = 16
 UNMATCHED_STEPS = 8
 PLAN_STEPS = 200
-LATE_US = 20.0
+# Successors of this many steps are known.
+MOST_SUCCESSORS = 64
 NO_COPIES = CopyRates(out_alone=12e9, in_alone=12e9, out_both=10e9, in_both=10e9, fixed_us=30)
 
 WATCHING, AWAITING, FOLLOWING, RESTING = "watching", "awaiting", "following", "resting"
@@ -41,8 +43,7 @@ class Steps:
         self.profile = None  # of this step, if it is profiled
         self.following = None  # the plan of this step
         self.reactive = self.limit is not None  # swaps without a plan, to keep a limit
-        self.waits = []
-        self.old_waits = deque()  # (plan, its waits) of steps that the GPU may still be running
+        self.waits = Waits(copies)
 
         self.plans = {}
         self.successor = {}
@@ -62,6 +63,8 @@ class Steps:
         self.plain_left = PLAIN_STEPS if self.judge.tolerance is not None else 0
         self.is_plain = False  # this step is neither profiled nor swapped
         self.is_settled = False
+        self.passes = Passes(saved)
+        self.is_endless = False  # this step has no end that we could see
         self.ended = 0  # steps of the program, whether or not anything is swapped in them
 
     # ---- ticks
@@ -90,6 +93,31 @@ class Steps:
         if self.reactive:
             self.mover.react(kind, tick)
         return tick
+
+    def before_record(self):
+        """A storage is about to be saved for the first time. Ends the watching of a step that never ends. Returns whether to record it."""
+        if self.passes.are_too_many(self.tick_count):
+            self.forget_step()
+        return self.reactive or not self.is_endless
+
+    def forget_step(self):
+        """No optimizer ends this step. Nothing is planned or watched before the next one; under a limit, everything is swapped."""
+        if not self.is_endless:
+            self.say(
+                "endless",
+                f"no optimizer step in {self.passes.count} passes: {self.instead()} until the next one. "
+                "Without an optimizer of torch.optim, call weir.swap.step() after each step.",
+            )
+        self.is_endless = True
+        self.is_plain = False
+        self.profile = None
+        if self.following is not None:
+            self.off_plan()
+        self.layers.swap_in_all(planned=self.reactive)
+        self.begin_ticks()
+
+    def instead(self):
+        return "swapping without a plan" if self.limit is not None else "nothing is swapped"
 
     def packed(self, record, size):
         tick = self.tick(PACK, record.index, size)
@@ -122,7 +150,8 @@ class Steps:
 
     def clean_up(self):
         """Does what destructors have left to do."""
-        lost = self.guard.lost and self.guard.clear_lost()
+        guard = self.guard
+        lost = (guard.lost or guard.dead or guard.has_gaps) and guard.clear_lost()
         lost = self.layers.clear_lost() or lost
         if lost and self.following is not None:
             self.off_plan()
@@ -132,7 +161,7 @@ class Steps:
     def off_plan(self):
         """This step differs from the plan. What is swapped out is swapped in when needed."""
         self.following = None
-        self.waits = []
+        self.waits.end_step()
         self.counts["off_plan"] += 1
         self.options.mark("weir swap plan left")
         self.reactive = self.limit is not None
@@ -153,24 +182,7 @@ class Steps:
         if self.profile is not None:
             self.profile.waited(before, after)
         if self.following is not None:
-            self.waits.append((what, before, after))
-
-    def learn_from_waits(self):
-        """Reads the waits of steps that are over: late copies begin earlier from now on."""
-        backend = self.copies.backend
-        while self.old_waits:
-            plan, waits = self.old_waits[0]
-            if waits and not backend.finished(waits[-1][2]):
-                return
-            self.old_waits.popleft()
-            for (whose, way), before, after in waits:
-                late = backend.elapsed_us(before, after)
-                if late <= LATE_US:
-                    continue
-                self.counts["stalls"] += 1
-                self.counts["stall_us"] += late
-                adjust = plan.swap_in_earlier if way == "in" else plan.swap_out_later
-                self.counts["adjusted"] += adjust(whose, late, (self.bandwidths.in_both if way == "in" else self.bandwidths.out_both) / 1e6)
+            self.waits.add(what, before, after)
 
     # ---- from one step to the next
 
@@ -185,7 +197,7 @@ class Steps:
             self.pace = Pace(self.copies.backend)
         self.pace.step_ends(key, is_plain=self.is_plain, is_planned=self.end_plan())
         stalls = self.counts["stalls"]
-        self.learn_from_waits()
+        self.waits.learn(self.bandwidths)
         if self.counts["stalls"] > stalls:
             self.options.mark("weir swap waited")
         if self.profile is not None:
@@ -194,6 +206,8 @@ class Steps:
             self.profile = None
         if self.last_key is not None:
             self.successor[self.last_key] = key
+            if len(self.successor) > MOST_SUCCESSORS:
+                del self.successor[next(iter(self.successor))]
         self.last_key = key
         self.change_phase(key)
         if self.options.gauges is not None:
@@ -207,7 +221,6 @@ class Steps:
         whole = self.following is not None and self.tick_count == self.following.count
         if whole:
             self.counts["steps_planned"] += 1
-            self.old_waits.append((self.following, self.waits))
             allocated, reserved = self.copies.backend.take_peak()
             # In the first step with a plan, memory from before it still counts.
             if self.counts["steps_planned"] > 1:
@@ -217,7 +230,7 @@ class Steps:
             self.off_plan()
         if not whole and self.plans:
             self.counts["steps_off"] += 1
-        self.waits = []
+        self.waits.end_step(self.following if whole else None)
         return whole
 
     def change_phase(self, key):
@@ -229,8 +242,7 @@ class Steps:
                 self.seen.clear()
                 self.say("again", f"step {self.done}: the steps have changed; watching again")
         if self.phase == WATCHING and self.watched >= MOST_WATCHED:
-            instead = "swapping without a plan" if self.limit is not None else "nothing is swapped"
-            self.go_on_without("varies", f"no two steps were alike; {instead}")
+            self.go_on_without("varies", f"no two steps were alike; {self.instead()}")
         if self.phase == FOLLOWING and self.judge.tolerance is not None and key in self.plans:
             self.judge_plan(key)
         if self.phase == AWAITING:
@@ -249,13 +261,16 @@ class Steps:
             self.guard.release_all()
             self.copies.give_host_memory_back()
 
-    def begin(self, key):
-        """`key` is that of the previous step."""
+    def begin_ticks(self):
         self.saved.begin_step()
         self.mover.begin_step()
         self.layers.begin_step()
-        self.tick_count = 0
-        self.signature = 0
+        self.passes.count = self.tick_count = self.signature = 0
+
+    def begin(self, key):
+        """`key` is that of the previous step."""
+        self.begin_ticks()
+        self.is_endless = False
         self.following = None
         if self.plans and self.phase in (FOLLOWING, AWAITING):
             expected = self.successor.get(key, key)
@@ -263,7 +278,7 @@ class Steps:
             # Any plan may fit this step. But while a plan is awaited, steps of its kind must not follow another one.
             if self.following is None and self.phase == FOLLOWING and not self.judge.is_given_up(expected):
                 self.following = next(iter(self.plans.values()), None)
-            if self.following is not None and not self.fits_items(self.following):
+            if self.following is not None and not self.following.fits(self.guard.items):
                 self.following = None
         self.reactive = self.following is None and self.limit is not None
         # The first step makes optimizer state and chooses kernels, so it is not profiled.
@@ -276,10 +291,6 @@ class Steps:
         self.is_plain = self.profile is None and self.following is None and not self.reactive
         self.pace.step_begins()
         self.tick(BEGIN, 0, 0)
-
-    def fits_items(self, plan):
-        items = self.guard.items
-        return all(index < len(items) and items[index].size == plan.moves[("item", index)].size for index in plan.items)
 
     # ---- what plans cost
 
@@ -332,16 +343,7 @@ class Steps:
             return
         if self.bandwidths is None:
             self.bandwidths = measure_copies(self.copies.backend, self.copies.slab) or NO_COPIES
-        posts = {}
-        pres = {}
-        for tick, kind in enumerate(profile.kinds):
-            if kind == PRE:
-                pres.setdefault(profile.values[tick], tick)
-            elif kind == POST:
-                posts[profile.values[tick]] = tick
-        items = [
-            StateItem(size=item.size, pre=pres.get(item.optimizer, -1), post=posts.get(item.optimizer, 0)) for item in self.guard.items
-        ]
+        items = profile.state_items(self.guard.items)
         plain_us = self.pace.measured(key)[0]
         sent = profile.merged(key, items, self.bandwidths, self.limit, self.options.host_budget.limit(), alike, plain_us)
         sent.pid, sent.device, sent.step, sent.share = os.getpid(), self.copies.backend.index, self.done, self.judge.share_of(key)

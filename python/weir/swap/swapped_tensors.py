@@ -23,18 +23,45 @@ def _metadata():
 # Functions that need no content.
 METADATA = _metadata()
 
-_swap_in = {}  # by the id of a tensor that is swapped out
+_swapped_out = {}  # id of a tensor -> what swaps it in
+_contents = {}  # id of a tensor whose memory was given up -> a tensor on its storage
 
 
 def mark_swapped_out(tensor, swap_in):
     """From now on every use of the tensor from Python calls `swap_in` first."""
-    _swap_in[id(tensor)] = swap_in
+    _swapped_out[id(tensor)] = swap_in
     tensor.__class__ = SwappedParameter if type(tensor) is torch.nn.Parameter else SwappedGradient
 
 
+def mark_without_memory(tensor, hide):
+    """From now on, uses in C++ raise an error. Until then they find the content: another thread may be inside an operation on it."""
+    with torch._C.DisableTorchFunctionSubclass():
+        _contents[id(tensor)] = tensor.data
+        hide(tensor)
+
+
 def mark_resident(tensor):
-    _swap_in.pop(id(tensor), None)
     tensor.__class__ = _PLAIN.get(type(tensor), type(tensor))
+    _swapped_out.pop(id(tensor), None)
+    content = _contents.pop(id(tensor), None)
+    if content is not None:
+        # Version counter and autograd node stay.
+        tensor.data = content
+
+
+def swap_in_all_of(*values):
+    """Swaps in all tensors that are or lie in these values: code in C++ is about to use them."""
+    if _swapped_out:
+        for tensor in _swapped_in(values):
+            _swap_in(tensor)
+
+
+def _swap_in(tensor):
+    swap_in = _swapped_out.get(id(tensor))
+    if swap_in is not None:
+        swap_in()
+    # Also a tensor that was only made by such a class, for example as a copy.
+    mark_resident(tensor)
 
 
 def is_plain(tensor):
@@ -47,11 +74,7 @@ def _before_use(func, args, kwargs):
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
     for tensor in _swapped_in((args, kwargs)):
-        swap_in = _swap_in.get(id(tensor))
-        if swap_in is not None:
-            swap_in()
-        # Also a tensor that was only made by such a class, for example as a copy.
-        mark_resident(tensor)
+        _swap_in(tensor)
     # None of the arguments is of these classes now. Other subclasses may still act.
     return func(*args, **kwargs)
 

@@ -3,13 +3,14 @@
 It may only while nothing holds its memory but its own object, PyTorch's autograd nodes for it, and our handles.
 """
 
+import sys
 import weakref
 
 import torch
 
 from .backend import owners
 from .in_place import Swappable
-from .swapped_tensors import is_plain, mark_resident, mark_swapped_out
+from .swapped_tensors import is_plain, mark_resident, mark_swapped_out, mark_without_memory
 
 
 class Layer:
@@ -53,10 +54,34 @@ def _calibrate():
 FROZEN, TRAINED, GRADIENT = _calibrate()[:3]
 
 
+class _Holder:
+    """Holds a storage as a `Swappable` does."""
+
+    def __init__(self, tensor):
+        self.storage = tensor.untyped_storage()
+
+
+def _references(holder):
+    return sys.getrefcount(holder.storage), weakref.getweakrefcount(holder.storage)
+
+
+def _calibrate_storage():
+    tensor = torch.zeros(8)
+    return _references(_Holder(tensor)), tensor
+
+
+STORAGE = _calibrate_storage()[0]
+
+
+def _is_held_by_others(holder):
+    """Whether the program holds the storage object, which would become empty."""
+    return _references(holder) != STORAGE
+
+
 class Weight(Swappable):
     """One parameter, found by its place in its module. The parameter and its storage are held only while it is not resident."""
 
-    __slots__ = ("layer", "layers", "owner", "name", "identity", "cdata", "moving", "node", "gradient")
+    __slots__ = ("layer", "layers", "owner", "name", "identity", "cdata", "moving", "version", "node", "gradient")
     counted = "parameters_out"
 
     def __init__(self, layers, layer, owner, name, parameter):
@@ -67,6 +92,7 @@ class Weight(Swappable):
         self.owner, self.name, self.identity = weakref.ref(owner), name, id(parameter)
         self.cdata = storage._cdata
         self.moving = None
+        self.version = 0  # when the question was asked first: C++ may write to it without asking
         self.node = None
         self.gradient = None
 
@@ -85,12 +111,15 @@ class Weight(Swappable):
         if parameter is None or not is_plain(parameter):
             return False
         self.moving, self.node, self.storage = parameter, _node_of(parameter), parameter.untyped_storage()
+        self.version = parameter._version
         # The program may have replaced its memory since.
         self.of_compute_stream = False
         return True
 
     def is_exclusive(self):
-        if self.storage._cdata != self.cdata or self.storage.nbytes() != self.size:
+        if self.storage._cdata != self.cdata or self.storage.nbytes() != self.size or _is_held_by_others(self):
+            return False
+        if self.moving._version != self.version:
             return False
         # Other owners in C++ could read it without asking.
         if self.moving._use_count() != (FROZEN if self.node is None else TRAINED):
@@ -99,6 +128,9 @@ class Weight(Swappable):
 
     def on_swap_out(self):
         mark_swapped_out(self.moving, lambda: self.layers.layer_is_used(self.layer))
+
+    def on_give_up(self):
+        mark_without_memory(self.moving, self.layers.copies.backend.hide)
 
     def on_resident(self):
         if self.moving is not None:
@@ -120,13 +152,14 @@ class Weight(Swappable):
 class Gradient(Swappable):
     """The gradient of a parameter that has one at the end of its layer's forward pass: gradients are being accumulated."""
 
-    __slots__ = ("weight", "tensor", "hook")
+    __slots__ = ("weight", "tensor", "version", "hook")
     counted = "gradients_out"
 
     def __init__(self, weight):
         super().__init__(0)
         self.weight = weight
         self.tensor = None
+        self.version = 0
         self.hook = None
 
     def who(self):
@@ -153,19 +186,24 @@ class Gradient(Swappable):
             # Autograd adds to the gradient in C++, without asking. This hook runs before.
             layers, weight = self.weight.layers, self.weight
             self.hook = self.weight.parameter().register_hook(lambda _: layers.gradient_is_needed(weight))
-        self.tensor, self.storage = tensor, tensor.untyped_storage()
+        self.tensor, self.storage, self.version = tensor, tensor.untyped_storage(), tensor._version
         self.of_compute_stream = False
         return True
 
     def is_exclusive(self):
         parameter = self.weight.parameter()
-        if parameter is None or parameter.grad is not self.tensor or self.tensor._use_count() != GRADIENT:
+        if parameter is None or parameter.grad is not self.tensor or self.tensor._use_count() != GRADIENT or _is_held_by_others(self):
+            return False
+        if self.tensor._version != self.version:
             return False
         return owners(self.storage._cdata, True) == 1
 
     def on_swap_out(self):
         layers, layer = self.weight.layers, self.weight.layer
         mark_swapped_out(self.tensor, lambda: layers.layer_is_used(layer))
+
+    def on_give_up(self):
+        mark_without_memory(self.tensor, self.weight.layers.copies.backend.hide)
 
     def on_resident(self):
         if self.tensor is not None:

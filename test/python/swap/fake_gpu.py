@@ -190,6 +190,9 @@ class FakeBackend:
     def streams(self):
         return (self.out_stream, self.in_stream, *self.sides.values())
 
+    def has_no_copies(self):
+        return not self.out_stream.queue and not self.in_stream.queue
+
     def synchronize(self):
         for stream in self.streams():
             while stream.queue:
@@ -250,6 +253,13 @@ class FakeBackend:
 
     def bytes_of(self, storage):
         return torch.empty(0, dtype=torch.uint8).set_(storage)
+
+    def hide(self, tensor):
+        """Writing raises an error. Reading cannot, without a GPU, and finds what nobody has written."""
+        unreadable = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+        self.bytes_of(unreadable.untyped_storage()).fill_(0xFF)
+        torch._C._set_throw_on_mutable_data_ptr(unreadable)
+        tensor.data = unreadable
 
     def before_free(self, storage, of_compute_stream):
         # Called right before memory is freed: its next owner writes to it at once.

@@ -126,7 +126,7 @@ class Run:
     def __init__(self, mode="all", order="late", seed=1, spoil=None, host_limit=1 << 30, debug=True, least=LEAST, quiet=True):
         self.backend = FakeBackend(order, seed) if FAKE else None
         self.mode = mode
-        self.folder = tempfile.mkdtemp()
+        self.folder = tempfile.TemporaryDirectory()
         self.profiles = []
         self.marks = []
         self.steps = []  # (steps that have ended, whether swapping has settled), as the supervisor is told
@@ -155,7 +155,7 @@ class Run:
         plan = hand_plan(profile)
         if self.spoil:
             self.spoil(plan)
-        self.ready = os.path.join(self.folder, f"{len(self.profiles)}.json")
+        self.ready = os.path.join(self.folder.name, f"{len(self.profiles)}.json")
         with open(self.ready, "w", encoding="utf-8") as target:
             json.dump(plan, target)
 
@@ -170,6 +170,7 @@ class Run:
     def __exit__(self, *error):
         self.report = swap.report()
         swap.uninstall()
+        self.folder.cleanup()
         if error[0] is None and FAKE:
             assert self.backend.faults == [], self.backend.faults[:3]
         return False

@@ -13,6 +13,8 @@ from support import DEVICE, FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training,
 from weir import settings, swap
 from weir.abi import ChildVariable
 from weir.swap import optimizer_state
+from weir.swap.backend import _PeakKeeper
+from weir.swap.lock import Lock
 
 
 def lines_printed(variables):
@@ -49,6 +51,50 @@ class Quiet(unittest.TestCase):
         printed = lines_printed({ChildVariable.QUIET: "0"})
         for text in ("weir: swap: watching steps", "weir: swap: swapping stops: of a test", "ValueError: a defect"):
             self.assertIn(text, printed)
+
+
+class Peaks(unittest.TestCase):
+    """Weir resets PyTorch's peaks to measure between two ticks. The program must not notice, whichever way it reads them."""
+
+    NAMES = ("_cuda_memoryStats", "_cuda_resetPeakMemoryStats", "_accelerator_getDeviceStats", "_accelerator_resetPeakStats")
+
+    def setUp(self):
+        self.originals = {name: getattr(torch._C, name, None) for name in self.NAMES}
+        self.made, _PeakKeeper._made = _PeakKeeper._made, {}
+        self.peak = 700
+
+        def stats(device):
+            return {"allocated_bytes": {"all": {"peak": self.peak}}, "reserved_bytes": {"all": {"peak": 2 * self.peak}}}
+
+        def reset(device):
+            self.peak = 100
+
+        for name in self.NAMES:
+            setattr(torch._C, name, stats if "Stats" in name and "reset" not in name else reset)
+        self.keeper = _PeakKeeper.of(0)
+
+    def tearDown(self):
+        _PeakKeeper._made = self.made
+        for name, original in self.originals.items():
+            delattr(torch._C, name) if original is None else setattr(torch._C, name, original)
+
+    def read(self):
+        return [getattr(torch._C, name)(0)["allocated_bytes"]["all"]["peak"] for name in self.NAMES[::2]]
+
+    def test_peaks_stay_as_they_were(self):
+        self.assertEqual(self.keeper.take(), (700, 1400))
+        self.assertEqual(self.keeper.take(), (100, 200))
+        self.assertEqual(self.read(), [700, 700])
+        self.peak = 900
+        self.assertEqual(self.read(), [900, 900])
+
+    def test_either_reset_holds_for_both(self):
+        for name in self.NAMES[1::2]:
+            self.peak = 700
+            self.keeper.take()
+            self.assertEqual(self.read(), [700, 700])
+            getattr(torch._C, name)(0)
+            self.assertEqual(self.read(), [100, 100])
 
 
 class Surroundings(SwapCase):
@@ -170,7 +216,7 @@ class Surroundings(SwapCase):
         optimizer = torch.optim.Adam([parameter])
         parameter.grad = torch.ones_like(parameter)
         optimizer.step()
-        guard = optimizer_state.StateGuard(type("C", (), {"backend": FakeBackend()}), None, 1024)
+        guard = optimizer_state.StateGuard(type("C", (), {"backend": FakeBackend()}), Lock(), 1024)
         guard.scan(optimizer)
         ours = lambda: [item.is_exclusive() for item in guard.items]  # noqa: E731
         self.assertEqual(ours(), [True, True])
