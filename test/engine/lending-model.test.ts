@@ -1,12 +1,12 @@
-// A proof by search that lending is safe: every short program on two or three streams, in every order in which kernels end, on
-// the real engine. With a mistake in the driver or in the engine, the search finds a race.
+// A proof by search that lending and unmapping are safe: every short program on two or three streams, in every order in which
+// kernels end, on the real engine. With a mistake in the driver or in the engine, the search finds a race.
 import { describe, expect, test } from 'vitest';
 import { type EngineSettings, LENDING_RULES } from '../../src/abi/settings.ts';
 import { WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { MIB } from '../../src/base/bytes.ts';
 import { type Action, explore, type Found, type Scope } from './lending/explore.ts';
 import type { DriverMistake } from './lending/gpu-model.ts';
-import { compileMutant, MUTANTS } from './lending/mutants.ts';
+import { compileMutant, MUTANTS, UNMAPPING_MUTANTS } from './lending/mutants.ts';
 
 /** No slack, so that streams have to lend; small handles, so that borrowed ones are stitched. */
 const TIGHT: EngineSettings = {
@@ -65,28 +65,94 @@ const SCOPES: Readonly<Record<string, Scope>> = {
   'without waits': { ...TWO, settings: { ...TIGHT, waitAllowed: 0 } },
 };
 
+/** One stitch is kept, and none is extended, so that every further one drops the first. */
+const FEW: EngineSettings = { ...TIGHT, stitchLimit: 1, stitchRoom: 1, eventBytes: 1024 * MIB };
+
+/** An event for every release. */
+const MARKED: EngineSettings = { ...FEW, eventBytes: 1 };
+
+/** Handles of 4 MiB on stream 0, of which the first, third and fifth are free. */
+const HOLES: readonly Action[] = [...Array.from({ length: 6 }, () => malloc(0, 4)), free(0), free(1), free(2)];
+
+const EVICTING: Scope = { ...TWO, capacity: 24 * MIB, sizes: [8 * MIB, 12 * MIB], mostLive: 5, depth: 4, settings: FEW, start: HOLES };
+
+const UNMAPPING: Readonly<Record<string, Scope>> = {
+  'one stream, stitches dropped': { ...EVICTING, streams: 1, depth: 5 },
+  'two streams, stitches dropped': { ...EVICTING, shares: false },
+  'two streams, a stitch that both have used': {
+    ...EVICTING,
+    shares: false,
+    depth: 3,
+    start: [...HOLES, malloc(0, 8), free(3), malloc(1, 8), free(3)],
+  },
+  'two streams, a stitch with a shared block': { ...EVICTING, depth: 3, start: [...HOLES, malloc(0, 8), share(3, 1), free(3)] },
+  'a stream that may be gone': { ...EVICTING, shares: false, foreign: [1], start: [...HOLES, malloc(1, 4), malloc(0, 8), free(4)] },
+  'stitches during a capture': {
+    ...EVICTING,
+    streams: 1,
+    unmapping: ['capture', 'end capture', 'give back'],
+    start: [...HOLES, malloc(0, 8), free(3)],
+  },
+  'memory given back': { ...TWO, settings: MARKED, unmapping: ['give back'], start: [malloc(0, 8), malloc(1, 8), free(0)] },
+  'memory given back that was lent': {
+    ...TWO,
+    capacity: 8 * MIB,
+    sizes: [2 * MIB, 4 * MIB],
+    settings: { ...MARKED, fixedHandle: 8 * MIB },
+    unmapping: ['give back'],
+    start: [malloc(0, 8), free(0), malloc(1, 4), free(0)],
+  },
+  'frees during a wait': {
+    ...TWO,
+    depth: 5,
+    shares: false,
+    settings: FEW,
+    unmapping: ['give back', 'begin wait', 'end wait'],
+    start: [malloc(0, 8), malloc(1, 8)],
+  },
+  'shared blocks and a wait': {
+    ...TWO,
+    settings: FEW,
+    sizes: [8 * MIB],
+    unmapping: ['give back', 'begin wait', 'end wait'],
+    start: [malloc(0, 8), share(0, 1)],
+  },
+  'memory runs out during a capture': {
+    ...TWO,
+    settings: MARKED,
+    unmapping: ['capture', 'end capture', 'give back'],
+    start: [malloc(0, 8), malloc(1, 8), free(0)],
+  },
+};
+
 const total = { states: 0, steps: 0 };
 
-describe('no byte is ever in use by two unordered operations', () => {
-  test.each(Object.entries(SCOPES))('%s', (name, scope) => {
+describe.each([
+  ['no byte is ever in use by two unordered operations', SCOPES],
+  ['nothing is unmapped or freed that the GPU still uses', UNMAPPING],
+] as const)('%s', (_, scopes) => {
+  test.each(Object.entries(scopes))('%s', (name, scope) => {
     const found = explore(scope);
     expect(found.race).toBeUndefined();
     total.states += found.states;
     total.steps += found.steps;
     console.log(
-      `${name}: ${found.states} states, ${found.steps} steps, up to ${found.borrows} borrowings and ${found.waits} waits in one program`,
+      `${name}: ${found.states} states, ${found.steps} steps, in one program up to ${found.borrows} borrowings, ${found.waits} waits ` +
+        `and ${found.unmaps} calls of unmap`,
     );
+    // A scope of unmapping in which nothing was unmapped would show nothing.
+    if (scopes === UNMAPPING) expect(found.unmaps).toBeGreaterThan(0);
   });
 
-  test('and streams did lend', () => {
+  test('and there was much to explore', () => {
     console.log(`explored ${total.states} states in ${total.steps} steps`);
     expect(total.states).toBeGreaterThan(5000);
   });
 });
 
 /** A race in the first scope in which the mistake shows, quick scopes first. */
-function raceOf(run: (scope: Scope) => Found): string | undefined {
-  for (const scope of Object.values(SCOPES).sort((left, right) => left.depth - right.depth || right.start.length - left.start.length)) {
+function raceOf(scopes: Readonly<Record<string, Scope>>, run: (scope: Scope) => Found): string | undefined {
+  for (const scope of Object.values(scopes).sort((left, right) => left.depth - right.depth || right.start.length - left.start.length)) {
     const { race } = run(scope);
     if (race !== undefined) return race;
   }
@@ -95,15 +161,28 @@ function raceOf(run: (scope: Scope) => Found): string | undefined {
 
 describe('mistakes are found', () => {
   test.each(['no waits', 'older event', 'always done', 'events on the wrong stream'] satisfies DriverMistake[])('driver: %s', (mistake) => {
-    const race = raceOf((scope) => explore(scope, undefined, mistake));
+    const race = raceOf(SCOPES, (scope) => explore(scope, undefined, mistake));
     console.log(`killed: driver, ${mistake}: ${race}`);
+    expect(race).toBeDefined();
+  });
+
+  test.each(['always done', 'events on the wrong stream'] satisfies DriverMistake[])('driver, when unmapping: %s', (mistake) => {
+    const race = raceOf(UNMAPPING, (scope) => explore(scope, undefined, mistake));
+    console.log(`killed: driver, when unmapping, ${mistake}: ${race}`);
     expect(race).toBeDefined();
   });
 
   test.each(MUTANTS.map((mutant) => [mutant.name, mutant] as const))('engine: %s', async (name, mutant) => {
     const module = await compileMutant(mutant);
-    const race = raceOf((scope) => explore(scope, module));
+    const race = raceOf(SCOPES, (scope) => explore(scope, module));
     console.log(`killed: engine, ${name}: ${race}`);
+    expect(race).toBeDefined();
+  });
+
+  test.each(UNMAPPING_MUTANTS.map((mutant) => [mutant.name, mutant] as const))('engine, when unmapping: %s', async (name, mutant) => {
+    const module = await compileMutant(mutant);
+    const race = raceOf(UNMAPPING, (scope) => explore(scope, module));
+    console.log(`killed: engine, when unmapping, ${name}: ${race}`);
     expect(race).toBeDefined();
   });
 });

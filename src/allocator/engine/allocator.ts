@@ -173,6 +173,11 @@ export class EngineAllocator implements Allocator {
   emptyCache(): void {
     for (const block of this.synchronize()) this.complete(block);
     this.settle();
+    this.releaseFinished();
+  }
+
+  /** Gives back free memory that the GPU has finished with, without a wait. */
+  releaseFinished(): void {
     this.engine.emptyCache();
   }
 
