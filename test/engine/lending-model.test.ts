@@ -71,27 +71,50 @@ const FEW: EngineSettings = { ...TIGHT, stitchLimit: 1, stitchRoom: 1, eventByte
 /** An event for every release. */
 const MARKED: EngineSettings = { ...FEW, eventBytes: 1 };
 
-/** Handles of 4 MiB on stream 0, of which the first, third and fifth are free. */
-const HOLES: readonly Action[] = [...Array.from({ length: 6 }, () => malloc(0, 4)), free(0), free(1), free(2)];
+const end = (stream: number): Action => ({ do: 'end', stream });
+const WAIT: readonly Action[] = [{ do: 'begin wait' }, { do: 'end wait' }];
 
-const EVICTING: Scope = { ...TWO, capacity: 24 * MIB, sizes: [8 * MIB, 12 * MIB], mostLive: 5, depth: 4, settings: FEW, start: HOLES };
+/** Handles of 4 MiB on stream 0, of which every second is free, up to `count`; no kernel is in flight. */
+const holes = (count: number): Action[] => [
+  ...Array.from({ length: 2 * count }, () => malloc(0, 4)),
+  ...Array.from({ length: 2 * count }, () => end(0)),
+  ...Array.from({ length: count }, (_, index) => free(index)),
+];
+
+const EVICTING: Scope = {
+  ...TWO,
+  capacity: 32 * MIB,
+  sizes: [8 * MIB, 12 * MIB],
+  mostLive: 6,
+  depth: 3,
+  settings: FEW,
+  start: [...holes(4), malloc(0, 8), free(4)],
+};
 
 const UNMAPPING: Readonly<Record<string, Scope>> = {
   'one stream, stitches dropped': { ...EVICTING, streams: 1, depth: 5 },
-  'two streams, stitches dropped': { ...EVICTING, shares: false },
+  'two streams, stitches dropped': { ...EVICTING, shares: false, depth: 4 },
   'two streams, a stitch that both have used': {
     ...EVICTING,
-    shares: false,
-    depth: 3,
-    start: [...HOLES, malloc(0, 8), free(3), malloc(1, 8), free(3)],
+    start: [...holes(4), malloc(0, 8), end(0), free(4), malloc(1, 8), free(4)],
   },
-  'two streams, a stitch with a shared block': { ...EVICTING, depth: 3, start: [...HOLES, malloc(0, 8), share(3, 1), free(3)] },
-  'a stream that may be gone': { ...EVICTING, shares: false, foreign: [1], start: [...HOLES, malloc(1, 4), malloc(0, 8), free(4)] },
+  'two streams in different parts of a stitch': {
+    ...EVICTING,
+    settings: MARKED,
+    start: [...holes(4), malloc(0, 16), free(4), end(0), malloc(0, 8), malloc(1, 8), free(4), free(4)],
+  },
+  'two streams, a stitch with a shared block': { ...EVICTING, start: [...holes(4), malloc(0, 8), share(4, 1), end(0), free(4)] },
+  'a stream that may be gone': {
+    ...EVICTING,
+    shares: false,
+    foreign: [1],
+    start: [...holes(4), malloc(0, 8), end(0), free(4), malloc(1, 8), free(4)],
+  },
   'stitches during a capture': {
     ...EVICTING,
     streams: 1,
     unmapping: ['capture', 'end capture', 'give back'],
-    start: [...HOLES, malloc(0, 8), free(3)],
+    start: [...holes(4), malloc(0, 8), free(4), ...WAIT],
   },
   'memory given back': { ...TWO, settings: MARKED, unmapping: ['give back'], start: [malloc(0, 8), malloc(1, 8), free(0)] },
   'memory given back that was lent': {
@@ -100,15 +123,14 @@ const UNMAPPING: Readonly<Record<string, Scope>> = {
     sizes: [2 * MIB, 4 * MIB],
     settings: { ...MARKED, fixedHandle: 8 * MIB },
     unmapping: ['give back'],
-    start: [malloc(0, 8), free(0), malloc(1, 4), free(0)],
+    start: [malloc(0, 8), end(0), free(0), malloc(1, 4), malloc(0, 4), end(0), free(0), free(0)],
   },
   'frees during a wait': {
     ...TWO,
-    depth: 5,
     shares: false,
     settings: FEW,
     unmapping: ['give back', 'begin wait', 'end wait'],
-    start: [malloc(0, 8), malloc(1, 8)],
+    start: [malloc(0, 8), malloc(1, 8), free(0), { do: 'begin wait' }, use(0)],
   },
   'shared blocks and a wait': {
     ...TWO,
@@ -117,11 +139,22 @@ const UNMAPPING: Readonly<Record<string, Scope>> = {
     unmapping: ['give back', 'begin wait', 'end wait'],
     start: [malloc(0, 8), share(0, 1)],
   },
+  'a block that its stream waits for': {
+    ...TWO,
+    capacity: 20 * MIB,
+    sizes: [8 * MIB],
+    mostLive: 5,
+    depth: 3,
+    settings: MARKED,
+    unmapping: ['give back'],
+    start: [malloc(0, 4), malloc(0, 4), malloc(0, 4), malloc(1, 8), share(0, 1), end(0), end(0), end(0), free(0), free(1), free(1)],
+  },
   'memory runs out during a capture': {
     ...TWO,
     settings: MARKED,
+    depth: 3,
     unmapping: ['capture', 'end capture', 'give back'],
-    start: [malloc(0, 8), malloc(1, 8), free(0)],
+    start: [malloc(0, 8), malloc(1, 8), free(1), ...WAIT],
   },
 };
 

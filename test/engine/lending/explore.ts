@@ -202,6 +202,12 @@ export function explore(scope: Scope, module?: EngineModule, mistake?: DriverMis
     }
     return true;
   };
-  visit(replayed(), scope.depth);
+  try {
+    visit(replayed(), scope.depth);
+  } catch (error) {
+    // A mistake may show before the search begins.
+    if (!(error instanceof RaceError)) throw error;
+    found.race = `${error.message} in the first ${path.length} steps`;
+  }
   return found;
 }
