@@ -13,6 +13,7 @@ import { forgetAddress, recall, remember } from './records/address-table';
 import { ownerOf } from './records/arena-table';
 import { take } from './records/memory';
 import { NO_RANGE, Range } from './records/nodes';
+import { setSettled, settled } from './records/streams';
 import { replayEvents } from './replay';
 import { snapshotAddress as rowsAddress, takeSnapshot } from './report';
 import { blockSize } from './space/ranges';
@@ -187,10 +188,18 @@ export function streamsIdleF64(release: f64): void {
   streamsIdle(<u64>(<i64>release));
 }
 
+/**
+ * The same for unmapping alone: what streams lend does not change. A replay has no GPU to wait for, so its waits must not order
+ * streams.
+ */
+export function memoryIdleF64(release: f64): void {
+  setSettled(<u64>(<i64>release));
+}
+
 /** Frees all memory that can be freed and that the GPU has finished with. Nothing during a capture. */
 export function emptyCache(): void {
   if (isCapturing()) return;
-  pollStreams();
+  if (settled < latestRelease_()) pollStreams();
   emptyPlanned();
   releaseAll();
   // With plans the engine knows what is needed.

@@ -7,16 +7,20 @@ import { ownerOf } from '../records/arena-table';
 import { Range, Stitch } from '../records/nodes';
 import { dropUse, NO_STREAM, NO_USE, newUse, Stream, settled } from '../records/streams';
 
+function isOver(lane: Stream, point: u64): bool {
+  return point <= lane.done || point <= settled;
+}
+
 /** Whether the GPU has finished with the memory of a free range, as far as is known. */
 export function isRangeOver(range: Range): bool {
-  return unmapFinished === 0 || range.releasePoint <= ownerOf(range).lane.done;
+  return unmapFinished === 0 || isOver(ownerOf(range).lane, range.releasePoint);
 }
 
 /** Whether the GPU has finished with the addresses of a stitch without blocks, as far as is known. */
 export function isStitchOver(stitch: Stitch): bool {
   if (unmapFinished === 0) return true;
-  if (stitch.lane !== NO_STREAM && stitch.releasePoint > stitch.lane.done) return false;
-  for (let use = stitch.otherUses; use !== NO_USE; use = use.next) if (use.point > use.lane.done) return false;
+  if (stitch.lane !== NO_STREAM && !isOver(stitch.lane, stitch.releasePoint)) return false;
+  for (let use = stitch.otherUses; use !== NO_USE; use = use.next) if (!isOver(use.lane, use.point)) return false;
   return stitch.blindPoint <= settled;
 }
 
@@ -26,7 +30,7 @@ export function noteRelease(stitch: Stitch, lane: Stream, point: u64): void {
     stitch.releasePoint = larger(stitch.releasePoint, point);
     return;
   }
-  if (stitch.lane !== NO_STREAM && stitch.releasePoint > stitch.lane.done) keepOther(stitch);
+  if (stitch.lane !== NO_STREAM && !isOver(stitch.lane, stitch.releasePoint)) keepOther(stitch);
   stitch.lane = lane;
   stitch.releasePoint = point;
 }

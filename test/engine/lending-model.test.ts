@@ -74,11 +74,11 @@ const MARKED: EngineSettings = { ...FEW, eventBytes: 1 };
 const end = (stream: number): Action => ({ do: 'end', stream });
 const WAIT: readonly Action[] = [{ do: 'begin wait' }, { do: 'end wait' }];
 
-/** Handles of 4 MiB on stream 0, of which every second is free, up to `count`; no kernel is in flight. */
-const holes = (count: number): Action[] => [
+/** Handles of 4 MiB on stream 0, of which every second is free; no kernel is in flight. `live`: blocks that live already. */
+const holes = (count: number, live = 0): Action[] => [
   ...Array.from({ length: 2 * count }, () => malloc(0, 4)),
   ...Array.from({ length: 2 * count }, () => end(0)),
-  ...Array.from({ length: count }, (_, index) => free(index)),
+  ...Array.from({ length: count }, (_, index) => free(live + index)),
 ];
 
 const EVICTING: Scope = {
@@ -100,8 +100,10 @@ const UNMAPPING: Readonly<Record<string, Scope>> = {
   },
   'two streams in different parts of a stitch': {
     ...EVICTING,
+    capacity: 36 * MIB,
     settings: MARKED,
-    start: [...holes(4), malloc(0, 16), free(4), end(0), malloc(0, 8), malloc(1, 8), free(4), free(4)],
+    // Stream 1 is known from the start, so that stream 0 has events.
+    start: [malloc(1, 4), end(1), ...holes(4, 1), malloc(0, 16), free(5), end(0), malloc(0, 8), malloc(1, 8), free(5), free(5)],
   },
   'two streams, a stitch with a shared block': { ...EVICTING, start: [...holes(4), malloc(0, 8), share(4, 1), end(0), free(4)] },
   'a stream that may be gone': {

@@ -137,16 +137,23 @@ export class EngineAllocator implements Allocator {
   }
 
   malloc(requested: number, stream: number, pool: number): number {
-    const block = this.engine.mallocBlockF64(requested, stream, pool);
+    let block = this.engine.mallocBlockF64(requested, stream, pool);
+    if (block === 0 && this.settleMemory()) block = this.mallocAgain(requested, stream, pool);
     if (block !== 0) return block;
     const completed = this.synchronize();
     for (const freed of completed) this.complete(freed);
     if (!this.settle() && completed.length === 0) return OUT_OF_MEMORY;
+    block = this.mallocAgain(requested, stream, pool);
+    return block === 0 ? OUT_OF_MEMORY : block;
+  }
+
+  /** Another attempt after a wait. It counts as part of the first. */
+  private mallocAgain(requested: number, stream: number, pool: number): number {
     this.repeatedOoms++;
     const before = this.statistics.retries;
-    const second = this.engine.mallocBlockF64(requested, stream, pool);
+    const block = this.engine.mallocBlockF64(requested, stream, pool);
     this.repeatedRetries += this.statistics.retries - before;
-    return second === 0 ? OUT_OF_MEMORY : second;
+    return block;
   }
 
   free(block: number): void {
@@ -284,10 +291,20 @@ export class EngineAllocator implements Allocator {
 
   /** Waits for the device, unless nothing was released since the last wait. Whether it did. */
   private settle(): boolean {
+    if (this.statistics.parked === 0 && this.settleMemory()) return true;
     const release = this.latestRelease;
-    if (!this.events || this.capturing.size > 0 || release === this.settled) return false;
+    if (!this.events || this.capturing.size > 0 || (release === this.settled && this.statistics.parked === 0)) return false;
     this.events.synchronize();
     this.streamsIdle(release);
+    return true;
+  }
+
+  /** On a simulated GPU: the wait before memory is given back. Whether anything was released since the last wait. */
+  private settleMemory(): boolean {
+    const release = this.latestRelease;
+    if (!this.events?.isSimulated || this.capturing.size > 0 || release === this.settled) return false;
+    this.engine.memoryIdleF64(release);
+    this.settled = release;
     return true;
   }
 

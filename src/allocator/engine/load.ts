@@ -29,6 +29,7 @@ export interface EngineExports {
   setCapturing(stream: number, on: number): number;
   latestReleaseF64(): number;
   streamsIdleF64(release: number): void;
+  memoryIdleF64(release: number): void;
   addressOfF64(block: number): number;
   sizeOfF64(block: number): number;
   emptyCache(): void;
