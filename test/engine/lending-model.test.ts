@@ -100,10 +100,12 @@ const UNMAPPING: Readonly<Record<string, Scope>> = {
   },
   'two streams in different parts of a stitch': {
     ...EVICTING,
-    capacity: 36 * MIB,
+    capacity: 44 * MIB,
+    sizes: [8 * MIB, 20 * MIB],
     settings: MARKED,
+    mostLive: 7,
     // Stream 1 is known from the start, so that stream 0 has events.
-    start: [malloc(1, 4), end(1), ...holes(4, 1), malloc(0, 16), free(5), end(0), malloc(0, 8), malloc(1, 8), free(5), free(5)],
+    start: [malloc(1, 4), end(1), ...holes(5, 1), malloc(0, 16), free(6), end(0), malloc(0, 8), malloc(1, 8), free(6), free(6)],
   },
   'two streams, a stitch with a shared block': { ...EVICTING, start: [...holes(4), malloc(0, 8), share(4, 1), end(0), free(4)] },
   'a stream that may be gone': {
