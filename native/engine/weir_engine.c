@@ -314,9 +314,7 @@ uint64_t weir_engine_latest_release(weir_engine *engine) {
   return result;
 }
 
-void weir_engine_streams_idle(weir_engine *engine, uint64_t release) {
-  CHANGING(engine, w2c_engine_streamsIdle(&engine->wasm, release));
-}
+void weir_engine_streams_idle(weir_engine *engine, uint64_t release) { CHANGING(engine, w2c_engine_streamsIdle(&engine->wasm, release)); }
 
 void weir_engine_empty_cache(weir_engine *engine) { CHANGING(engine, w2c_engine_emptyCache(&engine->wasm)); }
 

@@ -54,7 +54,8 @@ static uint64_t take(uint64_t bytes, uint64_t stream) {
 
 /* A kernel that touches the ends of a block, late. */
 static void touch(uint64_t stream, uint64_t address, uint64_t bytes) {
-  must(weir_host_enqueue_fill(host, stream, address, 4096, address) && weir_host_enqueue_fill(host, stream, address + bytes - 4096, 4096, bytes),
+  must(weir_host_enqueue_fill(host, stream, address, 4096, address) &&
+           weir_host_enqueue_fill(host, stream, address + bytes - 4096, 4096, bytes),
        "work can be enqueued");
 }
 
