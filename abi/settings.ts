@@ -60,7 +60,13 @@ export const SETTINGS: readonly Setting[] = [
     'Size of every new handle. 0: the size follows from handleCount and loadHandle.',
   ),
   setting('minStitch', 'bytes', 4 * MIB, ANY, 'Smaller requests are stitched only when memory has run out.'),
-  setting('stitchLimit', 'count', 256, ANY, 'Stitches that an arena may keep.'),
+  setting(
+    'stitchLimit',
+    'count',
+    256,
+    ANY,
+    'Stitches that an arena may keep. Stitches that the GPU still uses may exceed it, up to four times.',
+  ),
   setting('stitchRoom', 'multiple', 8, POSITIVE, 'Addresses reserved for a stitch, as a multiple of its first length: room to extend it.'),
   setting('longRegions', 'flag', 1, ANY, '1: an arena grows in one long region. 0: every growth has its own region and joins no other.'),
   setting(
@@ -129,6 +135,13 @@ export const SETTINGS: readonly Setting[] = [
     'A stream waits for another only if that saves more than this share of peak live: a wait costs time.',
   ),
   setting('forgetNeed', 'flag', 1, FLAG, '1: after emptyCache() the engine takes for needed only the peak in use since then.'),
+  setting(
+    'unmapFinished',
+    'flag',
+    1,
+    FLAG,
+    '1: memory is unmapped once the GPU has finished with it, as events or a wait show. 0: the driver waits before it unmaps.',
+  ),
 ];
 
 /** Values that differ from the defaults. */

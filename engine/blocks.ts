@@ -19,6 +19,7 @@ import { arenaOf } from './space/arenas';
 import { bestFit } from './space/free-set';
 import { blockSize, takeFront, takeFrontOf } from './space/ranges';
 import { releaseAddresses, releaseAll, releaseOthers } from './space/release';
+import { isCapturing, pollStreams } from './streams/progress';
 import { addUse, hasParked, hasUses, park } from './streams/uses';
 
 /** More than any GPU has. Sums of larger sizes could overflow. */
@@ -68,7 +69,10 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
   return block;
 }
 
-/** Tries as usual, then after waits, then after freeing what other arenas hold, then after freeing everything. */
+/**
+ * Tries as usual, then after waits on the GPU, then after freeing what other arenas hold, then after freeing everything. Only
+ * memory that the GPU has finished with is freed. If the request fails, the caller may wait for the device and try again.
+ */
 function serveHard(arena: Arena, size: u64, bytes: u64): Range {
   clearFailure();
   let block = serve(arena, size, false);
@@ -83,14 +87,16 @@ function serveHard(arena: Arena, size: u64, bytes: u64): Range {
   explain(arena, bytes);
   countWay(Way.Retry);
   yieldPlanned();
-  if (failedCall === Call.Create) releaseOthers(arena);
-  else releaseAddresses();
+  const frees = !isCapturing();
+  pollStreams();
+  if (frees && failedCall === Call.Create) releaseOthers(arena);
+  else if (frees) releaseAddresses();
   clearFailure();
   block = serve(arena, size, true);
   if (block !== NO_RANGE) return block;
   // A stitch can use the free memory of its own arena, so freeing that helps only arenas that do not stitch.
   if (failedCall === Call.Create && gmlake === 0 && !arena.small) return block;
-  releaseAll();
+  if (frees) releaseAll();
   return serve(arena, size, true);
 }
 
@@ -128,6 +134,6 @@ export function recordUse(block: Range, stream: u32): bool {
 export function completeBlock(block: Range): bool {
   if (block.state !== State.Pending) return false;
   if (hasUses(block)) park(block, blockSize(block));
-  else finish(block);
+  else finish(block, 0);
   return true;
 }

@@ -13,12 +13,13 @@ import { forgetAddress, recall, remember } from './records/address-table';
 import { ownerOf } from './records/arena-table';
 import { take } from './records/memory';
 import { NO_RANGE, Range } from './records/nodes';
+import { setSettled, settled } from './records/streams';
 import { replayEvents } from './replay';
 import { snapshotAddress as rowsAddress, takeSnapshot } from './report';
 import { blockSize } from './space/ranges';
 import { releaseAll } from './space/release';
 import { completedCount, drainCompleted as drainCompleted_ } from './streams/completed';
-import { setCapture, settleStreams } from './streams/progress';
+import { isCapturing, latestRelease as latestRelease_, pollStreams, setCapture, settleStreams } from './streams/progress';
 
 /** Hash over all tables of abi/: callers of another build must not use this engine. */
 export function abiDigest(): u64 {
@@ -165,14 +166,40 @@ export function drainCompleted(): u32 {
   return <u32>drainCompleted_();
 }
 
-/** The host has waited for all streams, so all work given to them is over. */
-export function streamsIdle(): void {
-  settleStreams();
+/** The number of the latest release. The caller reads it before it waits for the device. */
+export function latestRelease(): u64 {
+  return latestRelease_();
+}
+
+export function latestReleaseF64(): f64 {
+  return <f64>(<i64>latestRelease_());
+}
+
+/**
+ * The host has waited for the device, so all releases up to this number are over. Blocks that were freed during the wait have
+ * larger numbers.
+ */
+export function streamsIdle(release: u64): void {
+  settleStreams(release);
   completeParked();
 }
 
-/** Frees all memory that can be freed. */
+export function streamsIdleF64(release: f64): void {
+  streamsIdle(<u64>(<i64>release));
+}
+
+/**
+ * The same for unmapping alone: what streams lend does not change. A replay has no GPU to wait for, so its waits must not order
+ * streams.
+ */
+export function memoryIdleF64(release: f64): void {
+  setSettled(<u64>(<i64>release));
+}
+
+/** Frees all memory that can be freed and that the GPU has finished with. Nothing during a capture. */
 export function emptyCache(): void {
+  if (isCapturing()) return;
+  if (settled < latestRelease_()) pollStreams();
   emptyPlanned();
   releaseAll();
   // With plans the engine knows what is needed.

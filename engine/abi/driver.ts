@@ -19,8 +19,8 @@ export declare function map(address: u64, handle: u64): i32;
 /** Makes whole mappings readable and writable. */
 export declare function setAccess(address: u64, bytes: u64): i32;
 /**
- * Removes whole mappings, all of them or none. The driver first waits for GPU work that may still use them: memory is free as
- * soon as its last use is enqueued on its stream.
+ * Removes whole mappings, all of them or none. The GPU has finished with them. Only without the setting unmapFinished, the
+ * driver first waits for GPU work that may still use them.
  */
 export declare function unmap(address: u64, bytes: u64): i32;
 

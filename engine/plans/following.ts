@@ -1,15 +1,17 @@
 // Serves requests at their planned places, without a search and without a driver call; see engine/README.md.
 // Decides which plan to follow, when to trust it, and when to lend or take back its memory.
 import { countPlanHit, countPlanMiss, countPlanOccupied, planBlocks, planBytes, planCount, setActivePlan } from '../abi/counters';
+import { unmapFinished } from '../abi/settings';
 import { Arena, NO_ARENA, NO_RANGE, Range } from '../records/nodes';
 import { ensureRanges } from '../records/range-pool';
+import { Stream } from '../records/streams';
 import { arenaOf } from '../space/arenas';
 import { releaseAll } from '../space/release';
-import { isCapturing } from '../streams/progress';
+import { cover, coverStreams, isCapturing, latestRelease, pollStreams } from '../streams/progress';
 import { addPlanned, dropPlanned } from './blocks';
 import { areFree, takenEnd } from './cells';
 import { forget, installRows, placeOf, planAt, planStream, planWithId } from './installed';
-import { closePlanned, giveBackAbove, lendUpTo, plannedAddress } from './memory';
+import { closePlanned, giveBackAbove, lendUpTo, notePlannedRelease, plannedAddress } from './memory';
 import { CONTEXT, distrust, NO_PLAN, noteRequest, Plan } from './position';
 
 /** Requests after which plans are judged. If more than three quarters of them missed, no plan is trusted any more. */
@@ -29,6 +31,8 @@ let watchedMisses: u32 = 0;
 let lull: u64 = 0;
 /** Whether memory that plans made superfluous was freed since their memory last grew. */
 let settled: bool = true;
+/** The latest release when that memory became superfluous; 0: it has not. */
+let superfluousSince: u64 = 0;
 
 function activate(plan: Plan): void {
   active = plan;
@@ -111,7 +115,8 @@ function miss(): void {
 
 /**
  * At the beginning of a step least memory is live. So this is the moment to lend memory to places that have none. Once a step
- * was served from the plan, memory that served it before is freed. That happens only once, since unmapping waits for the GPU.
+ * was served from the plan, memory that served it before is freed, in a later step, when the GPU has finished with it. That
+ * happens only once, since unmapping takes time.
  */
 function beginStep(plan: Plan): void {
   const followed = <u64>plan.served * 5 >= <u64>plan.count * 4;
@@ -130,10 +135,23 @@ function beginStep(plan: Plan): void {
   }
   if (planBytes !== before) {
     settled = false;
+    superfluousSince = 0;
   } else if (!settled && followed && !isCapturing()) {
-    settled = true;
-    releaseAll();
+    freeSuperfluous(home.lane);
   }
+}
+
+function freeSuperfluous(lane: Stream): void {
+  if (superfluousSince === 0) {
+    superfluousSince = latestRelease();
+    coverStreams();
+  }
+  cover(lane, superfluousSince);
+  pollStreams();
+  if (unmapFinished !== 0 && superfluousSince > lane.done) return;
+  settled = true;
+  superfluousSince = 0;
+  releaseAll();
 }
 
 /** If the program does not follow its plans, it gets their memory back. The plans stay and watch on. */
@@ -176,7 +194,9 @@ export function emptyPlanned(): void {
   if (planBytes === 0) closePlanned();
 }
 
-export function finishPlanned(block: Range): void {
+/** `released`: the number of the release; 0: it is released now. */
+export function finishPlanned(block: Range, released: u64): void {
+  notePlannedRelease(released);
   dropPlanned(block);
   if (active === NO_PLAN && planBytes > 0 && planBlocks === 0) giveBackAbove(0);
 }

@@ -3,7 +3,7 @@
 // stitch for the first time.
 import { neededInUse, planBytes, reserved, setPlanBytes } from '../abi/counters';
 import { State } from '../abi/numbers';
-import { handleUnit, regionBytes } from '../abi/settings';
+import { handleUnit, regionBytes, unmapFinished } from '../abi/settings';
 import { larger, MIB, roundUp, smaller } from '../base/units';
 import { Handle, NO_HANDLE } from '../records/handles';
 import { Arena, NO_ARENA, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
@@ -12,12 +12,13 @@ import { ensureRanges } from '../records/range-pool';
 import { firstArena } from '../space/arenas';
 import { budgetWith } from '../space/budget';
 import { grow } from '../space/growth';
+import { isStitchOver, noteRelease } from '../space/last-use';
 import { cutOut, rangeAt, setFree } from '../space/ranges';
 import { clearSelection, selectedCount, selectHandle } from '../space/selection';
 import { cutStitch, dismiss, extend, reserveStitch } from '../space/stitches';
 import { isWhole, listWholes, surveyArena, wholeAt, wholeBytes, wholeCount } from '../space/survey';
 import { gather, lends, mayBorrow, pollLenders } from '../streams/lending';
-import { isCapturing, stamp } from '../streams/progress';
+import { cover, isCapturing, poll, stamp } from '../streams/progress';
 
 /** Memory that may be held beyond peak live for plans, in 1/65536. */
 const PLANNED_SLACK: u64 = 590;
@@ -33,6 +34,8 @@ let stitch: Stitch = NO_STITCH;
 let heldCount: u32 = 0;
 /** Whether pieces above them may be mapped without access. They must be unmapped before others are added. */
 let ragged: bool = false;
+/** The last release of a block at the addresses of pieces that were given back. They are unmapped only once it is over. */
+let givenBackPoint: u64 = 0;
 
 export function planStitch(): Stitch {
   return stitch;
@@ -44,6 +47,12 @@ export function plannedAddress(): u64 {
 
 export function heldPieces(): u32 {
   return heldCount;
+}
+
+/** Notes the release of a planned block: its number, or 0 if it is released now. */
+export function notePlannedRelease(released: u64): void {
+  const lane = stitch.arena.lane;
+  noteRelease(stitch, lane, released !== 0 ? released : stamp(lane, 0));
 }
 
 /** The range of a lent handle. */
@@ -108,9 +117,12 @@ function prepare(arena: Arena, goal: u64): bool {
   return true;
 }
 
-/** Lends handles again that the stitch still maps, as far as they are free. The others are unmapped. */
+/**
+ * Lends handles again that the stitch still maps, as far as they are free. The others are unmapped. False if the GPU may still
+ * use them.
+ */
 function takeUp(arena: Arena, goal: u64): bool {
-  if (ragged && !cutStitch(stitch, heldCount)) return false;
+  if (ragged && !cutUnlent()) return false;
   ragged = false;
   if (heldCount === stitch.count) return true;
   if (!surveyArena(arena) || !ensureRanges(2 * (stitch.count - heldCount))) return false;
@@ -120,9 +132,17 @@ function takeUp(arena: Arena, goal: u64): bool {
     if (handle === NO_HANDLE || !isWhole(handle.finding)) break;
     lendPiece(handle);
   }
-  if (planBytes >= goal || heldCount === stitch.count) return true;
-  if (cutStitch(stitch, heldCount)) return true;
-  return false;
+  return planBytes >= goal || heldCount === stitch.count || cutUnlent();
+}
+
+/** Unmaps the pieces that are not lent. */
+function cutUnlent(): bool {
+  const lane = stitch.arena.lane;
+  if (unmapFinished !== 0 && givenBackPoint > lane.done) {
+    if (cover(lane, givenBackPoint)) poll(lane);
+    if (givenBackPoint > lane.done) return false;
+  }
+  return cutStitch(stitch, heldCount);
 }
 
 /**
@@ -165,23 +185,29 @@ function lendPiece(handle: Handle): void {
 /** Gives back handles wholly above `bytes`, where no block lies. They stay mapped and can be lent again. */
 export function giveBackAbove(bytes: u64): bool {
   if (heldCount === 0 || pieceOffset(stitch, heldCount - 1) < bytes) return false;
-  const point = stamp(stitch.arena.lane, 0);
+  givenBackPoint = stitch.releasePoint;
   while (heldCount > 0 && pieceOffset(stitch, heldCount - 1) >= bytes) {
     heldCount--;
     setPlanBytes(pieceOffset(stitch, heldCount));
-    setFree(lentRange(heldCount), point);
+    const range = lentRange(heldCount);
+    setFree(range, larger(range.releasePoint, givenBackPoint));
   }
+  // So that a later step can find out whether the release is over.
+  if (unmapFinished !== 0) cover(stitch.arena.lane, givenBackPoint);
   return true;
 }
 
-/** Drops the stitch if nothing is lent. False if the driver refuses. */
+/** Drops the stitch if nothing is lent. False if the GPU may still use it or the driver refuses. */
 export function closePlanned(): bool {
   if (stitch === NO_STITCH) return true;
   if (heldCount > 0) return false;
+  poll(stitch.arena.lane);
+  if (!isStitchOver(stitch)) return false;
   stitch.live = 0;
   if (dismiss(stitch)) {
     stitch = NO_STITCH;
     ragged = false;
+    givenBackPoint = 0;
     return true;
   }
   stitch.live = 1;

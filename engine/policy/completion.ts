@@ -7,10 +7,11 @@ import { ownerOf } from '../records/arena-table';
 import { markBusy } from '../records/handles';
 import { Arena, NO_RANGE, NO_STITCH, Range } from '../records/nodes';
 import { NO_STREAM } from '../records/streams';
+import { noteRelease } from '../space/last-use';
 import { blockSize, setFreeOf } from '../space/ranges';
 import { noteCompleted } from '../streams/completed';
 import { stamp } from '../streams/progress';
-import { hasParked, pollUses, takeParked } from '../streams/uses';
+import { hasParked, parkedPoint, pollUses, takeParked } from '../streams/uses';
 import { returnSlab } from './small';
 
 /** Completes parked blocks that no stream uses any more. */
@@ -19,7 +20,7 @@ export function completeParked(): void {
   let block = takeParked(NO_STREAM, false);
   while (block !== NO_RANGE) {
     noteCompleted(block);
-    finish(block);
+    finish(block, parkedPoint);
     block = takeParked(NO_STREAM, false);
   }
 }
@@ -30,14 +31,14 @@ export function awaitParked(arena: Arena): bool {
   const block = takeParked(arena.lane, true);
   if (block === NO_RANGE) return false;
   noteCompleted(block);
-  finish(block);
+  finish(block, parkedPoint);
   return true;
 }
 
-/** Makes the memory of a block free for its stream. */
-export function finish(block: Range): void {
+/** Makes the memory of a block free for its stream. `released`: the number of its release; 0: it is released now. */
+export function finish(block: Range, released: u64): void {
   if (isPlanned(block)) {
-    finishPlanned(block);
+    finishPlanned(block, released);
     return;
   }
   const arena = ownerOf(block);
@@ -45,14 +46,17 @@ export function finish(block: Range): void {
   if (block.stitch === NO_STITCH) {
     countComplete(block.size);
     if (gmlake !== 0) markBusy(block, false);
-    const whole = setFreeOf(arena, block, stamp(arena.lane, block.size));
+    const now = stamp(arena.lane, block.size);
+    const whole = setFreeOf(arena, block, released !== 0 ? released : now);
     if (whole.region.carvedFrom !== NO_RANGE) returnSlab(whole);
     return;
   }
   const size = blockSize(block);
-  const point = stamp(arena.lane, size);
+  const now = stamp(arena.lane, size);
+  const point = released !== 0 ? released : now;
   countComplete(size);
   block.stitch.live--;
+  noteRelease(block.stitch, arena.lane, point);
   let piece = block;
   while (piece !== NO_RANGE) {
     const next = piece.nextPiece;

@@ -12,6 +12,7 @@ import { grow } from '../space/growth';
 import { takeBlock } from '../space/ranges';
 import { clearSelection, selectedBytes, selectedCount, selectHandle } from '../space/selection';
 import { makeStitch, place } from '../space/stitches';
+import { makeWay } from '../streams/eviction';
 
 export function serveGmlake(arena: Arena, size: u64): Range {
   const fit = bestFit(arena, size);
@@ -57,7 +58,7 @@ function stitchLargest(arena: Arena, size: u64): Range {
       if (!selectHandle(handle)) return NO_RANGE;
     }
   }
-  if (selectedBytes < size || !ensureRanges(2 * selectedCount + 2)) return NO_RANGE;
+  if (selectedBytes < size || !ensureRanges(2 * selectedCount + 2) || !makeWay(arena)) return NO_RANGE;
   const stitch = makeStitch(arena);
   if (stitch === NO_STITCH) return NO_RANGE;
   countWay(Way.Stitch);

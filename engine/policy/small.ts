@@ -11,6 +11,7 @@ import { bestFit, takeFree } from '../space/free-set';
 import { grow } from '../space/growth';
 import { setFree, takeFront } from '../space/ranges';
 import { borrowBlock, pollLenders } from '../streams/lending';
+import { stamp } from '../streams/progress';
 
 /** A free range of at least `size` in a new slab. */
 export function addSlab(arena: Arena, size: u64): Range {
@@ -37,6 +38,8 @@ function carveSlab(arena: Arena): Range {
     fit = pollLenders(lender) ? borrowBlock(lender, handleUnit, true) : NO_RANGE;
     if (fit === NO_RANGE) return NO_RANGE;
     fit.state = State.Carved;
+    // The number of the release is that of another stream, which ours may have to wait for.
+    fit.releasePoint = stamp(lender.lane, 0);
   }
   const slab = addCarved(arena, fit);
   if (slab === NO_RANGE) {

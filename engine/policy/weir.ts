@@ -31,6 +31,7 @@ import { takeBlock } from '../space/ranges';
 import { selectedBytes, selectedCount } from '../space/selection';
 import { extend, makeStitch, place } from '../space/stitches';
 import { assemblable, listWholes, surveyArena, wholeCount } from '../space/survey';
+import { makeWay } from '../streams/eviction';
 import { borrowBlock, gather, pollLenders, reunite } from '../streams/lending';
 import { borrowExtent } from '../streams/lent-extents';
 import { markHandles, selectForExtension, selectForStitch, selectionStart } from './assembly';
@@ -201,7 +202,7 @@ function join(arena: Arena, size: u64): Range {
     if (ready() && extend(candidate)) return settle(candidate, start, size, Way.Extension);
     selectForStitch(size);
   }
-  if (fresh < 0 || !ready()) return NO_RANGE;
+  if (fresh < 0 || !ready() || !makeWay(arena)) return NO_RANGE;
   const start = selectionStart;
   const stitch = makeStitch(arena);
   return stitch === NO_STITCH ? NO_RANGE : settle(stitch, start, size, Way.Stitch);

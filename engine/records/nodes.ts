@@ -272,6 +272,13 @@ export class Stitch {
   live: u32 = 0;
   /** Larger than that of every stitch used earlier. */
   lastUse: u32 = 0;
+  /** The last release of a block in the stitch, and its stream (space/last-use.ts). */
+  lane: Stream = changetype<Stream>(0);
+  releasePoint: u64 = 0;
+  /** Streams that released blocks here before, and may still use them. */
+  otherUses: Use = changetype<Use>(0);
+  /** A release that could not be noted: only a wait for the device shows that it is over. */
+  blindPoint: u64 = 0;
   /** False if a driver call failed half way and could not be undone. Such a stitch can only be dropped. */
   usable: bool = true;
 }

@@ -15,18 +15,19 @@ export class Stream {
   done: u64 = 0;
   /** Bytes released since the newest event. */
   since: u64 = 0;
-  /** Events in flight are numbered from `oldest` to before `newest`. Event n is in slot n modulo RING. */
+  /** Events in flight are numbered from `oldest` to before `newest`. Event n has place n modulo RING of the ring. */
   oldest: u32 = 0;
   newest: u32 = 0;
   /** Waits that this stream has already made. */
   waits: Wait = changetype<Wait>(0);
-  // The ring follows: for each slot the last release that its event covers (u64).
+  // The ring follows: for each place the last release that its event covers (u64), then the slot of each place (u8).
 }
 
 /** Most events of a stream in flight. */
 export const RING: u32 = 32;
 export const STREAM_RING: usize = offsetof<Stream>() + ((8 - (offsetof<Stream>() & 7)) & 7);
-const STREAM_SIZE: usize = STREAM_RING + <usize>RING * 8;
+export const STREAM_SLOTS: usize = STREAM_RING + <usize>RING * 8;
+const STREAM_SIZE: usize = STREAM_SLOTS + <usize>RING;
 
 /** A stream waits for all releases of another up to a number. */
 @unmanaged
@@ -36,7 +37,7 @@ export class Wait {
   point: u64 = 0;
 }
 
-/** A use of a block by another stream. `point` is set when the block is freed: the stream must pass it. */
+/** A use by a stream, of a block that another stream owns or of a stitch. `point`: the release that the stream must pass. */
 @unmanaged
 export class Use {
   next: Use = changetype<Use>(0);
@@ -49,7 +50,10 @@ export const NO_WAIT: Wait = changetype<Wait>(0);
 export const NO_USE: Use = changetype<Use>(0);
 
 function newStream(): Stream {
-  return changetype<Stream>(takeClear(STREAM_SIZE));
+  const stream = changetype<Stream>(takeClear(STREAM_SIZE));
+  if (stream === NO_STREAM) return NO_STREAM;
+  for (let place: usize = 0; place < <usize>RING; place++) store<u8>(changetype<usize>(stream) + STREAM_SLOTS + place, <u8>place);
+  return stream;
 }
 
 export function newWait(): Wait {
@@ -62,6 +66,13 @@ export function newUse(): Use {
 
 export function dropUse(use: Use): void {
   give(changetype<usize>(use), offsetof<Use>());
+}
+
+/** The host has waited for the device, which has finished all releases up to this number. */
+export let settled: u64 = 0;
+
+export function setSettled(point: u64): void {
+  if (point > settled) settled = point;
 }
 
 export let firstStream: Stream = NO_STREAM;

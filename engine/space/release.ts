@@ -1,4 +1,4 @@
-// Frees memory, handle by handle: all that is wholly free, and all that a failure left behind.
+// Frees memory, handle by handle: all that is wholly free and that the GPU has finished with, and all that a failure left behind.
 import { unmap } from '../abi/driver';
 import { State } from '../abi/numbers';
 import { larger } from '../base/units';
@@ -8,6 +8,7 @@ import { pieceHandle } from '../records/pieces';
 import { ensureRanges } from '../records/range-pool';
 import { firstArena, isEmptyRegion, releaseRegion } from './arenas';
 import { forgetHandle, releaseHandle, releaseOrphans } from './growth';
+import { isRangeOver } from './last-use';
 import { cutOut, rangeAt, setUnbacked } from './ranges';
 import { dismissIdle, punch } from './stitches';
 
@@ -52,7 +53,7 @@ function releaseRanges(region: Region): void {
   let range: Range = region.first;
   while (range !== NO_RANGE) {
     const end = range.address + range.size;
-    if (range.state === State.Free && <i32>range.owner !== spared) {
+    if (range.state === State.Free && <i32>range.owner !== spared && isRangeOver(range)) {
       // After the joining of ranges, the walk goes on from the one before.
       const before = range.prev !== NO_RANGE ? range.prev : range;
       releaseWhole(region, range);
@@ -111,7 +112,7 @@ function releaseParts(handle: Handle, range: Range): bool {
   while (first.address > handle.address && first.prev !== NO_RANGE) first = first.prev;
   let parts: u32 = 0;
   for (let part = first; part !== NO_RANGE && part.address < end; part = part.next) {
-    if (part.state !== State.Free || <i32>part.owner === spared) return false;
+    if (part.state !== State.Free || <i32>part.owner === spared || !isRangeOver(part)) return false;
     parts++;
   }
   if (!ensureRanges(2 * parts) || (handle.stitchCount > 0 && !punchAll(handle)) || unmap(handle.address, handle.bytes) < 0) return false;
@@ -128,7 +129,7 @@ function releaseParts(handle: Handle, range: Range): bool {
   return true;
 }
 
-/** Removes a free handle from all stitches, of any arena, since it may have been lent. */
+/** Removes a free handle from all stitches, of any arena, since it may have been lent. The GPU has finished with its memory. */
 function punchAll(handle: Handle): bool {
   for (let arena = firstArena(); arena !== NO_ARENA && handle.stitchCount > 0; arena = arena.next) {
     let stitch = arena.newestStitch;

@@ -4,7 +4,7 @@ import { countMapped, countStitch, countStitchGone, countUnmapped } from '../abi
 import { map, reserve, setAccess, unmap, unreserve } from '../abi/driver';
 import { noteFailure } from '../abi/failure';
 import { Call, State } from '../abi/numbers';
-import { accessEach, handleUnit, stitchLimit, stitchRoom } from '../abi/settings';
+import { accessEach, handleUnit, stitchRoom } from '../abi/settings';
 import { larger, roundUp, smaller } from '../base/units';
 import { NO_HANDLE } from '../records/handles';
 import { regrow } from '../records/memory';
@@ -23,12 +23,12 @@ import {
   retractPiece,
   STITCH_PIECE,
 } from '../records/pieces';
+import { forgetReleases, isStitchOver } from './last-use';
 import { cutOut, rangeAt } from './ranges';
 import { selectedAt, selectedBytes, selectedCount } from './selection';
 
 /** A stitch of the selected handles; NO_STITCH if the driver fails, and then nothing has changed. */
 export function makeStitch(arena: Arena): Stitch {
-  makeWay(arena);
   const stitch = newStitch();
   if (stitch === NO_STITCH || !makeRoom(stitch, selectedCount)) {
     if (stitch !== NO_STITCH) dropStitch(stitch);
@@ -162,22 +162,16 @@ export function place(stitch: Stitch, start: u64, size: u64, surveyed: bool): Ra
   return first;
 }
 
-/** Drops idle stitches of the arena, least recently used first, until it is within its limit. */
-function makeWay(arena: Arena): void {
-  let stitch = arena.oldestStitch;
-  while (stitch !== NO_STITCH && <u64>arena.stitchCount >= stitchLimit) {
-    const newer = stitch.newer;
-    if (stitch.live === 0) dismiss(stitch);
-    stitch = newer;
-  }
-}
-
-/** Drops a stitch without blocks. If the driver refuses, the result is false, and the rest stays as it was. */
+/**
+ * Drops a stitch without blocks. If the GPU may still use it or the driver refuses, the result is false, and the rest stays as
+ * it was.
+ */
 export function dismiss(stitch: Stitch): bool {
-  if (!cutStitch(stitch, 0)) return false;
+  if (!isStitchOver(stitch) || !cutStitch(stitch, 0)) return false;
   stitch.usable = false;
   if (unreserve(stitch.address, stitch.reserved) < 0) return false;
   delist(stitch);
+  forgetReleases(stitch);
   dropStitch(stitch);
   countStitchGone();
   return true;
@@ -224,7 +218,7 @@ function forgetPiece(stitch: Stitch, index: u32): void {
   clearPiece(stitch, index);
 }
 
-/** Drops all stitches of the arena that have no blocks. */
+/** Drops all stitches of the arena that have no blocks and that the GPU has finished with. */
 export function dismissIdle(arena: Arena): void {
   let stitch = arena.oldestStitch;
   while (stitch !== NO_STITCH) {

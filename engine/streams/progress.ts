@@ -3,7 +3,20 @@
 import { countEvent, countQuery, countWait } from '../abi/counters';
 import { eventQuery, eventRecord, streamWait } from '../abi/driver';
 import { eventBytes, lend } from '../abi/settings';
-import { firstStream, NO_STREAM, NO_WAIT, newWait, RING, STREAM_RING, Stream, streamCount, streamOf, Wait } from '../records/streams';
+import {
+  firstStream,
+  NO_STREAM,
+  NO_WAIT,
+  newWait,
+  RING,
+  STREAM_RING,
+  STREAM_SLOTS,
+  Stream,
+  setSettled,
+  streamCount,
+  streamOf,
+  Wait,
+} from '../records/streams';
 
 let capturingCount: u32 = 0;
 /** The number of the latest release. */
@@ -33,11 +46,15 @@ export function stamp(stream: Stream, bytes: u64): u64 {
   return clock;
 }
 
+/** The number of the latest release of any stream. */
+export function latestRelease(): u64 {
+  return clock;
+}
+
 /** Records an event that covers all releases of the stream so far. */
 export function mark(stream: Stream): bool {
   if (capturingCount !== 0) return false;
-  // The oldest event can be dropped, since the next one covers the same releases.
-  if (stream.newest - stream.oldest === RING) stream.oldest++;
+  if (stream.newest - stream.oldest === RING) dropSecond(stream);
   // If the driver fails, the next attempt comes only after eventBytes.
   stream.since = 0;
   if (eventRecord(stream.id, slotOf(stream, stream.newest)) < 0) return false;
@@ -45,6 +62,20 @@ export function mark(stream: Stream): bool {
   store<u64>(coverOf(stream, stream.newest), clock);
   stream.newest++;
   return true;
+}
+
+/**
+ * Drops the second event of a full ring, since the next one covers the same releases. The oldest stays: on a stream that is far
+ * behind, no event would ever be over otherwise.
+ */
+function dropSecond(stream: Stream): void {
+  const first = slotPlace(stream, stream.oldest);
+  const second = slotPlace(stream, stream.oldest + 1);
+  const kept = load<u8>(first);
+  store<u8>(first, load<u8>(second));
+  store<u8>(second, kept);
+  store<u64>(coverOf(stream, stream.oldest + 1), load<u64>(coverOf(stream, stream.oldest)));
+  stream.oldest++;
 }
 
 /** Queries events, oldest first, up to the first that is not over. */
@@ -56,6 +87,23 @@ export function poll(stream: Stream): void {
     stream.done = load<u64>(coverOf(stream, stream.oldest));
     stream.oldest++;
   }
+}
+
+let round: u32 = 0;
+
+/** Begins a round, in which `pollOnce` polls each stream at most once. */
+export function beginRound(): void {
+  round++;
+}
+
+export function pollOnce(stream: Stream): void {
+  if (stream.asked === round) return;
+  stream.asked = round;
+  poll(stream);
+}
+
+export function pollStreams(): void {
+  for (let stream = firstStream; stream !== NO_STREAM; stream = stream.next) poll(stream);
 }
 
 /** Whether work given to `later` now comes after the release `point` of `earlier`, without a new wait. */
@@ -88,6 +136,11 @@ export function order(later: Stream, earlier: Stream, point: u64): bool {
   return true;
 }
 
+/** Makes sure that an event of each stream covers all its releases so far. */
+export function coverStreams(): void {
+  for (let stream = firstStream; stream !== NO_STREAM; stream = stream.next) cover(stream, clock);
+}
+
 /** Makes sure that an event covers the release, so that a later query can tell whether it is over. */
 export function cover(stream: Stream, point: u64): bool {
   return point <= stream.done || eventFor(stream, point) !== stream.newest || mark(stream);
@@ -106,19 +159,25 @@ function waitOf(later: Stream, earlier: Stream): Wait {
   return wait;
 }
 
+/** The slot of an event that is or will be in the ring. */
 function slotOf(stream: Stream, number: u32): u32 {
-  return stream.index * RING + (number % RING);
+  return stream.index * RING + load<u8>(slotPlace(stream, number));
+}
+
+function slotPlace(stream: Stream, number: u32): usize {
+  return changetype<usize>(stream) + STREAM_SLOTS + <usize>(number % RING);
 }
 
 function coverOf(stream: Stream, number: u32): usize {
   return changetype<usize>(stream) + STREAM_RING + ((<usize>(number % RING)) << 3);
 }
 
-/** The host has waited for all streams, so all releases are over. */
-export function settleStreams(): void {
+/** The host has waited for the device: all releases up to `point` are over. Later ones may not be. */
+export function settleStreams(point: u64): void {
+  setSettled(point);
   for (let stream = firstStream; stream !== NO_STREAM; stream = stream.next) {
-    stream.done = clock;
-    stream.oldest = stream.newest;
-    stream.since = 0;
+    if (stream.done < point) stream.done = point;
+    while (stream.oldest !== stream.newest && load<u64>(coverOf(stream, stream.oldest)) <= point) stream.oldest++;
+    if (point === clock) stream.since = 0;
   }
 }

@@ -2,10 +2,11 @@
 // once every stream recorded on it has passed the release. A query finds that out, or a wait on the GPU ensures it.
 import { countParked } from '../abi/counters';
 import { State } from '../abi/numbers';
+import { larger } from '../base/units';
 import { ownerOf } from '../records/arena-table';
 import { NO_RANGE, Range } from '../records/nodes';
-import { dropUse, NO_STREAM, NO_USE, newUse, Stream, streamOf } from '../records/streams';
-import { cover, isCapturing, isOrdered, order, poll, stamp } from './progress';
+import { dropUse, NO_STREAM, NO_USE, newUse, Stream, settled, streamOf } from '../records/streams';
+import { beginRound, cover, isCapturing, isOrdered, order, pollOnce, stamp } from './progress';
 
 /** Parked blocks, oldest first. */
 let oldest: Range = NO_RANGE;
@@ -47,12 +48,26 @@ export function hasParked(): bool {
   return oldest !== NO_RANGE;
 }
 
+/**
+ * Of the block that was unparked last: its release, if the host has waited for the device since. Its own stream released it at
+ * the same time as the others. Else 0: the own stream may have to wait for the others, which is a new release.
+ */
+export let parkedPoint: u64 = 0;
+
+function lastUse(block: Range): u64 {
+  let point: u64 = 0;
+  for (let use = block.uses; use !== NO_USE; use = use.next) point = larger(point, use.point);
+  return point;
+}
+
 /** Removes a parked block, which follows `before`, from the list. The caller makes it free. */
 function unpark(block: Range, before: Range): void {
   const next = block.nextParked;
   if (before === NO_RANGE) oldest = next;
   else before.nextParked = next;
   if (newest === block) newest = before;
+  const point = lastUse(block);
+  parkedPoint = point <= settled ? point : 0;
   forgetUses(block);
   block.state = State.Pending;
   block.requested = 0;
@@ -69,18 +84,13 @@ function forgetUses(block: Range): void {
   block.uses = NO_USE;
 }
 
-let round: u32 = 0;
-
 /** Polls the streams that parked blocks wait for, each once. */
 export function pollUses(): void {
   if (isCapturing()) return;
-  round++;
+  beginRound();
   for (let block = oldest; block !== NO_RANGE; block = block.nextParked) {
     for (let use = block.uses; use !== NO_USE; use = use.next) {
-      const lane = use.lane;
-      if (lane.asked === round || use.point <= lane.done || !cover(lane, use.point)) continue;
-      lane.asked = round;
-      poll(lane);
+      if (use.point > use.lane.done && cover(use.lane, use.point)) pollOnce(use.lane);
     }
   }
 }

@@ -1,7 +1,7 @@
 /* A backend: where the memory of a device comes from. This is the engine's driver, and what else a device must know.
  *
  * No CUDA headers. weir_device calls a backend from inside its lock. These may be called by any thread at any time:
- * weir_cuda_allow_peer, import, drop_import. */
+ * synchronize, weir_cuda_allow_peer, import, drop_import. */
 #ifndef WEIR_BACKEND_H
 #define WEIR_BACKEND_H
 
@@ -28,7 +28,7 @@ typedef struct weir_piece {
 typedef struct weir_backend weir_backend;
 struct weir_backend {
   /* The engine's driver, with three additions. Handles are small numbers, used again after release. Create tells
-   * WEIR_NO_MEMORY from other failures. Unmap does not wait for the device, because weir_device has waited. */
+   * WEIR_NO_MEMORY from other failures. Unmap does not wait for the device: the engine knows that its work is over. */
   weir_driver driver;
   uint64_t granularity; /* handles are multiples of it */
   /* Tells which stream of the device a stream number means, before the number is first used. Below 0: no more streams. */

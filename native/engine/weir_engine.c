@@ -82,7 +82,14 @@ void engine_leave_locking_to_caller(weir_engine *engine) { engine->serialized = 
     unlock(engine);                            \
   } while (0)
 
-static void instantiate(weir_engine *engine) { GUARDED(engine, wasm2c_engine_instantiate(&engine->wasm, &engine->env)); }
+/* Without events the engine cannot know what the GPU has finished with. The driver then waits before it unmaps. */
+static void adapt_to_driver(weir_engine *engine) {
+  if (!engine->env.driver.event_record) w2c_engine_configure(&engine->wasm, WEIR_SETTING_UNMAP_FINISHED, 0);
+}
+
+static void instantiate(weir_engine *engine) {
+  GUARDED(engine, wasm2c_engine_instantiate(&engine->wasm, &engine->env); adapt_to_driver(engine));
+}
 
 weir_engine *weir_engine_new(const weir_driver *driver) {
   weir_engine *engine = calloc(1, sizeof *engine);
@@ -301,7 +308,13 @@ int weir_engine_set_capturing(weir_engine *engine, uint32_t stream, int on) {
   return result;
 }
 
-void weir_engine_streams_idle(weir_engine *engine) { CHANGING(engine, w2c_engine_streamsIdle(&engine->wasm)); }
+uint64_t weir_engine_latest_release(weir_engine *engine) {
+  volatile uint64_t result = 0;
+  GUARDED(engine, result = w2c_engine_latestRelease(&engine->wasm));
+  return result;
+}
+
+void weir_engine_streams_idle(weir_engine *engine, uint64_t release) { CHANGING(engine, w2c_engine_streamsIdle(&engine->wasm, release)); }
 
 void weir_engine_empty_cache(weir_engine *engine) { CHANGING(engine, w2c_engine_emptyCache(&engine->wasm)); }
 

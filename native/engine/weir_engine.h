@@ -27,7 +27,8 @@ typedef struct weir_driver {
   /* The whole handle appears at the address. It cannot be read before access is set. */
   int32_t (*map)(void *context, uint64_t address, uint64_t handle);
   int32_t (*set_access)(void *context, uint64_t address, uint64_t bytes);
-  /* The range holds whole mappings. All of them are unmapped, or none. */
+  /* The range holds whole mappings. All of them are unmapped, or none. The GPU has finished with them. A driver without events
+   * has to wait for that itself. */
   int32_t (*unmap)(void *context, uint64_t address, uint64_t bytes);
   /* Events of streams, in numbered slots. If these are NULL, no stream lends to another. The host never waits here.
    * event_record: the slot marks the work enqueued on the stream so far. event_query: 1 if that work is over, else 0.
@@ -91,10 +92,12 @@ int weir_engine_record_stream(weir_engine *engine, uint64_t address, uint32_t st
 /* A graph capture of the stream begins (1) or ends (0). During a capture nothing is lent and no event is touched. */
 int weir_engine_set_capturing(weir_engine *engine, uint32_t stream, int on);
 
-/* The host has waited for all streams: all their work so far is over. */
-void weir_engine_streams_idle(weir_engine *engine);
+/* Frees are numbered. Read the latest number, wait for the device, then tell the engine that all frees up to that number are
+ * over. Frees during the wait have larger numbers. */
+uint64_t weir_engine_latest_release(weir_engine *engine);
+void weir_engine_streams_idle(weir_engine *engine, uint64_t release);
 
-/* Gives all free memory back to the driver, as far as possible. */
+/* Gives free memory that the GPU has finished with back to the driver, as far as possible. Wait for the device first. */
 void weir_engine_empty_cache(weir_engine *engine);
 
 /* Numbers: enum weir_statistic, enum weir_explanation. */

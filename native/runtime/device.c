@@ -68,7 +68,7 @@ void weir_device_delete(weir_device *device) {
   if (!device) return;
   device_lock(&device->lock);
   if (device->has_plans) device_count_planned(device);
-  if (device_wait(device) >= 0) weir_engine_streams_idle(device->engine);
+  device_wait(device);
   weir_engine_empty_cache(device->engine);
   device_rows_changed(device, 0);
   device_unlock(&device->lock);
@@ -87,6 +87,7 @@ static void follow(weir_device *device, const weir_levels *levels) {
   device_rows_changed(device, levels->completed);
 }
 
+/* A broken engine has no levels: the gauges stay. */
 static void follow_now(weir_device *device) {
   weir_levels levels;
   if (weir_engine_is_broken(device->engine)) return;
@@ -119,10 +120,17 @@ static int serve(weir_device *device, uint64_t bytes, uint32_t stream, weir_bloc
   return weir_engine_allocate(device->engine, bytes, stream, 0, block);
 }
 
-/* Tries ever harder means after the engine has failed. Releases the lock while it asks the program. */
+/* Waits for the device; 1 if another attempt may help. Without the lock, requests of other threads overwrite driver_error. */
+static int wait_in_shortage(weir_device *device, weir_shortage *shortage) {
+  memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
+  int32_t waited = device_wait(device);
+  memcpy(device->driver_error, shortage->driver_error, sizeof shortage->driver_error);
+  return waited > 0;
+}
+
+/* Tries ever harder means after the engine has failed. Releases the lock while it waits for the device or asks the program. */
 static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir_block *block, weir_shortage *shortage) {
   int given = 0;
-  weir_engine *engine = device->engine;
   /* The shortage describes the first failure. Later attempts give memory back, which changes the figures. */
   note_shortage(device, bytes, shortage);
   /* A driver call that failed for another reason than memory may succeed the next time. The engine has undone its work. */
@@ -131,10 +139,8 @@ static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir
     given = serve(device, bytes, stream, block);
   }
   if (given) return 1;
-  if ((block->levels.parked > 0 || shortage->free_elsewhere > 0) && device_wait(device) >= 0) {
-    weir_engine_streams_idle(engine);
-    given = serve(device, bytes, stream, block);
-  }
+  /* After a wait all that was free before it can be lent, unmapped and given back. */
+  if (wait_in_shortage(device, shortage)) given = serve(device, bytes, stream, block);
   for (int attempt = 0; !given && device->options.reclaim; attempt++) {
     /* Without the lock, requests of other threads overwrite driver_error. */
     memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
@@ -144,10 +150,7 @@ static int try_harder(weir_device *device, uint64_t bytes, uint32_t stream, weir
     memcpy(device->driver_error, shortage->driver_error, sizeof shortage->driver_error);
     if (!reclaimed) break;
     given = serve(device, bytes, stream, block);
-    if (!given && block->levels.parked > 0 && device_wait(device) >= 0) {
-      weir_engine_streams_idle(engine);
-      given = serve(device, bytes, stream, block);
-    }
+    if (!given && wait_in_shortage(device, shortage)) given = serve(device, bytes, stream, block);
   }
   return given;
 }
@@ -187,8 +190,9 @@ int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, w
       snprintf(device->driver_error, sizeof device->driver_error, "the stream cannot be used");
     }
   }
-  /* A broken engine has no levels: the gauges stay. */
-  if (done || (number >= 0 && !weir_engine_is_broken(device->engine))) follow(device, &block.levels);
+  /* Other threads may have changed the levels since the last attempt failed. */
+  if (done) follow(device, &block.levels);
+  else follow_now(device);
   if (done) {
     gauges->live += device_rounded(bytes);
     if (gauges->live > gauges->peak_live) gauges->peak_live = gauges->live;
@@ -213,7 +217,6 @@ int weir_device_free(weir_device *device, uint64_t address, weir_allocation *fre
   int done = weir_engine_deallocate(device->engine, address, &block);
   device->freeing = -1;
   if (done) {
-    device->freed = 1;
     device->gauges->live -= device_rounded(block.requested);
     device->gauges->frees++;
     device_let_go(device, &block, done == WEIR_FREE_RESULT_PARKED);
@@ -257,10 +260,8 @@ int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t st
 }
 
 void weir_device_empty_cache(weir_device *device) {
-  weir_levels levels;
   device_lock(&device->lock);
-  weir_engine_levels(device->engine, &levels);
-  if (levels.parked > 0 && device_wait(device) >= 0) weir_engine_streams_idle(device->engine);
+  device_wait(device);
   weir_engine_empty_cache(device->engine);
   device_row(device, (weir_event){.kind = WEIR_EMPTY_CACHE}, 0);
   follow_now(device);
@@ -286,6 +287,7 @@ void weir_device_set_outside(weir_device *device, uint64_t bytes) {
 
 void weir_device_begin_capture(weir_device *device) {
   device_lock(&device->lock);
+  device_await_waiters(device);
   if (device->captures++ == 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 1);
   device_unlock(&device->lock);
 }

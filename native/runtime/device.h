@@ -31,7 +31,9 @@ struct weir_device {
   weir_gauges own_gauges;
 
   uint32_t captures;
-  int freed; /* a block was freed since the host last waited for the device */
+  uint32_t waiters;  /* threads that wait for the device without the lock; no capture begins meanwhile */
+  uint32_t captors;  /* threads that want to begin a capture; no further wait begins meanwhile */
+  uint64_t settled;  /* the latest release when the host last waited for the device */
   uint64_t limit;
   uint64_t asked; /* bytes of the request that is being served */
   enum { NOT_ASKED, WORTH_TRYING, HOPELESS } prospect; /* whether new memory can help that request */
@@ -65,8 +67,12 @@ struct weir_device {
 weir_driver device_driver(weir_device *device);
 int device_owned_open(weir_device *device);
 void device_owned_close(weir_device *device);
-/* The host waits for the device. 0, or below 0 during a capture or if the driver fails. */
+/* The host waits for the device, and tells the engine that all releases before the wait are over. Releases the lock meanwhile, so
+ * that other threads can allocate and free. 1; 0 if nothing was released since the last wait; below 0 during a capture or if the
+ * driver fails. */
 int32_t device_wait(weir_device *device);
+/* Waits until no thread waits for the device, since that is forbidden during a capture. Releases the lock meanwhile. */
+void device_await_waiters(weir_device *device);
 /* Updates the gauges after a change of what is reserved. */
 void device_count_reserved(weir_device *device);
 

@@ -1,5 +1,5 @@
-/* Between engine and backend: the limit, the wait before unmapping, counts of calls and failures, sharing, and a bitmap of
- * the addresses we have reserved, which is read without a lock. */
+/* Between engine and backend: the limit, waits for the device, counts of calls and failures, sharing, and a bitmap of the
+ * addresses we have reserved, which is read without a lock. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,20 +154,39 @@ static int32_t set_access(void *context, uint64_t address, uint64_t bytes) {
 }
 
 int32_t device_wait(weir_device *device) {
-  if (device->captures > 0) return -1;
+  uint64_t release = weir_engine_latest_release(device->engine);
+  if (device->captures + device->captors > 0) return -1;
+  if (release == device->settled) return 0;
+  device->waiters++;
+  device_unlock(&device->lock);
   int32_t result = device->backend->synchronize(device->backend->driver.context);
-  if (result < 0) device->gauges->driver_failures++;
-  else device->freed = 0;
-  return result;
+  device_lock(&device->lock);
+  if (--device->waiters == 0) device_wake_all(&device->waiters);
+  if (result < 0) {
+    device->gauges->driver_failures++;
+    return result;
+  }
+  /* Blocks that were freed during the wait have later numbers: the wait may not have covered their last use. */
+  weir_engine_streams_idle(device->engine, release);
+  if (release > device->settled) device->settled = release;
+  return 1;
 }
 
+void device_await_waiters(weir_device *device) {
+  device->captors++;
+  for (uint32_t waiters; (waiters = device->waiters) > 0;) {
+    device_unlock(&device->lock);
+    device_sleep(&device->waiters, waiters);
+    device_lock(&device->lock);
+  }
+  device->captors--;
+}
+
+/* The engine unmaps only what the GPU has finished with. Unmapping never waits, and the driver does not check. */
 static int32_t unmap(void *context, uint64_t address, uint64_t bytes) {
   weir_device *device = context;
   const weir_driver *driver = &device->backend->driver;
   if (device->captures > 0) return -1;
-  /* Unmapping waits once for the GPU, after the last free. Unmapped memory is free, and its last use was enqueued before it
-   * was freed, so that one wait covers all of it. */
-  if (device->freed && device_wait(device) < 0) return -1;
   uint64_t start = now_ns();
   return (int32_t)counted(device, start, driver->unmap(driver->context, address, bytes));
 }

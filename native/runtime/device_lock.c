@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "device_lock.h"
 
+#include <limits.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -31,3 +32,7 @@ void device_lock_slowly(device_mutex *lock) {
 }
 
 void device_wake(device_mutex *lock) { syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+
+void device_sleep(uint32_t *word, uint32_t value) { syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0); }
+
+void device_wake_all(uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }

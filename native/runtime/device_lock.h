@@ -19,6 +19,10 @@ static inline int device_try_lock(device_mutex *lock) {
 void device_lock_slowly(device_mutex *lock);
 void device_wake(device_mutex *lock);
 
+/* Sleeps until the word is no longer `value`, or a little shorter. device_wake_all: the word has changed. */
+void device_sleep(uint32_t *word, uint32_t value);
+void device_wake_all(uint32_t *word);
+
 static inline void device_lock(device_mutex *lock) {
   if (__builtin_expect(!device_try_lock(lock), 0)) device_lock_slowly(lock);
 }

@@ -95,7 +95,8 @@ typedef struct weir_shortage {
   char driver_error[128];                         /* empty: no call failed, memory was used up */
 } weir_shortage;
 
-/* 1, or 0 and a shortage. Before it fails, it waits for parked blocks, gives back, stitches and asks the program. */
+/* 1, or 0 and a shortage. Before it fails, it waits for the device without the lock, gives back, stitches and asks the program.
+ * A request that can be served without that never waits. */
 int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, weir_allocation *given, weir_shortage *shortage);
 /* For a shortage that becomes an out-of-memory error: counts it and records it. */
 void weir_device_failed(weir_device *device, const weir_shortage *shortage, uint64_t stream);
@@ -114,11 +115,13 @@ int weir_device_owns(const weir_device *device, uint64_t address);
 int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t stream);
 /* Whether the program may destroy the stream while its blocks live on; see stream_lasts. */
 int weir_device_is_foreign(weir_device *device, uint64_t stream);
+/* Waits for the device without the lock, then gives back what was free before. */
 void weir_device_empty_cache(weir_device *device);
 void weir_device_set_limit(weir_device *device, uint64_t bytes);
 /* Memory of this device that the program holds by other means. Limit and gauges count it. */
 void weir_device_set_outside(weir_device *device, uint64_t bytes);
-/* Graph captures are counted. During a capture no event is touched, nothing is unmapped and nobody waits. */
+/* Graph captures are counted. During a capture no event is touched, nothing is unmapped and nobody waits for the device. If a
+ * thread waits for the device, a capture begins after that. */
 void weir_device_begin_capture(weir_device *device);
 void weir_device_end_capture(weir_device *device);
 /* Bytes of the largest request that needs no new memory and no stitch. */

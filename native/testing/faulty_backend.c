@@ -14,9 +14,13 @@ typedef struct faulty_backend {
 static const char INJECTED[] = "a failure that a test has asked for";
 static _Thread_local int injected;
 
+/* Atomic, because threads wait for the device without the lock. */
 static int fails(faulty_backend *self) {
-  self->state = self->state * 6364136223846793005u + 1442695040888963407u;
-  injected = (self->state >> 33) % 1000000 < self->per_million;
+  uint64_t before = __atomic_load_n(&self->state, __ATOMIC_RELAXED), state;
+  do {
+    state = before * 6364136223846793005u + 1442695040888963407u;
+  } while (!__atomic_compare_exchange_n(&self->state, &before, state, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  injected = (state >> 33) % 1000000 < self->per_million;
   return injected;
 }
 

@@ -340,6 +340,13 @@ void weir_host_run(weir_backend *backend, uint32_t pieces, uint64_t seed) {
   pthread_mutex_unlock(&self->mutex);
 }
 
+void weir_host_run_stream(weir_backend *backend, uint64_t stream, uint32_t pieces) {
+  host_backend *self = backend->driver.context;
+  pthread_mutex_lock(&self->mutex);
+  weir_queue_run(&self->queues, stream, pieces);
+  pthread_mutex_unlock(&self->mutex);
+}
+
 uint64_t weir_host_corrupted(weir_backend *backend) {
   host_backend *self = backend->driver.context;
   LOCKED(self, uint64_t, self->queues.corrupted);

@@ -89,6 +89,11 @@ void weir_queues_run(host_queues *all, uint32_t pieces, uint64_t seed) {
   }
 }
 
+void weir_queue_run(host_queues *all, uint64_t handle, uint32_t pieces) {
+  host_queue *queue = weir_queue_of(all, handle);
+  for (uint32_t done = 0; queue && done < pieces && step(all, queue); done++) continue;
+}
+
 void weir_queues_finish(host_queues *all) {
   /* Waits name recordings that were enqueued earlier. So some stream can always advance until all are empty. */
   for (int moved = 1; moved;) {

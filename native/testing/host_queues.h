@@ -46,6 +46,8 @@ int32_t weir_queue_query(const host_queues *all, uint32_t slot);
 int32_t weir_queue_wait(host_queues *all, uint64_t handle, uint32_t slot);
 /* Runs up to `pieces` pieces of each stream. The seed decides the order among streams. */
 void weir_queues_run(host_queues *all, uint32_t pieces, uint64_t seed);
+/* Runs up to `pieces` pieces of one stream. */
+void weir_queue_run(host_queues *all, uint64_t handle, uint32_t pieces);
 void weir_queues_finish(host_queues *all);
 void weir_queues_free(host_queues *all);
 

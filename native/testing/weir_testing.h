@@ -20,6 +20,8 @@ int weir_host_enqueue_fill(weir_backend *backend, uint64_t stream, uint64_t addr
 int weir_host_enqueue_check(weir_backend *backend, uint64_t stream, uint64_t address, uint64_t bytes, uint64_t pattern);
 /* Each stream does up to `pieces` pieces of its work. The seed decides the order among streams. */
 void weir_host_run(weir_backend *backend, uint32_t pieces, uint64_t seed);
+/* One stream does up to `pieces` pieces of its work, while the others stand still. */
+void weir_host_run_stream(weir_backend *backend, uint64_t stream, uint32_t pieces);
 /* Wrong bytes that checks have found. */
 uint64_t weir_host_corrupted(weir_backend *backend);
 

@@ -44,6 +44,8 @@ export interface StreamEvents {
   wait(stream: number, slot: number): boolean;
   /** cuCtxSynchronize: the host waits until all streams are idle. */
   synchronize(): void;
+  /** Waits before memory is given back take no time and order no streams, because a recording has such waits already. */
+  readonly isSimulated?: true;
 }
 
 export type DriverCall = 'create' | 'release' | 'reserve' | 'map' | 'setAccess' | 'unmap' | 'malloc' | 'free';

@@ -22,6 +22,7 @@ export interface TimelineTotals {
 }
 
 export class Timeline implements StreamEvents {
+  readonly isSimulated = true;
   private nowUs = Number.NEGATIVE_INFINITY;
   private readonly lagOf: (stream: number, nowUs: number) => number;
   /** When the stream will be idle, as far as waits delay it. */

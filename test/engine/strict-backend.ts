@@ -5,7 +5,7 @@ import { MIB } from '../../src/base/bytes.ts';
 
 export const UNIT: number = 2 * MIB;
 
-/** Work given to a stream is over after this many further calls. */
+/** Work given to a stream is over after this many further calls, or when `catchUp` is called. */
 const EVENT_CALLS = 40;
 
 type StrictCall = DriverCall | 'unreserve' | 'eventRecord' | 'eventQuery' | 'streamWait';
@@ -36,11 +36,12 @@ export class StrictBackend implements Backend, StreamEvents {
   private readonly reservations = new Map<number, number>();
   /** Mapping by unit of address. */
   private readonly units = new Map<number, Mapping>();
-  /** For each slot, the call that recorded it. */
+  /** For each slot, when it was recorded. */
   private readonly recorded = new Map<number, number>();
   private nextHandle = 1;
   private nextAddress = 0x10_0000_0000;
   private callCount = 0;
+  private clock = 0;
 
   constructor(capacity: number = Number.POSITIVE_INFINITY, fails: (call: number, kind: StrictCall) => boolean = () => false) {
     this.capacity = capacity;
@@ -139,14 +140,19 @@ export class StrictBackend implements Backend, StreamEvents {
 
   record(stream: number, slot: number): boolean {
     if (this.failing('eventRecord', `${stream} ${slot}`)) return false;
-    this.recorded.set(slot, this.callCount);
+    this.recorded.set(slot, this.clock);
     return true;
   }
 
   isDone(slot: number): boolean {
     const recordedAt = this.recordedAt(slot);
     if (this.failing('eventQuery', `${slot}`)) return false;
-    return this.callCount - recordedAt > EVENT_CALLS;
+    return this.clock - recordedAt > EVENT_CALLS;
+  }
+
+  /** The GPU does all work that it was given. */
+  catchUp(): void {
+    this.clock += EVENT_CALLS + 1;
   }
 
   wait(stream: number, slot: number): boolean {
@@ -179,6 +185,7 @@ export class StrictBackend implements Backend, StreamEvents {
 
   private failing(kind: StrictCall, args: string): boolean {
     const call = this.callCount++;
+    this.clock++;
     const fails = this.fails(call, kind);
     this.calls.push(`${kind} ${args}${fails ? ' fails' : ''}`);
     return fails;

@@ -139,6 +139,7 @@ export class Training {
       if (more !== undefined) extras.push(this.malloc(more));
     }
     for (const block of extras) this.free(block);
+    this.backend.catchUp();
   }
 
   /** Frees everything and empties the cache. Whether the backend then holds nothing. */

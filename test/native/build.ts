@@ -36,6 +36,11 @@ export function buildStandin(sanitizer: Sanitizer): string {
   return buildProgram('standin', STANDIN, sanitizer);
 }
 
+/** A job on a GPU that is far behind. */
+export function buildLateGpu(sanitizer: Sanitizer): string {
+  return buildProgram('late-gpu', ['test/native/late_gpu.c', 'test/native/spy_backend.c'], sanitizer);
+}
+
 /** A job whose steps repeat, which follows plans. */
 export function buildPlanJob(sanitizer: Sanitizer): string {
   return buildProgram('plan-job', ['test/native/plan_job.c'], sanitizer);

@@ -75,7 +75,9 @@ static int32_t synchronize(void *context) {
   forbid(self);
   atomic_fetch_add(&self->waits, 1);
   if (self->lie == LIE_SYNCHRONIZE) return 0;
-  return self->inner->synchronize(self->inner->driver.context);
+  int32_t result = self->inner->synchronize(self->inner->driver.context);
+  if (self->waited) self->waited();
+  return result;
 }
 static int32_t memory(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
   spy *self = context;

@@ -13,6 +13,7 @@ typedef struct spy {
   weir_backend backend;
   weir_backend *inner; /* owned */
   enum spy_lie lie; /* it claims to have waited, that an event is over, or that a stream will wait */
+  void (*waited)(void); /* called at the end of a wait for the device, before that returns; or NULL */
   atomic_int captures;   /* captures that have begun and do not end yet */
   atomic_int violations;
   atomic_ullong dead; /* handle of a stream that the program has destroyed, or 0 */

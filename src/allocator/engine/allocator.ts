@@ -68,6 +68,9 @@ export class EngineAllocator implements Allocator {
   // The engine counts a retry and a failure for each attempt. These are attempts made again after a wait for the streams.
   private repeatedRetries = 0;
   private repeatedOoms = 0;
+  private readonly capturing = new Set<number>();
+  /** The latest release when the host last waited for the device. */
+  private settled = 0;
   private readonly engine: EngineExports;
   private readonly synchronize: () => readonly number[];
   private readonly events: StreamEvents | undefined;
@@ -79,8 +82,8 @@ export class EngineAllocator implements Allocator {
     this.events = context.events;
     // The unit comes first, since bounds of other settings depend on it.
     for (const name of ['handleUnit', ...ENGINE_SETTINGS] as const) {
-      // Lending needs events.
-      const value = name === 'lend' && !this.events ? 0 : settings[name];
+      // Without events nothing is lent, and the backend has to wait before it unmaps.
+      const value = (name === 'lend' || name === 'unmapFinished') && !this.events ? 0 : settings[name];
       if (this.engine.configureF64(ENGINE_SETTINGS.indexOf(name), value) !== 1) {
         throw new UsageError(`the engine does not take ${settings[name]} for its setting ${name}`);
       }
@@ -134,16 +137,23 @@ export class EngineAllocator implements Allocator {
   }
 
   malloc(requested: number, stream: number, pool: number): number {
-    const block = this.engine.mallocBlockF64(requested, stream, pool);
+    let block = this.engine.mallocBlockF64(requested, stream, pool);
+    if (block === 0 && this.settleMemory()) block = this.mallocAgain(requested, stream, pool);
     if (block !== 0) return block;
     const completed = this.synchronize();
-    if (completed.length === 0 && !this.settle()) return OUT_OF_MEMORY;
     for (const freed of completed) this.complete(freed);
+    if (!this.settle() && completed.length === 0) return OUT_OF_MEMORY;
+    block = this.mallocAgain(requested, stream, pool);
+    return block === 0 ? OUT_OF_MEMORY : block;
+  }
+
+  /** Another attempt after a wait. It counts as part of the first. */
+  private mallocAgain(requested: number, stream: number, pool: number): number {
     this.repeatedOoms++;
     const before = this.statistics.retries;
-    const second = this.engine.mallocBlockF64(requested, stream, pool);
+    const block = this.engine.mallocBlockF64(requested, stream, pool);
     this.repeatedRetries += this.statistics.retries - before;
-    return second === 0 ? OUT_OF_MEMORY : second;
+    return block;
   }
 
   free(block: number): void {
@@ -163,11 +173,18 @@ export class EngineAllocator implements Allocator {
   /** A stream begins or ends being captured into a graph. Meanwhile nothing is lent and no event is touched. */
   setCapturing(stream: number, capturing: boolean): void {
     this.engine.setCapturing(stream, capturing ? 1 : 0);
+    if (capturing) this.capturing.add(stream);
+    else this.capturing.delete(stream);
   }
 
   emptyCache(): void {
     for (const block of this.synchronize()) this.complete(block);
     this.settle();
+    this.releaseFinished();
+  }
+
+  /** Gives back free memory that the GPU has finished with, without a wait. */
+  releaseFinished(): void {
     this.engine.emptyCache();
   }
 
@@ -261,11 +278,33 @@ export class EngineAllocator implements Allocator {
     if (broken !== 0) throw new InvariantError(`the engine breaks its rule that ${ENGINE_RULES[broken] ?? `rule ${broken} holds`}`);
   }
 
-  /** Waits for the streams if parked blocks depend on them. Whether any did. */
+  /** The number of the latest release. A caller that waits for the device reads it before. */
+  get latestRelease(): number {
+    return this.engine.latestReleaseF64();
+  }
+
+  /** The host has waited for the device: releases up to this number are over. */
+  streamsIdle(release: number): void {
+    this.engine.streamsIdleF64(release);
+    this.settled = release;
+  }
+
+  /** Waits for the device, unless nothing was released since the last wait. Whether it did. */
   private settle(): boolean {
-    if (!this.events || this.statistics.parked === 0) return false;
+    if (this.statistics.parked === 0 && this.settleMemory()) return true;
+    const release = this.latestRelease;
+    if (!this.events || this.capturing.size > 0 || (release === this.settled && this.statistics.parked === 0)) return false;
     this.events.synchronize();
-    this.engine.streamsIdle();
+    this.streamsIdle(release);
+    return true;
+  }
+
+  /** On a simulated GPU: the wait before memory is given back. Whether anything was released since the last wait. */
+  private settleMemory(): boolean {
+    const release = this.latestRelease;
+    if (!this.events?.isSimulated || this.capturing.size > 0 || release === this.settled) return false;
+    this.engine.memoryIdleF64(release);
+    this.settled = release;
     return true;
   }
 

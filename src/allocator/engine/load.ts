@@ -27,7 +27,9 @@ export interface EngineExports {
   completeBlock(block: number): number;
   recordStreamBlock(block: number, stream: number): number;
   setCapturing(stream: number, on: number): number;
-  streamsIdle(): void;
+  latestReleaseF64(): number;
+  streamsIdleF64(release: number): void;
+  memoryIdleF64(release: number): void;
   addressOfF64(block: number): number;
   sizeOfF64(block: number): number;
   emptyCache(): void;
@@ -83,7 +85,7 @@ export function instantiateEngine(
     map: (address: bigint, handle: bigint) => done(backend.map(bytesOf(address), bytesOf(handle))),
     setAccess: (address: bigint, bytes: bigint) => done(backend.setAccess(bytesOf(address), bytesOf(bytes))),
     unmap: (address: bigint, bytes: bigint) => done(backend.unmap(bytesOf(address), bytesOf(bytes))),
-    // Without events no release is ever over, so nothing is lent.
+    // Without events no release is ever over, so nothing is lent; see EngineAllocator.
     eventRecord: (stream: number, slot: number) => done(events?.record(stream, slot) ?? false),
     eventQuery: (slot: number) => (events?.isDone(slot) ? 1 : 0),
     streamWait: (stream: number, slot: number) => done(events?.wait(stream, slot) ?? false),

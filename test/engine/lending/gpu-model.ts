@@ -1,5 +1,6 @@
 // A small asynchronous GPU: streams with kernels in flight, events, waits, and the bytes that each kernel touches. Two kernels
-// of different blocks on one byte must be ordered: by stream order, by waits, or because the first is over.
+// of different blocks on one byte must be ordered: by stream order, by waits, or because the first is over. No address may be
+// unmapped, and no handle freed, while a kernel in flight uses it.
 import { type Extent, StrictBackend } from '../strict-backend.ts';
 
 interface Kernel {
@@ -7,6 +8,8 @@ interface Kernel {
   /** Place in its stream. */
   readonly index: number;
   readonly block: number;
+  readonly address: number;
+  readonly bytes: number;
   readonly extents: readonly Extent[];
 }
 
@@ -35,10 +38,15 @@ export class GpuModel extends StrictBackend {
   private readonly clocks: number[][];
   private readonly marks = new Map<number, Mark[]>();
   private readonly mistake: DriverMistake | undefined;
+  /** Streams that may be gone: no event can be recorded on them. */
+  private readonly foreign: readonly number[];
+  /** While a stream is captured, events, waits and unmapping are forbidden. */
+  capturing = false;
 
-  constructor(streams: number, capacity: number, mistake?: DriverMistake) {
+  constructor(streams: number, capacity: number, mistake?: DriverMistake, foreign: readonly number[] = []) {
     super(capacity);
     this.mistake = mistake;
+    this.foreign = foreign;
     this.operations = Array.from({ length: streams }, () => []);
     this.over = new Array<number>(streams).fill(0);
     this.clocks = Array.from({ length: streams }, () => new Array<number>(streams).fill(0));
@@ -53,7 +61,36 @@ export class GpuModel extends StrictBackend {
         throw new RaceError(`block ${block} on stream ${stream} and block ${kernel.block} on stream ${kernel.stream} are not ordered`);
       }
     }
-    this.push(stream, { kernel: { stream, index: this.operations[stream]!.length, block, extents } });
+    this.push(stream, { kernel: { stream, index: this.operations[stream]!.length, block, address, bytes, extents } });
+  }
+
+  override unmap(address: number, bytes: number): boolean {
+    this.forbidInCapture('unmapping');
+    for (const { kernel } of this.inFlight()) {
+      if (kernel.address < address + bytes && address < kernel.address + kernel.bytes) {
+        throw new RaceError(`addresses are unmapped that block ${kernel.block} on stream ${kernel.stream} still uses`);
+      }
+    }
+    return super.unmap(address, bytes);
+  }
+
+  override release(handle: number): boolean {
+    for (const { kernel } of this.inFlight()) {
+      if (kernel.extents.some((extent) => extent.handle === handle)) {
+        throw new RaceError(`memory is freed that block ${kernel.block} on stream ${kernel.stream} still uses`);
+      }
+    }
+    return super.release(handle);
+  }
+
+  /** How much each stream was given so far. `endWait` says that a wait for all of that is over. */
+  beginWait(): readonly number[] {
+    return this.operations.map((operations) => operations.length);
+  }
+
+  endWait(given: readonly number[]): void {
+    for (const [stream, count] of given.entries()) this.over[stream] = Math.max(this.over[stream]!, count);
+    this.settle();
   }
 
   /** The program makes one stream wait for all work given to another. */
@@ -73,6 +110,8 @@ export class GpuModel extends StrictBackend {
   }
 
   override record(stream: number, slot: number): boolean {
+    this.forbidInCapture('an event');
+    if (this.foreign.includes(stream)) return false;
     const on = this.mistake === 'events on the wrong stream' ? (stream + 1) % this.operations.length : stream;
     const history = this.marks.get(slot) ?? [];
     history.push({ stream: on, count: this.operations[on]!.length, clock: [...this.clocks[on]!] });
@@ -81,11 +120,13 @@ export class GpuModel extends StrictBackend {
   }
 
   override isDone(slot: number): boolean {
+    this.forbidInCapture('a query');
     const mark = this.marks.get(slot)?.at(-1);
     return this.mistake === 'always done' || mark === undefined || this.over[mark.stream]! >= mark.count;
   }
 
   override wait(stream: number, slot: number): boolean {
+    this.forbidInCapture('a wait');
     // As in CUDA, an event that was never recorded holds nobody up.
     const mark = this.marks.get(this.mistake === 'older event' ? slot - 1 : slot)?.at(-1);
     if (mark && this.mistake !== 'no waits') this.pass(stream, mark);
@@ -93,13 +134,18 @@ export class GpuModel extends StrictBackend {
   }
 
   override synchronize(): void {
-    for (const [stream, operations] of this.operations.entries()) this.over[stream] = operations.length;
+    this.forbidInCapture('a wait of the host');
+    this.endWait(this.beginWait());
+  }
+
+  private forbidInCapture(what: string): void {
+    if (this.capturing) throw new RaceError(`${what} during a capture`);
   }
 
   /** All that decides what can still happen, as text. */
   state(): string {
     const waiting = this.operations.map((operations, stream) => operations.slice(this.over[stream]!));
-    return JSON.stringify([waiting, this.clocks, [...this.marks].map(([slot, history]) => [slot, history.at(-1)])]);
+    return JSON.stringify([this.capturing, waiting, this.clocks, [...this.marks].map(([slot, history]) => [slot, history.at(-1)])]);
   }
 
   private pass(stream: number, mark: Mark): void {

@@ -56,8 +56,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'recorded streams are forgotten',
     file: 'engine/blocks.ts',
-    from: 'if (hasUses(block)) park(block, blockSize(block));\n  else finish(block);',
-    to: 'finish(block);',
+    from: 'if (hasUses(block)) park(block, blockSize(block));\n  else finish(block, 0);',
+    to: 'finish(block, 0);',
   },
   {
     name: 'the point of a recorded use is that of the release before',
@@ -70,6 +70,100 @@ export const MUTANTS: readonly Mutant[] = [
     file: 'engine/streams/lending.ts',
     from: 'const point = range.releasePoint <= lender.lane.done ? 0 : stamp(borrower.lane, 0);',
     to: 'const point: u64 = 0;',
+  },
+];
+
+/** Mistakes that show when memory is unmapped or freed. */
+export const UNMAPPING_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'a stitch is dropped whatever the GPU does',
+    file: 'engine/space/stitches.ts',
+    from: 'if (!isStitchOver(stitch) || !cutStitch(stitch, 0)) return false;',
+    to: 'if (!cutStitch(stitch, 0)) return false;',
+  },
+  {
+    name: 'a release in a stitch is not noted',
+    file: 'engine/policy/completion.ts',
+    from: '  noteRelease(block.stitch, arena.lane, point);\n',
+    to: '',
+  },
+  {
+    name: 'a release in a stitch counts for the stream that made the stitch',
+    file: 'engine/policy/completion.ts',
+    from: 'noteRelease(block.stitch, arena.lane, point);',
+    to: 'noteRelease(block.stitch, block.stitch.arena.lane, point);',
+  },
+  {
+    name: 'only the last stream that used a stitch counts',
+    file: 'engine/space/last-use.ts',
+    from: 'if (stitch.lane !== NO_STREAM && !isOver(stitch.lane, stitch.releasePoint)) keepOther(stitch);',
+    to: '',
+  },
+  {
+    name: 'other streams that used a stitch are not asked',
+    file: 'engine/space/last-use.ts',
+    from: 'for (let use = stitch.otherUses; use !== NO_USE; use = use.next) if (!isOver(use.lane, use.point)) return false;',
+    to: '',
+  },
+  {
+    name: 'memory is freed whatever the GPU does',
+    file: 'engine/space/release.ts',
+    from: '&& isRangeOver(range)) {',
+    to: ') {',
+  },
+  {
+    name: 'memory of several owners is freed whatever the GPU does',
+    file: 'engine/space/release.ts',
+    from: ' || !isRangeOver(part)) return false;',
+    to: ') return false;',
+  },
+  {
+    name: 'memory is over when its region is, whoever owns it',
+    file: 'engine/space/last-use.ts',
+    from: 'isOver(ownerOf(range).lane, range.releasePoint);',
+    to: 'isOver(range.region.arena.lane, range.releasePoint);',
+  },
+  {
+    name: 'a wait for the device covers what is freed during the wait',
+    file: 'engine/index.ts',
+    from: 'settleStreams(release);',
+    to: 'settleStreams(latestRelease_());',
+  },
+  {
+    name: 'an event that was not recorded counts',
+    file: 'engine/streams/progress.ts',
+    from: 'if (eventRecord(stream.id, slotOf(stream, stream.newest)) < 0) return false;',
+    to: 'eventRecord(stream.id, slotOf(stream, stream.newest));',
+  },
+  {
+    name: 'a stitch is dropped during a capture',
+    file: 'engine/streams/eviction.ts',
+    from: '(isCapturing() || !isFinished(stitch) || !dismiss(stitch))',
+    to: '(!isFinished(stitch) || !dismiss(stitch))',
+  },
+  {
+    name: 'memory is given back during a capture',
+    file: 'engine/index.ts',
+    from: '  if (isCapturing()) return;\n',
+    to: '',
+  },
+  {
+    name: 'a request that finds no memory frees some during a capture',
+    file: 'engine/blocks.ts',
+    from: 'const frees = !isCapturing();',
+    to: 'const frees = true;',
+  },
+  {
+    name: 'a parked block that its stream waits for counts as released before',
+    file: 'engine/streams/uses.ts',
+    from: 'parkedPoint = point <= settled ? point : 0;',
+    to: 'parkedPoint = point;',
+  },
+  {
+    name: 'recorded streams are forgotten',
+    file: 'engine/blocks.ts',
+    from: 'if (hasUses(block)) park(block, blockSize(block));\n  else finish(block, 0);',
+    to: 'finish(block, 0);',
   },
 ];
 

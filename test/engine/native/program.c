@@ -21,11 +21,14 @@ typedef struct request {
   uint32_t block;
 } request;
 
-/* Waits for the streams if blocks are parked, as the allocator in TypeScript does; 1 if any were. */
+/* Waits for the device unless nothing was released since the last wait, as the allocator in TypeScript does; 1 if it did. */
 static int settle(weir_engine *engine, ledger *books) {
-  if (weir_engine_statistic(engine, WEIR_STATISTIC_PARKED) == 0) return 0;
+  static uint64_t settled;
+  uint64_t release = weir_engine_latest_release(engine);
+  if (release == settled) return 0;
   ledger_synchronize(books);
-  weir_engine_streams_idle(engine);
+  weir_engine_streams_idle(engine, release);
+  settled = release;
   return 1;
 }
 

@@ -69,6 +69,7 @@ int main(int count, char **arguments) {
     wrong |= all[index].wrong;
   }
   for (int index = 0; index < engines; index++) {
+    weir_engine_streams_idle(engine[index], weir_engine_latest_release(engine[index]));
     weir_engine_empty_cache(engine[index]);
     wrong |= weir_engine_check(engine[index], 3) != 0;
     wrong |= books[index].handles != 0 || books[index].mappings != 0 || books[index].reservations != 0;
