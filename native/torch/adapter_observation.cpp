@@ -2,6 +2,8 @@
 // PyTorch's allocator gets the same calls, because it owns the private pools.
 #include "adapter.h"
 
+#include <cstdio>
+
 #include <algorithm>
 
 #include "registration.h"
@@ -70,7 +72,11 @@ void WeirAllocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer) { hi
 
 void WeirAllocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker) {
   // The program may have set it after the start. ProcessGroupNCCL attaches its hook before it registers anything.
-  TORCH_CHECK(!registers_all_memory(), "weir: ", kRegistersAllMemory, ".");
+  if (registers_all_memory()) {
+    // Its constructor has started threads by now, so an error in it ends the process, and nobody would see the sentence.
+    std::fprintf(stderr, "weir: %s\n", kRegistersAllMemory);
+    TORCH_CHECK(false, "weir: ", kRegistersAllMemory, ".");
+  }
   native_->attachAllocatorTraceTracker(tracker);
   history_.attach_tracker(std::move(tracker));
 }

@@ -89,13 +89,13 @@ def _loadable(torch, settings):
 
     library = build.library(torch, settings)
     try:
-        adapter.load(library.loadable)
-        return library.loadable
+        adapter.load(library.path)
+        return library.path
     except OSError:
         library = build.library(torch, settings, library.identity)
     try:
-        adapter.load(library.loadable)
-        return library.loadable
+        adapter.load(library.path)
+        return library.path
     except OSError as error:
         raise Refusal(
             "load",

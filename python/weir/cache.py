@@ -1,6 +1,8 @@
 """The folder of the compiled adapter. Programs load what lies there, so it must be ours, and only we may write to it.
 
-Folders and files are opened first and checked then, by their descriptors. Nobody can exchange them in between."""
+Folders and files are opened first and checked then, by their descriptors. Nobody else can exchange them in between or later, since no
+folder above the cache lets others rename what is in it. So the library is loaded by its own path, which debuggers and PyTorch's own
+stack traces read again."""
 
 import os
 import stat
@@ -23,6 +25,7 @@ class Folder:
         """Makes what is missing. Existing folders keep their modes: they may have been made for others too."""
         self.path = root
         os.makedirs(root, mode=0o700, exist_ok=True)
+        _check_above(root)
         self.fd = _opened(root, _FOLDER, _check_folder)
         try:
             for name in names:
@@ -62,18 +65,13 @@ class Folder:
 
 
 class Library:
-    """A checked file. It stays open for as long as the process lives: debuggers read it by the path it was loaded by."""
+    """A checked file."""
 
     def __init__(self, path, fd):
-        self.path, self.fd = path, fd
+        self.path = path
         there = os.fstat(fd)
+        os.close(fd)
         self.identity = (there.st_dev, there.st_ino, there.st_mtime_ns)
-
-    @property
-    def loadable(self):
-        """A path to the file that was checked. Its own path could lead to another file by now."""
-        path = f"/proc/self/fd/{self.fd}"
-        return path if os.path.exists(path) else self.path
 
 
 def find(settings, names):
@@ -133,6 +131,18 @@ def _opened(name, flags, check, above=None, path=None):
         os.close(fd)
         raise
     return fd
+
+
+def _check_above(root):
+    """Whoever may write to a folder can rename what is in it, unless the folder is sticky, as /tmp is."""
+    path = os.path.dirname(os.path.abspath(root))
+    while True:
+        mode = os.stat(path).st_mode
+        if mode & 0o022 and not mode & stat.S_ISVTX:
+            raise Unsafe(f"others may rename {root}, because they may write to {path}")
+        if path == os.path.dirname(path):
+            return
+        path = os.path.dirname(path)
 
 
 def _check_folder(path, there):

@@ -165,27 +165,34 @@ describe.skipIf(reason !== '')(`the cache of the compiled adapter${reason}`, () 
     });
   });
 
-  test.skipIf(noCompiler !== '')(`loads the file that was checked, even if it is exchanged then${noCompiler}`, () => {
+  test('a folder that others may rename, unless it lies in a sticky one', () => {
+    const shared = mkdtempSync(join(folder, 'shared-'));
+    chmodSync(shared, 0o775);
+    const cache = join(shared, 'cache');
+    const refused = look(cache);
+    expect(refused.stdout).toBe(`compiled in ${join(home, '.cache', 'weir')}\n`);
+    expect(refused.stderr).toContain(`others may rename ${cache}, because they may write to ${shared}`);
+    chmodSync(shared, 0o1777);
+    expect(look(cache)).toMatchObject({ stdout: `compiled in ${cache}\n`, stderr: '' });
+  });
+
+  test.skipIf(noCompiler !== '')(`compiles in the folder that was checked, even if it is exchanged then${noCompiler}`, () => {
     const cache = mkdtempSync(join(folder, 'cache-'));
     const script = `
-import ctypes, os, shutil
+import ctypes, os
 from weir import build, cache, settings
 os.umask(0o002)
 folder = cache.Folder(os.environ["CACHE"], ["key"])
-def compile_answer(number): return [[["sh", "-c", f"echo 'int answer(void) {{ return {number}; }}' | cc -shared -fPIC -x c - -o libweir.so"]]]
-library = build.build(folder, compile_answer(1), "test", settings.Settings(quiet=True))
-print(oct(os.stat(library.path).st_mode & 0o777))
-other = cache.Folder(os.environ["CACHE"], ["other"])
-os.replace(build.build(other, compile_answer(2), "test", settings.Settings(quiet=True)).path, library.path)
-print(ctypes.CDLL(library.loadable).answer(), ctypes.CDLL(library.path).answer())
-# The whole folder is exchanged while it is compiled in.
+def compile_answer(number): return [["sh", "-c", f"echo 'int answer(void) {{ return {number}; }}' | cc -shared -fPIC -x c - -o libweir.so"]]
+library = build.build(folder, [compile_answer(1)], "test", settings.Settings(quiet=True))
+print(oct(os.stat(library.path).st_mode & 0o777), ctypes.CDLL(library.path).answer())
 exchange = [["sh", "-c", f"mv {folder.path} {folder.path}-mine; mkdir -m 777 {folder.path}"]]
-commands = [exchange, *compile_answer(3)]
-library = build.build(folder, commands, "test", settings.Settings(quiet=True), folder.library("libweir.so").identity)
-print(ctypes.CDLL(library.loadable).answer(), os.listdir(folder.path), sorted(os.listdir(folder.path + "-mine")))
+commands = [exchange, compile_answer(3)]
+build.build(folder, commands, "test", settings.Settings(quiet=True), folder.library("libweir.so").identity)
+print(os.listdir(folder.path), sorted(os.listdir(folder.path + "-mine")))
 `;
     const result = python(script, { CACHE: cache });
-    expect([result.stdout, result.stderr]).toEqual(["0o700\n1 2\n3 [] ['libweir.so', 'lock']\n", '']);
+    expect([result.stdout, result.stderr]).toEqual(["0o700 1\n[] ['libweir.so', 'lock']\n", '']);
     expect(existsSync(join(cache, 'key'))).toBe(true);
   });
 });
