@@ -1,4 +1,4 @@
-// Weir beside other ranks and under compute-sanitizer: `node build/test/gpu/company.js [ranks] [sanitizer] [--steps N] [--output FILE]`.
+// Weir beside other ranks and under compute-sanitizer: `node build/test/gpu/company.js [fsdp2] [ddp] [sanitizer] [--steps N] [--output FILE]`.
 // Ranks: FSDP2 and DDP over NCCL on one GPU against PyTorch's own allocator, as ratios of runs that take turns.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ const RANKS = 2;
 const WARM_UP = 10;
 const MOST_RESERVED = 1.02;
 const MOST_TIME = 1.01;
-/** How far losses may be from PyTorch's, in distances of PyTorch from itself. */
+/** How far losses may be from PyTorch's, in distances of PyTorch from itself, which are 0 where all is deterministic. */
 const MOST_DISTANCE = 1.5;
 const RUN_MS = 150_000;
 
@@ -37,7 +37,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: { steps: { type: 'string', default: '100' }, output: { type: 'string' } },
 });
-const parts = positionals.length === 0 ? ['ranks', 'sanitizer'] : positionals;
+const parts = positionals.length === 0 ? ['fsdp2', 'ddp', 'sanitizer'] : positionals;
 const folder = mkdtempSync(join(tmpdir(), 'weir-company-'));
 const results: unknown[] = [];
 let failed = 0;
@@ -107,7 +107,7 @@ function compareRanks(way: string): void {
     const away = mean([distance(native, figures), distance(again, figures)]);
     const time = figures.seconds / seconds;
     const words = `${way} ${figures.run}: reserved ${figures.reservedOverAllocated.toFixed(3)} of allocated, step ${time.toFixed(3)} of native, losses ${away.toExponential(2)} from native's, last ${figures.losses[0]!.at(-1)!.toFixed(4)}, ${figures.swappedBytes} bytes swapped out`;
-    const isGood = figures.reservedOverAllocated <= MOST_RESERVED && time <= MOST_TIME && (away === 0 || away <= MOST_DISTANCE * noise);
+    const isGood = figures.reservedOverAllocated <= MOST_RESERVED && time <= MOST_TIME && away <= MOST_DISTANCE * noise;
     check(isGood, words);
   }
   results.push(...[native, weir, swap, again].filter(Boolean).map((figures) => ({ way, ...figures })));
@@ -115,9 +115,20 @@ function compareRanks(way: string): void {
 
 function sanitize(which: string): void {
   const summary = join(folder, 'summary.json');
-  const flags = ['run', '-q', '--no-what-if', '--json-file', summary, '--limit', '512MiB', '--swap', 'auto', '--'];
-  // Not the launcher's children: only the training itself is looked at.
-  const job = ['compute-sanitizer', '--tool', 'memcheck', '--error-exitcode', '9', 'python3', from('test/gpu/torch/sanitized.py'), which];
+  const flags = ['run', '-q', '--no-what-if', '--json-file', summary, '--limit', '768MiB', '--swap', 'auto', '--'];
+  // Calls of the driver that fail are no findings: Weir finds out in this way which kinds of memory there are.
+  const job = [
+    'compute-sanitizer',
+    '--tool',
+    'memcheck',
+    '--report-api-errors',
+    'no',
+    '--error-exitcode',
+    '9',
+    'python3',
+    from('test/gpu/torch/sanitized.py'),
+    which,
+  ];
   const child = spawnSync(process.execPath, [from('dist/cli/main.js'), ...flags, ...job], { encoding: 'utf8', timeout: RUN_MS });
   const found = /ERROR SUMMARY: (\d+) error/.exec(child.stdout + child.stderr)?.[1];
   let seen = 'no summary';
@@ -137,7 +148,7 @@ function sanitize(which: string): void {
   if (child.status !== 0 || found !== '0') process.stdout.write(`${child.stdout}${child.stderr}`.slice(-5000));
 }
 
-if (parts.includes('ranks')) for (const way of ['fsdp2', 'ddp']) compareRanks(way);
+for (const way of ['fsdp2', 'ddp']) if (parts.includes(way)) compareRanks(way);
 if (parts.includes('sanitizer')) for (const which of ['vision', 'text']) sanitize(which);
 rmSync(folder, { recursive: true, force: true });
 if (values.output) writeFileSync(values.output, `${JSON.stringify({ steps: Number(values.steps), results })}\n`);

@@ -145,7 +145,7 @@ def run_all(options, names, shards, folder):
     size = -(-len(names) // shards)
     workers = [Worker(options, names[at : at + size], folder, at) for at in range(0, len(names), size)]
     end = time.monotonic() + options.limit
-    while any([worker.look() for worker in workers]):
+    while sum(worker.look() for worker in workers) > 0:
         if time.monotonic() > end:
             for worker in workers:
                 worker.process.kill()
