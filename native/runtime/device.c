@@ -120,8 +120,14 @@ static int serve(weir_device *device, uint64_t bytes, uint32_t stream, weir_bloc
   return weir_engine_allocate(device->engine, bytes, stream, 0, block);
 }
 
+static int may_wait(const weir_device *device) {
+  const weir_device_options *options = &device->options;
+  return !options->may_wait || options->may_wait(options->may_wait_context);
+}
+
 /* Waits for the device; 1 if another attempt may help. Without the lock, requests of other threads overwrite driver_error. */
 static int wait_in_shortage(weir_device *device, weir_shortage *shortage) {
+  if (!may_wait(device)) return 0;
   memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
   int32_t waited = device_wait(device);
   memcpy(device->driver_error, shortage->driver_error, sizeof shortage->driver_error);
@@ -183,7 +189,7 @@ int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, w
   if (!done) {
     if (!shortage) shortage = &unwanted;
     if (number >= 0) {
-      gauges->retries++;
+      if (may_wait(device)) gauges->retries++;
       done = try_harder(device, bytes, (uint32_t)number, &block, shortage);
     } else {
       *shortage = (weir_shortage){.requested = bytes};

@@ -70,6 +70,10 @@ typedef struct weir_device_options {
    * again. If it still fails, reclaim is called with the next attempt; the first is 0. Called without any lock of ours. */
   int (*reclaim)(void *context, uint64_t bytes, int attempt);
   void *reclaim_context;
+  /* Whether the request of this thread may wait for the device before it fails. One that may not is an attempt, and no retry if it
+   * fails. Called inside the lock of the device; NULL: every request may wait. */
+  int (*may_wait)(void *context);
+  void *may_wait_context;
   /* Called for every change, in order, with the bytes reserved; or NULL. It runs inside the lock of the device: it must be quick
    * and must not call the device. */
   void (*changed)(void *context, enum weir_change change, const weir_allocation *block, uint64_t reserved);
@@ -95,7 +99,8 @@ typedef struct weir_shortage {
   char driver_error[128];                         /* empty: no call failed, memory was used up */
 } weir_shortage;
 
-/* 1, or 0 and a shortage. Before it fails, it waits for the device without the lock, gives back, stitches and asks the program.
+/* 1, or 0 and a shortage. Before it fails, it waits for the device without the lock (see may_wait), gives back, stitches and asks the
+ * program.
  * A request that can be served without that never waits. */
 int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, weir_allocation *given, weir_shortage *shortage);
 /* For a shortage that becomes an out-of-memory error: counts it and records it. */
