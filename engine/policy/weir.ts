@@ -82,7 +82,7 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
     if (grown !== NO_RANGE) return takeBlock(grown, size, Way.Growth);
     if (!surveyArena(arena)) return NO_RANGE;
   }
-  const block = join(arena, size);
+  const block = join(arena, size, pressed);
   return block !== NO_RANGE ? block : growAndTake(arena, size, growth);
 }
 
@@ -183,7 +183,7 @@ function handlesIn(arena: Arena, bytes: u64): u64 {
 }
 
 /** Extends a stitch or makes a new one, whichever costs less; NO_RANGE if the driver fails. */
-function join(arena: Arena, size: u64): Range {
+function join(arena: Arena, size: u64, pressed: bool): Range {
   if (!listWholes(arena)) return NO_RANGE;
   searchOpen(arena, size);
   const candidate = openStitch;
@@ -202,7 +202,7 @@ function join(arena: Arena, size: u64): Range {
     if (ready() && extend(candidate)) return settle(candidate, start, size, Way.Extension);
     selectForStitch(size);
   }
-  if (fresh < 0 || !ready() || !makeWay(arena)) return NO_RANGE;
+  if (fresh < 0 || !ready() || !makeWay(arena, pressed)) return NO_RANGE;
   const start = selectionStart;
   const stitch = makeStitch(arena);
   return stitch === NO_STITCH ? NO_RANGE : settle(stitch, start, size, Way.Stitch);
