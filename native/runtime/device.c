@@ -265,12 +265,31 @@ int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t st
   return done;
 }
 
-void weir_device_empty_cache(weir_device *device) {
-  device_lock(&device->lock);
+static void empty_cache(weir_device *device) {
   device_wait(device);
   weir_engine_empty_cache(device->engine);
   device_row(device, (weir_event){.kind = WEIR_EMPTY_CACHE}, 0);
   follow_now(device);
+}
+
+void weir_device_empty_cache(weir_device *device) {
+  device_lock(&device->lock);
+  empty_cache(device);
+  device_unlock(&device->lock);
+}
+
+void weir_device_give_back(weir_device *device, uint32_t pools) {
+  device_lock(&device->lock);
+  if (device->captures + device->lifted <= pools) {
+    if (device->captures > 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 0);
+    device->lifted += device->captures;
+    device->captures = 0;
+    empty_cache(device);
+    /* Some may have ended meanwhile. None has begun: that waits for us. */
+    device->captures += device->lifted;
+    device->lifted = 0;
+    if (device->captures > 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 1);
+  }
   device_unlock(&device->lock);
 }
 
@@ -300,7 +319,8 @@ void weir_device_begin_capture(weir_device *device) {
 
 void weir_device_end_capture(weir_device *device) {
   device_lock(&device->lock);
-  if (device->captures > 0 && --device->captures == 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 0);
+  if (device->lifted > 0) device->lifted--;
+  else if (device->captures > 0 && --device->captures == 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 0);
   device_unlock(&device->lock);
 }
 

@@ -122,6 +122,8 @@ int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t st
 int weir_device_is_foreign(weir_device *device, uint64_t stream);
 /* Waits for the device without the lock, then gives back what was free before. */
 void weir_device_empty_cache(weir_device *device);
+/* The same although captures have begun, if there are only `pools` of them: open pools, into which no graph is captured. */
+void weir_device_give_back(weir_device *device, uint32_t pools);
 void weir_device_set_limit(weir_device *device, uint64_t bytes);
 /* Memory of this device that the program holds by other means. Limit and gauges count it. */
 void weir_device_set_outside(weir_device *device, uint64_t bytes);

@@ -183,12 +183,15 @@ void WeirAllocator::give_back_ours(Slot& slot, cudaStream_t stream) {
   if (!there) return;
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
   if (cudaStreamIsCapturing(stream, &capturing) != cudaSuccess) (void)cudaGetLastError();
+  int pools = 0;
+  bool alone = true;
   pools_.locked([&](int open) {
-    if (open > 1 && capturing != cudaStreamCaptureStatusActive) return;
-    for (int n = 0; n < slot.captures; n++) weir_device_end_capture(there);
-    weir_device_empty_cache(there);
-    for (int n = 0; n < slot.captures; n++) weir_device_begin_capture(there);
+    alone = open <= 1 || capturing == cudaStreamCaptureStatusActive;
+    pools = slot.captures;
   });
+  if (!alone) return;
+  // Without the lock of the pools, which requests of other threads need.
+  weir_device_give_back(there, static_cast<uint32_t>(pools));
   const uint64_t reserved = reserved_now(slot);
   with_figures(slot, [&](Figures& figures) { figures.reserved(reserved); });
 }

@@ -275,6 +275,15 @@ static void captures_and_waits() {
   std::shared_ptr<void> received = a->getIpcDevPtr(a->shareIpcHandle(block.get()).handle);
   capture_during(15, [&] { received.reset(); });
   block.clear();
+  // A private pool that finds no memory waits for the cache of the default pool.
+  const c10::MempoolId_t id{0, 16};
+  const auto stream = reinterpret_cast<cudaStream_t>(0xabc0);
+  a->createOrIncrefPool(0, id, nullptr);
+  a->beginAllocateToPool(0, id, [stream](cudaStream_t asking) { return asking == stream; });
+  a->allocate(700 * MIB).clear();
+  capture_during(17, [&] { a->raw_delete(a->raw_alloc_with_stream(500 * MIB, stream)); });
+  a->endAllocateToPool(0, id);
+  while (a->getPoolUseCount(0, id) > 0) a->releasePool(0, id);
   a->emptyCache();
 }
 
