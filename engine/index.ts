@@ -45,10 +45,6 @@ export function preset(index: u32): u32 {
 }
 
 /** The value of a setting. */
-export function setting(index: u32): u64 {
-  return settingOf(index);
-}
-
 export function settingF64(index: u32): f64 {
   return <f64>(<i64>settingOf(index));
 }

@@ -58,7 +58,7 @@ function stitchLargest(arena: Arena, size: u64): Range {
       if (!selectHandle(handle)) return NO_RANGE;
     }
   }
-  if (selectedBytes < size || !ensureRanges(2 * selectedCount + 2) || !makeWay(arena)) return NO_RANGE;
+  if (selectedBytes < size || !ensureRanges(2 * selectedCount + 2) || !makeWay(arena, false)) return NO_RANGE;
   const stitch = makeStitch(arena);
   if (stitch === NO_STITCH) return NO_RANGE;
   countWay(Way.Stitch);

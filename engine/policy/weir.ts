@@ -82,14 +82,14 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
     if (grown !== NO_RANGE) return takeBlock(grown, size, Way.Growth);
     if (!surveyArena(arena)) return NO_RANGE;
   }
-  const block = join(arena, size);
+  const block = join(arena, size, pressed);
   return block !== NO_RANGE ? block : growAndTake(arena, size, growth);
 }
 
 /** Borrows memory before more is created than the budget allows. Means that need a wait come last. */
 function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   const stitches = stitchBorrowed !== 0 && (size >= minStitch || pressed);
-  if (stitches && borrowExtent(arena, size, false)) return settleLent(arena, size);
+  if (stitches && borrowExtent(arena, size, false)) return settleLent(size);
   if (reunite(arena, false)) {
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Borrow);
@@ -102,7 +102,7 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
   const block = borrowBlock(arena, size, true);
   if (block !== NO_RANGE) return block;
   if (!stitches) return NO_RANGE;
-  if (waitAllowed !== 0 && borrowExtent(arena, size, true)) return settleLent(arena, size);
+  if (waitAllowed !== 0 && borrowExtent(arena, size, true)) return settleLent(size);
   if (!surveyArena(arena)) return NO_RANGE;
   let free = assemblable();
   if (free < size && reunite(arena, true)) {
@@ -124,8 +124,14 @@ function isCheaperThanWaiting(arena: Arena, size: u64): bool {
   return reserved + missing <= peak + (peak >> 16) * waitShare;
 }
 
-function settleLent(arena: Arena, size: u64): Range {
-  return surveyArena(arena) ? settle(extentStitch, extentStart, size, Way.Reuse) : NO_RANGE;
+/**
+ * A block in the extent that was borrowed last. No survey knows its memory: an extent inside one handle reaches neither end of the
+ * handle once it is cut out of the lender's range.
+ */
+function settleLent(size: u64): Range {
+  if (!ensureRanges(2 * extentStitch.count + 2)) return NO_RANGE;
+  countWay(Way.Reuse);
+  return place(extentStitch, extentStart, size, false);
 }
 
 /** A free range in the slabs of small requests. */
@@ -183,7 +189,7 @@ function handlesIn(arena: Arena, bytes: u64): u64 {
 }
 
 /** Extends a stitch or makes a new one, whichever costs less; NO_RANGE if the driver fails. */
-function join(arena: Arena, size: u64): Range {
+function join(arena: Arena, size: u64, pressed: bool): Range {
   if (!listWholes(arena)) return NO_RANGE;
   searchOpen(arena, size);
   const candidate = openStitch;
@@ -202,7 +208,7 @@ function join(arena: Arena, size: u64): Range {
     if (ready() && extend(candidate)) return settle(candidate, start, size, Way.Extension);
     selectForStitch(size);
   }
-  if (fresh < 0 || !ready() || !makeWay(arena)) return NO_RANGE;
+  if (fresh < 0 || !ready() || !makeWay(arena, pressed)) return NO_RANGE;
   const start = selectionStart;
   const stitch = makeStitch(arena);
   return stitch === NO_STITCH ? NO_RANGE : settle(stitch, start, size, Way.Stitch);

@@ -12,9 +12,10 @@ const MOST_KEPT: u64 = 4;
 
 /**
  * Drops idle stitches of the arena, least recently used first, until there is room for another. False if no further stitch may
- * be made: then the arena has to grow, or a wait for the device helps.
+ * be made: then the arena has to grow, or a wait for the device helps. During a capture nobody can wait, so a `pressed` request,
+ * which would fail, may exceed every limit.
  */
-export function makeWay(arena: Arena): bool {
+export function makeWay(arena: Arena, pressed: bool): bool {
   // Near the limit an event follows each new stitch, so that old ones are known to be over when the limit is reached.
   if (<u64>arena.stitchCount < stitchLimit - (stitchLimit >> 2)) return true;
   if (unmapFinished !== 0) mark(arena.lane);
@@ -26,7 +27,7 @@ export function makeWay(arena: Arena): bool {
     if (stitch.live === 0 && (isCapturing() || !isFinished(stitch) || !dismiss(stitch))) kept = true;
     stitch = newer;
   }
-  return !kept || <u64>arena.stitchCount < stitchLimit * MOST_KEPT;
+  return !kept || (pressed && isCapturing()) || <u64>arena.stitchCount < stitchLimit * MOST_KEPT;
 }
 
 /** Whether the GPU has finished with a stitch. Asks the streams that have released blocks in it. */

@@ -113,11 +113,13 @@ int32_t cuda_drop_import(void *context, uint64_t address) {
   pthread_mutex_lock(&self->mutex);
   const weir_entry *entry = weir_map_find(&self->imports, address);
   if (entry) bytes = entry->value;
-  weir_map_remove(&self->imports, address);
   pthread_mutex_unlock(&self->mutex);
   if (bytes == 0) return cuda_refused("nothing was imported to this address");
-  /* Work that uses the memory may be under way. If waiting fails, CUDA or the GPU has ended, and the work with it. */
-  cuda_synchronize(self);
+  /* Work that uses the memory may be under way. A capture that we do not know of makes the wait fail: then it stays mapped. */
+  if (cuda_synchronize(self) < 0) return -1;
+  pthread_mutex_lock(&self->mutex);
+  weir_map_remove(&self->imports, address);
+  pthread_mutex_unlock(&self->mutex);
   int result;
   IN_CONTEXT(self, result, cuMemUnmap(address, bytes));
   if (cuda_judged(self->cuda, result, "cuMemUnmap") < 0) return -1;

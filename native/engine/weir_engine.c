@@ -129,12 +129,6 @@ int weir_engine_apply_preset(weir_engine *engine, uint32_t preset) {
   return result;
 }
 
-uint64_t weir_engine_setting(weir_engine *engine, uint32_t setting) {
-  volatile uint64_t result = 0;
-  GUARDED(engine, result = w2c_engine_setting(&engine->wasm, setting));
-  return result;
-}
-
 uint64_t weir_engine_malloc(weir_engine *engine, uint64_t bytes, uint32_t stream, uint32_t pool) {
   volatile uint64_t result = 0;
   CHANGING(engine, result = w2c_engine_malloc(&engine->wasm, bytes, stream, pool));

@@ -47,8 +47,6 @@ void weir_engine_delete(weir_engine *engine);
 int weir_engine_configure(weir_engine *engine, uint32_t setting, uint64_t value);
 /* Applies a preset (enum weir_preset) before the first request and after the handle unit is set; 1 if there is such a preset. */
 int weir_engine_apply_preset(weir_engine *engine, uint32_t preset);
-/* The value of a setting. */
-uint64_t weir_engine_setting(weir_engine *engine, uint32_t setting);
 
 /* The address of the block; 0 if there is no memory, and weir_engine_explanation says why. */
 uint64_t weir_engine_malloc(weir_engine *engine, uint64_t bytes, uint32_t stream, uint32_t pool);

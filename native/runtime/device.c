@@ -120,8 +120,14 @@ static int serve(weir_device *device, uint64_t bytes, uint32_t stream, weir_bloc
   return weir_engine_allocate(device->engine, bytes, stream, 0, block);
 }
 
+static int may_wait(const weir_device *device) {
+  const weir_device_options *options = &device->options;
+  return !options->may_wait || options->may_wait(options->may_wait_context);
+}
+
 /* Waits for the device; 1 if another attempt may help. Without the lock, requests of other threads overwrite driver_error. */
 static int wait_in_shortage(weir_device *device, weir_shortage *shortage) {
+  if (!may_wait(device)) return 0;
   memcpy(shortage->driver_error, device->driver_error, sizeof shortage->driver_error);
   int32_t waited = device_wait(device);
   memcpy(device->driver_error, shortage->driver_error, sizeof shortage->driver_error);
@@ -183,7 +189,7 @@ int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, w
   if (!done) {
     if (!shortage) shortage = &unwanted;
     if (number >= 0) {
-      gauges->retries++;
+      if (may_wait(device)) gauges->retries++;
       done = try_harder(device, bytes, (uint32_t)number, &block, shortage);
     } else {
       *shortage = (weir_shortage){.requested = bytes};
@@ -259,12 +265,31 @@ int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t st
   return done;
 }
 
-void weir_device_empty_cache(weir_device *device) {
-  device_lock(&device->lock);
+static void empty_cache(weir_device *device) {
   device_wait(device);
   weir_engine_empty_cache(device->engine);
   device_row(device, (weir_event){.kind = WEIR_EMPTY_CACHE}, 0);
   follow_now(device);
+}
+
+void weir_device_empty_cache(weir_device *device) {
+  device_lock(&device->lock);
+  empty_cache(device);
+  device_unlock(&device->lock);
+}
+
+void weir_device_give_back(weir_device *device, uint32_t pools) {
+  device_lock(&device->lock);
+  if (device->captures + device->lifted <= pools) {
+    if (device->captures > 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 0);
+    device->lifted += device->captures;
+    device->captures = 0;
+    empty_cache(device);
+    /* Some may have ended meanwhile. None has begun: that waits for us. */
+    device->captures += device->lifted;
+    device->lifted = 0;
+    if (device->captures > 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 1);
+  }
   device_unlock(&device->lock);
 }
 
@@ -294,7 +319,8 @@ void weir_device_begin_capture(weir_device *device) {
 
 void weir_device_end_capture(weir_device *device) {
   device_lock(&device->lock);
-  if (device->captures > 0 && --device->captures == 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 0);
+  if (device->lifted > 0) device->lifted--;
+  else if (device->captures > 0 && --device->captures == 0) weir_engine_set_capturing(device->engine, CAPTURE_STREAM, 0);
   device_unlock(&device->lock);
 }
 

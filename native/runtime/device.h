@@ -31,6 +31,7 @@ struct weir_device {
   weir_gauges own_gauges;
 
   uint32_t captures;
+  uint32_t lifted;   /* further captures, which do not count while memory is given back */
   uint32_t waiters;  /* threads that wait for the device without the lock; no capture begins meanwhile */
   uint32_t captors;  /* threads that want to begin a capture; no further wait begins meanwhile */
   uint64_t settled;  /* the latest release when the host last waited for the device */

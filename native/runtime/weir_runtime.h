@@ -70,6 +70,10 @@ typedef struct weir_device_options {
    * again. If it still fails, reclaim is called with the next attempt; the first is 0. Called without any lock of ours. */
   int (*reclaim)(void *context, uint64_t bytes, int attempt);
   void *reclaim_context;
+  /* Whether the request of this thread may wait for the device before it fails. One that may not is an attempt, and no retry if it
+   * fails. Called inside the lock of the device; NULL: every request may wait. */
+  int (*may_wait)(void *context);
+  void *may_wait_context;
   /* Called for every change, in order, with the bytes reserved; or NULL. It runs inside the lock of the device: it must be quick
    * and must not call the device. */
   void (*changed)(void *context, enum weir_change change, const weir_allocation *block, uint64_t reserved);
@@ -95,7 +99,8 @@ typedef struct weir_shortage {
   char driver_error[128];                         /* empty: no call failed, memory was used up */
 } weir_shortage;
 
-/* 1, or 0 and a shortage. Before it fails, it waits for the device without the lock, gives back, stitches and asks the program.
+/* 1, or 0 and a shortage. Before it fails, it waits for the device without the lock (see may_wait), gives back, stitches and asks the
+ * program.
  * A request that can be served without that never waits. */
 int weir_device_allocate(weir_device *device, uint64_t bytes, uint64_t stream, weir_allocation *given, weir_shortage *shortage);
 /* For a shortage that becomes an out-of-memory error: counts it and records it. */
@@ -117,6 +122,8 @@ int weir_device_record_stream(weir_device *device, uint64_t address, uint64_t st
 int weir_device_is_foreign(weir_device *device, uint64_t stream);
 /* Waits for the device without the lock, then gives back what was free before. */
 void weir_device_empty_cache(weir_device *device);
+/* The same although captures have begun, if there are only `pools` of them: open pools, into which no graph is captured. */
+void weir_device_give_back(weir_device *device, uint32_t pools);
 void weir_device_set_limit(weir_device *device, uint64_t bytes);
 /* Memory of this device that the program holds by other means. Limit and gauges count it. */
 void weir_device_set_outside(weir_device *device, uint64_t bytes);

@@ -99,6 +99,7 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   options.recorder = slot.device < WEIR_RING_DEVICES ? recorder : nullptr;
   options.reclaim = &WeirAllocator::reclaim_for;
   options.reclaim_context = &slot;
+  options.may_wait = [](void*) { return attempting ? 0 : 1; };
   options.changed = &WeirAllocator::changed;
   options.changed_context = &slot;
   options.stream_lasts = &WeirAllocator::stream_lasts;

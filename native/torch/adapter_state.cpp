@@ -7,6 +7,7 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
+#include <bitset>
 
 namespace weir {
 
@@ -182,12 +183,15 @@ void WeirAllocator::give_back_ours(Slot& slot, cudaStream_t stream) {
   if (!there) return;
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
   if (cudaStreamIsCapturing(stream, &capturing) != cudaSuccess) (void)cudaGetLastError();
-  if (pools_.open() > 1 && capturing != cudaStreamCaptureStatusActive) return;
-  pools_.locked([&](int) {
-    for (int n = 0; n < slot.captures; n++) weir_device_end_capture(there);
-    weir_device_empty_cache(there);
-    for (int n = 0; n < slot.captures; n++) weir_device_begin_capture(there);
+  int pools = 0;
+  bool alone = true;
+  pools_.locked([&](int open) {
+    alone = open <= 1 || capturing == cudaStreamCaptureStatusActive;
+    pools = slot.captures;
   });
+  if (!alone) return;
+  // Without the lock of the pools, which requests of other threads need.
+  weir_device_give_back(there, static_cast<uint32_t>(pools));
   const uint64_t reserved = reserved_now(slot);
   with_figures(slot, [&](Figures& figures) { figures.reserved(reserved); });
 }
@@ -231,11 +235,20 @@ void WeirAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t id, std:
   native_->beginAllocateToPool(device, id, filter);
   // The engines of all GPUs stop using events: a capture forbids them to all threads of the process.
   ipc_.hold();
-  pools_.add(device, id, std::move(filter), [this] {
+  // A capture begins after the waits for GPUs that are under way. Requests of other threads, which the GPU may depend on, need the
+  // lock of the pools meanwhile.
+  std::bitset<kDevices> told;
+  for (int other = 0; other < used_.load(); other++) {
+    weir_device* const there = engine(other);
+    if (!there) continue;
+    weir_device_begin_capture(there);
+    told.set(static_cast<size_t>(other));
+  }
+  pools_.add(device, id, std::move(filter), [&] {
     for (int other = 0; other < used_.load(); other++) {
       weir_device* const there = engine(other);
       if (!there) continue;
-      weir_device_begin_capture(there);
+      if (!told.test(static_cast<size_t>(other))) weir_device_begin_capture(there); // made in between
       slots_[other].captures++;
     }
   });

@@ -120,13 +120,22 @@ void Ipc::drop(const std::string& key, Mapping mapping) noexcept {
       }
       return;
     }
+    dropping_++;
   }
+  unmap(mapping);
+}
+
+// Waits for the GPU, so it needs `dropping_` to be counted.
+void Ipc::unmap(const Mapping& mapping) noexcept {
   mapping.first->drop_import(mapping.first->driver.context, mapping.second);
+  std::lock_guard<std::recursive_mutex> guard(mutex_);
+  if (--dropping_ == 0) dropped_.notify_all();
 }
 
 void Ipc::hold() noexcept {
-  std::lock_guard<std::recursive_mutex> guard(mutex_);
+  std::unique_lock<std::recursive_mutex> guard(mutex_);
   holds_++;
+  dropped_.wait(guard, [this] { return dropping_ == 0; });
 }
 
 void Ipc::release() noexcept {
@@ -134,17 +143,20 @@ void Ipc::release() noexcept {
   {
     std::lock_guard<std::recursive_mutex> guard(mutex_);
     if (holds_ > 0 && --holds_ == 0) late.swap(late_);
+    dropping_ += static_cast<int>(late.size());
   }
-  for (const Mapping& mapping : late) mapping.first->drop_import(mapping.first->driver.context, mapping.second);
+  for (const Mapping& mapping : late) unmap(mapping);
 }
 
 void Ipc::forked() noexcept {
   new (&mutex_) std::recursive_mutex;
+  new (&dropped_) std::condition_variable_any;
   mark_ = 0;
   weir_serve_files_forked();
   mapped_.clear();
   late_.clear();
   holds_ = 0;
+  dropping_ = 0;
 }
 
 } // namespace weir

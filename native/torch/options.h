@@ -32,8 +32,8 @@ WEIR_TORCH_EXPORT int weir_torch_expandable(void);
 /* For a MemPool that must have none: plain CUDA allocations, as PyTorch's CUDAPluggableAllocator calls them. NULL: no memory. */
 WEIR_TORCH_EXPORT void *weir_torch_plain_alloc(ptrdiff_t bytes, int device, void *stream);
 WEIR_TORCH_EXPORT void weir_torch_plain_free(void *ptr, ptrdiff_t bytes, int device, void *stream);
-/* From 1 to 0, requests of this thread are attempts. If one fails, nobody is asked for memory, and it is no out-of-memory error of the
- * program: it is neither counted nor recorded nor told to observers. */
+/* From 1 to 0, requests of this thread are attempts. If one fails, nobody waits for the GPU or is asked for memory, and it is no
+ * out-of-memory error of the program: it is neither counted nor recorded nor told to observers. */
 WEIR_TORCH_EXPORT void weir_torch_attempt(int attempting);
 /* 0, or the number of the first broken invariant of an engine. */
 WEIR_TORCH_EXPORT uint32_t weir_torch_check(uint32_t level);

@@ -107,6 +107,23 @@ describe('stitches', () => {
   });
 });
 
+test('during a capture, when nobody can wait, a stitch beyond four times the limit is better than a failure', () => {
+  const program = new Program(160 * MIB);
+  program.pieces(40);
+  for (let length = 2; length < 2 + 4 * LIMIT; length++) program.stitch(length);
+  expect(program.kept).toBe(4 * LIMIT);
+  program.allocator.setCapturing(1, true);
+  program.gpu.capturing = true;
+  program.stitch(30);
+  expect(program.kept).toBe(4 * LIMIT + 1);
+  program.gpu.capturing = false;
+  program.allocator.setCapturing(1, false);
+  // The limit holds again as soon as the GPU has caught up.
+  program.run(0);
+  program.stitch(31);
+  expect(program.kept).toBe(LIMIT);
+});
+
 test('a stream that is further behind than its ring of events is long still learns what is over', () => {
   const program = new Program(GIB, { ...SETTINGS, eventBytes: 1, carveSlabs: 0 });
   program.free(program.malloc(512, 1));

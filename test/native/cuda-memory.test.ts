@@ -66,6 +66,10 @@ describe.skipIf(reason !== undefined)(`memory of the CUDA backend${reason ? ` (s
     expect(take(all, ['rdma'], ['rdma', 'both'])).toMatchObject({ types: FILE, rdma: 0 });
   });
 
+  test('memory of another process stays mapped as long as the driver refuses to wait for the GPU', () => {
+    expect(take(['file'], [], ['import'])).toMatchObject({ shared: 1 });
+  });
+
   test('another GPU can access it where the driver says so', () => {
     expect(take(['file', 'peer'], []).peer).toBe(1);
     expect(take(['file'], []).peer).toBe(0);

@@ -4,7 +4,7 @@
  * FAKE_CUDA_HAS: what the GPUs announce, of the words file, fabric, rdma, peer; all but rdma and fabric if it is not set.
  * FAKE_CUDA_REFUSES: what is refused all the same. file, fabric, rdma: memory of that kind. both: files and fabric together.
  * access: cuMemSetAccess of memory with rdma, as on WSL2. export: files of memory that is also for fabric. peer: access of another
- * GPU. */
+ * GPU. synchronize: waits for the GPU, as while a graph is captured. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 typedef int result;
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_PERMITTED = 800, NOT_SUPPORTED = 801 };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_PERMITTED = 800, NOT_SUPPORTED = 801, CAPTURE_UNSUPPORTED = 900 };
 enum { TOTAL = 1 << 30, UNIT = 2 << 20, MOST = 1 << 16, MOST_MAPPINGS = 1 << 14, FILE_TYPE = 1, FABRIC_TYPE = 8, RDMA_FLAG = 1 };
 
 typedef struct {
@@ -114,7 +114,7 @@ result cuCtxPopCurrent_v2(void **out) {
   *out = NULL;
   return OK;
 }
-result cuCtxSynchronize(void) { return OK; }
+result cuCtxSynchronize(void) { return refuses("synchronize") ? CAPTURE_UNSUPPORTED : OK; }
 result cuThreadExchangeStreamCaptureMode(int *mode) {
   (void)mode;
   return OK;

@@ -41,6 +41,10 @@ describe.skipIf(reason !== undefined)(`a GPU that is far behind${reason ? ` (ski
   test('so does empty_cache()', () => {
     expect(run('empty')).toMatchObject({ corrupted: 0, waits: 1 });
   });
+
+  test('a prefetch that finds no memory does not wait', () => {
+    expect(run('attempt')).toMatchObject({ corrupted: 0, waits: 1 });
+  });
 });
 
 const missing = whyNoNative('thread');

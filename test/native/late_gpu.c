@@ -3,6 +3,8 @@
  *
  * late_gpu receive    a stream holds a receive that does not end until the program goes on; requests of varying lengths
  * late_gpu shortage   memory runs out; another thread frees, allocates and begins a capture during the wait for the device
+ * late_gpu empty      the same, but the program empties the cache
+ * late_gpu attempt    memory runs out for requests that may not wait, such as prefetches
  *
  * Prints one line of JSON. Status 0 unless a rule was broken. */
 #define _GNU_SOURCE
@@ -37,8 +39,15 @@ static void must(int right, const char *what) {
   wrong = 1;
 }
 
+/* All streams are like PyTorch's own. No events are recorded on streams that may be gone. */
+static int lasts(void *unused, uint64_t stream) {
+  (void)unused, (void)stream;
+  return 1;
+}
+
 static void set_up(uint64_t total, weir_device_options options) {
   char why[256];
+  options.stream_lasts = lasts;
   host = weir_host_backend(total, why, sizeof why);
   watched = host ? spy_on(host) : NULL;
   device = watched ? weir_device_new(&watched->backend, &options) : NULL;
@@ -177,11 +186,33 @@ static void shortage(int empties) {
   must(weir_device_free(device, wanted, NULL), "the block can be freed");
 }
 
+static int refuse_waits(void *allowed) { return *(int *)allowed; }
+
+/* A prefetch that finds no memory must not wait for the device: it can be left out. */
+static void attempt(void) {
+  int allowed = 0;
+  set_up(1ull << 30, (weir_device_options){.limit = 128 * MIB, .may_wait = refuse_waits, .may_wait_context = &allowed});
+  uint64_t cached = take(80 * MIB, OTHER);
+  touch(OTHER, cached, 80 * MIB);
+  must(weir_device_free(device, cached, NULL), "the memory of another stream is cached");
+  weir_allocation given;
+  weir_shortage shortage;
+  must(!weir_device_allocate(device, 80 * MIB, MAIN, &given, &shortage), "without a wait there is no memory");
+  must(atomic_load(&watched->waits) == 0, "an attempt does not wait");
+  must(weir_device_gauges(device).retries == 0, "an attempt is no retry");
+  allowed = 1;
+  uint64_t wanted = take(80 * MIB, MAIN);
+  touch(MAIN, wanted, 80 * MIB);
+  must(weir_device_gauges(device).retries == 1, "a request is one");
+  must(weir_device_free(device, wanted, NULL), "the block can be freed");
+}
+
 int main(int count, char **words) {
   if (count != 2) return 64;
   if (strcmp(words[1], "receive") == 0) receive();
   else if (strcmp(words[1], "shortage") == 0) shortage(0);
   else if (strcmp(words[1], "empty") == 0) shortage(1);
+  else if (strcmp(words[1], "attempt") == 0) attempt();
   else return 64;
   unsigned long long waits = atomic_load(&watched->waits), unmaps = atomic_load(&watched->unmaps), records = atomic_load(&watched->records);
   weir_gauges gauges = weir_device_gauges(device);

@@ -132,7 +132,10 @@ export class PosixProcess extends EventEmitter implements RunningCommand {
       else if (kind === 'ignore' && number <= 2) toClose.push(openSync('/dev/null', number === 0 ? 'r' : 'w'));
       else if (kind === 'pipe') {
         const ends = new Int32Array(2);
-        system.pipe(ends, O_CLOEXEC);
+        if (system.pipe(ends, O_CLOEXEC) !== 0) {
+          for (const fd of [...toClose, ...ours.values()]) closeSync(fd);
+          throw Object.assign(new Error(`spawn ${program}: too many open files`), { code: 'EMFILE' });
+        }
         ours.set(number, ends[0]!);
         toClose.push(ends[1]!);
       } else continue;

@@ -151,7 +151,7 @@ static void relief() {
   }
   weir_torch_attempt(0);
   CHECK(weir_torch_gauges(0, &after));
-  CHECK(thrown && asked == 0 && a->getDeviceStats(0).num_ooms == 1 && after.ooms == before.ooms);
+  CHECK(thrown && asked == 0 && a->getDeviceStats(0).num_ooms == 1 && after.ooms == before.ooms && after.retries == before.retries);
   weir_torch_on_shortage(nullptr);
   given.clear();
   a->emptyCache();

@@ -2,6 +2,8 @@
 // caching turned off, NCCL's hook. Prints what failed; ends with 0 if nothing did.
 #include <dlfcn.h>
 
+#include <thread>
+
 #include "harness.h"
 
 // Calls of CUDA's runtime that a capture forbids.
@@ -226,6 +228,65 @@ static void contiguous() {
   CHECK(after == before);
 }
 
+static std::atomic<bool> entered, over;
+
+static bool comes_true(const std::atomic<bool>& what, int tries) {
+  for (; tries > 0 && !what; tries--) usleep(1000);
+  return what;
+}
+
+static void wait_until_over() {
+  entered = true;
+  comes_true(over, 20000);
+}
+
+// One thread waits for the GPU: `waits` does that. A capture begins only after the wait. Meanwhile others allocate.
+static void capture_during(uint64_t pool, const std::function<void()>& waits) {
+  cca::CUDAAllocator* const a = cca::get();
+  const c10::MempoolId_t id{0, pool};
+  a->createOrIncrefPool(0, id, nullptr);
+  std::atomic<bool> captures{false}, allocated{false};
+  entered = over = false;
+  watched.during = &wait_until_over;
+  std::thread waiter(waits);
+  CHECK(comes_true(entered, 20000));
+  watched.during = nullptr;
+  std::thread captor([&] {
+    a->beginAllocateToPool(0, id, [](cudaStream_t) { return false; });
+    captures = true;
+  });
+  CHECK(!comes_true(captures, 100));
+  std::thread other([&] {
+    a->raw_delete(a->raw_alloc_with_stream(MIB, nullptr));
+    allocated = true;
+  });
+  CHECK(comes_true(allocated, 5000) && !captures);
+  over = true;
+  for (std::thread* const thread : {&waiter, &captor, &other}) thread->join();
+  a->endAllocateToPool(0, id);
+  while (a->getPoolUseCount(0, id) > 0) a->releasePool(0, id);
+}
+
+static void captures_and_waits() {
+  cca::CUDAAllocator* const a = cca::get();
+  a->emptyCache();
+  capture_during(14, [] { CHECK(lend_from(reinterpret_cast<cudaStream_t>(0xabc0)) > 0); });
+  c10::DataPtr block = a->allocate(5 * MIB);
+  std::shared_ptr<void> received = a->getIpcDevPtr(a->shareIpcHandle(block.get()).handle);
+  capture_during(15, [&] { received.reset(); });
+  block.clear();
+  // A private pool that finds no memory waits for the cache of the default pool.
+  const c10::MempoolId_t id{0, 16};
+  const auto stream = reinterpret_cast<cudaStream_t>(0xabc0);
+  a->createOrIncrefPool(0, id, nullptr);
+  a->beginAllocateToPool(0, id, [stream](cudaStream_t asking) { return asking == stream; });
+  a->allocate(700 * MIB).clear();
+  capture_during(17, [&] { a->raw_delete(a->raw_alloc_with_stream(500 * MIB, stream)); });
+  a->endAllocateToPool(0, id);
+  while (a->getPoolUseCount(0, id) > 0) a->releasePool(0, id);
+  a->emptyCache();
+}
+
 int main() {
   const weir_torch_options options = options_here();
   if (!installed(options)) return 1;
@@ -236,6 +297,7 @@ int main() {
   uncached();
   registration();
   contiguous();
+  captures_and_waits();
   CHECK(weir_torch_check(3) == 0);
   printf("%d failures\n", failures);
   return failures != 0;

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -37,12 +38,14 @@ inline weir_backend* backends[2];
 inline bool on_gmlake() { return getenv(WEIR_CHILD_ALLOCATOR) && !strcmp(getenv(WEIR_CHILD_ALLOCATOR), WEIR_ALLOCATOR_GMLAKE); }
 inline bool on_cuda() { return getenv("TEST_CUDA") != nullptr; }
 
-// What the engine of GPU 0 asks of streams: calls on one that the program has destroyed, and waits for the whole GPU.
+// What the engine of GPU 0 asks of streams: calls on one that the program has destroyed, and waits for the whole GPU. `during` is
+// called in such a wait, also in that before memory of another process is unmapped.
 inline struct Watched {
   weir_backend inner;
   std::vector<uint64_t> names;
   uint64_t dead;
-  int touched, waits;
+  std::atomic<int> touched, waits;
+  void (*during)();
 } watched;
 inline void watch(weir_backend* backend) {
   watched.inner = *backend;
@@ -61,7 +64,12 @@ inline void watch(weir_backend* backend) {
   };
   backend->synchronize = [](void* context) {
     watched.waits++;
+    if (watched.during) watched.during();
     return watched.inner.synchronize(context);
+  };
+  backend->drop_import = [](void* context, uint64_t address) {
+    if (watched.during) watched.during();
+    return watched.inner.drop_import(context, address);
   };
 }
 
