@@ -54,6 +54,14 @@ function gzipOf(count: number, byte: number): Uint8Array {
 
 const MEMO = (words: readonly string[]) => Uint8Array.from(words.flatMap((word) => [...text(word), 0x94, 0x30]));
 const LOOSE_EVENT = [0x7d, 0x28, 0x68, 0, 0x68, 1, 0x68, 2, 0x4a, 0, 0, 0, 1, 0x68, 3, 0x4b, 8, 0x75, 0x30];
+/** A snapshot with one expandable segment of `size` bytes. */
+const segmentOf = (size: number, segment_type: string) => {
+  const address = 2 ** 33;
+  const blocks = [{ address, size, requested_size: 0, state: 'inactive', frames: [] }];
+  const segment = { device: 0, address, total_size: size, stream: 0, segment_type, is_expandable: true, blocks };
+  const event = { action: 'alloc', addr: address, size: 1000, stream: 0, time_us: 1 };
+  return ascii(JSON.stringify({ segments: [segment], device_traces: [[event]] }));
+};
 const NOTHING = /hold \d+ events and blocks: the file is damaged or not a recording/;
 const MEMORY = /takes .* of memory for \d+ events and blocks: the file is damaged or not a recording/;
 
@@ -94,6 +102,7 @@ describe.skipIf(process.platform !== 'linux')('bombs (skipped: memory is watched
       () => file('loose.pickle', PICKLE, MEMO(['action', 'alloc', 'addr', 'size']), noise(64, LOOSE_EVENT)),
       /events and blocks of the file are in no list/,
     ],
+    ['a segment of 17 TiB', () => file('large.json', segmentOf(17 * 2 ** 40, 'large')), /larger than any GPU \(17.00 TiB in one piece\)/],
   ])('%s', async (_, make, expected) => {
     const { code, stdout, stderr, peak } = await weirPeak(['analyze', make()]);
     expect(stderr).toMatch(expected);
@@ -101,6 +110,13 @@ describe.skipIf(process.platform !== 'linux')('bombs (skipped: memory is watched
     expect(stdout).toBe('');
     expect(code).toBe(3);
     expect(peak).toBeGreaterThan(0);
+    expect(peak).toBeLessThan(MOST_MEMORY);
+  });
+
+  it('2 TiB of small pages do not take memory for each', async () => {
+    const { code, stdout, peak } = await weirPeak(['analyze', file('small.json', segmentOf(2 ** 41 - 2 ** 30, 'small'))]);
+    expect(stdout).toMatch(/Replay error 100.0 %/);
+    expect(code).toBe(0);
     expect(peak).toBeLessThan(MOST_MEMORY);
   });
 
