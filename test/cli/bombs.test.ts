@@ -62,6 +62,17 @@ const segmentOf = (size: number, segment_type: string) => {
   const event = { action: 'alloc', addr: address, size: 1000, stream: 0, time_us: 1 };
   return ascii(JSON.stringify({ segments: [segment], device_traces: [[event]] }));
 };
+const streamsOf = (count: number) => {
+  const events = Array.from({ length: count }, (_, at) => ({ action: 'alloc', addr: at * 512, size: 512, stream: at, time_us: at }));
+  return ascii(JSON.stringify({ segments: [], device_traces: [events] }));
+};
+const poolsOf = (count: number) => {
+  const segments = Array.from({ length: count }, (_, at) => {
+    const address = 2 ** 33 + at * 2 ** 21;
+    return { device: 0, address, total_size: 2 ** 21, stream: 0, segment_type: 'small', segment_pool_id: [0, at + 1], blocks: [] };
+  });
+  return ascii(JSON.stringify({ segments, device_traces: [[]] }));
+};
 const NOTHING = /hold \d+ events and blocks: the file is damaged or not a recording/;
 const MEMORY = /takes .* of memory for \d+ events and blocks: the file is damaged or not a recording/;
 
@@ -102,6 +113,8 @@ describe.skipIf(process.platform !== 'linux')('bombs (skipped: memory is watched
       () => file('loose.pickle', PICKLE, MEMO(['action', 'alloc', 'addr', 'size']), noise(64, LOOSE_EVENT)),
       /events and blocks of the file are in no list/,
     ],
+    ['a stream for every event', () => file('streams.json', streamsOf(300_000)), /has 300000 streams, and no job has more than 2048/],
+    ['a pool for every segment', () => file('pools.json', poolsOf(20_000)), /has 20001 memory pools, and no job has more than 4096/],
     ['a segment of 17 TiB', () => file('large.json', segmentOf(17 * 2 ** 40, 'large')), /larger than any GPU \(17.00 TiB in one piece\)/],
   ])('%s', async (_, make, expected) => {
     const { code, stdout, stderr, peak } = await weirPeak(['analyze', make()]);
