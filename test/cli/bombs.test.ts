@@ -143,6 +143,30 @@ describe.skipIf(process.platform !== 'linux')('bombs (skipped: memory is watched
     }
   });
 
+  it.each<[string, string, string]>([
+    ['lists in lists', '{"weir":"plan","version":1,"kind":"step","blocks":', '['],
+    ['objects', '{"weir":"plan","version":1,"kind":"offsets","buffers":[', '{},'],
+    ['zeros', '{"weir":"plan","version":1,"kind":"offsets","offsets":[', '0,'],
+  ])('weir verify refuses a plan of very many %s', async (_, start, item) => {
+    const { code, stderr, peak } = await weirPeak([
+      'verify',
+      file('many.plan', ascii(start + item.repeat(2e7))),
+      'samples/exact/s1.pickle',
+    ]);
+    expect(stderr).toMatch(/the text has more than 1048576 lines and lists or 8388608 values/);
+    expect(code).toBe(3);
+    expect(peak).toBeLessThan(MOST_MEMORY);
+  });
+
+  it('weir plan refuses very many buffers, and very long lines', async () => {
+    for (const row of ['a,0,1,1\n', 'a,0,1,1,']) {
+      const { code, stderr, peak } = await weirPeak(['plan', file('many.csv', ascii(`id,lower,upper,size\n${row.repeat(7e6)}`))]);
+      expect(stderr).toMatch(/the text has more than/);
+      expect(code).toBe(3);
+      expect(peak).toBeLessThan(MOST_MEMORY);
+    }
+  });
+
   it('weir verify refuses plans without end', async () => {
     for (const path of ['/dev/zero', file('space.zst', repeated(ascii('{'), 0x20, 8_000))]) {
       const { code, stderr, peak } = await weirPeak(['verify', path, 'samples/exact/s1.pickle']);
