@@ -14,9 +14,16 @@ import type { Progress } from './progress.ts';
 /** A recording takes about as much memory as its file, unpacked. Half of this machine's memory is left for the work itself. */
 const MOST_BYTES = Math.min(constants.MAX_LENGTH, Math.floor(totalmem() * 0.5));
 /** Plans and lists of buffers are held as text. They have a few megabytes. */
-const MOST_TEXT = 2 ** 27;
+const MOST_TEXT = 2 ** 26;
+/** A line, list or object of a text takes about 100 bytes of memory, and a value about 10, however short they are. */
+const MOST_PARTS = 2 ** 20;
+const MOST_VALUES = 2 ** 23;
 const FREE_SPACE = 2 ** 22;
 const SPACE = 0x20;
+const LINE_END = 0x0a;
+const COMMA = 0x2c;
+const OPEN_LIST = 0x5b;
+const OPEN_OBJECT = 0x7b;
 /** Packed recordings are about this much smaller. */
 const USUAL_RATIO = 10;
 /** The beginning that tells a text from a recording. */
@@ -70,18 +77,26 @@ export async function readInput(path: string, progress: Progress, isText: (start
   }
 }
 
-/** A text in one buffer. Texts that are mostly white space are refused: their readers take many times their size. */
+/** A text in one buffer. Texts of white space or of very many parts are refused: their readers take many times their size. */
 class TextCollector {
   private readonly buffer = new GrowingBuffer(TEXT_LIMIT);
   private spaces = 0;
+  private parts = 0;
+  private values = 0;
   private total = 0;
 
   push(piece: Uint8Array): void {
-    for (const byte of piece) if (byte <= SPACE) this.spaces++;
+    for (const byte of piece) {
+      if (byte <= SPACE) this.spaces++;
+      if (byte === LINE_END || byte === OPEN_LIST || byte === OPEN_OBJECT) this.parts++;
+      else if (byte === COMMA) this.values++;
+    }
     this.total += piece.length;
     this.buffer.add(piece);
     if (this.spaces > FREE_SPACE && this.spaces > this.total / 2)
       throw new InputError('the file is mostly white space: it is damaged or something else');
+    if (this.parts > MOST_PARTS || this.values > MOST_VALUES)
+      throw new InputError(`the text has more than ${MOST_PARTS} lines and lists or ${MOST_VALUES} values: it is probably something else`);
   }
 
   bytes(): Uint8Array {

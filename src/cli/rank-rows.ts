@@ -5,12 +5,15 @@ import { type RankRow, rankRow } from '../report/ranks.ts';
 import { parseRule } from '../report/rules.ts';
 import type { Recording } from '../trace/trace.ts';
 import { pickGpus } from './input.ts';
+import { withVersion } from './pytorch-version.ts';
 
 export interface RankTask {
   readonly index: number;
   readonly file: string;
   readonly gpu: number | undefined;
   readonly capacity: number | undefined;
+  /** The PyTorch that made the recordings, if the user knows it. */
+  readonly pytorch: string | undefined;
   readonly rules: readonly string[];
 }
 
@@ -24,7 +27,7 @@ export interface RankAnswer {
 /** Analyses the GPUs of a recording with few allocators. */
 export function rankRowsOf(recording: Recording, task: RankTask): RankRow[] {
   const rules = task.rules.map(parseRule);
-  return pickGpus(recording, task.gpu, task.file).map((trace) =>
+  return withVersion(pickGpus(recording, task.gpu, task.file), task.pytorch).map((trace) =>
     rankRow(
       analyzeTrace(trace, {
         capacity: task.capacity,

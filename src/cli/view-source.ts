@@ -21,8 +21,12 @@ export class ViewSource implements Source {
   private viewer: Thread | undefined;
   private analyst: Thread | undefined;
 
-  constructor(path: string) {
+  private readonly pytorch: string | undefined;
+
+  /** `pytorch` is the version that made the recording, if the user knows it. */
+  constructor(path: string, pytorch?: string) {
     this.name = path;
+    this.pytorch = pytorch;
   }
 
   ask(question: Question, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
@@ -50,10 +54,10 @@ export class ViewSource implements Source {
 
   private threadFor(method: string): Thread {
     if (isSlow(method)) {
-      this.analyst = useful(this.analyst) ?? new Thread(this.name);
+      this.analyst = useful(this.analyst) ?? new Thread(this.name, this.pytorch);
       return this.analyst;
     }
-    this.viewer = useful(this.viewer) ?? new Thread(this.name);
+    this.viewer = useful(this.viewer) ?? new Thread(this.name, this.pytorch);
     return this.viewer;
   }
 }
@@ -71,8 +75,8 @@ class Thread {
   private readonly notes = new Map<string, { readonly id: number; readonly note: ProgressNote }>();
   private nextId = 0;
 
-  constructor(path: string) {
-    this.worker = new Worker(new URL('./view-worker.js', import.meta.url), { workerData: { path } satisfies ViewTask });
+  constructor(path: string, pytorch: string | undefined) {
+    this.worker = new Worker(new URL('./view-worker.js', import.meta.url), { workerData: { path, pytorch } satisfies ViewTask });
     this.worker.on('message', (told: Told) => this.receive(told));
     this.worker.on('error', (error) => this.fail(error));
   }

@@ -3,17 +3,20 @@ import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_thread
 import { Answering, type Asked, type Cancelled } from '../view/answering.ts';
 import { encodeAnswer } from '../view/wire.ts';
 import { loadRecording } from './input.ts';
+import { recordingWithVersion } from './pytorch-version.ts';
 
 export interface ViewTask {
   readonly path: string;
+  /** The PyTorch that made the recording, if the user knows it. */
+  readonly pytorch: string | undefined;
 }
 
-const { path } = workerData as ViewTask;
+const { path, pytorch } = workerData as ViewTask;
 const port = parentPort!;
 
 const answering = new Answering(
   path,
-  (onProgress) => loadRecording(path, { update: onProgress, clear: () => {} }),
+  async (onProgress) => recordingWithVersion(await loadRecording(path, { update: onProgress, clear: () => {} }), pytorch),
   (told) => {
     if (!('answer' in told)) {
       port.postMessage(told);

@@ -179,7 +179,10 @@ function readWeights(bytes: Uint8Array, from: number, to: number, weights: numbe
 
 function buildHuffman(weights: number[]): HuffmanTable {
   let sum = 0;
-  for (const weight of weights) if (weight > 0) sum += 2 ** (weight - 1);
+  for (const weight of weights) {
+    if (weight > MAX_HUFFMAN_LOG) throw new Damaged('a weight is too large');
+    if (weight > 0) sum += 2 ** (weight - 1);
+  }
   if (sum === 0) throw new Damaged('a table is empty');
   const log = highestBit(sum) + 1;
   const rest = 2 ** log - sum;

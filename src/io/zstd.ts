@@ -1,7 +1,8 @@
 // Unpacks zstd: cuts the stream into frames and blocks. A block unpacks to at most 128 KiB, however small it is packed,
-// so limits are checked in time. Checksums are not checked.
+// so limits are checked in time.
 import { InputError } from '../base/errors.ts';
 import type { PieceReader } from './pieces.ts';
+import { Xxh64 } from './xxh64.ts';
 import { BlockDecoder, MAX_BLOCK_BYTES } from './zstd-block.ts';
 import { Damaged } from './zstd-entropy.ts';
 
@@ -22,6 +23,7 @@ export function isZstd(reader: PieceReader): boolean {
 /** The content of all frames. */
 export async function* unzstd(reader: PieceReader): AsyncGenerator<Uint8Array> {
   const decoder = new BlockDecoder();
+  const checksum = new Xxh64();
   while (reader.available > 0 || (await reader.need(1))) {
     await require(reader, 8);
     if (u32(reader, 0) !== MAGIC) {
@@ -30,6 +32,7 @@ export async function* unzstd(reader: PieceReader): AsyncGenerator<Uint8Array> {
     }
     const { windowBytes, contentBytes, hasChecksum } = await readHeader(reader);
     decoder.begin(windowBytes);
+    checksum.reset();
     let unpacked = 0;
     for (let isLast = false; !isLast; ) {
       if (reader.available < 3) await require(reader, 3);
@@ -43,11 +46,13 @@ export async function* unzstd(reader: PieceReader): AsyncGenerator<Uint8Array> {
       if (reader.available < length) await require(reader, length);
       const content = decoder.decode(type, reader.take(length), size);
       unpacked += content.length;
+      if (hasChecksum) checksum.push(content);
       yield content;
     }
     if (contentBytes !== undefined && contentBytes !== unpacked) throw new Damaged('a frame does not hold what it says');
     if (hasChecksum) {
       await require(reader, 4);
+      if (u32(reader, 0) !== checksum.low()) throw new Damaged('its checksum is wrong');
       reader.take(4);
     }
   }

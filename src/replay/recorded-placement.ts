@@ -7,6 +7,7 @@ const OWN_TOP = 2 ** 48;
 const OWN_BOTTOM = 2 ** 47;
 
 export class RecordedPlacement implements Placement {
+  readonly isRecorded = true;
   private readonly invented = new InventedPlacement(OWN_TOP, OWN_BOTTOM);
   /** Addresses not used yet, by size; the next one is last. */
   private readonly plain = new Map<number, number[]>();

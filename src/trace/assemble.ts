@@ -2,6 +2,7 @@
 // and fills in pools. Warnings say what the recording lacks.
 import { formatBytes } from '../base/bytes.ts';
 import { formatCount, formatTimes } from '../base/counts.ts';
+import { InputError } from '../base/errors.ts';
 import { linkAllocations } from './links.ts';
 import { fillPools, rebuildStartSegments, segmentHolding } from './start-state.ts';
 import { recordedEngine } from './summary.ts';
@@ -20,6 +21,10 @@ import {
 
 /** The warning about a recording in which nobody asks for memory. */
 export const NO_DEMAND = 'no-demand';
+
+/** PyTorch has about 100 streams on a GPU. Allocators keep lists for each stream and pool, so a damaged file must not have many. */
+const MAX_STREAMS = 2048;
+const MAX_POOLS = 4096;
 
 /** What a reader found for one GPU. */
 export interface TraceParts {
@@ -40,6 +45,8 @@ export interface TraceParts {
 }
 
 export function assembleTrace(parts: TraceParts): Trace {
+  requireFew(parts.streams.length, MAX_STREAMS, 'streams');
+  requireFew(parts.pools.length, MAX_POOLS, 'memory pools');
   const counts = countKinds(parts.events);
   fillPools(parts.events, parts.endSegments ?? []);
   const startSegments = parts.startSegments ?? rebuildStartSegments(parts.events, parts.endSegments ?? []);
@@ -65,6 +72,10 @@ export function assembleTrace(parts: TraceParts): Trace {
     annotations: parts.annotations,
     warnings: [...parts.warnings, ...findGaps(parts, counts, links, startSegments)],
   };
+}
+
+function requireFew(count: number, most: number, what: string): void {
+  if (count > most) throw new InputError(`the recording has ${count} ${what}, and no job has more than ${most}: the file is damaged`);
 }
 
 function countKinds(events: EventColumns): Int32Array {

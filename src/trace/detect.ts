@@ -29,6 +29,10 @@ const FOREIGN: readonly (readonly [readonly number[], string])[] = [
 
 const PROTO = 0x80;
 
+/** JSON that Weir itself writes. */
+export const START_OF_PLAN: RegExp = /^\ufeff?\s*\{\s*"weir"\s*:\s*"plan"/;
+const START_OF_RESULT = /^\ufeff?\s*\{\s*"schema"\s*:\s*\d/;
+
 /** The format is detected when this many bytes are there, or the whole file. */
 const START_BYTES = 2 ** 14;
 /** What follows the end of a pickle is read this far, so that a gzip stream gets to its checksum. */
@@ -110,7 +114,16 @@ export function detectFormat(bytes: Uint8Array): Recording['format'] {
   if (startsWith(bytes, WEIR_MAGIC)) return 'weir';
   if (bytes[0] === PROTO && (bytes.length === 1 || (bytes[1]! >= 2 && bytes[1]! <= 5))) return 'pickle';
   const first = firstVisible(bytes);
-  if (first === 0x7b || first === 0x5b) return 'json';
+  if (first === 0x7b || first === 0x5b) {
+    const start = new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes.subarray(0, 512));
+    if (START_OF_PLAN.test(start))
+      throw new InputError(
+        'the file is a plan, not a recording: name the recording that it was made from, or check the plan with weir verify PLAN FILE',
+      );
+    if (START_OF_RESULT.test(start))
+      throw new InputError('the file is a result that a weir command printed with --json; name the recording that it is about');
+    return 'json';
+  }
   throw new InputError(`the file ${lookOf(bytes, first)}; ${EXPECTED}`);
 }
 

@@ -10,6 +10,8 @@ export const SMALL_SEGMENT: number = 2 * MIB;
 const GRANULE = MIB;
 /** Most granules mapped in one recording. A job of weeks stays far below; a corrupt size does not. */
 const MAX_GRANULES = 2 ** 25;
+/** Most granules mapped at a time: 2 TiB. No GPU has this much, and each takes memory here. */
+const MAX_MAPPED = 2 ** 21;
 
 export function rebuildStartSegments(events: EventColumns, endSegments: readonly Segment[]): Segment[] {
   const plain = new Map<number, Segment>();
@@ -18,7 +20,7 @@ export function rebuildStartSegments(events: EventColumns, endSegments: readonly
   const eachGranule = (address: number, size: number, visit: (granule: number) => void) => {
     const granules = Math.floor(size / GRANULE);
     granulesLeft -= granules;
-    if (granulesLeft < 0)
+    if (granulesLeft < 0 || mapped.size + granules > MAX_MAPPED)
       throw new InputError(`the expandable segments are larger than any GPU (${formatBytes(size)} in one piece): the file is damaged`);
     const first = Math.floor(address / GRANULE);
     for (let index = 0; index < granules; index++) visit(first + index);

@@ -36,6 +36,25 @@ describe('weir analyze', () => {
     expect(readme).toContain(table.trim());
   });
 
+  it('knows what Weir itself writes: plans and results', async () => {
+    const plan = file('x.plan', '{"weir":"plan","version":1,"kind":"step","blocks":[{"size":1}]}');
+    const result = file('x.json', JSON.stringify({ schema: 1, file: 'a.pickle', trace: {} }));
+    for (const command of ['analyze', 'replay']) {
+      const ofPlan = await weir([command, plan]);
+      expect(ofPlan.stderr).toBe(
+        `weir: ${plan}: the file is a plan, not a recording: name the recording that it was made from, or check the plan with weir verify PLAN FILE\n`,
+      );
+      expect(ofPlan.code).toBe(3);
+      expect((await weir([command, result])).stderr).toContain('is a result that a weir command printed with --json');
+    }
+  });
+
+  it('takes --pytorch for every rank', async () => {
+    const { stdout } = await weir(['analyze', 'samples/exact/frac.pkl.gz', VGG, '--pytorch', '2.13', '--json']);
+    const { ranks } = JSON.parse(stdout) as { ranks: { replayError: { pytorch: { versions: string } } }[] };
+    expect(ranks.map(({ replayError }) => replayError.pytorch.versions)).toEqual(['2.13 and later', '2.13 and later']);
+  });
+
   it('speaks JSON with the contracted fields', async () => {
     const { code, stdout } = await weir(['analyze', VGG, '--json']);
     expect(code).toBe(0);

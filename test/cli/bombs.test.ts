@@ -54,6 +54,25 @@ function gzipOf(count: number, byte: number): Uint8Array {
 
 const MEMO = (words: readonly string[]) => Uint8Array.from(words.flatMap((word) => [...text(word), 0x94, 0x30]));
 const LOOSE_EVENT = [0x7d, 0x28, 0x68, 0, 0x68, 1, 0x68, 2, 0x4a, 0, 0, 0, 1, 0x68, 3, 0x4b, 8, 0x75, 0x30];
+/** A snapshot with one expandable segment of `size` bytes. */
+const segmentOf = (size: number, segment_type: string) => {
+  const address = 2 ** 33;
+  const blocks = [{ address, size, requested_size: 0, state: 'inactive', frames: [] }];
+  const segment = { device: 0, address, total_size: size, stream: 0, segment_type, is_expandable: true, blocks };
+  const event = { action: 'alloc', addr: address, size: 1000, stream: 0, time_us: 1 };
+  return ascii(JSON.stringify({ segments: [segment], device_traces: [[event]] }));
+};
+const streamsOf = (count: number) => {
+  const events = Array.from({ length: count }, (_, at) => ({ action: 'alloc', addr: at * 512, size: 512, stream: at, time_us: at }));
+  return ascii(JSON.stringify({ segments: [], device_traces: [events] }));
+};
+const poolsOf = (count: number) => {
+  const segments = Array.from({ length: count }, (_, at) => {
+    const address = 2 ** 33 + at * 2 ** 21;
+    return { device: 0, address, total_size: 2 ** 21, stream: 0, segment_type: 'small', segment_pool_id: [0, at + 1], blocks: [] };
+  });
+  return ascii(JSON.stringify({ segments, device_traces: [[]] }));
+};
 const NOTHING = /hold \d+ events and blocks: the file is damaged or not a recording/;
 const MEMORY = /takes .* of memory for \d+ events and blocks: the file is damaged or not a recording/;
 
@@ -94,6 +113,9 @@ describe.skipIf(process.platform !== 'linux')('bombs (skipped: memory is watched
       () => file('loose.pickle', PICKLE, MEMO(['action', 'alloc', 'addr', 'size']), noise(64, LOOSE_EVENT)),
       /events and blocks of the file are in no list/,
     ],
+    ['a stream for every event', () => file('streams.json', streamsOf(300_000)), /has 300000 streams, and no job has more than 2048/],
+    ['a pool for every segment', () => file('pools.json', poolsOf(20_000)), /has 20001 memory pools, and no job has more than 4096/],
+    ['a segment of 17 TiB', () => file('large.json', segmentOf(17 * 2 ** 40, 'large')), /larger than any GPU \(17.00 TiB in one piece\)/],
   ])('%s', async (_, make, expected) => {
     const { code, stdout, stderr, peak } = await weirPeak(['analyze', make()]);
     expect(stderr).toMatch(expected);
@@ -104,11 +126,42 @@ describe.skipIf(process.platform !== 'linux')('bombs (skipped: memory is watched
     expect(peak).toBeLessThan(MOST_MEMORY);
   });
 
+  it('2 TiB of small pages do not take memory for each', async () => {
+    const { code, stdout, peak } = await weirPeak(['analyze', file('small.json', segmentOf(2 ** 41 - 2 ** 30, 'small'))]);
+    expect(stdout).toMatch(/Replay error 100.0 %/);
+    expect(code).toBe(0);
+    expect(peak).toBeLessThan(MOST_MEMORY);
+  });
+
   it.each(['plan', 'replay', 'report', 'convert'])('weir %s refuses them too', async (command) => {
     const more = command === 'report' ? ['-o', join(folder, 'x.html')] : command === 'convert' ? [join(folder, 'x.weir')] : [];
     for (const path of ['/dev/zero', file('marks.zst', repeated(PICKLE, 0x28, 8_000))]) {
       const { code, stderr, peak } = await weirPeak([command, path, ...more]);
       expect(stderr).toMatch(/^weir: .*\n$/);
+      expect(code).toBe(3);
+      expect(peak).toBeLessThan(MOST_MEMORY);
+    }
+  });
+
+  it.each<[string, string, string]>([
+    ['lists in lists', '{"weir":"plan","version":1,"kind":"step","blocks":', '['],
+    ['objects', '{"weir":"plan","version":1,"kind":"offsets","buffers":[', '{},'],
+    ['zeros', '{"weir":"plan","version":1,"kind":"offsets","offsets":[', '0,'],
+  ])('weir verify refuses a plan of very many %s', async (_, start, item) => {
+    const { code, stderr, peak } = await weirPeak([
+      'verify',
+      file('many.plan', ascii(start + item.repeat(2e7))),
+      'samples/exact/s1.pickle',
+    ]);
+    expect(stderr).toMatch(/the text has more than 1048576 lines and lists or 8388608 values/);
+    expect(code).toBe(3);
+    expect(peak).toBeLessThan(MOST_MEMORY);
+  });
+
+  it('weir plan refuses very many buffers, and very long lines', async () => {
+    for (const row of ['a,0,1,1\n', 'a,0,1,1,']) {
+      const { code, stderr, peak } = await weirPeak(['plan', file('many.csv', ascii(`id,lower,upper,size\n${row.repeat(7e6)}`))]);
+      expect(stderr).toMatch(/the text has more than/);
       expect(code).toBe(3);
       expect(peak).toBeLessThan(MOST_MEMORY);
     }

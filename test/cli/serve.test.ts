@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { decodeAnswer } from '../../src/view/wire.ts';
 import { MAIN, ROOT, weir } from '../support/command.ts';
 
 const SAMPLE = 'samples/vgg16-b100.native.pickle.gz';
@@ -21,8 +22,8 @@ interface Running {
   readonly stderr: () => string;
 }
 
-async function start(parameter?: string, environment: NodeJS.ProcessEnv = {}): Promise<Running> {
-  const child = spawn(process.execPath, [MAIN, 'serve', ...(parameter ? [parameter] : [])], {
+async function start(parameter?: string, environment: NodeJS.ProcessEnv = {}, options: readonly string[] = []): Promise<Running> {
+  const child = spawn(process.execPath, [MAIN, 'serve', ...(parameter ? [parameter] : []), ...options], {
     cwd: ROOT.pathname,
     env: { ...process.env, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -73,6 +74,13 @@ describe('weir serve', () => {
     child.kill('SIGINT');
     expect(await exit).toBe(0);
     await asked;
+  });
+
+  it('takes the version of PyTorch that made the recording', async () => {
+    const { fetch, child } = await start('samples/exact/frac.pkl.gz', {}, ['--pytorch', '2.13']);
+    const answer = await fetch('/api/sources/0/ask', post('{"method":"analyze","gpu":0}'));
+    expect(decodeAnswer(await answer.arrayBuffer())).toMatchObject({ analysis: { replayError: { pytorch: { versions: '2.13 and later' } } } });
+    await stop(child);
   });
 
   it('tells other users of the machine nothing, and two servers have two tokens', async () => {
@@ -159,6 +167,14 @@ describe('weir report', () => {
     const second = await weir(['report', SAMPLE, '-o', out]);
     expect([second.code, second.stderr]).toEqual([2, `weir: ${out} exists; -f overwrites it\n`]);
     expect((await weir(['report', SAMPLE, '-o', out, '-f', '-q'])).code).toBe(0);
+  });
+
+  it('takes the version of PyTorch that made the recording', async () => {
+    const out = join(folder, 'version.html');
+    expect((await weir(['report', 'samples/exact/frac.pkl.gz', '-o', out, '--pytorch', '2.13', '-q'])).code).toBe(0);
+    const html = readFileSync(out, 'utf8');
+    expect(html).toContain('2.13 and later');
+    expect(html).not.toContain('"versions":"2.4 to 2.11"');
   });
 
   it('leaves nothing behind when the recording is unusable', async () => {

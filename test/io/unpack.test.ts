@@ -7,6 +7,7 @@ import { InputError } from '../../src/base/errors.ts';
 import { gunzip } from '../../src/cli/input-pieces.ts';
 import { GrowingBuffer } from '../../src/io/growing-buffer.ts';
 import { unpack } from '../../src/io/unpack.ts';
+import { Xxh64 } from '../../src/io/xxh64.ts';
 import { readSample } from '../support/samples.ts';
 import { skippableFrame, zstdFrame } from '../support/zstd.ts';
 
@@ -129,7 +130,42 @@ describe('bombs', () => {
   });
 });
 
+describe('checksums of zstd', () => {
+  it('are those of XXH64, however the content is cut', () => {
+    const hashOf = (content: Uint8Array, cut: number) => {
+      const checksum = new Xxh64();
+      checksum.push(Uint8Array.of(1, 2, 3));
+      checksum.reset();
+      for (let from = 0; from < content.length; from += cut) checksum.push(content.subarray(from, from + cut));
+      return checksum.low();
+    };
+    expect(hashOf(new Uint8Array(), 1)).toBe(0x51d8e999);
+    expect(hashOf(new TextEncoder().encode('abc'), 1)).toBe(0xad770999);
+    const stored = new DataView(ZSTD.buffer, ZSTD.byteOffset + ZSTD.length - 4).getUint32(0, true);
+    for (const cut of [1, 31, 32, 33, 1000, PLAIN.length]) expect(hashOf(PLAIN, cut)).toBe(stored);
+  });
+
+  it('are compared: a changed byte in raw content is found', async () => {
+    const frame = zstdFrame([{ raw: PLAIN.subarray(0, 1000) }], { hasChecksum: true });
+    expect(await unpacked(frame)).toHaveLength(1000);
+    for (const at of [9, 500, 1008, frame.length - 1]) {
+      const damaged = frame.slice();
+      damaged[at]! ^= 1;
+      await expect(unpacked(damaged)).rejects.toThrow('cannot be unpacked (its checksum is wrong)');
+    }
+    const second = Buffer.concat([frame, frame]);
+    second[frame.length + 500]! ^= 1;
+    await expect(unpacked(second)).rejects.toThrow('its checksum is wrong');
+  });
+});
+
 describe('damaged zstd', () => {
+  it('with weights that no table has is refused', async () => {
+    // Compressed literals whose Huffman table is described directly: 1, 1 and a weight of 15.
+    const packed = Uint8Array.of(0x02 | (4 << 4), 4 << 6, 1, 128 + 2, 0x11, 0xf0, 1, 0);
+    await expect(unpacked(zstdFrame([{ packed }]))).rejects.toThrow('a weight is too large');
+  });
+
   it('raises nothing but InputError, and never gives more than it may', async () => {
     let seed = 7;
     const random = (below: number) => {

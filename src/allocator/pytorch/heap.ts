@@ -14,6 +14,8 @@ export const PLAIN = -1;
 
 /** No GPU has this much. A recording that claims more must not cost us its pages. */
 const MOST_MAPPED_BYTES: number = 2 * TIB;
+/** Pages of the small pool have 2 MiB, so these are 512 GiB of requests up to 1 MiB. */
+const MOST_PAGES: number = 2 ** 18;
 
 /** A reserved address range whose pages are mapped one by one. */
 interface ExpandableSegment {
@@ -28,6 +30,8 @@ export class Heap {
   readonly table: BlockTable = new BlockTable();
   readonly pools: BlockPools = new BlockPools(this.table);
   reservedBytes = 0;
+  /** Mapped pages of all expandable segments. */
+  private pages = 0;
   private readonly backend: Backend;
   private readonly onSegment: (kind: SegmentEventKind, address: number, size: number) => void;
   private readonly expandables: ExpandableSegment[] = [];
@@ -140,7 +144,7 @@ export class Heap {
     const address = table.address[block]!;
     const { page } = this.expandables[table.tag[block]!]!;
     const size = roundUp(bytes, page);
-    if (this.reservedBytes + size > MOST_MAPPED_BYTES) return false;
+    if (this.reservedBytes + size > MOST_MAPPED_BYTES || this.pages + size / page > MOST_PAGES) return false;
     if (!this.mapPages(table.tag[block]!, address, size)) return false;
 
     const unmapped = this.poolOf(block).unmappedOf(table.stream[block]!);
@@ -153,6 +157,7 @@ export class Heap {
       unmapped.insert(tail);
     }
     this.reservedBytes += size;
+    this.pages += size / page;
     this.onSegment(EventKind.SegmentMap, address, size);
     this.makeFree(block);
     return true;
@@ -183,6 +188,7 @@ export class Heap {
     this.absorb(block, table.prev[block]!);
     this.absorb(block, table.next[block]!);
     this.reservedBytes -= last - first;
+    this.pages -= (last - first) / segment.page;
     this.onSegment(EventKind.SegmentUnmap, first, last - first);
     if (this.isWholeSegment(block)) {
       // No page of the segment is mapped any more, so its addresses are released too.

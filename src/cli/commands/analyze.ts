@@ -109,7 +109,8 @@ async function analyze(files: string[], options: AnalyzeOptions): Promise<void> 
 /** All files together may not fit in memory. Workers keep only a row of each, and the worst is read again. */
 async function analyzeSeveral(files: string[], options: AnalyzeOptions, progress: Progress): Promise<void> {
   const rules = options.failIf.map((rule) => rule.text);
-  const tasks = files.map((file, index) => ({ index, file, gpu: options.gpu, capacity: options.capacity, rules }));
+  const { gpu, capacity, pytorch } = options;
+  const tasks = files.map((file, index) => ({ index, file, gpu, capacity, pytorch, rules }));
   const { answers, kept } = await analyzeRanks(tasks, progress);
   progress.clear();
   for (const { problem } of answers) {
@@ -121,7 +122,7 @@ async function analyzeSeveral(files: string[], options: AnalyzeOptions, progress
   if (rows.length === 0) return;
   const worst = worstRank(rows);
   const recording = kept?.file === worst.file ? kept.recording : await loadRecording(worst.file, progress);
-  const [trace] = pickGpus(recording, worst.gpu, worst.file);
+  const [trace] = withVersion(pickGpus(recording, worst.gpu, worst.file), pytorch);
   showRanks(rows, trace!, options, progress);
 }
 

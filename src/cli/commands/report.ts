@@ -12,15 +12,17 @@ import { writeWeir } from '../../trace/weir/writer.ts';
 import type { AnalysisView } from '../../view/analysis-view.ts';
 import { Session } from '../../view/session.ts';
 import { loadRecording } from '../input.ts';
-import { capacityOption, jsonOption, quietOption, RECORDING } from '../options.ts';
+import { capacityOption, jsonOption, pytorchOption, quietOption, RECORDING } from '../options.ts';
 import { writeWhole } from '../output.ts';
 import { createProgress, type Progress } from '../progress.ts';
+import { recordingWithVersion } from '../pytorch-version.ts';
 import { readVersion } from '../version.ts';
 
 interface ReportOptions {
   readonly output?: string;
   readonly force?: boolean;
   readonly capacity?: number;
+  readonly pytorch?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -33,6 +35,7 @@ export function reportCommand(): Command {
     .option('-o, --output <file>', 'the file to write (default: the name of the recording with .html)')
     .option('-f, --force', 'overwrite an existing file')
     .addOption(capacityOption())
+    .addOption(pytorchOption())
     .addOption(jsonOption())
     .addOption(quietOption())
     .addHelpText('before', 'Examples:\n  weir report snapshot.pickle -o snapshot.html\n  weir report rank0.pickle --capacity 80GiB -f\n')
@@ -43,7 +46,7 @@ async function report(file: string, options: ReportOptions): Promise<void> {
   const to = options.output ?? outputName(file);
   if (!options.force && existsSync(to)) throw new UsageError(`${to} exists; -f overwrites it`);
   const progress = createProgress(options.quiet ?? false);
-  const recording = await loadRecording(file, progress);
+  const recording = recordingWithVersion(await loadRecording(file, progress), options.pytorch);
   const html = reportPage(readAssets(), {
     name: file === '-' ? 'standard input' : file,
     recording: pack(recording),

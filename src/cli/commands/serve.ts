@@ -7,7 +7,7 @@ import { InputError, UsageError } from '../../base/errors.ts';
 import { Playback, type PlayedRank } from '../../server/live-feed.ts';
 import { type Calls, RECORDED } from '../../view/protocol.ts';
 import { decodeAnswer } from '../../view/wire.ts';
-import { LOCAL_HOST, parsePort, quietOption } from '../options.ts';
+import { LOCAL_HOST, parsePort, pytorchOption, quietOption } from '../options.ts';
 import { PageServer } from '../page-server.ts';
 import { ViewSource } from '../view-source.ts';
 
@@ -16,6 +16,7 @@ interface ServeOptions {
   readonly open?: boolean;
   readonly live?: boolean;
   readonly speed: number;
+  readonly pytorch?: string;
   readonly quiet?: boolean;
 }
 
@@ -28,6 +29,7 @@ export function serveCommand(): Command {
     .option('--open', 'open the page in a browser')
     .option('--live', 'play the recordings back like a running job, one rank per file')
     .addOption(new Option('--speed <factor>', 'with --live: seconds of the job per second').argParser(parseSpeed).default(1))
+    .addOption(pytorchOption())
     .addOption(quietOption())
     .addHelpText(
       'before',
@@ -42,7 +44,7 @@ export function serveCommand(): Command {
 async function serve(files: string[], options: ServeOptions): Promise<void> {
   if (options.live && files.length === 0) throw new UsageError('--live needs a recording to play; name one, or one per rank');
   for (const file of files) checkFile(file);
-  const sources = [...new Set(files)].map((file) => new ViewSource(file));
+  const sources = [...new Set(files)].map((file) => new ViewSource(file, options.pytorch));
   const live = options.live ? await startPlayback(sources, options) : undefined;
   const server = new PageServer({ sources, live });
   try {

@@ -2,7 +2,7 @@
 // so the error says what the file looks like.
 import { formatBytes, MIB } from '../../base/bytes.ts';
 import { InputError } from '../../base/errors.ts';
-import { detectFormat, lookOf } from '../../trace/detect.ts';
+import { detectFormat, lookOf, START_OF_PLAN } from '../../trace/detect.ts';
 import { looksLikeAccessJson } from './access-inputs.ts';
 import { looksLikeAutoSwap } from './autoswap-trace.ts';
 import { looksLikeBufferCsv } from './buffer-csv.ts';
@@ -13,7 +13,6 @@ import { PLAN_FIRST, type PlanFile, parsePlan } from './plan-file.ts';
 const MOST_PLAN_BYTES = 500 * MIB;
 /** Enough to recognize a file by its beginning. */
 const START_BYTES = 4096;
-const START_OF_PLAN = /^\ufeff?\s*\{\s*"weir"\s*:\s*"plan"/;
 
 /** Reads a plan to judge it. Throws InputError if the file is something else. */
 export function parsePlanBytes(bytes: Uint8Array): PlanFile {

@@ -49,6 +49,8 @@ interface Moment {
 interface Tensor {
   readonly size: number;
   state: 'absent' | 'resident' | 'leaving' | 'away' | 'returning';
+  /** When its latest copy out was asked for. */
+  leftUs: number;
 }
 
 interface Job {
@@ -146,11 +148,11 @@ class Simulator {
       swapsOf.set(swap.block, [...(swapsOf.get(swap.block) ?? []), index]);
     });
     step.blocks.forEach((block, index) => {
-      const permanent: Tensor = { size: block.size, state: 'resident' };
+      const permanent: Tensor = { size: block.size, state: 'resident', leftUs: 0 };
       if (block.wholeRun) this.used += block.size;
       for (let round = 0; round < rounds; round++) {
         const shift = round * step.periodUs;
-        const tensor: Tensor = block.wholeRun ? permanent : { size: block.size, state: 'absent' };
+        const tensor: Tensor = block.wholeRun ? permanent : { size: block.size, state: 'absent', leftUs: 0 };
         const add = (us: number, action: Action, swap?: number) => moments.push({ us: us + shift, action, tensor, swap, stepUs: shift });
         if (!block.wholeRun) {
           add(block.fromUs, Action.Alloc);
@@ -180,6 +182,7 @@ class Simulator {
         break;
       case Action.CopyOut:
         tensor.state = 'leaving';
+        tensor.leftUs = moment.us;
         this.out.add(moment);
         break;
       case Action.CopyIn:
@@ -187,7 +190,11 @@ class Simulator {
         break;
       case Action.Access:
         if (tensor.state === 'resident') break;
-        if (tensor.state === 'leaving') this.faults++;
+        if (tensor.state === 'leaving') {
+          // An access without length at the moment of the copy comes before it.
+          if (moment.us <= tensor.leftUs + NOTHING_US) break;
+          this.faults++;
+        }
         this.waitWhile(() => tensor.state !== 'resident', 'data');
         break;
     }
