@@ -15,6 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from .backend import owners
 from .in_place import InPlaceSwapper, Swappable
 from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT
+from .swapped_tensors import unobserved
 
 
 class Entry:
@@ -352,7 +353,7 @@ class StateGuard(InPlaceSwapper):
         return optimizer is not None and type(optimizer.state) is GuardedState
 
     def swap_in_all(self):
-        with self.lock:
+        with self.lock, unobserved():
             moved = False
             for item in self.items:
                 if item.state != RESIDENT:
@@ -362,7 +363,7 @@ class StateGuard(InPlaceSwapper):
                 self.copies.make_current_wait()
 
     def swap_in_entry(self, state, key):
-        with self.lock:
+        with self.lock, unobserved():
             if not dict.__contains__(state, key):
                 return
             values = dict.__getitem__(state, key)

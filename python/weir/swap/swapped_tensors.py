@@ -123,27 +123,41 @@ def _swapped_in(value):
             yield from _swapped_in(part)
 
 
-@contextlib.contextmanager
 def unobserved():
-    """Hides our operations from modes and traces that see every operation of the program."""
+    """A context that hides our operations from all that sees every operation of the program."""
+    return _unobserved() if is_observed() else _PLAIN_CONTEXT
+
+
+_PLAIN_CONTEXT = contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _unobserved():
     state = torch._C._get_tracing_state()
     torch._C._set_tracing_state(None)
     try:
-        if torch._C._len_torch_dispatch_stack() == 0:
-            yield
-        else:
-            from torch.utils._python_dispatch import _disable_current_modes
+        with contextlib.ExitStack() as contexts:
+            if torch._C._len_torch_dispatch_stack() > 0:
+                from torch.utils._python_dispatch import _disable_current_modes
 
-            with _disable_current_modes():
-                yield
+                contexts.enter_context(_disable_current_modes())
+            if torch._C._functorch.peek_interpreter_stack() is not None:
+                from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+                contexts.enter_context(temporarily_clear_interpreter_stack())
+            if torch.is_inference_mode_enabled():
+                # Its tensors have no versions and cannot be saved again.
+                contexts.enter_context(torch.inference_mode(False))
+            yield
     finally:
         torch._C._set_tracing_state(state)
 
 
 def is_observed():
-    """Whether a mode, a transform or a trace sees every operation."""
+    """Whether a mode, a transform or a trace sees every operation, or gets tensors of its own kind."""
     return (
         torch._C._len_torch_dispatch_stack() > 0
+        or torch.is_inference_mode_enabled()
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._get_tracing_state() is not None
     )
