@@ -4,6 +4,7 @@ A state tensor may be swapped out only while the chain state dict -> entry -> te
 Every access to the state dict from outside of step() swaps in first.
 """
 
+import contextlib
 import sys
 import weakref
 from collections import defaultdict
@@ -143,26 +144,30 @@ class GuardedState(defaultdict):
 
     def _entries(self):
         """All entries at once. The list keeps them from being swapped out."""
-        if self.guard is None:
-            return list(super().items())
-        with self.guard.lock:
-            self._all()
+        with self._resident():
             return list(super().items())
 
     def get(self, key, default=None):
         return self[key] if key in self else default
 
+    @contextlib.contextmanager
+    def _resident(self):
+        """In here all entries are resident, and no other thread begins to swap one out."""
+        with contextlib.nullcontext() if self.guard is None else self.guard.lock:
+            self._all()
+            yield
+
     def setdefault(self, key, default=None):
-        self._all()
-        return super().setdefault(key, default)
+        with self._resident():
+            return super().setdefault(key, default)
 
     def pop(self, *arguments):
-        self._all()
-        return super().pop(*arguments)
+        with self._resident():
+            return super().pop(*arguments)
 
     def popitem(self):
-        self._all()
-        return super().popitem()
+        with self._resident():
+            return super().popitem()
 
     def __delitem__(self, key):
         self._all()
