@@ -5,10 +5,12 @@ an optimizer begins or ends its step.
 """
 
 import os
+import sys
 import traceback
 import weakref
 
 import torch
+from torch.utils.checkpoint import CheckpointFunction
 
 from ..abi import EXCHANGE_VERSION, SwapReport
 from .copies import Copies, Corrupted
@@ -25,6 +27,8 @@ from .swapped_tensors import is_observed, unobserved
 
 # If this many steps have no large tensor on a GPU, later ones will not either.
 SMALL_STEPS = 8
+# Functions of the program, and checkpointing, may save a tensor without reading it. PyTorch's operations read what they save.
+SAVE_UNREAD = {code.__code__.co_filename for code in (torch.autograd.Function.apply.__func__, CheckpointFunction.forward)}
 
 
 class Manager:
@@ -189,6 +193,8 @@ class Manager:
                 self.saved.cancel_swap_out(record)
                 if self.steps.reactive:
                     self.mover.want_swap_out(record)
+            # We are called by `pack`, and `pack` by the operation.
+            record.unread = record.unread or sys._getframe(2).f_code.co_filename in SAVE_UNREAD
             handle = record.add(tensor)
             if record.index >= 0:
                 self.steps.packed(record, size)
