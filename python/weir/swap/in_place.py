@@ -58,7 +58,8 @@ class InPlaceSwapper:
     def begin_swap_out(self, item):
         if item.state != RESIDENT or self.copies.sides.why_not() or not item.begin():
             return False
-        if item.is_exclusive() and item.storage.nbytes() == item.size:
+        # Memory that another library made cannot be given up.
+        if item.is_exclusive() and item.storage.nbytes() == item.size and item.storage.resizable():
             if item.slot is not None and item.slot.size != item.size:
                 item.release_slot()
             if item.slot is None:

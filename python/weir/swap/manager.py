@@ -5,10 +5,12 @@ an optimizer begins or ends its step.
 """
 
 import os
+import sys
 import traceback
 import weakref
 
 import torch
+from torch.utils.checkpoint import CheckpointFunction
 
 from ..abi import EXCHANGE_VERSION, SwapReport
 from .copies import Copies, Corrupted
@@ -21,10 +23,12 @@ from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT, changed
 from .relief import Relief
 from .saved_tensors import SavedTensors
 from .steps import RESTING, Steps
-from .swapped_tensors import is_observed
+from .swapped_tensors import is_observed, unobserved
 
 # If this many steps have no large tensor on a GPU, later ones will not either.
 SMALL_STEPS = 8
+# Functions of the program, and checkpointing, may save a tensor without reading it. PyTorch's operations read what they save.
+SAVE_UNREAD = {code.__code__.co_filename for code in (torch.autograd.Function.apply.__func__, CheckpointFunction.forward)}
 
 
 class Manager:
@@ -101,10 +105,11 @@ class Manager:
             return
         try:
             something_died = bool(self.guard.dead or self.layers.lost)
-            self.guard.bury_dead()
-            self.layers.clear_resident_lost()
-            self.saved.clear_dead()
-            self.copies.clear_pending_frees()
+            with unobserved():
+                self.guard.bury_dead()
+                self.layers.clear_resident_lost()
+                self.saved.clear_dead()
+                self.copies.clear_pending_frees()
             if something_died and self.guard.is_idle():
                 self.copies.give_unused_host_memory_back()
         except Exception:
@@ -188,6 +193,8 @@ class Manager:
                 self.saved.cancel_swap_out(record)
                 if self.steps.reactive:
                     self.mover.want_swap_out(record)
+            # We are called by `pack`, and `pack` by the operation.
+            record.unread = record.unread or sys._getframe(2).f_code.co_filename in SAVE_UNREAD
             handle = record.add(tensor)
             if record.index >= 0:
                 self.steps.packed(record, size)
@@ -199,14 +206,9 @@ class Manager:
             self.layer_is_needed(layer)
         with self.lock:
             aside = not self.backend.on_compute()
-            if torch._C._len_torch_dispatch_stack():
-                from torch.utils._python_dispatch import _disable_current_modes
-
-                with _disable_current_modes():
-                    self._make_resident(handle.record, aside)
-                    return self._view(handle, aside)
-            self._make_resident(handle.record, aside)
-            return self._view(handle, aside)
+            with unobserved():
+                self._make_resident(handle.record, aside)
+                return self._view(handle, aside)
 
     def _make_resident(self, record, aside):
         steps = self.steps
@@ -307,7 +309,7 @@ class Manager:
         """Swaps the optimizer's state in, whatever else fails."""
         if self.backend is None:
             return
-        with self.lock:
+        with self.lock, unobserved():
             place = self.guard.ordinal(optimizer)
             if not self.stopped and self.backend.on_compute() and not self.backend.capturing():
                 try:
@@ -334,7 +336,7 @@ class Manager:
             self._skip_step()
             return
         try:
-            with self.lock:
+            with self.lock, unobserved():
                 place = self.guard.ordinal(optimizer)
                 anchor = self.anchor() if self.anchor is not None else None
                 if anchor is None:
@@ -372,7 +374,7 @@ class Manager:
             self._skip_step()
             return
         try:
-            with self.lock:
+            with self.lock, unobserved():
                 self._end_of_layers()
                 self.steps.end()
         except Corrupted:

@@ -80,7 +80,12 @@ class Mover:
             self._try_late(tick)
         for who in plan.outs.get(tick, ()):
             if who[0] == "layer":
-                self.layers.begin_layer_swap_out(self.layers.passages[who[1]])
+                layer = self.layers.passages[who[1]]
+                # If it was needed already, on another stream, nobody would ask for it again.
+                if layer.passage == who[1]:
+                    self.layers.begin_layer_swap_out(layer)
+                else:
+                    counts["kept"] += 1
                 continue
             if who[0] == "item":
                 item = self.guard.items[who[1]]

@@ -4,6 +4,7 @@ A state tensor may be swapped out only while the chain state dict -> entry -> te
 Every access to the state dict from outside of step() swaps in first.
 """
 
+import contextlib
 import sys
 import weakref
 from collections import defaultdict
@@ -15,6 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from .backend import owners
 from .in_place import InPlaceSwapper, Swappable
 from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT
+from .swapped_tensors import unobserved
 
 
 class Entry:
@@ -142,26 +144,30 @@ class GuardedState(defaultdict):
 
     def _entries(self):
         """All entries at once. The list keeps them from being swapped out."""
-        if self.guard is None:
-            return list(super().items())
-        with self.guard.lock:
-            self._all()
+        with self._resident():
             return list(super().items())
 
     def get(self, key, default=None):
         return self[key] if key in self else default
 
+    @contextlib.contextmanager
+    def _resident(self):
+        """In here all entries are resident, and no other thread begins to swap one out."""
+        with contextlib.nullcontext() if self.guard is None else self.guard.lock:
+            self._all()
+            yield
+
     def setdefault(self, key, default=None):
-        self._all()
-        return super().setdefault(key, default)
+        with self._resident():
+            return super().setdefault(key, default)
 
     def pop(self, *arguments):
-        self._all()
-        return super().pop(*arguments)
+        with self._resident():
+            return super().pop(*arguments)
 
     def popitem(self):
-        self._all()
-        return super().popitem()
+        with self._resident():
+            return super().popitem()
 
     def __delitem__(self, key):
         self._all()
@@ -352,7 +358,7 @@ class StateGuard(InPlaceSwapper):
         return optimizer is not None and type(optimizer.state) is GuardedState
 
     def swap_in_all(self):
-        with self.lock:
+        with self.lock, unobserved():
             moved = False
             for item in self.items:
                 if item.state != RESIDENT:
@@ -362,7 +368,7 @@ class StateGuard(InPlaceSwapper):
                 self.copies.make_current_wait()
 
     def swap_in_entry(self, state, key):
-        with self.lock:
+        with self.lock, unobserved():
             if not dict.__contains__(state, key):
                 return
             values = dict.__getitem__(state, key)

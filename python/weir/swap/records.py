@@ -80,7 +80,7 @@ class Record:
 
     __slots__ = (
         "pending_frees", "dead", "index", "size", "cdata", "state", "handles", "slot", "storage", "unwaited", "copied", "frozen",
-        "waited_ticks", "sole_at", "check", "layer", "most_handles", "__weakref__",
+        "waited_ticks", "sole_at", "check", "layer", "most_handles", "unread", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, pending_frees, dead, size, cdata, index):
@@ -100,6 +100,7 @@ class Record:
         self.waited_ticks = 0
         self.sole_at = -1
         self.check = None
+        self.unread = False  # the operation that saved it need not have read it, so another stream may still be writing to it
         self.layer = None  # the layer whose parameter this is a view of: it is swapped with the layer
 
     def add(self, tensor):

@@ -75,7 +75,7 @@ class SavedTensors:
                 record.frozen = True
                 return False
         storage = record.live_handles()[0].alias.untyped_storage()
-        record.unwaited, record.check = self.copies.begin_out(storage, record.slot)
+        record.unwaited, record.check = self.copies.begin_out(storage, record.slot, after_sides=record.unread)
         record.state = SWAPPING_OUT
         record.copied = True
         if record.sole_at < 0:

@@ -145,11 +145,12 @@ class StreamHooks:
         generic, note = self.generic, self.note
 
         class TakenFor(type(generic)):
+            # Classes of the program that inherit from Stream are asked as usual.
             def __instancecheck__(cls, thing):
-                return isinstance(thing, generic)
+                return isinstance(thing, generic) if cls is Stream else super().__instancecheck__(thing)
 
             def __subclasscheck__(cls, other):
-                return issubclass(other, generic)
+                return issubclass(other, generic) if cls is Stream else super().__subclasscheck__(other)
 
         class Stream(generic, metaclass=TakenFor):
             __slots__ = ()

@@ -1,6 +1,7 @@
 """Classes of parameters and gradients while they are swapped out: any use of the content swaps them in first."""
 
 import contextlib
+import threading
 
 import torch
 
@@ -23,14 +24,16 @@ def _metadata():
 # Functions that need no content.
 METADATA = _metadata()
 
+_marks = threading.RLock()  # a tensor's class and its places in these tables change together
 _swapped_out = {}  # id of a tensor -> what swaps it in
 _contents = {}  # id of a tensor whose memory was given up -> a tensor on its storage
 
 
 def mark_swapped_out(tensor, swap_in):
     """From now on every use of the tensor from Python calls `swap_in` first."""
-    _swapped_out[id(tensor)] = swap_in
-    tensor.__class__ = SwappedParameter if type(tensor) is torch.nn.Parameter else SwappedGradient
+    with _marks:
+        _swapped_out[id(tensor)] = swap_in
+        tensor.__class__ = SwappedParameter if type(tensor) is torch.nn.Parameter else SwappedGradient
 
 
 def mark_without_memory(tensor, hide):
@@ -41,12 +44,14 @@ def mark_without_memory(tensor, hide):
 
 
 def mark_resident(tensor):
-    tensor.__class__ = _PLAIN.get(type(tensor), type(tensor))
-    _swapped_out.pop(id(tensor), None)
-    content = _contents.pop(id(tensor), None)
-    if content is not None:
-        # Version counter and autograd node stay.
-        tensor.data = content
+    with _marks:
+        content = _contents.pop(id(tensor), None)
+        if content is not None:
+            # Version counter and autograd node stay. Other threads ask the class until the content is there.
+            with torch._C.DisableTorchFunctionSubclass():
+                tensor.data = content
+        tensor.__class__ = _PLAIN.get(type(tensor), type(tensor))
+        _swapped_out.pop(id(tensor), None)
 
 
 def swap_in_all_of(*values):
@@ -60,8 +65,10 @@ def _swap_in(tensor):
     swap_in = _swapped_out.get(id(tensor))
     if swap_in is not None:
         swap_in()
-    # Also a tensor that was only made by such a class, for example as a copy.
-    mark_resident(tensor)
+    with _marks:
+        # Also a tensor that was only made by such a class, for example as a copy. But another thread may have begun its next swap-out.
+        if _swapped_out.get(id(tensor)) is swap_in:
+            mark_resident(tensor)
 
 
 def is_plain(tensor):
@@ -75,7 +82,7 @@ def _before_use(func, args, kwargs):
             return func(*args, **kwargs)
     for tensor in _swapped_in((args, kwargs)):
         _swap_in(tensor)
-    # None of the arguments is of these classes now. Other subclasses may still act.
+    # If another thread has begun to swap one out again, its class is asked again. Other subclasses may still act.
     return func(*args, **kwargs)
 
 
@@ -123,27 +130,41 @@ def _swapped_in(value):
             yield from _swapped_in(part)
 
 
-@contextlib.contextmanager
 def unobserved():
-    """Hides our operations from modes and traces that see every operation of the program."""
+    """A context that hides our operations from all that sees every operation of the program."""
+    return _unobserved() if is_observed() else _PLAIN_CONTEXT
+
+
+_PLAIN_CONTEXT = contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _unobserved():
     state = torch._C._get_tracing_state()
     torch._C._set_tracing_state(None)
     try:
-        if torch._C._len_torch_dispatch_stack() == 0:
-            yield
-        else:
-            from torch.utils._python_dispatch import _disable_current_modes
+        with contextlib.ExitStack() as contexts:
+            if torch._C._len_torch_dispatch_stack() > 0:
+                from torch.utils._python_dispatch import _disable_current_modes
 
-            with _disable_current_modes():
-                yield
+                contexts.enter_context(_disable_current_modes())
+            if torch._C._functorch.peek_interpreter_stack() is not None:
+                from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+                contexts.enter_context(temporarily_clear_interpreter_stack())
+            if torch.is_inference_mode_enabled():
+                # Its tensors have no versions and cannot be saved again.
+                contexts.enter_context(torch.inference_mode(False))
+            yield
     finally:
         torch._C._set_tracing_state(state)
 
 
 def is_observed():
-    """Whether a mode, a transform or a trace sees every operation."""
+    """Whether a mode, a transform or a trace sees every operation, or gets tensors of its own kind."""
     return (
         torch._C._len_torch_dispatch_stack() > 0
+        or torch.is_inference_mode_enabled()
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._get_tracing_state() is not None
     )

@@ -268,6 +268,15 @@ class Hooks(unittest.TestCase):
             self.assertIsInstance(generic(device="cpu"), torch.Stream)
             self.assertTrue(issubclass(generic, torch.Stream))
             self.assertEqual(str(torch.Stream), str(generic))
+
+            class Own(torch.Stream):
+                pass
+
+            self.assertNotIsInstance(third, Own)
+            self.assertNotIsInstance(generic(device="cpu"), Own)
+            self.assertFalse(issubclass(torch.Stream, Own))
+            self.assertIsInstance(Own(device="cpu"), Own)
+            self.assertIs(seen.pop().__class__, Own)
             hooks.close()
             Toy(9), ToyExternal(66), torch.Stream(device="cpu")
             self.assertEqual(len(seen), 5)

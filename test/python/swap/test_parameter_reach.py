@@ -109,6 +109,20 @@ class Others(SwapCase):
             loss.backward()
             training.finish(loss)
 
+    @unittest.skipUnless(FAKE, "for the fake GPU")
+    def test_memory_of_another_library(self):
+        """PyTorch cannot free it, so it stays. Here NumPy has it."""
+
+        def program():
+            training = Training()
+            training.net.layers[0].weight.detach().numpy()
+            for i in range(8):
+                training.step(i)
+                training.optimizer.state[training.net.layers[1].weight]["exp_avg"].numpy()
+            return training.result()
+
+        self.both(program, check=moved)
+
     def test_a_graph_from_before_layers_were_known(self):
         def program():
             training = Training()

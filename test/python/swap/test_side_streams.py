@@ -1,11 +1,13 @@
 """Other streams of the program read what swapping gives up, without record_stream: they must read what plain PyTorch would show them."""
 
+import ctypes
 import threading
 import unittest
 
 import torch
 from late_reads import Readers, without_fences
 from support import FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw
+from torch.utils.checkpoint import checkpoint
 from weir import swap
 
 STEPS = 14
@@ -134,6 +136,56 @@ def kept_graph(readers):
     return training.losses
 
 
+class Scale(torch.autograd.Function):
+    """Saves a factor without reading it."""
+
+    @staticmethod
+    def forward(context, x, factor):
+        context.save_for_backward(factor)
+        return x * 1
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient * context.saved_tensors[0], None
+
+
+def written_late(run):
+    """A side stream writes a tensor that a function saves without reading it; joins before backward."""
+    training, gradients = Training(), []
+    # No state, whose copies wait for side streams anyway.
+    training.optimizer = torch.optim.SGD(training.net.parameters(), 1e-3)
+    backend = run.backend if run is not None else None
+    side = backend.side_stream() if run is not None else None
+    if run is not None:
+        copy = backend.copy_out
+
+        def copy_out(target, storage):
+            # As early as its waits allow, and before the side stream does anything.
+            copy(target, storage)
+            while backend.out_stream.queue:
+                backend.run_one(backend.out_stream)
+
+        backend.copy_out = copy_out
+    for _ in range(STEPS):
+        x, factor, content = draw(WIDTH, WIDTH).requires_grad_(), torch.zeros(WIDTH, WIDTH), draw(WIDTH, WIDTH)
+        if run is None:
+            factor.copy_(content)
+        else:
+            backend.write(side, factor, ctypes.string_at(content.data_ptr(), content.numel() * content.element_size()))
+        y = Scale.apply(x, factor)
+        # It may leave now, and nothing has waited for the side stream yet.
+        del factor
+        loss = y.sum() * 1e-6 + training.loss()
+        penalty = more_work()
+        if run is not None:
+            backend.wait(backend.compute, backend.event(side))
+        (loss + penalty).backward()
+        gradients.append(x.grad)
+        training.finish(loss)
+    losses, tensors = training.result()
+    return losses, tensors + gradients
+
+
 class SideStreams(SwapCase):
     def same_reads(self, program, modes=MODES, orders=ORDERS, check=None, **options):
         plain = Readers()
@@ -171,6 +223,32 @@ class SideStreams(SwapCase):
 
     def test_a_kept_graph(self):
         self.same_reads(kept_graph)
+
+    @unittest.skipUnless(FAKE, "for the fake GPU")
+    def test_a_tensor_that_is_written_late(self):
+        expected = written_late(None)
+        for mode in MODES:
+            for order, seed in ORDERS:
+                with Run(mode, order, seed, debug=False) as run:
+                    found = written_late(run)
+                    self.assertIsNone(run.manager.stopped)
+                self.assertEqual(expected[0], found[0])
+                self.assertTrue(all(torch.equal(*pair) for pair in zip(expected[1], found[1], strict=True)), (mode, order, seed))
+
+    def test_functions_that_may_save_without_reading(self):
+        with Run("plan", debug=False) as run:
+            for save, unread in (
+                (lambda x: Scale.apply(x, draw(WIDTH, WIDTH)), True),
+                (lambda x: checkpoint(torch.tanh, x * 2, use_reentrant=False), True),
+                (lambda x: checkpoint(torch.tanh, x * 2, use_reentrant=True), True),
+                (torch.exp, False),
+            ):
+                x = draw(WIDTH, WIDTH).requires_grad_()
+                kept = save(x)
+                records = [reference() for reference in run.manager.saved.records]
+                self.assertEqual([record.unread for record in records], [unread])
+                del kept, records
+                run.manager.saved.clear_dead()
 
     def test_relief(self):
         def program(readers):
