@@ -50,8 +50,11 @@ export async function readInput(path: string, progress: Progress, isText: (start
     const recording = new RecordingReader(content.isPacked ? size * USUAL_RATIO : size);
     let total = 0;
     let into: TextCollector | RecordingReader | undefined;
+    /** Whether an error is about the unpacked content, not about the packed file. */
+    let isUnpacked = false;
     try {
       for await (const piece of content.pieces) {
+        isUnpacked = content.isPacked;
         total += piece.length;
         if (total > MOST_BYTES) throw tooLarge();
         if (into) into.push(piece);
@@ -60,11 +63,13 @@ export async function readInput(path: string, progress: Progress, isText: (start
           if (total >= START_BYTES) into = chosen();
         }
         if (into === recording && recording.isDone) break;
+        isUnpacked = false;
       }
+      isUnpacked = content.isPacked;
       into ??= chosen();
       return into === text ? text.bytes() : recording.finish();
     } catch (error) {
-      throw content.isPacked && !recording.format && error instanceof InputError ? new InputError(`unpacked, ${error.message}`) : error;
+      throw isUnpacked && !recording.format && error instanceof InputError ? new InputError(`unpacked, ${error.message}`) : error;
     }
 
     function chosen(): TextCollector | RecordingReader {

@@ -49,6 +49,13 @@ describe('weir analyze', () => {
     }
   });
 
+  it('says of a damaged packed file only that it cannot be unpacked', async () => {
+    const cut = file('cut.gz', gzipSync('not a recording').subarray(0, 20));
+    expect((await weir(['analyze', cut])).stderr).toMatch(/cut\.gz: the file cannot be unpacked/);
+    const text = file('text.gz', gzipSync('not a recording'));
+    expect((await weir(['analyze', text])).stderr).toMatch(/text\.gz: unpacked, the file is text/);
+  });
+
   it('takes --pytorch for every rank', async () => {
     const { stdout } = await weir(['analyze', 'samples/exact/frac.pkl.gz', VGG, '--pytorch', '2.13', '--json']);
     const { ranks } = JSON.parse(stdout) as { ranks: { replayError: { pytorch: { versions: string } } }[] };

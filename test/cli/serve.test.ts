@@ -79,7 +79,9 @@ describe('weir serve', () => {
   it('takes the version of PyTorch that made the recording', async () => {
     const { fetch, child } = await start('samples/exact/frac.pkl.gz', {}, ['--pytorch', '2.13']);
     const answer = await fetch('/api/sources/0/ask', post('{"method":"analyze","gpu":0}'));
-    expect(decodeAnswer(await answer.arrayBuffer())).toMatchObject({ analysis: { replayError: { pytorch: { versions: '2.13 and later' } } } });
+    expect(decodeAnswer(await answer.arrayBuffer())).toMatchObject({
+      analysis: { replayError: { pytorch: { versions: '2.13 and later' } } },
+    });
     await stop(child);
   });
 
