@@ -142,11 +142,12 @@ class Manager:
         return self._unpack(packed)
 
     def _eligible(self, tensor):
-        if type(tensor) is not torch.Tensor or tensor.numel() * tensor.element_size() < self.least:
+        # A dispatch mode sees every operation, and must not see ours. A transform's tensors have no memory of their own.
+        if type(tensor) is not torch.Tensor or tensor.numel() * tensor.element_size() < self.least or is_observed():
             return False
         if tensor.layout != torch.strided or (tensor.requires_grad and tensor.is_leaf):
             return False
-        if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+        if tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor():
             return False
         if self.backend is None:
             # Streams cannot be made before CUDA has started.
@@ -158,10 +159,7 @@ class Manager:
         if why is not None:
             self.stop(why)
             return False
-        if not backend.is_mine(tensor) or not backend.on_compute() or backend.capturing():
-            return False
-        # A dispatch mode sees every operation, and must not see ours.
-        return torch._C._len_torch_dispatch_stack() == 0
+        return backend.is_mine(tensor) and backend.on_compute() and not backend.capturing()
 
     def _pack(self, tensor):
         if not self._eligible(tensor):

@@ -4,6 +4,7 @@ import unittest
 
 import torch
 from support import WIDTH, SwapCase, Training, draw
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 STEPS = 14
@@ -48,6 +49,25 @@ class Contexts(SwapCase):
                 loss.backward()
                 training.finish(loss)
             training.losses.extend(losses)
+            return training.result()
+
+        self.same_everywhere(program)
+
+    def test_forward_derivatives_in_mid_step(self):
+        """PyTorch saves tensors of zeros there, which have no memory."""
+
+        def program():
+            training = Training()
+            for _ in range(STEPS):
+                loss = training.loss()
+                x = torch.ones(WIDTH, WIDTH, device=loss.device)
+                training.losses.append(torch.func.jvp(training.net, (x,), (x,))[1].sum().item())
+                with forward_ad.dual_level():
+                    result = training.net(forward_ad.make_dual(x, x))
+                    training.losses.append(forward_ad.unpack_dual(result).tangent.sum().item())
+                del result
+                loss.backward()
+                training.finish(loss)
             return training.result()
 
         self.same_everywhere(program)
