@@ -35,9 +35,12 @@ export async function loadRecording(path: string, progress: Progress): Promise<R
   return input as Recording;
 }
 
-/** The content of a text file, unpacked if it is packed. */
-export async function readBytes(path: string, progress: Progress): Promise<Uint8Array> {
-  const input = await readInput(path, progress, () => true);
+/** The content of a text file, unpacked if it is packed. `check` throws if its beginning shows that it is something else. */
+export async function readBytes(path: string, progress: Progress, check: (start: Uint8Array) => void): Promise<Uint8Array> {
+  const input = await readInput(path, progress, (start) => {
+    check(start);
+    return true;
+  });
   return input as Uint8Array;
 }
 

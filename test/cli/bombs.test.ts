@@ -170,7 +170,7 @@ describe.skipIf(process.platform !== 'linux')('bombs (skipped: memory is watched
   it('weir verify refuses plans without end', async () => {
     for (const path of ['/dev/zero', file('space.zst', repeated(ascii('{'), 0x20, 8_000))]) {
       const { code, stderr, peak } = await weirPeak(['verify', path, 'samples/exact/s1.pickle']);
-      expect(stderr).toMatch(/mostly white space/);
+      expect(stderr).toMatch(/mostly white space|begins with zeros/);
       expect(code).toBe(3);
       expect(peak).toBeLessThan(MOST_MEMORY);
     }

@@ -1,6 +1,6 @@
 // `weir verify PLAN FILE`: checks a plan against its file, with code that shares nothing with the planners.
 import { Command } from 'commander';
-import { parsePlanBytes } from '../../plan/files/plan-bytes.ts';
+import { parsePlanBytes, requirePlan } from '../../plan/files/plan-bytes.ts';
 import { verifyPlanOn } from '../../plan/files/plan-input.ts';
 import { SCHEMA } from '../../report/json.ts';
 import { formatVerification } from '../../report/terminal/plan.ts';
@@ -35,7 +35,7 @@ export function verifyCommand(): Command {
 async function verify(planPath: string, file: string, options: VerifyOptions): Promise<void> {
   const progress = createProgress(options.quiet ?? false);
   requireOneInput([planPath, file]);
-  const bytes = await readBytes(planPath, progress);
+  const bytes = await readBytes(planPath, progress, requirePlan);
   const plan = naming(planPath, () => parsePlanBytes(bytes));
   const input = await loadPlanInput(file, { command: 'verify', swap: plan.kind === 'swaps', gpu: options.gpu }, progress);
   const { faults, followed } = naming(planPath, () => verifyPlanOn(plan, input));

@@ -16,11 +16,16 @@ const START_BYTES = 4096;
 
 /** Reads a plan to judge it. Throws InputError if the file is something else. */
 export function parsePlanBytes(bytes: Uint8Array): PlanFile {
-  const look = otherLookOf(bytes);
-  if (look !== undefined) throw new InputError(`the file ${look}, not a plan; ${PLAN_FIRST}`);
+  requirePlan(bytes);
   if (bytes.length > MOST_PLAN_BYTES)
     throw new InputError(`the file is larger than ${formatBytes(MOST_PLAN_BYTES)}, which no plan is; ${PLAN_FIRST}`);
   return parsePlan(new TextDecoder().decode(bytes));
+}
+
+/** Refuses a file whose beginning is that of something else. */
+export function requirePlan(start: Uint8Array): void {
+  const look = otherLookOf(start);
+  if (look !== undefined) throw new InputError(`the file ${look}, not a plan; ${PLAN_FIRST}`);
 }
 
 export function looksLikePlan(bytes: Uint8Array): boolean {
