@@ -285,12 +285,12 @@ export class RunPlanner {
     if (requests < JUDGED_STEPS * plan.requests) return;
     const share = (now.hits - subject.judged.hits) / requests;
     subject.judged = now;
-    if (share >= FOLLOWED) this.noteFollowed(subject, share, gauges);
+    if (share >= FOLLOWED) this.noteFollowed(subject, share);
     else if (++subject.bad >= subject.patience && subject.state !== 'watching' && subject.state !== 'stopped') this.noteLeft(subject);
     subject.fresh = [];
   }
 
-  private noteFollowed(subject: Planned, share: number, gauges: Gauges): void {
+  private noteFollowed(subject: Planned, share: number): void {
     subject.bad = 0;
     if (subject.state === 'following') {
       const samples = [...subject.samples, ...subject.fresh];
@@ -303,7 +303,7 @@ export class RunPlanner {
     subject.samples = [];
     this.sayOnce(
       subject,
-      `plan in use: it serves ${(100 * share).toFixed(1)} % of the requests, ${formatBytes(gauges.reserved)} reserved`,
+      `plan in use: it serves ${(100 * share).toFixed(1)} % of the requests`,
       `in use ${subject.plans.length} ${subject.left}`,
     );
   }
