@@ -115,7 +115,7 @@ function compareRanks(way: string): void {
 
 function sanitize(which: string): void {
   const summary = join(folder, 'summary.json');
-  const flags = ['run', '-q', '--no-what-if', '--json-file', summary, '--limit', '768MiB', '--swap', 'auto', '--'];
+  const flags = ['run', '-q', '--no-what-if', '--json-file', summary, '--limit', '1GiB', '--swap', '400MiB', '--'];
   // Calls of the driver that fail are no findings: Weir finds out in this way which kinds of memory there are.
   const job = [
     'compute-sanitizer',

@@ -1,6 +1,6 @@
 """Small trainings for compute-sanitizer: blocks are stitched, lent between streams and swapped within three steps.
 
-weir run --limit SIZE --swap auto -- compute-sanitizer --error-exitcode 9 python3 sanitized.py vision|text"""
+weir run --limit 1GiB --swap 400MiB -- compute-sanitizer --error-exitcode 9 python3 sanitized.py vision|text"""
 
 import sys
 

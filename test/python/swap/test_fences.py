@@ -293,7 +293,8 @@ class Hooks(unittest.TestCase):
             training = Training()
             for step in range(4):
                 training.step(step)
-            self.assertEqual(len(sides.readers), 0 if FAKE else 1)
+            # On a GPU, streams of earlier tests may still be there.
+            self.assertEqual(len(sides.readers) > 0, not FAKE)
             ours = {
                 (sides.backend.device_type, sides.backend.index, stream.stream_id)
                 for stream in (sides.backend.out_stream, sides.backend.in_stream)
