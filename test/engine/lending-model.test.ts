@@ -32,7 +32,7 @@ const use = (block: number): Action => ({ do: 'use', block });
 const TWO: Scope = { streams: 2, capacity: 16 * MIB, sizes: [6 * MIB, 8 * MIB], mostLive: 3, depth: 4, settings: TIGHT, start: [] };
 
 /** Deeper, and with every mutant of the engine: minutes more. `npm run model` and CI take them. */
-const ALL = process.env.WEIR_MODEL_ALL === '1';
+const ALL = process.env['WEIR_MODEL_ALL'] === '1';
 const reason = ALL ? '' : ' (skipped: only npm run model takes the time for it)';
 
 const SCOPES: Readonly<Record<string, Scope>> = {
