@@ -17,6 +17,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
   const files = [
     'values',
     'compile',
+    'contexts',
     'lifetimes',
     'native_reach',
     'deviations',
@@ -32,6 +33,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'relief',
     'side_streams',
     'surroundings',
+    'threads',
   ];
   test.each(files)('%s', (name) => {
     const run = spawnSync(PYTHON, [script(`swap/test_${name}.py`)], { encoding: 'utf8', timeout: 230_000 });

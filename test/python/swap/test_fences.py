@@ -113,9 +113,9 @@ class Fences(SwapCase):
             expected, reads = [], []
             begin = copies.begin_out
 
-            def read_the_next(*given):
+            def read_the_next(*given, **named):
                 # As another thread would, after the copy of one tensor and before the question who owns the next.
-                result = begin(*given)
+                result = begin(*given, **named)
                 if len(reads) < 3:
                     alias = records[len(reads) + 1].live_handles()[0].alias
                     expected.append(ctypes.string_at(alias.data_ptr(), records[0].size))
