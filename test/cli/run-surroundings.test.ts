@@ -127,7 +127,8 @@ describe('the end of a command', () => {
 
   /** Hangs up on the shell line's `weir run` and its command, and tells how it ended and what the command said. */
   const hangUp = (line: string) =>
-    `${line} > out 2> /dev/null & while ! grep -q begun out 2> /dev/null; do sleep 0.05; done; kill -HUP $(cat pids); wait $!; echo "$?"; cat out`;
+    // What an earlier line said must not be taken for this one's.
+    `rm -f out pids; ${line} > out 2> /dev/null & while ! grep -q begun out 2> /dev/null; do sleep 0.05; done; kill -HUP $(cat pids); wait $!; echo "$?"; cat out`;
   const COMMAND = `sh -c 'echo $$ $PPID > pids; echo begun; sleep 0.7; echo over'`;
 
   it('does not come with the terminal under nohup', () => {
@@ -147,7 +148,7 @@ describe('the end of a command', () => {
 
   it.skipIf(!isThere('script'))('does not come with the terminal under nohup in a shell that does not say so', () => {
     const typed = (start: string) =>
-      `unset _; ${start} node "${MAIN}" run -q -- ${COMMAND} > out 2> /dev/null & while ! grep -q begun out 2> /dev/null; do sleep 0.05; done; kill -HUP $(cat pids); wait $!; echo "$?" > code`;
+      `rm -f out pids; unset _; ${start} node "${MAIN}" run -q -- ${COMMAND} > out 2> /dev/null & while ! grep -q begun out 2> /dev/null; do sleep 0.05; done; kill -HUP $(cat pids); wait $!; echo "$?" > code`;
     const atTerminal = (start: string) => {
       writeFileSync(join(run.path, 'typed.sh'), typed(start));
       // A job of an interactive shell has the terminal as its input.
