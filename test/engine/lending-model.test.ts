@@ -2,26 +2,11 @@
 // kernels end, on the real engine. With a mistake in the driver or in the engine, the search finds a race.
 import { describe, expect, test } from 'vitest';
 import { type EngineSettings, LENDING_RULES } from '../../src/abi/settings.ts';
-import { WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { MIB } from '../../src/base/bytes.ts';
 import { type Action, explore, type Found, type Scope } from './lending/explore.ts';
 import type { DriverMistake } from './lending/gpu-model.ts';
 import { compileMutant, MUTANTS, UNMAPPING_MUTANTS } from './lending/mutants.ts';
-
-/** No slack, so that streams have to lend; small handles, so that borrowed ones are stitched. */
-const TIGHT: EngineSettings = {
-  ...WEIR_SETTINGS,
-  regionBytes: 256 * MIB,
-  fixedHandle: 4 * MIB,
-  slackShare: 0,
-  slackBytes: 0,
-  minStitch: 2 * MIB,
-  growthShare: 0,
-  sharedSlackShare: 0,
-  sharedGrowthShare: 0,
-  waitShare: 0,
-  eventBytes: 1,
-};
+import { TIGHT } from './lending/tight.ts';
 
 const malloc = (stream: number, mib: number): Action => ({ do: 'malloc', stream, bytes: mib * MIB });
 const free = (block: number): Action => ({ do: 'free', block });

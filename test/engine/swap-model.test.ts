@@ -1,8 +1,6 @@
 // A proof by search that swapping is safe beside streams that read and lend: every short program of two streams, with tensors that
 // are swapped out and in between, in every order in which kernels end. If an operation of swapping is left out, a race is found.
 import { describe, expect, test } from 'vitest';
-import type { EngineSettings } from '../../src/abi/settings.ts';
-import { WEIR_SETTINGS } from '../../src/allocator/engine/settings.ts';
 import { MIB } from '../../src/base/bytes.ts';
 import { RaceError } from './lending/gpu-model.ts';
 import {
@@ -16,21 +14,7 @@ import {
   SwapWorld,
   type TensorAction,
 } from './lending/swap-world.ts';
-
-/** No slack, so that given-up memory is used again at once, and streams have to lend. */
-const TIGHT: EngineSettings = {
-  ...WEIR_SETTINGS,
-  regionBytes: 256 * MIB,
-  fixedHandle: 4 * MIB,
-  slackShare: 0,
-  slackBytes: 0,
-  minStitch: 2 * MIB,
-  growthShare: 0,
-  sharedSlackShare: 0,
-  sharedGrowthShare: 0,
-  waitShare: 0,
-  eventBytes: 1,
-};
+import { TIGHT } from './lending/tight.ts';
 
 const of = (what: TensorAction, tensor = 0): SwapAction => ({ do: what, tensor });
 const malloc = (stream: number, mib: number): SwapAction => ({ do: 'malloc', stream, bytes: mib * MIB });
