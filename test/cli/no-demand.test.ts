@@ -15,6 +15,7 @@ import { readRecording } from '../../src/trace/detect.ts';
 import { WEIR } from '../fuzz/formats/weir.ts';
 import { mutate } from '../fuzz/mutate.ts';
 import { Random } from '../fuzz/random.ts';
+import { cutBeforeFirstEvent } from '../support/beginning.ts';
 import { weir } from '../support/command.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'weir-no-demand-'));
@@ -22,18 +23,6 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 const ENGINE_RUN = gunzipSync(readFileSync(new URL('../run/h200-weir.weir.gz', import.meta.url)));
 const PYTORCH_RUN = gunzipSync(readFileSync(new URL('../run/h200-pytorch.weir.gz', import.meta.url)));
-
-/** The shortest beginning of a recording that still names its GPU. */
-function cutBeforeFirstEvent(bytes: Uint8Array): Uint8Array {
-  for (let length = 16; length < bytes.length; length += 8) {
-    try {
-      if (readRecording(bytes.subarray(0, length)).traces.length > 0) return bytes.subarray(0, length);
-    } catch (error) {
-      if (!(error instanceof InputError)) throw error;
-    }
-  }
-  throw new Error('no beginning can be read');
-}
 
 const SEGMENT = {
   device: 0,

@@ -6,8 +6,7 @@ import { pathToFileURL } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { InputError } from '../../src/base/errors.ts';
-import { readRecording } from '../../src/trace/detect.ts';
+import { cutBeforeFirstEvent } from '../support/beginning.ts';
 import { weir } from '../support/command.ts';
 import { CHROMIUM, launch, serve, untilAnalysed, watch } from './browser.ts';
 
@@ -18,18 +17,6 @@ function file(name: string, content: string | Uint8Array): string {
   const path = join(folder, name);
   writeFileSync(path, content);
   return path;
-}
-
-/** The shortest beginning of a recording that still names its GPU. */
-function cutBeforeFirstEvent(bytes: Uint8Array): Uint8Array {
-  for (let length = 16; length < bytes.length; length += 8) {
-    try {
-      if (readRecording(bytes.subarray(0, length)).traces.length > 0) return bytes.subarray(0, length);
-    } catch (error) {
-      if (!(error instanceof InputError)) throw error;
-    }
-  }
-  throw new Error('no beginning can be read');
 }
 
 const ADDRESS = 0x7f00_0000_0000;
