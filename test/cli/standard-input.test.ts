@@ -4,7 +4,7 @@ import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { MAIN, ROOT, weir } from '../support/command.ts';
+import { MAIN, type Outcome, outcomeOf, ROOT, weir } from '../support/command.ts';
 
 const SAMPLE = 'samples/vgg16-b100.native.pickle.gz';
 const OTHER = 'samples/vgg16-b100.expandable.pickle.gz';
@@ -13,21 +13,13 @@ const folder = mkdtempSync(join(tmpdir(), 'weir-stdin-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 /** A line of bash that may name the command as `weir`. */
-function bash(line: string): Promise<{ code: number | null; stdout: string; stderr: string }> {
+function bash(line: string): Promise<Outcome> {
   const child = spawn('bash', ['-c', `weir() { "${process.execPath}" "${MAIN}" "$@"; }; ${line}`], {
     cwd: ROOT.pathname,
     env: { ...process.env, NO_COLOR: '1' },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  let stdout = '';
-  let stderr = '';
-  child.stdout.on('data', (chunk: Buffer) => {
-    stdout += chunk.toString();
-  });
-  child.stderr.on('data', (chunk: Buffer) => {
-    stderr += chunk.toString();
-  });
-  return new Promise((resolve) => child.on('close', (code) => resolve({ code, stdout, stderr })));
+  return outcomeOf(child);
 }
 
 const ANALYZE = ['analyze', '--json', '--allocator', 'expandable', '--no-smallest'];

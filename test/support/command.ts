@@ -1,5 +1,5 @@
 // Runs the real `weir` command as a user would, and keeps what it printed.
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 
 export const ROOT: URL = new URL('../../', import.meta.url);
 export const MAIN: string = new URL('dist/cli/main.js', ROOT).pathname;
@@ -20,15 +20,20 @@ export async function weir(
     env: { ...process.env, NO_COLOR: '1', ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
   });
-  let stdout = '';
-  let stderr = '';
-  child.stdout.on('data', (chunk: Buffer) => {
-    stdout += chunk.toString();
-  });
-  child.stderr.on('data', (chunk: Buffer) => {
-    stderr += chunk.toString();
-  });
   child.stdin.on('error', () => {});
   child.stdin.end(options.input);
+  return outcomeOf(child);
+}
+
+/** What a command said until its end. */
+export function outcomeOf(child: ChildProcess): Promise<Outcome> {
+  let stdout = '';
+  let stderr = '';
+  child.stdout?.on('data', (chunk: Buffer) => {
+    stdout += chunk.toString();
+  });
+  child.stderr?.on('data', (chunk: Buffer) => {
+    stderr += chunk.toString();
+  });
   return new Promise((resolve) => child.on('close', (code, signal) => resolve({ code, signal, stdout, stderr })));
 }
