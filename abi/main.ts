@@ -11,8 +11,8 @@ const generated = new Map([
   ...under('src/abi', typescriptFiles()),
   ...under('engine/abi', assemblyscriptFiles()),
   ['build/native/weir_abi.h', headerFile()] as const,
-  ['python/weir/abi.py', pythonFile()] as const,
-  ['python/_weir_variables.py', pythonVariablesFile()] as const,
+  ['python/weir_gpu/abi.py', pythonFile()] as const,
+  ['python/weir_gpu/variables.py', pythonVariablesFile()] as const,
 ]);
 const old = [...generated].filter(([path, text]) => !existsSync(path) || readFileSync(path, 'utf8') !== text);
 

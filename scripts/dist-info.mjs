@@ -6,7 +6,7 @@ import { join } from 'node:path';
 /** Writes NAME-VERSION.dist-info into `target`, a folder that may be on PYTHONPATH; `root` is the folder of package.json. */
 export function writeDistInfo(root, target) {
   const { name, version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-  const folder = join(target, `${name}-${version}.dist-info`);
+  const folder = join(target, `${name.replaceAll('-', '_')}-${version}.dist-info`);
   const files = {
     METADATA: [
       'Metadata-Version: 2.1',
@@ -14,8 +14,8 @@ export function writeDistInfo(root, target) {
       `Version: ${version}`,
       `Summary: The part of Weir that runs inside PyTorch processes; \`weir run\` puts it there.`,
     ],
-    'entry_points.txt': ['[torch.backends]', `${name} = _weir_activation:activate`],
-    'top_level.txt': ['_weir_activation', '_weir_variables', name, 'weir_gpu'],
+    'entry_points.txt': ['[torch.backends]', 'weir = weir_gpu.entry:activate'],
+    'top_level.txt': ['weir_gpu'],
   };
   mkdirSync(folder, { recursive: true });
   for (const [file, lines] of Object.entries(files)) writeFileSync(join(folder, file), `${lines.join('\n')}\n`);

@@ -13,7 +13,7 @@ const given = process.argv.slice(2).filter((argument) => argument !== '--check')
 const folders = given.length > 0 ? given : ['.'];
 
 /** Installed, built or downloaded: not ours to format. */
-const SKIPPED = new Set(['abi.py', '_weir_variables.py', 'node_modules', 'dist', 'build', 'samples', '.git', '__pycache__']);
+const SKIPPED = new Set(['abi.py', 'variables.py', 'node_modules', 'dist', 'build', 'samples', '.git', '__pycache__']);
 
 let failures = 0;
 

@@ -1,5 +1,5 @@
 // native/build.json as compiler calls: for the build, the tests and the benchmarks. Call it from the repository's root.
-// python/weir/build.py reads the same file on the user's machine.
+// python/weir_gpu/build.py reads the same file on the user's machine.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';

@@ -1,4 +1,4 @@
-// The tables as Python: python/weir/abi.py. Classes for the JSON files read with a check and write without one.
+// The tables as Python: python/weir_gpu/abi.py. Classes for the JSON files read with a check and write without one.
 import { ADAPTER_OPTIONS } from '../adapter.ts';
 import { ALLOCATORS, RUN_ALLOCATORS } from '../allocators.ts';
 import { CHILD_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES } from '../environment.ts';
@@ -203,7 +203,7 @@ function check(type: ShapeType): string {
   return `_choice(${type.choice.map((word) => JSON.stringify(word)).join(', ')})`;
 }
 
-/** python/_weir_variables.py: what must be known before the package can be imported. */
+/** python/weir_gpu/variables.py: what must be known before the package can be imported. */
 export function pythonVariablesFile(): string {
   const named = (name: string) => CHILD_VARIABLES.find((entry) => entry.name === name)?.variable;
   return `"""Variables that decide whether the package is imported at all.

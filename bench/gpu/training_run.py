@@ -76,9 +76,9 @@ def activate(torch, allocator, environment):
     elif allocator not in ("native", "cudaMallocAsync", "expandable"):
         os.environ["WEIR_CHILD_ALLOCATOR"] = allocator
         os.environ["WEIR_CHILD_REQUIRED"] = "1"
-        import weir.activate
+        import weir_gpu.activate
 
-        weir.activate.activate()
+        weir_gpu.activate.activate()
 
 
 def build_workload(torch, workloads, name, batch):
@@ -178,9 +178,9 @@ def take_peaks(torch):
 
 def gauges_of_weir():
     try:
-        import weir.adapter
+        import weir_gpu.adapter
 
-        return weir.adapter.gauges(0)
+        return weir_gpu.adapter.gauges(0)
     except Exception:
         return None
 

@@ -1,4 +1,4 @@
-/* The options that the Python side passes when it installs an allocator, and the C functions it calls: python/weir/adapter.py.
+/* The options that the Python side passes when it installs an allocator, and the C functions it calls: python/weir_gpu/adapter.py.
  * The structure (abi/adapter.ts) begins with the digest of the tables, so that two parts of different builds are noticed. */
 #ifndef WEIR_TORCH_OPTIONS_H
 #define WEIR_TORCH_OPTIONS_H

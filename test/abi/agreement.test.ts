@@ -203,7 +203,7 @@ interface PythonValues {
 
 const SCRIPT = `
 import ctypes, json, sys
-sys.path.insert(0, "python/weir")
+sys.path.insert(0, "python/weir_gpu")
 import abi
 named = lambda holder: {name: value for name, value in vars(holder).items() if not name.startswith("_")}
 shapes = [value for value in vars(abi).values() if isinstance(value, type) and issubclass(value, abi.Shape) and value is not abi.Shape]

@@ -96,7 +96,7 @@ describe.skipIf(reason !== '')(`a job that starts another Python${reason}`, () =
 
   it('tells by its first process on Weir what its Python is, if the command does not', async () => {
     const record =
-      'from weir import job_python, settings; import sys, types; sys.modules["torch"] = types.SimpleNamespace(__version__="2.11.0"); job_python.record(settings.read())';
+      'from weir_gpu import job_python, settings; import sys, types; sys.modules["torch"] = types.SimpleNamespace(__version__="2.11.0"); job_python.record(settings.read())';
     const line = (first: string, second: string) =>
       run.weir(['run', '-q', '--', 'sh', '-c', '"$0" -c "$1"; "$2" -c "$3"', first, record, second, IMPORT]);
     expect(await line(own, untested)).toMatchObject({ code: 0, stdout: 'on\n' });
@@ -109,7 +109,7 @@ describe.skipIf(reason !== '')(`a job that starts another Python${reason}`, () =
     mkdirSync(join(other, 'torch'));
     writeFileSync(
       join(other, 'torch/__init__.py'),
-      '__version__ = "2.3.0"\nclass version: cuda = "13.0"\nfrom _weir_activation import activate\nactivate()\n',
+      '__version__ = "2.3.0"\nclass version: cuda = "13.0"\nfrom weir_gpu.entry import activate\nactivate()\n',
     );
     const script = `"$0" -c "$1"; PYTHONPATH=${other}:$PYTHONPATH "$0" -c "$2"`;
     expect(await run.weir(['run', '-q', '--', 'sh', '-c', script, own, record, IMPORT])).toMatchObject({ code: 0, stdout: 'on\n' });

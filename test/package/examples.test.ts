@@ -29,7 +29,7 @@ const examples = documents.flatMap((document) =>
 function check(name: string, programs: Readonly<Record<string, string>>) {
   const project = join(folder, name);
   mkdirSync(join(project, 'node_modules/@types'), { recursive: true });
-  symlinkSync(ROOT.pathname, join(project, 'node_modules/weir'));
+  symlinkSync(ROOT.pathname, join(project, 'node_modules/weir-gpu'));
   for (const types of ['@types/node', 'undici-types']) symlinkSync(from(`node_modules/${types}`), join(project, 'node_modules', types));
   writeFileSync(join(project, 'package.json'), '{"private":true,"type":"module"}');
   writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions: OPTIONS }));
@@ -40,7 +40,7 @@ function check(name: string, programs: Readonly<Record<string, string>>) {
 describe('the programs in the documentation', () => {
   it('are found', () => {
     expect(examples.map(([name]) => name)).toEqual(['docs-library-md-0.ts', 'docs-library-md-1.ts']);
-    for (const [, code] of examples) expect(code).toContain("from 'weir'");
+    for (const [, code] of examples) expect(code).toContain("from 'weir-gpu'");
   });
 
   it('type-check', () => {
@@ -50,7 +50,7 @@ describe('the programs in the documentation', () => {
 
   it('are checked with types: a wrong program is not accepted', () => {
     const { status, stdout } = check('wrong', {
-      'wrong.ts': `import { readRecording } from 'weir';
+      'wrong.ts': `import { readRecording } from 'weir-gpu';
         const [trace] = readRecording(new Uint8Array()).traces;
         console.log(trace.device);`,
     });

@@ -22,7 +22,7 @@ const GENERATED = [
   /^(build|dist)\//,
   /^engine\/abi\/(settings|numbers|statistics)\.ts$/,
   /^src\/abi\b/,
-  /^python\/(weir\/abi|_weir_variables)\.py$/,
+  /^python\/weir_gpu\/(abi|variables)\.py$/,
 ];
 /** Folders beside the checkout, which only some benchmarks need. */
 const OUTSIDE = /^\.\.\/shared\//;

@@ -23,7 +23,7 @@ describe('the package', () => {
   it('installs a command that analyses the sample it brings', () => {
     const output = run(
       join(folder, 'node_modules/.bin/weir'),
-      ['analyze', 'node_modules/weir/samples/gpt2xl-oom.pickle.gz', '--no-smallest'],
+      ['analyze', 'node_modules/weir-gpu/samples/gpt2xl-oom.pickle.gz', '--no-smallest'],
       folder,
     );
     expect(output).toContain('Cause: fragmentation');
@@ -35,14 +35,14 @@ describe('the package', () => {
       join(folder, 'example.js'),
       `import { readFileSync } from 'node:fs';
        import { gunzipSync } from 'node:zlib';
-       import { chooseAllocators, readRecording, replay, SimulatedBackend } from 'weir';
-       const [trace] = readRecording(gunzipSync(readFileSync('node_modules/weir/samples/vgg16-b100.native.pickle.gz'))).traces;
+       import { chooseAllocators, readRecording, replay, SimulatedBackend } from 'weir-gpu';
+       const [trace] = readRecording(gunzipSync(readFileSync('node_modules/weir-gpu/samples/vgg16-b100.native.pickle.gz'))).traces;
        for (const { name, create } of chooseAllocators('pytorch,expandable')) {
          console.log(name, replay(trace, create, { backend: new SimulatedBackend() }).peakReserved);
        }`,
     );
     expect(run(process.execPath, ['example.js'], folder)).toBe('pytorch 16882073600\nexpandable 11603542016\n');
-    expect(readdirSync(join(folder, 'node_modules/weir/dist'))).toContain('index.d.ts');
+    expect(readdirSync(join(folder, 'node_modules/weir-gpu/dist'))).toContain('index.d.ts');
   });
 
   it('does what docs/library.md shows', () => {
@@ -55,13 +55,13 @@ describe('the package', () => {
       const pool = run(process.execPath, ['shown-0.js', 'host'], folder);
       expect(pool).toMatch(/^stitched 60 MiB; last word feed\nout of memory: 32 MiB requested, .*\n128 MiB reserved\n$/);
     }
-    const replayed = run(process.execPath, ['shown-1.js', 'node_modules/weir/samples/vgg16-b100.native.pickle.gz'], folder);
+    const replayed = run(process.execPath, ['shown-1.js', 'node_modules/weir-gpu/samples/vgg16-b100.native.pickle.gz'], folder);
     expect(replayed).toContain('expandable 11603542016 0\n');
     expect(replayed).toContain('What each allocator would have needed');
   });
 
   it('brings the page', () => {
-    expect(readdirSync(join(folder, 'node_modules/weir/dist/web')).sort()).toEqual([
+    expect(readdirSync(join(folder, 'node_modules/weir-gpu/dist/web')).sort()).toEqual([
       'app.css',
       'app.js',
       'example.pickle.gz',
@@ -69,19 +69,19 @@ describe('the package', () => {
       'index.html',
       'worker.js',
     ]);
-    const sample = 'node_modules/weir/samples/vgg16-b100.native.pickle.gz';
+    const sample = 'node_modules/weir-gpu/samples/vgg16-b100.native.pickle.gz';
     run(join(folder, 'node_modules/.bin/weir'), ['report', sample, '-o', 'page.html'], folder);
     expect(readdirSync(folder)).toContain('page.html');
   });
 
   it('brings the native sources to compile, but not those for tests', () => {
-    const native = readdirSync(join(folder, 'node_modules/weir/dist/native'));
+    const native = readdirSync(join(folder, 'node_modules/weir-gpu/dist/native'));
     expect(native).toEqual(expect.arrayContaining(['backend', 'build.json', 'engine', 'engine.c', 'engine.h', 'runtime', 'torch']));
     expect(native).not.toContain('testing');
   });
 
   it('leaves sources, tests and benchmarks at home', () => {
-    expect(readdirSync(join(folder, 'node_modules/weir')).sort()).toEqual([
+    expect(readdirSync(join(folder, 'node_modules/weir-gpu')).sort()).toEqual([
       'CHANGELOG.md',
       'LICENSE',
       'NOTICE',

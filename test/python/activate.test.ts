@@ -40,33 +40,33 @@ function python(script: string, variables: Record<string, string> = {}) {
   return spawnSync(PYTHON, ['-c', script], { env: environmentOf(variables), encoding: 'utf8' });
 }
 
-const IMPORT = 'import sys, torch; print("imported", "weir.build" in sys.modules)';
+const IMPORT = 'import sys, torch; print("imported", "weir_gpu.build" in sys.modules)';
 
 describe.skipIf(reason !== undefined)(`the Python side${reason ? ` (skipped: ${reason})` : ''}`, () => {
   test('is found by its folder alone', () => {
     const script =
-      'from importlib.metadata import entry_points, version; print([e.value for e in entry_points(group="torch.backends")], version("weir"))';
+      'from importlib.metadata import entry_points, version; print([e.value for e in entry_points(group="torch.backends")], version("weir-gpu"))';
     const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
-    expect(python(script).stdout).toBe(`['_weir_activation:activate'] ${version}\n`);
-    expect(python('import weir; print(weir.__version__)').stdout).toBe(`${version}\n`);
+    expect(python(script).stdout).toBe(`['weir_gpu.entry:activate'] ${version}\n`);
+    expect(python('import weir_gpu; print(weir_gpu.__version__)').stdout).toBe(`${version}\n`);
   });
 
   test('does nothing unless asked', () => {
     const result = python(IMPORT);
     expect(result).toMatchObject({ status: 0, stdout: 'imported False\n', stderr: '' });
-    expect(python('import weir; weir.step(); print(weir.gauges(), weir.check())').stdout).toBe('None 0\n');
+    expect(python('import weir_gpu; weir_gpu.step(); print(weir_gpu.gauges(), weir_gpu.check())').stdout).toBe('None 0\n');
   });
 
   test('refuses where a process must not go on without it and half of it is missing', () => {
     const half = mkdtempSync(join(folder, 'half-'));
     cpSync(PACKAGE, half, { recursive: true });
-    rmSync(join(half, 'weir/abi.py'));
+    rmSync(join(half, 'weir_gpu/abi.py'));
     const PYTHONPATH = `${half}:${join(folder, 'fake')}`;
     const variables = { WEIR_CHILD_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', PYTHONPATH };
     const told = expect.stringContaining('weir: its Python package cannot be loaded');
     expect(python(IMPORT, { ...variables, WEIR_CHILD_REQUIRED: '1' })).toMatchObject({ status: 125, stdout: '', stderr: told });
     expect(python(IMPORT, variables)).toMatchObject({ status: 0, stderr: told });
-    rmSync(join(half, '_weir_variables.py'));
+    rmSync(join(half, 'weir_gpu/variables.py'));
     expect(python(IMPORT, { PYTHONPATH })).toMatchObject({ status: 0, stderr: '' });
   });
 
@@ -151,9 +151,9 @@ describe.skipIf(reason !== undefined)(`the Python side${reason ? ` (skipped: ${r
   test('no compiler, no headers, no GPU, an old driver: a sentence each', () => {
     const script = `
 import os
-from weir import machine
-from weir.refusal import Refusal
-from weir.settings import Settings
+from weir_gpu import machine
+from weir_gpu.refusal import Refusal
+from weir_gpu.settings import Settings
 for call in (lambda: machine.compilers(Settings()), lambda: machine.cuda_headers("/nowhere/torch", Settings())):
     try: print(call())
     except Refusal as refusal: print(refusal.reason, "|", refusal)
@@ -182,8 +182,8 @@ for signs in (("/dev/nothing*",), ("/dev/null",)):
     const cache = mkdtempSync(join(folder, 'cache-'));
     const script = `
 import os
-from weir import build, cache
-from weir.settings import Settings
+from weir_gpu import build, cache
+from weir_gpu.settings import Settings
 folder = cache.Folder(os.environ["CACHE"], ["torch-0", "key"])
 slowly = ["sh", "-c", 'echo once >> "$CACHE/count"; sleep 0.5; printf made > libweir.so']
 print(build.build(folder, [[["true"], ["true"]], [slowly]], "test", Settings(quiet=True)).path)
@@ -210,8 +210,8 @@ print(build.build(folder, [[["true"], ["true"]], [slowly]], "test", Settings(qui
     const cache = mkdtempSync(join(folder, 'cache-'));
     const script = `
 import os
-from weir import build, cache
-from weir.settings import Settings
+from weir_gpu import build, cache
+from weir_gpu.settings import Settings
 folder = cache.Folder(os.environ["CACHE"], ["key"])
 open(os.path.join(folder.path, "libweir.so"), "w").close()
 spoiled = folder.library("libweir.so").identity
@@ -226,7 +226,7 @@ for _ in range(2): print(build.build(folder, commands, "test", Settings(quiet=Tr
 
   test('without a home the cache is a folder for temporary files', () => {
     const script =
-      'import os; from weir import cache, settings; os.path.expanduser = lambda path: path; print(cache.find(settings.Settings(), []).path)';
+      'import os; from weir_gpu import cache, settings; os.path.expanduser = lambda path: path; print(cache.find(settings.Settings(), []).path)';
     const run = mkdtempSync(join(folder, 'here-'));
     const result = spawnSync(PYTHON, ['-c', script], { cwd: run, env: environmentOf({ TMPDIR: run }), encoding: 'utf8' });
     expect(result.stdout).toMatch(new RegExp(`^${run}/weir-\\d+\n$`));
@@ -237,9 +237,9 @@ for _ in range(2): print(build.build(folder, commands, "test", Settings(quiet=Tr
     const cache = mkdtempSync(join(folder, 'cache-'));
     const script = `
 import os
-from weir import build, cache
-from weir.refusal import Refusal
-from weir.settings import Settings
+from weir_gpu import build, cache
+from weir_gpu.refusal import Refusal
+from weir_gpu.settings import Settings
 try: build.build(cache.Folder(os.environ["CACHE"], ["key"]), [[["sh", "-c", "echo no such type; exit 3"]]], "test", Settings())
 except Refusal as refusal: print(refusal.reason, "|", refusal)
 `;
@@ -256,7 +256,7 @@ except Refusal as refusal: print(refusal.reason, "|", refusal)
     cpSync('native', native, { recursive: true });
     writeFileSync(join(native, 'engine.c'), '');
     const script =
-      'from weir import build, settings; s = build.find_sources(settings.read()); print(build.key(s, ["a"]), build.key(s, ["b"]))';
+      'from weir_gpu import build, settings; s = build.find_sources(settings.read()); print(build.key(s, ["a"]), build.key(s, ["b"]))';
     const keys = () => python(script, { WEIR_NATIVE: native }).stdout.trim().split(' ');
     const [first, other] = keys();
     expect(first).toMatch(/^[0-9a-f]{20}$/);
@@ -265,7 +265,7 @@ except Refusal as refusal: print(refusal.reason, "|", refusal)
     writeFileSync(join(native, 'torch/adapter.h'), 'changed');
     expect(keys()[0]).not.toBe(first);
     rmSync(join(native, 'engine.c'));
-    const gone = python('from weir import build, settings; build.find_sources(settings.read())', { WEIR_NATIVE: native });
+    const gone = python('from weir_gpu import build, settings; build.find_sources(settings.read())', { WEIR_NATIVE: native });
     expect(gone.stderr).toContain(`Weir's own sources are not in ${native}`);
   });
 });

@@ -43,7 +43,7 @@ function python(script: string, variables: Record<string, string> = {}) {
 /** Looks for the adapter as `import torch` does, and says the path of what would be loaded. What is not there is "compiled". */
 const LOOK = `
 import os, sys, types
-from weir import build, settings
+from weir_gpu import build, settings
 torch = types.SimpleNamespace(__file__="/torch/__init__.py", __version__="2.11.0", _C=None)
 def compiled(folder, *_): return types.SimpleNamespace(path="compiled in " + os.path.dirname(os.path.dirname(folder.path)))
 build._compiled = compiled
@@ -180,7 +180,7 @@ describe.skipIf(reason !== '')(`the cache of the compiled adapter${reason}`, () 
     const cache = mkdtempSync(join(folder, 'cache-'));
     const script = `
 import ctypes, os
-from weir import build, cache, settings
+from weir_gpu import build, cache, settings
 os.umask(0o002)
 folder = cache.Folder(os.environ["CACHE"], ["key"])
 def compile_answer(number): return [["sh", "-c", f"echo 'int answer(void) {{ return {number}; }}' | cc -shared -fPIC -x c - -o libweir.so"]]

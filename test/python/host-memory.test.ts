@@ -30,7 +30,7 @@ function available(files: Record<string, string | number>): number | null {
     mkdirSync(dirname(join(root, name)), { recursive: true });
     writeFileSync(join(root, name), `${content}\n`);
   }
-  return ask(`import json; from weir.swap import cgroups; print(json.dumps(cgroups.available(${JSON.stringify(root)})))`);
+  return ask(`import json; from weir_gpu.swap import cgroups; print(json.dumps(cgroups.available(${JSON.stringify(root)})))`);
 }
 
 const machine = (bytes: number) => ({ 'proc/meminfo': `MemTotal: 999999999 kB\nMemAvailable: ${bytes / 1024} kB` });
@@ -108,7 +108,7 @@ class Claimant {
   constructor(run: string, given: number | undefined, ranks: number | undefined, left = 1000) {
     const script = `
 import json, sys
-from weir.swap.budget import SharedBudget
+from weir_gpu.swap.budget import SharedBudget
 budget = SharedBudget(${JSON.stringify(run)}, ${given ?? 'None'}, ${ranks ?? 'None'}, available=lambda: ${left})
 for line in sys.stdin: print(json.dumps(eval(line)), flush=True)
 `;
@@ -220,7 +220,7 @@ describe.skipIf(reason !== '')(`the budget of a run${reason}`, () => {
     const run = mkdtempSync(join(folder, 'run-'));
     const script = `
 import json, os
-from weir.swap.budget import SharedBudget
+from weir_gpu.swap.budget import SharedBudget
 budget = SharedBudget(${JSON.stringify(run)}, 800, 2)
 budget.claim(100)
 if os.fork() == 0:
@@ -238,7 +238,7 @@ os.wait()`;
 
   test('of a process without a run is its share', () => {
     const script = (ranks: string) =>
-      `import json; from weir.swap import budget; b = budget.of(None, 800, ${ranks}); print(json.dumps([b.limit(), b.claim(900)]))`;
+      `import json; from weir_gpu.swap import budget; b = budget.of(None, 800, ${ranks}); print(json.dumps([b.limit(), b.claim(900)]))`;
     expect(ask(script('None'))).toEqual([800, 800]);
     expect(ask(script('8'))).toEqual([100, 100]);
   });
@@ -247,8 +247,8 @@ os.wait()`;
     const run = mkdtempSync(join(folder, 'run-'));
     const script = `
 import json
-from weir.swap.budget import SharedBudget
-from weir.swap.host import HostSlab
+from weir_gpu.swap.budget import SharedBudget
+from weir_gpu.swap.host import HostSlab
 def held():
     with open(${JSON.stringify(join(run, 'host-memory.json'))}) as file: return sum(json.load(file)["claims"].values())
 said = []

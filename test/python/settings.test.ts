@@ -1,4 +1,4 @@
-// The environment as the Python part reads it (python/weir/settings.py): each variable, its default, and that nothing else reads it.
+// The environment as the Python part reads it (python/weir_gpu/settings.py): each variable, its default, and that nothing else reads it.
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -18,7 +18,7 @@ function ask(script: string) {
 function read(variables: Record<string, string>) {
   return ask(`
 import dataclasses, json
-from weir import abi, settings
+from weir_gpu import abi, settings
 def variable(name): return getattr(abi.ChildVariable, name, None) or getattr(abi.UserVariable, name, name)
 names = json.loads(${JSON.stringify(JSON.stringify(variables))})
 found = settings.read({variable(name): value for name, value in names.items()})
@@ -93,8 +93,9 @@ describe.skipIf(reason !== '')(`settings of the Python part${reason}`, () => {
 
   test('the entry point reads the same two variables', () => {
     const script = `
-import json, _weir_variables as entry
-from weir.abi import ChildVariable
+import json
+from weir_gpu import variables as entry
+from weir_gpu.abi import ChildVariable
 print(json.dumps([[entry.ALLOCATOR, entry.REQUIRED], [ChildVariable.ALLOCATOR, ChildVariable.REQUIRED]]))`;
     const [entry, settings] = ask(script);
     expect(entry).toEqual(settings);
@@ -104,8 +105,8 @@ print(json.dumps([[entry.ALLOCATOR, entry.REQUIRED], [ChildVariable.ALLOCATOR, C
     const files = (readdirSync('python', { recursive: true }) as string[]).filter((name) => name.endsWith('.py'));
     const textOf = (name: string) => readFileSync(join('python', name), 'utf8');
     const readers = files.filter((name) => /environ\.get|environ\[[^\]]*\](?! =)|getenv/.test(textOf(name)));
-    expect(readers).toEqual(['_weir_activation.py']);
+    expect(readers).toEqual(['weir_gpu/entry.py']);
     const namers = files.filter((name) => /["'{ ]WEIR_[A-Z]/.test(textOf(name)));
-    expect(namers.sort()).toEqual(['_weir_variables.py', 'weir/abi.py']);
+    expect(namers.sort()).toEqual(['weir_gpu/abi.py', 'weir_gpu/variables.py']);
   });
 });

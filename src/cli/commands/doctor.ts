@@ -90,11 +90,11 @@ async function gpu(): Promise<Finding> {
   return { name: 'GPU', ok: output !== undefined, found: output?.trim().split('\n').join('; ') ?? 'none seen by nvidia-smi', note: '' };
 }
 
-/** `python -m weir.doctor`, but without the current folder: a weir.py there is not ours. */
+/** `python -m weir_gpu.doctor`, but without the current folder: a weir.py there is not ours. */
 const START_DOCTOR =
-  "import runpy, sys; sys.path[:] = [path for path in sys.path if path]; runpy.run_module('weir.doctor', run_name='__main__')";
+  "import runpy, sys; sys.path[:] = [path for path in sys.path if path]; runpy.run_module('weir_gpu.doctor', run_name='__main__')";
 
-/** What `python -m weir.doctor` prints (python/weir/doctor.py). */
+/** What `python -m weir_gpu.doctor` prints (python/weir_gpu/doctor.py). */
 interface PythonFacts {
   readonly executable: string;
   readonly version: string;

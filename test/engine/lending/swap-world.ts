@@ -1,4 +1,4 @@
-// Swapping on the small GPU, with memory of the real engine: what python/weir/swap does for a tensor, in the order of
+// Swapping on the small GPU, with memory of the real engine: what python/weir_gpu/swap does for a tensor, in the order of
 // swap-order.json. test/python/swap/test_order.py compares that file with what the Python code does.
 import { readFileSync } from 'node:fs';
 import type { EngineSettings } from '../../../src/abi/settings.ts';

@@ -17,12 +17,12 @@ def in_place_and_keys():
         "import torch, json; torch.empty(9, device='cuda'); print(json.dumps(sorted(torch.cuda.memory_stats())))", WEIR_CHILD_ALLOCATOR=None
     )
     x = torch.empty(1000, device="cuda")
-    import weir
+    import weir_gpu
 
-    levels = weir.gauges(0)
+    levels = weir_gpu.gauges(0)
     if os.environ.get("WEIR_CHILD_ALLOCATOR"):
         assert levels and levels["allocations"] >= 1 and levels["total"] > 0, levels
-    same(weir.check(3), 0, "check")
+    same(weir_gpu.check(3), 0, "check")
     same(sorted(torch.cuda.memory_stats()), json.loads(finish(plain)[0]), "keys of memory_stats")
     del x
 

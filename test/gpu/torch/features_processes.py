@@ -147,7 +147,7 @@ def _stitched(torch):
 @test(240)
 def cuda_ipc():
     import torch
-    import weir
+    import weir_gpu
 
     clean()
     other = Other()
@@ -169,9 +169,9 @@ def cuda_ipc():
             same(other("wait and read", late), 64 * MIB, "work that was under way")
             del late
         if OURS:
-            before = weir.gauges(0)["stitches"]
+            before = weir_gpu.gauges(0)["stitches"]
             pieces, rest = _stitched(torch)
-            notes.append(f"{weir.gauges(0)['stitches'] - before} stitches")
+            notes.append(f"{weir_gpu.gauges(0)['stitches'] - before} stitches")
             other("add", pieces)
             assert (pieces == 6).all(), "a block in pieces"
             del pieces, rest
@@ -299,8 +299,8 @@ import os, sys, torch
 pid = os.fork()
 x = torch.full((1000,), 4.0, device="cuda")
 assert x.sum().item() == 4000 and torch.cuda.memory_allocated() > 0
-import weir
-assert weir.check(3) == 0
+import weir_gpu
+assert weir_gpu.check(3) == 0
 sys.stdout.flush()
 if pid == 0: os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
@@ -338,12 +338,12 @@ PASSTHROUGH = """
 import torch, weir
 kept = [torch.empty(n << 20, dtype=torch.uint8, device="cuda") for n in (1, 5, 50)]
 del kept[1]
-g = weir.gauges(0)
+g = weir_gpu.gauges(0)
 assert g["allocations"] == 3 and g["frees"] == 1, g
 assert g["live"] == 51 << 20 and g["peak_live"] == 56 << 20, g
 assert g["reserved"] == torch.cuda.memory_reserved() and g["peak_reserved"] == torch.cuda.max_memory_reserved(), g
 assert g["allocated"] == torch.cuda.memory_allocated() and g["peak_allocated"] == torch.cuda.max_memory_allocated(), g
-weir.step()
+weir_gpu.step()
 try:
     torch.empty(3 << 30, dtype=torch.uint8, device="cuda")
     print("no error")
@@ -372,7 +372,7 @@ def other_processes():
         ),
         "faults": child(
             "import torch\nfor n in range(200):\n  try: x = torch.full((1000 * n + 1,), 1.0, device='cuda'); assert (x == 1).all()\n"
-            "  except torch.OutOfMemoryError: torch.cuda.empty_cache()\nimport weir\nassert weir.check(3) == 0\nprint('good')",
+            "  except torch.OutOfMemoryError: torch.cuda.empty_cache()\nimport weir_gpu\nassert weir_gpu.check(3) == 0\nprint('good')",
             WEIR_CHILD_ALLOCATOR="weir",
             WEIR_FAULTS="20000:1",
             # The package has no native/testing, which makes the faults.
@@ -428,7 +428,7 @@ def nccl_registers_all_memory():
 
 MAKES_ROOM = """
 import os, torch
-import weir.swap
+import weir_gpu.swap
 torch.manual_seed(1)
 net = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096, bias=False) for _ in range(4)]).cuda()
 optimizer = torch.optim.AdamW(net.parameters())
@@ -442,7 +442,7 @@ losses = [step() for _ in range(3)]
 if os.environ.get("WEIR_CHILD_LIMIT"):
     large = torch.empty(int(os.environ["WEIR_CHILD_LIMIT"]) - torch.cuda.memory_allocated() + (200 << 20), dtype=torch.uint8, device="cuda")
     large.fill_(1)
-    assert weir.swap.report()["reliefs"] > 0, weir.swap.report()
+    assert weir_gpu.swap.report()["reliefs"] > 0, weir_gpu.swap.report()
     del large
 print([loss.hex() for loss in losses + [step() for _ in range(3)]])
 """
@@ -460,10 +460,10 @@ def swapping_makes_room():
 @test(60)
 def still_sound_at_the_end():
     import torch
-    import weir
+    import weir_gpu
 
     clean()
-    same(weir.check(3), 0, "check")
-    levels = weir.gauges(0)
+    same(weir_gpu.check(3), 0, "check")
+    levels = weir_gpu.gauges(0)
     same(levels["reserved"] if levels else torch.cuda.memory_reserved(), torch.cuda.memory_reserved(), "reserved")
     return f"{torch.cuda.memory_allocated()} bytes allocated, {torch.cuda.memory_reserved()} reserved"

@@ -21,7 +21,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 def compile_pair(folder):
     import torch
-    from weir import machine, settings
+    from weir_gpu import machine, settings
 
     torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
     target = os.path.join(folder, "pair.so")
@@ -41,10 +41,10 @@ def measure(path):
     torch.empty(1, device="cuda")
     wanted = os.environ.get("WEIR_CHILD_ALLOCATOR")
     if wanted:
-        import weir
+        import weir_gpu
 
         # Without the metadata of dist/python PyTorch does not load our package, and PyTorch's own allocator would be measured.
-        assert weir.gauges() is not None, f"{wanted} is not in place"
+        assert weir_gpu.gauges() is not None, f"{wanted} is not in place"
     library = ctypes.CDLL(path)
     for name in ("pair_single", "pair_tensor", "pair_mixed", "pair_threads"):
         function = getattr(library, name)

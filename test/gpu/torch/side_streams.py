@@ -208,7 +208,7 @@ def foreign_streams(options, reads):
 
 def swapped():
     try:
-        from weir import swap
+        from weir_gpu import swap
     except ImportError:
         return None
     return swap.report()

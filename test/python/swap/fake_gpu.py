@@ -111,7 +111,7 @@ class FakeBackend:
 
     def moment(self):
         """Changes whenever the program may have given the compute stream work, or memory was freed or allocated."""
-        manager = sys.modules["weir.swap"]._manager
+        manager = sys.modules["weir_gpu.swap"]._manager
         return (manager.steps.done, manager.steps.tick_count, self.freed, self.returned) if manager else self.freed
 
     # ---- streams of the program
@@ -120,7 +120,7 @@ class FakeBackend:
         """As if the program had made a torch.cuda.Stream, or an ExternalStream if the number is even."""
         number = 2 * len(self.sides) + 101 if number is None else number
         stream = self.sides.setdefault(number, Stream(f"side {number}", number))
-        manager = sys.modules["weir.swap"]._manager
+        manager = sys.modules["weir_gpu.swap"]._manager
         if manager is not None:
             manager.copies.sides.note(stream)
         return stream

@@ -10,10 +10,10 @@ sys.path[:0] = [os.path.join(HERE, "..", "..", "..", "python"), HERE]
 
 import torch  # noqa: E402
 from fake_gpu import FakeBackend  # noqa: E402
-from weir import swap  # noqa: E402
-from weir.abi import SwapPlan  # noqa: E402
-from weir.swap import host, profile  # noqa: E402
-from weir.swap.records import SWAPPED_OUT  # noqa: E402
+from weir_gpu import swap  # noqa: E402
+from weir_gpu.abi import SwapPlan  # noqa: E402
+from weir_gpu.swap import host, profile  # noqa: E402
+from weir_gpu.swap.records import SWAPPED_OUT  # noqa: E402
 
 torch.set_num_threads(1)
 host.CHUNK, host.LEAST_CHUNK, profile.MEASURED = 256 << 10, 4 << 10, 16 << 10

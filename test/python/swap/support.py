@@ -15,8 +15,8 @@ sys.path[:0] = [os.path.join(HERE, "..", "..", "..", "python"), HERE]
 import torch  # noqa: E402
 from fake_gpu import FakeBackend  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
-from weir import swap  # noqa: E402
-from weir.swap import host, profile  # noqa: E402
+from weir_gpu import swap  # noqa: E402
+from weir_gpu.swap import host, profile  # noqa: E402
 
 DEVICE = os.environ.get("WEIR_SWAP_TEST_DEVICE", "cpu")
 FAKE = DEVICE == "cpu"

@@ -5,7 +5,7 @@ from unittest import mock
 
 import torch
 from support import DEVICE, FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw
-from weir import swap
+from weir_gpu import swap
 
 
 class Deviations(SwapCase):

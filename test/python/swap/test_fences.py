@@ -2,12 +2,14 @@
 
 import ctypes
 import unittest
+import weakref
+from unittest import mock
 
 import torch
 from support import DEVICE, FAKE, WIDTH, Run, SwapCase, Training, draw
-from weir.swap.optimizer_state import Item
-from weir.swap.records import RESIDENT, SWAPPED_OUT
-from weir.swap.side_streams import StreamHooks, our_own
+from weir_gpu.swap.optimizer_state import Item
+from weir_gpu.swap.records import RESIDENT, SWAPPED_OUT
+from weir_gpu.swap.side_streams import StreamHooks, our_own
 
 MODES = ("all", "plan", "limit")
 
@@ -252,6 +254,24 @@ class ToyExternal(Toy):
 
 
 class Hooks(unittest.TestCase):
+    def test_objects_that_answer_with_an_error_are_passed_over(self):
+        class Gone(list):
+            pass
+
+        class Stubborn(list):
+            @property
+            def __class__(self):
+                raise KeyError("not yours")
+
+        here = Gone()
+        proxy, stubborn = weakref.proxy(here), Stubborn()
+        del here
+        with mock.patch.object(torch.cuda, "is_initialized", lambda: True), mock.patch.object(torch.cuda, "Stream", Toy):
+            before, seen = Toy(3), []
+            StreamHooks(seen.append).close()
+            self.assertEqual([id(stream) for stream in seen], [id(before)])
+        del proxy, stubborn
+
     def test_every_stream_object_is_seen(self):
         seen = []
         original, generic = torch.cuda.Stream, torch.Stream

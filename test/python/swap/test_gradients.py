@@ -6,7 +6,7 @@ import unittest
 import torch
 from support import LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, trained
 from torch.utils._foreach_utils import _has_foreach_support
-from weir.swap.swapped_tensors import SwappedGradient
+from weir_gpu.swap.swapped_tensors import SwappedGradient
 
 MODES = ("all", "limit")
 

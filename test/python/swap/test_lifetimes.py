@@ -8,7 +8,7 @@ import weakref
 
 import torch
 from support import DEVICE, ORDERS, WIDTH, Net, Run, SwapCase, Training, draw, trained
-from weir.swap import passes
+from weir_gpu.swap import passes
 
 MODES = ("plan", "all", "limit")
 

@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 from support import DEVICE, FAKE, HERE, LEAST, ORDERS, WIDTH, Run, draw, trained
 from torch.distributed import _functional_collectives as functional
-from weir.swap.native_calls import NativeCalls
-from weir.swap.swapped_tensors import SwappedGradient, SwappedParameter
+from weir_gpu.swap.native_calls import NativeCalls
+from weir_gpu.swap.swapped_tensors import SwappedGradient, SwappedParameter
 
 warnings.filterwarnings("ignore")
 BACKEND = "gloo" if FAKE else "nccl"

@@ -6,8 +6,8 @@ import weakref
 
 import torch
 from support import FAKE, Run, SwapCase, Training, plain
-from weir.swap import host
-from weir.swap.records import SWAPPED_OUT
+from weir_gpu.swap import host
+from weir_gpu.swap.records import SWAPPED_OUT
 
 
 class OptimizerState(SwapCase):

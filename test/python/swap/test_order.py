@@ -6,7 +6,7 @@ import unittest
 
 from fake_gpu import FakeBackend
 from support import FAKE, HERE, WIDTH, Run, Training, draw
-from weir.swap.records import RESIDENT, SWAPPED_OUT
+from weir_gpu.swap.records import RESIDENT, SWAPPED_OUT
 
 with open(os.path.join(HERE, "..", "..", "engine", "lending", "swap-order.json"), encoding="utf-8") as order:
     ORDER = json.load(order)

@@ -6,7 +6,7 @@ import unittest
 import torch
 from support import DEVICE, FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, plain, trained
 from test_parameters import between_passes, moved
-from weir.swap.swapped_tensors import SwappedParameter
+from weir_gpu.swap.swapped_tensors import SwappedParameter
 
 MODES = ("all", "limit")
 

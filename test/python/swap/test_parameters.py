@@ -7,8 +7,8 @@ import unittest
 
 import torch
 from support import FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, plain, trained
-from weir.swap.records import SWAPPED_OUT, SWAPPING_OUT
-from weir.swap.swapped_tensors import SwappedParameter
+from weir_gpu.swap.records import SWAPPED_OUT, SWAPPING_OUT
+from weir_gpu.swap.swapped_tensors import SwappedParameter
 
 
 def moved(run):

@@ -3,9 +3,9 @@
 import unittest
 
 from support import SwapCase  # noqa: F401  (puts weir on the path)
-from weir.abi import SwapExpectation
-from weir.swap.plan import Move, Plan
-from weir.swap.profile import least_times
+from weir_gpu.abi import SwapExpectation
+from weir_gpu.swap.plan import Move, Plan
+from weir_gpu.swap.profile import least_times
 
 MB = 1_000_000
 

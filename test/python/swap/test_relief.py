@@ -10,8 +10,8 @@ import warnings
 import torch
 from fake_gpu import FakeBackend
 from support import FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw, trained
-from weir import adapter, swap
-from weir.swap.records import RESIDENT, SWAPPED_OUT
+from weir_gpu import adapter, swap
+from weir_gpu.swap.records import RESIDENT, SWAPPED_OUT
 
 
 def short_of_memory(seed, share=0.3, wanted=4 * 4 * WIDTH * WIDTH):

@@ -8,7 +8,7 @@ import torch
 from late_reads import Readers, without_fences
 from support import FAKE, ORDERS, WIDTH, Run, SwapCase, Training, draw
 from torch.utils.checkpoint import checkpoint
-from weir import swap
+from weir_gpu import swap
 
 STEPS = 14
 MODES = ("all", "plan", "limit")

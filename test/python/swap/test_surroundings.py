@@ -10,11 +10,11 @@ import unittest
 import torch
 from fake_gpu import FakeBackend
 from support import DEVICE, FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw
-from weir import settings, swap
-from weir.abi import ChildVariable
-from weir.swap import optimizer_state
-from weir.swap.backend import _PeakKeeper
-from weir.swap.lock import Lock
+from weir_gpu import settings, swap
+from weir_gpu.abi import ChildVariable
+from weir_gpu.swap import optimizer_state
+from weir_gpu.swap.backend import _PeakKeeper
+from weir_gpu.swap.lock import Lock
 
 
 def lines_printed(variables):

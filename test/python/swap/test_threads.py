@@ -5,8 +5,8 @@ import unittest
 
 import torch
 from support import FAKE, ORDERS, Run, SwapCase, trained
-from weir.swap import swapped_tensors
-from weir.swap.records import RESIDENT, SWAPPED_OUT
+from weir_gpu.swap import swapped_tensors
+from weir_gpu.swap.records import RESIDENT, SWAPPED_OUT
 
 
 def in_a_thread(act):

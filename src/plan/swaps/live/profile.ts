@@ -1,5 +1,5 @@
 // The profile of one training step, from which its swaps are planned: ticks, tensors that may be swapped, speed of copies.
-// python/weir/swap/profile.py writes it. Pure.
+// python/weir_gpu/swap/profile.py writes it. Pure.
 import type { LayerPassage, ProfileTicks, SavedRecord, SwapProfile as SentProfile } from '../../../abi/exchange.ts';
 import { Format } from '../../../abi/formats.ts';
 import { InputError } from '../../../base/errors.ts';

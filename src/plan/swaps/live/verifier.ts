@@ -1,4 +1,4 @@
-// Checks a swap plan as it is sent, by replaying several steps tick by tick as the process acts (python/weir/swap/mover.py).
+// Checks a swap plan as it is sent, by replaying several steps tick by tick as the process acts (python/weir_gpu/swap/mover.py).
 // On purpose it shares no code with the planner: it knows the profile and the moves, and compares.
 
 import type { SwapMove, SwapPlan } from '../../../abi/exchange.ts';

@@ -1,4 +1,4 @@
-"""`python -m weir.doctor`: what this Python has for `weir run`, as one line of JSON on stdout. `weir doctor` runs it and shows it.
+"""`python -m weir_gpu.doctor`: what this Python has for `weir run`, as one line of JSON on stdout. `weir doctor` runs it and shows it.
 
 It needs no PyTorch and no GPU, and does not start CUDA. A Python too old for the rest of the package still answers."""
 

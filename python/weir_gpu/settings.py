@@ -1,4 +1,4 @@
-"""The environment of the process, read and checked once. No other module reads it, except _weir_activation.py, which runs before.
+"""The environment of the process, read and checked once. No other module reads it, except entry.py, which runs before.
 
 `weir run` sets each ChildVariable for its processes. Users set each UserVariable. abi.py names them."""
 

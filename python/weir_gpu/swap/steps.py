@@ -111,7 +111,7 @@ class Steps:
             self.say(
                 "endless",
                 f"no optimizer step in {self.passes.count} passes: {self.instead()} until the next one. "
-                "Without an optimizer of torch.optim, call weir.swap.step() after each step.",
+                "Without an optimizer of torch.optim, call weir_gpu.swap.step() after each step.",
             )
         self.is_endless = True
         self.is_plain = False

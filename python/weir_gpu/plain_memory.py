@@ -1,16 +1,13 @@
-"""GPU memory for libraries that look behind a tensor: those that ask for the range of its memory, or send it to other processes.
-
-    with weir_gpu.contiguous():
-        buffer = torch.empty(1 << 20, device="cuda")
+"""Memory in plain CUDA allocations, for weir_gpu.contiguous(), with or without Weir's allocator.
 
 Weir and PyTorch's expandable segments join a tensor from several pieces of memory. Some libraries expect one: CUDA IPC with another
-PyTorch, UCX, kernels for all-reduce, all that call cuMemGetAddressRange. Without `weir run` this works, too, so it can stay in a
-script. Importing this module does not import PyTorch."""
+PyTorch, UCX, kernels for all-reduce, all that call cuMemGetAddressRange."""
 
 import atexit
 import contextlib
-import sys
 import threading
+
+from . import adapter
 
 _local = threading.local()
 _lock = threading.Lock()
@@ -21,10 +18,6 @@ _expandable = None  # PyTorch's setting, where Weir's adapter is not there to as
 
 @contextlib.contextmanager
 def contiguous(device=None):
-    """What this thread allocates inside lies in plain CUDA allocations, as cudaMalloc gives them, on one GPU (default: the current one).
-
-    The memory comes from a torch.cuda.MemPool and stays there for later blocks. So put the allocations of buffers inside, not a
-    training step. Blocks may be nested. Without a GPU, nothing happens."""
     torch = _torch()
     if torch is None:
         yield
@@ -83,10 +76,9 @@ def _take(torch, index):
 def _settings(torch):
     """The path of Weir's adapter, or None, and whether PyTorch's pools have expandable segments, which are pieces too."""
     global _expandable
-    for name in ("weir.adapter", "_weir_package.adapter"):
-        library = getattr(sys.modules.get(name), "library", lambda: None)()
-        if library is not None:
-            return library._name, bool(library.weir_torch_expandable())
+    library = adapter.library()
+    if library is not None:
+        return library._name, bool(library.weir_torch_expandable())
     if _expandable is None:
         _expandable = bool(torch.cuda.memory._snapshot()["allocator_settings"]["expandable_segments"])
     return None, _expandable

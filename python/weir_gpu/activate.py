@@ -1,6 +1,6 @@
-"""Installs Weir at the end of `import torch`, before CUDA starts. python/_weir_activation.py calls it.
+"""Installs Weir at the end of `import torch`, before CUDA starts. python/weir_gpu/entry.py calls it.
 
-An exception that leaves means that the package is broken: _weir_activation.py refuses then. CUDA must not start: programs fork
+An exception that leaves means that the package is broken: entry.py refuses then. CUDA must not start: programs fork
 after this."""
 
 import atexit

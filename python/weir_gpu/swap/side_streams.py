@@ -125,7 +125,8 @@ class StreamHooks:
         self.generic = torch.Stream
         # Swapping begins with `import torch`, before there are streams. If a program calls it later, there may be some.
         for thing in gc.get_objects() if torch.cuda.is_initialized() else ():
-            if isinstance(thing, self.watched):
+            # Not isinstance(), which asks the object: a dead weak proxy raises, and deprecated ones warn.
+            if issubclass(type(thing), self.watched):
                 note(thing)
         self._watch()
         self._replace_generic()
