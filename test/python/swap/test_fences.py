@@ -255,6 +255,9 @@ class ToyExternal(Toy):
 
 class Hooks(unittest.TestCase):
     def test_objects_that_answer_with_an_error_are_passed_over(self):
+        class Alone(Toy):
+            pass
+
         class Gone(list):
             pass
 
@@ -266,8 +269,8 @@ class Hooks(unittest.TestCase):
         here = Gone()
         proxy, stubborn = weakref.proxy(here), Stubborn()
         del here
-        with mock.patch.object(torch.cuda, "is_initialized", lambda: True), mock.patch.object(torch.cuda, "Stream", Toy):
-            before, seen = Toy(3), []
+        with mock.patch.object(torch.cuda, "is_initialized", lambda: True), mock.patch.object(torch.cuda, "Stream", Alone):
+            before, seen = Alone(3), []
             StreamHooks(seen.append).close()
             self.assertEqual([id(stream) for stream in seen], [id(before)])
         del proxy, stubborn
