@@ -19,7 +19,14 @@ TIMED_STEPS = 2
 # Steps before profiling, with which the cost of swapping is compared. Enough for two alternating shapes.
 PLAIN_STEPS = 6
 MOST_WATCHED = 16
+# Watched steps that are measured for memory, the others for time. Each of two, three or four kinds in turn gets one.
+MEMORY_STEPS = (1, 4, 6, 11)
 UNMATCHED_STEPS = 8
+# Of more kinds of steps, only one that makes up a third of all is worth the watching of the others.
+MOST_KINDS = 4
+LEAST_SHARE = 1 / 3
+# Fewer steps do not tell how many are of a kind.
+LEAST_STEPS = 16
 PLAN_STEPS = 200
 # Successors of this many steps are known.
 MOST_SUCCESSORS = 64
@@ -51,6 +58,7 @@ class Steps:
         self.last_key = None
         self.unmatched = 0
         self.watched = 0
+        self.kinds = {}  # step key -> steps since watching began
         self.seen = {}  # step key -> profiles of equal steps
         self.sent = {}
         self.asked_at, self.asked_key = 0, None
@@ -205,6 +213,9 @@ class Steps:
         self.waits.learn(self.bandwidths)
         if self.counts["stalls"] > stalls:
             self.options.mark("weir swap waited")
+        # The first step, which makes optimizer state, is like no other.
+        if self.phase == WATCHING and self.done > 1:
+            self.kinds[key] = self.kinds.get(key, 0) + 1
         if self.profile is not None:
             self.profile.finish(self.copies.swapped_out)
             self.note_profile(key, self.profile)
@@ -245,9 +256,10 @@ class Steps:
                 self.phase, self.watched, self.unmatched = WATCHING, 0, 0
                 self.plain_left = PLAIN_STEPS if self.judge.tolerance is not None else 0
                 self.seen.clear()
+                self.kinds.clear()
                 self.say("again", f"step {self.done}: the steps have changed; watching again")
         if self.phase == WATCHING and self.watched >= MOST_WATCHED:
-            self.go_on_without("varies", f"no two steps were alike; {self.instead()}")
+            self.steps_vary()
         if self.phase == FOLLOWING and self.judge.tolerance is not None and key in self.plans:
             self.judge_plan(key)
         if self.phase == AWAITING:
@@ -255,6 +267,23 @@ class Steps:
         if self.phase == AWAITING and self.done - self.asked_at > PLAN_STEPS:
             self.judge.give_up(self.asked_key)
             self.go_on_without("plan", "no plan arrived; going on without one")
+
+    def steps_vary(self):
+        if self.plans and not self.is_common(self.plans):
+            for key in self.plans:
+                self.judge.give_up(key)
+            self.plans.clear()
+            self.options.mark("weir swap plan given up")
+        self.go_on_without("varies", f"the steps are too different from each other to be planned; {self.instead()}")
+
+    def is_common(self, keys):
+        """Whether steps of these kinds come often enough to be worth a plan. If time does not matter, they always do."""
+        if self.judge.tolerance is None:
+            return True
+        found, steps = sum(self.kinds.get(key, 0) for key in keys), sum(self.kinds.values())
+        if len(self.kinds) <= MOST_KINDS:
+            return found > 0
+        return steps >= LEAST_STEPS and found >= LEAST_SHARE * steps
 
     def go_on_without(self, topic, text):
         """Goes on without a new plan."""
@@ -292,7 +321,7 @@ class Steps:
         elif self.phase == WATCHING and self.done >= 1 and self.exchange.is_open():
             self.watched += 1
             self.say("watching", f"watching steps {self.done}-{self.done + TIMED_STEPS + 1}")
-            self.profile = StepProfile(self.copies.backend, memory=self.watched % (TIMED_STEPS + 1) == 1)
+            self.profile = StepProfile(self.copies.backend, memory=self.watched in MEMORY_STEPS)
         self.is_plain = self.profile is None and self.following is None and not self.reactive
         self.pace.step_begins()
         self.tick(BEGIN, 0, 0)
@@ -344,7 +373,7 @@ class Steps:
             return
         alike = self.seen.setdefault(key, [])
         alike.append(profile)
-        if sum(run.memory for run in alike) < 1 or sum(not run.memory for run in alike) < TIMED_STEPS:
+        if sum(run.memory for run in alike) < 1 or sum(not run.memory for run in alike) < TIMED_STEPS or not self.is_common([key]):
             return
         if self.bandwidths is None:
             self.bandwidths = measure_copies(self.copies.backend, self.copies.slab) or NO_COPIES

@@ -109,6 +109,29 @@ class PaceCase(SwapCase):
         self.assertEqual(self.shares(in_turn), [1, 0.3, 1, 0.3])
         self.assertEqual(in_turn.phase, "following")
 
+    def test_many_shapes_are_not_planned(self):
+        """Watching all steps would cost more than the plans of a few could save."""
+        for seed in range(4):
+            draw = random.Random(seed)
+            shapes = [WIDTH + 8 * draw.randrange(11) for _ in range(60)]
+            run = self.train(lambda steps: 1000, shapes)
+            self.assertEqual([run.phase, run.hooked, run.report["stepsPlanned"]], ["resting", False, 0], seed)
+            self.assertEqual([run.items, run.slab.capacity], [0, 0])
+
+    def test_a_plan_that_fits_few_steps_is_given_up(self):
+        draw = random.Random(1)
+        run = self.train(lambda steps: 1000, [None] * 30 + [WIDTH + 8 * draw.randrange(1, 12) for _ in range(60)])
+        self.assertGreater(run.report["stepsPlanned"], 10)
+        self.assertEqual([run.phase, run.hooked], ["resting", False])
+        self.assertIn("weir swap plan given up", run.marks)
+        self.assertEqual([run.items, run.slab.capacity], [0, 0])
+
+    def test_a_few_shapes_in_turn_are_planned(self):
+        for kinds in (2, 3, 4):
+            run = self.train(lambda steps: 1000, [WIDTH + 8 * (step % kinds) for step in range(90)])
+            self.assertEqual([run.phase, run.hooked], ["following", True], kinds)
+            self.assertGreater(run.report["stepsPlanned"], 5, kinds)
+
     def test_state_that_a_new_plan_does_not_swap_has_no_slot(self):
         def only(kind):
             def spoil(plan):
