@@ -32,6 +32,7 @@ for (const name of [
   'bench/gpu',
   'test/gpu/torch',
   'test/python',
+  'test/engine/lending/swap-order.json',
   // Fuzzing needs many cores and no GPU: OUT_FOLDER/node OUT_FOLDER/build/test/fuzz/main.js
   'test/fuzz/corpus',
 ]) {

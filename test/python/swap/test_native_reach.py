@@ -134,7 +134,6 @@ OTHERS = {
     "copy": lambda q: copy.copy(q) + 0,
     "pickle": pickled,
     "torch.save": saved,
-    "multiprocessing": shared,
     "script": scripted,
     "Parameter": lambda q: torch.nn.Parameter(q),
     "Parameter of data": lambda q: torch.nn.Parameter(q.data),
@@ -150,10 +149,20 @@ OTHERS = {
     "export": lambda q: torch.export.export(torch.nn.Identity(), (q.detach(),)).module()(q.detach()) + 1,
 }
 ON_THE_CPU = {
+    # CUDA does not open memory of its own process.
+    "multiprocessing": shared,
     "numpy": lambda q: torch.from_numpy(numpy.asarray(q.detach()) + 1),
     "array": lambda q: torch.from_numpy(numpy.array(q.detach().numpy()) + 1),
     "ctypes": address_of,
 }
+
+
+NAME_THE_LOADER = """import sys, traceback
+class Loader:
+    def find_spec(name, *_):
+        if name == 'torch._dynamo': traceback.print_stack()
+sys.meta_path.insert(0, Loader)
+"""
 
 
 class Reach(unittest.TestCase):
@@ -357,7 +366,7 @@ class Reach(unittest.TestCase):
 
     def test_swapping_does_not_load_the_compiler(self):
         """Loading it takes seconds."""
-        code = "import sys; from support import Run\nwith Run('all'): assert 'torch._dynamo' not in sys.modules"
+        code = f"{NAME_THE_LOADER}from support import Run\nwith Run('all'): assert 'torch._dynamo' not in sys.modules"
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": HERE})
         self.assertEqual(run.returncode, 0, run.stderr[-2000:])
 
