@@ -15,6 +15,8 @@ const MOST_TIME = 1.01;
 /** How far losses may be from PyTorch's, in distances of PyTorch from itself, which are 0 where all is deterministic. */
 const MOST_DISTANCE = 1.5;
 const RUN_MS = 150_000;
+/** Of steps that are all alike, which swapping can plan. The others draw their lengths. */
+const FIXED_LENGTH = 512;
 
 interface RankReport {
   readonly losses: readonly number[];
@@ -56,8 +58,8 @@ function distance(one: Figures, other: Figures): number {
   return mean(one.losses.flatMap((losses, rank) => losses.map((loss, step) => Math.abs(loss - other.losses[rank]![step]!))));
 }
 
-function train(way: string, run: string, flags: readonly string[] | undefined): Figures | undefined {
-  const output = join(folder, `${way}-${run}`);
+function train(way: string, run: string, flags: readonly string[] | undefined, length: readonly string[]): Figures | undefined {
+  const output = join(folder, `${way}-${run.replaceAll(' ', '')}`);
   const summary = join(folder, 'summary.json');
   const job = [
     'torchrun',
@@ -67,6 +69,7 @@ function train(way: string, run: string, flags: readonly string[] | undefined): 
     way,
     output,
     values.steps,
+    ...length,
   ];
   const around = flags && [process.execPath, from('dist/cli/main.js'), 'run', '-q', '--no-what-if', '--json-file', summary, ...flags, '--'];
   const [program, ...args] = [...(around ?? []), ...job];
@@ -91,26 +94,28 @@ function train(way: string, run: string, flags: readonly string[] | undefined): 
   };
 }
 
-function compareRanks(way: string): void {
-  const native = train(way, 'native', undefined);
-  const weir = train(way, 'weir', []);
-  const swap = train(way, 'weir-swap', ['--swap', 'auto']);
-  const again = train(way, 'native-again', undefined);
+function compareRanks(way: string, lengths: 'drawn' | 'fixed'): void {
+  const length = lengths === 'fixed' ? [String(FIXED_LENGTH)] : [];
+  const native = train(way, 'native', undefined, length);
+  const weir = lengths === 'fixed' ? undefined : train(way, 'weir', [], length);
+  const swap = train(way, 'weir --swap auto', ['--swap', 'auto'], length);
+  const again = train(way, 'native again', undefined, length);
   if (!native || !again) return;
   const noise = distance(native, again);
   const seconds = mean([native.seconds, again.seconds]);
   process.stdout.write(
-    `${way}: native ${(native.seconds * 1000).toFixed(1)} and ${(again.seconds * 1000).toFixed(1)} ms a step, reserved ${native.reservedOverAllocated.toFixed(3)} of allocated, losses ${noise.toExponential(2)} apart, last ${native.losses[0]!.at(-1)!.toFixed(4)}\n`,
+    `${way}, lengths ${lengths}: native ${(native.seconds * 1000).toFixed(1)} and ${(again.seconds * 1000).toFixed(1)} ms a step, reserved ${native.reservedOverAllocated.toFixed(3)} of allocated, losses ${noise.toExponential(2)} apart, last ${native.losses[0]!.at(-1)!.toFixed(4)}\n`,
   );
   for (const figures of [weir, swap]) {
     if (!figures) continue;
     const away = mean([distance(native, figures), distance(again, figures)]);
     const time = figures.seconds / seconds;
-    const words = `${way} ${figures.run}: reserved ${figures.reservedOverAllocated.toFixed(3)} of allocated, step ${time.toFixed(3)} of native, losses ${away.toExponential(2)} from native's, last ${figures.losses[0]!.at(-1)!.toFixed(4)}, ${figures.swappedBytes} bytes swapped out`;
+    const memory = figures.peakReserved / native.peakReserved;
+    const words = `${way}, lengths ${lengths}, ${figures.run}: reserved ${figures.reservedOverAllocated.toFixed(3)} of allocated and ${memory.toFixed(3)} of native, step ${time.toFixed(3)} of native, losses ${away.toExponential(2)} from native's, last ${figures.losses[0]!.at(-1)!.toFixed(4)}, ${figures.swappedBytes} bytes swapped out`;
     const isGood = figures.reservedOverAllocated <= MOST_RESERVED && time <= MOST_TIME && away <= MOST_DISTANCE * noise;
     check(isGood, words);
   }
-  results.push(...[native, weir, swap, again].filter(Boolean).map((figures) => ({ way, ...figures })));
+  results.push(...[native, weir, swap, again].filter(Boolean).map((figures) => ({ way, lengths, ...figures })));
 }
 
 function sanitize(which: string): void {
@@ -148,7 +153,11 @@ function sanitize(which: string): void {
   if (child.status !== 0 || found !== '0') process.stdout.write(`${child.stdout}${child.stderr}`.slice(-5000));
 }
 
-for (const way of ['fsdp2', 'ddp']) if (parts.includes(way)) compareRanks(way);
+for (const way of ['fsdp2', 'ddp']) {
+  if (!parts.includes(way)) continue;
+  compareRanks(way, 'drawn');
+  compareRanks(way, 'fixed');
+}
 if (parts.includes('sanitizer')) for (const which of ['vision', 'text']) sanitize(which);
 rmSync(folder, { recursive: true, force: true });
 if (values.output) writeFileSync(values.output, `${JSON.stringify({ steps: Number(values.steps), results })}\n`);

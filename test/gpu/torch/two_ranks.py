@@ -1,6 +1,8 @@
 """One rank of a language model's training over NCCL, FSDP2 or DDP, that writes its losses, step times and memory.
 
-torchrun --nproc-per-node 2 two_ranks.py fsdp2|ddp OUTPUT [STEPS]
+torchrun --nproc-per-node 2 two_ranks.py fsdp2|ddp OUTPUT [STEPS [LENGTH]]
+
+Without LENGTH, a multiple of 64, each step draws one. With it, all steps are alike, and swapping can plan them.
 
 NCCL takes two ranks on one GPU if each has a host id of its own; they then talk over sockets."""
 
@@ -61,7 +63,7 @@ def wrap(model, way):
     return fully_shard(model, mp_policy=policy)
 
 
-def main(way, output, steps):
+def main(way, output, steps=100, length=None):
     torch.cuda.set_device(0)
     dist.init_process_group("nccl")
     torch.manual_seed(0)
@@ -74,9 +76,9 @@ def main(way, output, steps):
     rule = torch.randperm(WORDS, device="cuda")
     losses, times = [], []
     for _ in range(steps):
-        length = 64 * random.randint(2, 12)
+        drawn = 64 * random.randint(2, 12) if length is None else length
         words = [torch.randint(0, WORDS, (BATCH, 1), device="cuda")]
-        for _ in range(length):
+        for _ in range(drawn):
             words.append(rule[words[-1]])
         words = torch.cat(words, 1)
         torch.cuda.current_stream().synchronize()
@@ -104,4 +106,4 @@ def main(way, output, steps):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 100)
+    main(sys.argv[1], sys.argv[2], *(int(number) for number in sys.argv[3:]))
