@@ -247,17 +247,12 @@ void* WeirAllocator::fail(Slot& slot, weir_device* engine, size_t bytes, uint64_
   weir_device_failed(engine, &shortage, stream);
   const uint64_t reserved = reserved_now(slot);
   Figures::Levels levels{};
-  const bool rejected = rejects_early() && slot.fraction < 1 && shortage.limit == limit_of(slot) && shortage.limit != settings_.limit;
   with_figures(slot, [&](Figures& figures) {
     figures.reserved(reserved);
-    figures.failed(rejected);
+    figures.failed();
     levels = figures.levels();
   });
   const uint64_t rounded = weir_in_units(bytes);
-  if (rejected) {
-    history_.call_rejection_observers(slot.device, rounded, reserved, shortage.device_total);
-    TORCH_CHECK_WITH(OutOfMemoryError, false, explain_shortage(slot.device, shortage, settings_.limit));
-  }
   if (history_.watched()) history_.failed(slot.device, shortage.device_free, rounded, stream, std::move(context));
   c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(rounded), levels.allocated, levels.reserved, cuda_device(slot.device));
   history_.call_observers(slot.device, rounded, shortage.limit ? shortage.limit : shortage.device_total, shortage.device_free);

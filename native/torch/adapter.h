@@ -85,7 +85,6 @@ class WeirAllocator final : public Forwarding {
   void annotate(const void* ptr, const std::string& metadata) override;
   Context context_at(const void* ptr) override;
   void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override;
-  void attach_rejection_observer(RejectionObserver observer) override;
   void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
 
   torch_alloc::ShareableHandle shareIpcHandle(void* ptr) override;

@@ -81,12 +81,6 @@ Context WeirAllocator::context_at(const void* ptr) {
   return owner_of(ptr) ? history_.context_of(reinterpret_cast<uint64_t>(ptr)) : Forwarding::context_at(ptr);
 }
 
-// Of PyTorch's allocator and ours: each tells of its own requests.
-void WeirAllocator::attach_rejection_observer(RejectionObserver observer) {
-  Forwarding::attach_rejection_observer(observer);
-  history_.attach_rejection_observer(std::move(observer));
-}
-
 // Not attached to PyTorch's allocator: our memory may still serve a request that fails there.
 void WeirAllocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer) { history_.attach_observer(std::move(observer)); }
 

@@ -70,9 +70,9 @@ class Figures {
   // For a reset inside PyTorch's allocator, after which its accumulated figures start at 0.
   void restart(const DeviceStats& native) noexcept { seen_ = seen(native); }
 
-  // A request of ours failed. With throw_on_cudamalloc_oom PyTorch counts it as rejected instead.
-  void failed(bool rejected) noexcept { (rejected ? rejections_ : stats_.num_ooms)++; }
-  // PyTorch counted a failure, but our memory then served the request, or the failure is counted elsewhere. Comes before `follow`.
+  void failed() noexcept { stats_.num_ooms++; }
+  // PyTorch counted a failure, but our memory then served the request, or the failure is counted elsewhere. With
+  // throw_on_cudamalloc_oom PyTorch counts it as rejected instead. Called before `follow`.
   void forgive(const DeviceStats& native) noexcept {
     (rejections(native) > seen_.rejections ? rejections_ : stats_.num_ooms)--;
     stats_.num_alloc_retries++;

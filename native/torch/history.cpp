@@ -135,20 +135,6 @@ void History::call_observers(int64_t device, size_t asked, size_t total, size_t 
   for (const auto& observer : observers) observer(device, asked, total, free);
 }
 
-void History::attach_rejection_observer(RejectionObserver observer) {
-  std::lock_guard<std::mutex> guard(mutex_);
-  rejection_observers_.push_back(std::move(observer));
-}
-
-void History::call_rejection_observers(int64_t device, size_t asked, size_t held, size_t total) {
-  std::vector<RejectionObserver> observers;
-  {
-    std::lock_guard<std::mutex> guard(mutex_);
-    observers = rejection_observers_;
-  }
-  for (const auto& observer : observers) observer(device, asked, held, total);
-}
-
 void History::push_compile_context(const std::string& context) { compile_contexts.push_back(context); }
 void History::pop_compile_context() {
   if (!compile_contexts.empty()) compile_contexts.pop_back();

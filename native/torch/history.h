@@ -43,10 +43,8 @@ class History {
 
   void attach_tracker(AllocatorTraceTracker tracker);
   void attach_observer(OutOfMemoryObserver observer);
-  void attach_rejection_observer(RejectionObserver observer);
   // Called without any lock: observers may take Python's.
   void call_observers(int64_t device, size_t asked, size_t total, size_t free);
-  void call_rejection_observers(int64_t device, size_t asked, size_t held, size_t total);
 
   static void push_compile_context(const std::string& context);
   static void pop_compile_context();
@@ -72,7 +70,6 @@ class History {
   std::unordered_map<uint64_t, Context> contexts_;
   std::vector<AllocatorTraceTracker> trackers_;
   std::vector<OutOfMemoryObserver> observers_;
-  std::vector<RejectionObserver> rejection_observers_;
 };
 
 } // namespace weir

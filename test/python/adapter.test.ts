@@ -62,7 +62,7 @@ describe.each(GROUPS.map((group) => [group.name, group] as const))('the PyTorch 
       ...compileParts(['engine', 'backend', 'runtime', 'testing'], 'test', folder),
       ...compileParts(['torch'], 'test', folder, [...headers, '-Dweir_cuda_backend=test_backend']),
     ];
-    for (const name of ['adapter_test', 'company_test']) {
+    for (const name of ['adapter_test', 'company_test', 'versions_test']) {
       compileProgram([join(SOURCES, `${name}.cpp`)], 'test', join(folder, name), [
         ...[...partFlags('torch'), ...headers, ...objects],
         ...[`-L${join(TORCH, 'lib')}`, ...linksOf('libweir.so'), cudart],
@@ -119,6 +119,19 @@ describe.each(GROUPS.map((group) => [group.name, group] as const))('the PyTorch 
     // ProcessGroupNCCL ends the process when its hook is refused, so the reason is printed, too.
     expect(result.stderr).toMatch(/^weir: TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK is set: [^\n]+\n$/);
     expect(result.status).toBe(0);
+  });
+
+  test.each(['weir', 'gmlake', 'pytorch'])('%s has what newer versions of PyTorch ask for', (allocator) => {
+    for (const word of [[], ['limit']]) {
+      const rings = mkdtempSync(join(folder, 'rings-'));
+      const result = run(word, { WEIR_CHILD_ALLOCATOR: allocator, WEIR_CHILD_RUN_DIR: rings }, 'versions_test');
+      expect(result.stdout).toBe('0 failures\n');
+      expect(result).toMatchObject({ status: 0, stderr: '' });
+      // Events that the format does not know, such as notes on blocks, are left out.
+      const ring = new Ring(join(rings, readdirSync(rings).find((name) => name.endsWith('.ring'))!));
+      const kinds: readonly number[] = Object.values(EventKind);
+      expect(ring.rows(0, ring.u64('tail')).filter((row) => !kinds.includes(row.kind))).toEqual([]);
+    }
   });
 
   test.each([

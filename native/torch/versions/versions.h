@@ -322,15 +322,6 @@ inline double configured_fraction() {
 #endif
 }
 
-// Whether a request beyond that fraction is refused as a rejection, with observers of its own.
-inline bool rejects_early() {
-#if WEIR_TORCH_MINOR >= 12
-  return torch_alloc::CUDAAllocatorConfig::throw_on_cudamalloc_oom();
-#else
-  return false;
-#endif
-}
-
 inline std::string allocator_settings() {
 #if WEIR_TORCH_MINOR >= 10
   return c10::CachingAllocator::getAllocatorSettings();
