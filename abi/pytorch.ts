@@ -5,6 +5,7 @@ import type { Entry } from './table.ts';
 export const PYTORCH_TRUST: readonly Entry[] = [
   { name: 'gpu', doc: 'run on a GPU' },
   { name: 'libraries', doc: "tested with that PyTorch's own libraries, without a GPU" },
+  { name: 'sources', doc: "tested with libraries made from that PyTorch's sources, without a GPU" },
   { name: 'compiles', doc: 'compiles' },
 ];
 
@@ -19,8 +20,8 @@ export const PYTORCH_VERSIONS: readonly { readonly version: string; readonly tru
   { version: '2.9', trust: 'compiles' },
   { version: '2.10', trust: 'compiles' },
   { version: '2.11', trust: 'gpu' },
-  { version: '2.12', trust: 'compiles' },
-  { version: '2.13', trust: 'compiles' },
+  { version: '2.12', trust: 'sources' },
+  { version: '2.13', trust: 'sources' },
   { version: '2.14', trust: 'libraries' },
 ];
 
