@@ -335,4 +335,12 @@ inline void set_allocator_settings(const std::string& settings) { torch_alloc::s
 // PyTorch registers its allocator with priority 0, from 2.12 on with 1, and a lower priority than the last one is ignored.
 constexpr uint8_t kRegistrationPriority = 255;
 
+// Whether PyTorch finds this allocator by the type of device, as torch.accelerator does.
+inline bool is_registered(CUDAAllocator* allocator) {
+#if WEIR_TORCH_MINOR >= 9
+  if (c10::getDeviceAllocator(c10::kCUDA) != allocator) return false;
+#endif
+  return c10::GetAllocator(c10::kCUDA) == allocator;
+}
+
 } // namespace weir

@@ -25,8 +25,7 @@ static void basics() {
   cca::CUDAAllocator* const a = cca::get();
   CHECK(a->name() == "native" && a->initialized());
   CHECK(c10::cuda::current_device() == 0 && a->getMemoryFraction(1) == 1); // asking has not changed the GPU
-  CHECK(c10::GetAllocator(c10::kCUDA) == a);
-  CHECK(c10::getDeviceAllocator(c10::kCUDA) == a);
+  CHECK(weir::is_registered(a));
   {
     c10::DataPtr empty = a->allocate(0);
     CHECK(empty.get() == nullptr && empty.device().is_cuda());

@@ -188,7 +188,7 @@ static void registration() {
   const char* const name = "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK";
   const auto attach = []() -> std::string {
     try {
-      cca::get()->attachAllocatorTraceTracker([](const c10::CachingDeviceAllocator::TraceEntry&) {});
+      cca::get()->attachAllocatorTraceTracker([](const TraceEntry&) {});
     } catch (const c10::Error& error) {
       return error.what_without_backtrace();
     }
