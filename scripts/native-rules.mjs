@@ -86,6 +86,30 @@ export function partFlags(name) {
 }
 
 /**
+ * The C++ of what includes the headers of a PyTorch; its version is read from them.
+ * @param {string} headers
+ * @returns {string}
+ */
+export function pytorchStandard(headers) {
+  const wanted = pytorchMinor(headers);
+  const known = Object.entries(rules().pytorchStandards).filter(([first]) => Number(first.split('.')[1]) <= wanted);
+  return /** @type {[string, string]} */ (known.at(-1))[1];
+}
+
+/**
+ * The n of PyTorch 2.n, as its headers say.
+ * @param {string} headers
+ * @returns {number}
+ */
+export function pytorchMinor(headers) {
+  const places = ['torch/headeronly/version.h', 'torch/csrc/api/include/torch/version.h'].map((path) => join(headers, path));
+  const text = places.filter((path) => existsSync(path)).map((path) => readFileSync(path, 'utf8'));
+  const found = /TORCH_VERSION_MINOR (\d+)/.exec(text.join('\n'));
+  if (!found) throw new Error(`${headers} holds no PyTorch headers with a version.h`);
+  return Number(found[1]);
+}
+
+/**
  * Compiles parts into a folder; gives the object files. Flags in `extra` are for all sources.
  * @param {readonly string[]} parts
  * @param {'release' | 'test' | 'bench'} build

@@ -2,17 +2,14 @@
 // This class writes rows for PyTorch's own events. The runtime writes those of our engine.
 #pragma once
 
-#include <c10/core/CachingDeviceAllocator.h>
-
 #include <atomic>
 #include <mutex>
 #include <string>
 
 #include "runtime/weir_runtime.h"
+#include "versions/versions.h"
 
 namespace weir {
-
-using c10::CachingDeviceAllocator::TraceEntry;
 
 class Recording {
  public:
