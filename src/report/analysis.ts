@@ -7,7 +7,7 @@ import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { censusOf, type WhatIfGpu } from '../replay/what-if.ts';
 import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
-import type { Trace, Warning } from '../trace/trace.ts';
+import type { HostMemory, Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
 import { type Breakdown, breakDown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
 import { type OversizedRequest, oversizedRequest } from './oversized.ts';
@@ -24,6 +24,8 @@ export interface Analysis {
   readonly peak: Breakdown;
   readonly oom: OomFinding | undefined;
   readonly sites: readonly CallSite[];
+  /** Pinned host memory of the process; undefined: not recorded. */
+  readonly hostMemory: HostMemory | undefined;
   /** Memory of the GPU in question; undefined: unknown. */
   readonly capacity: number | undefined;
   /** If the recording shows a range only, `capacity` is its upper end and this its lower. */
@@ -112,6 +114,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     peak,
     oom,
     sites,
+    hostMemory: trace.hostMemory,
     capacity,
     capacityAtLeast,
     capacityOrigin: options.capacity !== undefined ? 'given' : whole.limits.origin,

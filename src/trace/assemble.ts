@@ -11,6 +11,7 @@ import {
   type Annotation,
   type EventColumns,
   EventKind,
+  type HostMemory,
   type PoolId,
   type RecordedLimits,
   type Segment,
@@ -40,6 +41,7 @@ export interface TraceParts {
   readonly settings: ReadonlyMap<string, SettingValue>;
   readonly limits: RecordedLimits;
   readonly annotations: readonly Annotation[];
+  readonly hostMemory?: HostMemory | undefined;
   /** Warnings of the reader (a truncated file, unknown actions). */
   readonly warnings: readonly Warning[];
 }
@@ -70,6 +72,7 @@ export function assembleTrace(parts: TraceParts): Trace {
     settings: parts.settings,
     limits: parts.limits,
     annotations: parts.annotations,
+    ...(parts.hostMemory && { hostMemory: parts.hostMemory }),
     warnings: [...parts.warnings, ...findGaps(parts, counts, links, startSegments)],
   };
 }

@@ -79,6 +79,9 @@ class Linker {
         case EventKind.RecordStream:
           this.allocationOf[event] = this.open.get(events.address[event]!);
           break;
+        case EventKind.Annotate:
+          this.linkAnnotation(event);
+          break;
       }
     }
   }
@@ -123,6 +126,12 @@ class Linker {
     }
     this.allocationOf[event] = id;
     this.complete(id, event);
+  }
+
+  /** PyTorch annotates live memory only, so what is unknown here is older than the trace. */
+  private linkAnnotation(event: number): void {
+    const { events, open } = this;
+    this.allocationOf[event] = events.size[event]! > 0 ? this.openOrOlder(event) : open.get(events.address[event]!);
   }
 
   private complete(id: number, event: number): void {

@@ -1,16 +1,18 @@
 // Reads PyTorch's memory snapshots: decodes the file into rows, finds the parts of the snapshot in them,
 // and assembles a trace for each GPU.
+import { formatBytes } from '../../base/bytes.ts';
 import { formatCount, formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
 import { ByteWindow } from '../byte-window.ts';
 import { EventStore } from '../event-store.ts';
-import type { EventColumns, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
+import { hostMemoryFrom, hostMemoryOf } from '../host-memory.ts';
+import type { EventColumns, HostMemory, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
 import { rangeLength, rangeStart } from './containers.ts';
 import { JsonDecoder } from './json.ts';
 import { KNOWN_NAMES, Word } from './names.ts';
 import { PickleDecoder } from './pickle.ts';
-import { Rows } from './rows.ts';
+import { HOST_DEVICE, Rows } from './rows.ts';
 import { SegmentBuilder } from './segments.ts';
 import { describeTag, type SnapshotDecoder, Tag } from './values.ts';
 
@@ -97,6 +99,9 @@ interface Range {
 class SnapshotParts {
   private readonly rows: Rows;
   private readonly top = new Map<number, Value>();
+  /** Entries of all traces so far. */
+  private listed = 0;
+  private hostProblem: string | undefined;
 
   constructor(rows: Rows) {
     this.rows = rows;
@@ -105,18 +110,13 @@ class SnapshotParts {
   traces(): Trace[] {
     this.readTop();
     const events = this.eventsByDevice();
-    const segments = this.segmentsByDevice();
+    const builder = new SegmentBuilder(this.rows);
+    const segments = this.segmentsByDevice(builder);
     const settings = this.settings();
-    const warnings = this.warnings(events);
+    const hostMemory = this.hostMemory(builder);
+    const warnings = this.warnings(events, hostMemory);
     const devices = [...new Set([...events.keys(), ...segments.keys()])].sort((a, b) => a - b);
-    if (devices.length === 0) {
-      const unknown = this.unknownActionWords();
-      throw new InputError(
-        unknown === undefined
-          ? 'the snapshot is empty: call torch.cuda.memory._record_memory_history() before the work, and check that the job used the GPU'
-          : `the snapshot holds only entries that weir does not know, ${unknown}: it is damaged, or a newer weir is needed`,
-      );
-    }
+    if (devices.length === 0) throw new InputError(this.emptyWords(hostMemory));
     const { rows } = this;
     return devices.map((device) =>
       assembleTrace({
@@ -130,6 +130,7 @@ class SnapshotParts {
         settings,
         limits: { deviceBytes: this.positive(Word.total), memoryFraction: this.positive(Word.frac) },
         annotations: rows.annotations,
+        hostMemory,
         warnings,
       }),
     );
@@ -186,25 +187,15 @@ class SnapshotParts {
   }
 
   private eventsByDevice(): Map<number, Range[]> {
-    const { containers, events } = this.rows;
+    const { containers } = this.rows;
     const found = new Map<number, Range[]>();
     const traces = this.top.get(Word.device_traces);
     if (!traces || traces.tag === Tag.List || traces.tag === Tag.None) return found;
     if (traces.tag !== Tag.GenericList) throw new InputError(`'device_traces' is ${describeTag(traces.tag)} instead of a list of lists`);
     let device = 0;
-    let total = 0;
     containers.forEach(traces.value, (tag, value) => {
       if (tag === Tag.GenericList) {
-        const ranges: Range[] = [];
-        containers.forEach(value, (itemTag, range) => {
-          if (itemTag !== Tag.EventRange)
-            throw new InputError(`the trace of GPU ${device} holds ${describeTag(itemTag)} where an entry with an 'action' is expected`);
-          total += rangeLength(range);
-          // Otherwise a small file that lists one entry a million times would take gigabytes.
-          if (total > events.count) throw new InputError('the trace lists the same entry more than once: the file is damaged');
-          ranges.push({ from: rangeStart(range), to: rangeStart(range) + rangeLength(range) });
-          return true;
-        });
+        const ranges = this.rangesOf(value, `the trace of GPU ${device}`);
         if (ranges.length > 0) found.set(checkedDevice(device), ranges);
       } else if (tag !== Tag.List) {
         throw new InputError(`the trace of GPU ${device} is ${describeTag(tag)} instead of a list of entries`);
@@ -213,6 +204,61 @@ class SnapshotParts {
       return true;
     });
     return found;
+  }
+
+  private rangesOf(container: number, what: string): Range[] {
+    const ranges: Range[] = [];
+    this.rows.containers.forEach(container, (tag, range) => {
+      if (tag !== Tag.EventRange) throw new InputError(`${what} holds ${describeTag(tag)} where an entry with an 'action' is expected`);
+      this.listed += rangeLength(range);
+      // Otherwise a small file that lists one entry a million times would take gigabytes.
+      if (this.listed > this.rows.events.count) throw new InputError('the trace lists the same entry more than once: the file is damaged');
+      ranges.push({ from: rangeStart(range), to: rangeStart(range) + rangeLength(range) });
+      return true;
+    });
+    return ranges;
+  }
+
+  /** Undefined if it was not recorded: PyTorch 2.14 and later write empty lists then. A damaged part costs only itself. */
+  private hostMemory(builder: SegmentBuilder): HostMemory | undefined {
+    try {
+      const events = this.hostList(Word.host_traces, (container) => this.rangesOf(container, "'host_traces'"));
+      const segments = this.hostList(Word.host_segments, (container) => this.hostSegments(container, builder));
+      if (events || segments) return hostMemoryOf(this.columns(events ?? []), segments);
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      this.hostProblem = error.message;
+      return undefined;
+    }
+    const kept = this.top.get(Word.pinned_host_memory);
+    return kept?.tag === Tag.GenericDict ? hostMemoryFrom(Object.fromEntries(this.settingsOf(kept.value, new Map(), 0))) : undefined;
+  }
+
+  private hostList<Items>(word: number, read: (container: number) => Items): Items | undefined {
+    const list = this.top.get(word);
+    if (!list || list.tag === Tag.List || list.tag === Tag.None) return undefined;
+    if (list.tag !== Tag.GenericList) throw new InputError(`'${KNOWN_NAMES[word]}' is ${describeTag(list.tag)} instead of a list`);
+    return read(list.value);
+  }
+
+  private hostSegments(container: number, builder: SegmentBuilder): Segment[] {
+    const found: Segment[] = [];
+    this.rows.containers.forEach(container, (tag, value) => {
+      if (tag !== Tag.Segment) throw new InputError(`'host_segments' holds ${describeTag(tag)} where a segment is expected`);
+      found.push(builder.build(value).segment);
+      return true;
+    });
+    return found;
+  }
+
+  /** Why there is nothing about any GPU. */
+  private emptyWords(hostMemory: HostMemory | undefined): string {
+    if (hostMemory)
+      return `the snapshot is about pinned host memory only (${formatBytes(hostMemory.peakHeld)} at its peak): record without record_cuda=False to see GPU memory`;
+    const unknown = this.unknownActionWords();
+    return unknown === undefined
+      ? 'the snapshot is empty: call torch.cuda.memory._record_memory_history() before the work, and check that the job used the GPU'
+      : `the snapshot holds only entries that weir does not know, ${unknown}: it is damaged, or a newer weir is needed`;
   }
 
   private columns(ranges: readonly Range[]): EventColumns {
@@ -225,9 +271,8 @@ class SnapshotParts {
     return gathered(events.view(), ranges);
   }
 
-  private segmentsByDevice(): Map<number, Segment[]> {
+  private segmentsByDevice(builder: SegmentBuilder): Map<number, Segment[]> {
     const { containers, symbols } = this.rows;
-    const builder = new SegmentBuilder(this.rows);
     const found = new Map<number, Segment[]>();
     const listed = this.top.get(Word.segments);
     if (!listed || listed.tag === Tag.List || listed.tag === Tag.None) return found;
@@ -235,6 +280,7 @@ class SnapshotParts {
     containers.forEach(listed.value, (tag, value) => {
       if (tag !== Tag.Segment) throw new InputError(`'segments' holds ${describeTag(tag)} where a segment is expected`);
       const { device, segment } = builder.build(value);
+      if (device === HOST_DEVICE) throw new InputError("'segments' holds pinned host memory where a segment of a GPU is expected");
       const ofDevice = found.get(device);
       if (ofDevice) ofDevice.push(segment);
       else found.set(checkedDevice(device), [segment]);
@@ -311,7 +357,7 @@ class SnapshotParts {
     return [...shown, ...(rest > 0 ? [`${formatCount(rest)} of others`] : [])].join(', ');
   }
 
-  private warnings(events: ReadonlyMap<number, unknown>): Warning[] {
+  private warnings(events: ReadonlyMap<number, unknown>, hostMemory: HostMemory | undefined): Warning[] {
     const warnings: Warning[] = [];
     const { unknownActions } = this.rows;
     if (unknownActions.size > 0) {
@@ -322,11 +368,15 @@ class SnapshotParts {
         message: `${formatTimes(total, 'trace entry was', 'trace entries were')} ignored because weir does not know ${total === 1 ? 'its action' : 'their actions'}: ${names.join(', ')}`,
       });
     }
+    if (this.hostProblem !== undefined)
+      warnings.push({ code: 'host-memory', message: `pinned host memory was ignored: ${this.hostProblem}` });
     if (events.size === 0) {
+      const remedy = hostMemory
+        ? 'it was recorded with record_cuda=False; record without it'
+        : 'to record one, call torch.cuda.memory._record_memory_history() before the work';
       warnings.push({
         code: 'no-history',
-        message:
-          'the snapshot has no history, so answers cover only the moment it was taken; to record one, call torch.cuda.memory._record_memory_history() before the work',
+        message: `the snapshot has no history${hostMemory ? ' of GPU memory' : ''}, so answers cover only the moment it was taken; ${remedy}`,
       });
     }
     return warnings;
