@@ -24,11 +24,13 @@ export function linkAllocations(input: {
   readonly allocCount: number;
   /** False if the recording has no free_completed events. Then a free completes when it is requested. */
   readonly completionsRecorded: boolean;
+  /** True if the recording leaves out alloc events. Then a free says nothing about how long its memory was live. */
+  readonly ignoresFrees?: boolean;
   /** Segments whose live blocks count as live before the first event, unless an event allocates them. */
   readonly startBlocksFrom: readonly Segment[];
 }): Links {
   const linker = new Linker(input.events, input.allocCount, input.completionsRecorded);
-  linker.walk();
+  if (!input.ignoresFrees) linker.walk();
   linker.addStartBlocks(input.startBlocksFrom);
   return linker.finish();
 }

@@ -133,6 +133,8 @@ export interface Trace {
   readonly impliedFrees: ReadonlyMap<number, number>;
   /** Segments held before the first event, in address order. Their blocks are empty: live memory is in `allocations`. */
   readonly startSegments: readonly Segment[];
+  /** Segment events were left out, so reserved memory is unknown. */
+  readonly segmentsUnknown?: boolean | undefined;
   /** Segments when the snapshot was taken, with blocks; undefined if the format has none. */
   readonly endSegments: readonly Segment[] | undefined;
   /** Recorded stream handles (cudaStream_t as a number; 0 is the legacy default stream). */

@@ -121,8 +121,10 @@ export function floorSentence({ peakLive, peakDemand }: TraceSummary): string {
 export function replayErrorSentence(error: ReplayError): string {
   const modelled = formatBytes(error.modelledPeakReserved);
   if (error.recordedPeakReserved === undefined)
-    return `Replay error unknown: the recording shows no segments. The model reserves ${modelled} at its peak.`;
+    return `Replay error unknown: the recording does not show all segments. The model reserves ${modelled} at its peak.`;
   const recorded = formatBytes(error.recordedPeakReserved);
+  if (error.incomplete && error.differing > 0)
+    return `Replay error unknown: the recording leaves out events. Peak reserved: ${recorded} recorded, ${modelled} modelled.`;
   const apart = formatShare(Math.abs(error.modelledPeakReserved - error.recordedPeakReserved), error.recordedPeakReserved);
   if (error.engine)
     return `The job ran on ${error.engine} and reserved ${recorded} at its peak. The replay reserves ${modelled} (${apart} apart): in a replay, streams finish at other moments.`;
