@@ -5,7 +5,7 @@ import { CHILD_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES } from '../environment.t
 import { SHAPES, type Shape, type ShapeType } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGE_WORDS, GAUGES } from '../gauges.ts';
-import { EXPANDABLE_CONF, SUPPORTED_PYTORCH } from '../pytorch.ts';
+import { EXPANDABLE_CONF, PYTORCH_TRUST, PYTORCH_VERSIONS, SUPPORTED_PYTORCH } from '../pytorch.ts';
 import { RING_ROWS } from '../ring.ts';
 import { type FieldType, screaming, snake } from '../table.ts';
 import { DIGEST } from './digest.ts';
@@ -36,8 +36,14 @@ ALLOCATORS = ${list(RUN_ALLOCATORS)}
 ENGINE_ALLOCATORS = ${list(ALLOCATORS.filter((entry) => entry.preset).map((entry) => entry.name))}
 EXPANDABLE_CONF = "${EXPANDABLE_CONF}"
 
-# Minor versions of PyTorch that the adapter was tested with.
+# Minor versions of PyTorch that the adapter knows, ascending; what was seen of each; the words for that.
 SUPPORTED_PYTORCH = ${list(SUPPORTED_PYTORCH)}
+PYTORCH_VERSIONS = {
+${PYTORCH_VERSIONS.map(({ version, trust }) => `    "${version}": "${trust}",`).join('\n')}
+}
+PYTORCH_TRUST = {
+${PYTORCH_TRUST.map(({ name, doc }) => `    "${name}": ${JSON.stringify(doc)},`).join('\n')}
+}
 
 RING_ROWS = ${RING_ROWS}
 EXCHANGE_VERSION = ${version}

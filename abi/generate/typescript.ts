@@ -17,7 +17,7 @@ import { EVENT, EVENT_FIELDS, EVENT_KINDS } from '../events.ts';
 import { SHAPES, type ShapeType } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGES } from '../gauges.ts';
-import { CONF_VARIABLES, EXPANDABLE_CONF, SUPPORTED_PYTORCH } from '../pytorch.ts';
+import { CONF_VARIABLES, EXPANDABLE_CONF, PYTORCH_TRUST, PYTORCH_VERSIONS, SUPPORTED_PYTORCH } from '../pytorch.ts';
 import * as ring from '../ring.ts';
 import { BLOCK_UNIT, LENDING, PRESETS, type Preset, REGION_EIGHTHS, SETTINGS } from '../settings.ts';
 import { type Entry, type Field, type Numbered, pascal } from '../table.ts';
@@ -224,8 +224,10 @@ function allocatorsFile(): string {
 
 function pytorchFile(): string {
   return file(
-    'PyTorch versions that were tested, and variables that PyTorch reads.',
+    'PyTorch versions that the adapter knows, and variables that PyTorch reads.',
     `export const SUPPORTED_PYTORCH = ${JSON.stringify(SUPPORTED_PYTORCH)} as const;`,
+    `/** What the tests of Weir have seen of a version, the most first. */\nexport const PYTORCH_TRUST = {\n${PYTORCH_TRUST.map(({ name, doc }) => `  ${name}: ${text(doc)},`).join('\n')}\n} as const;\nexport type PytorchTrust = keyof typeof PYTORCH_TRUST;`,
+    `/** Ascending. */\nexport const PYTORCH_VERSIONS: readonly { readonly version: string; readonly trust: PytorchTrust }[] = ${JSON.stringify(PYTORCH_VERSIONS)};`,
     `export const CONF_VARIABLES = ${JSON.stringify(CONF_VARIABLES)} as const;`,
     `export const EXPANDABLE_CONF = ${text(EXPANDABLE_CONF)};`,
   );

@@ -74,10 +74,10 @@ def check_torch(torch, settings):
         raise Refusal("no-cuda", f"PyTorch {version} was built without CUDA")
     minor = ".".join(version.split("+")[0].split(".")[:2])
     if minor not in SUPPORTED_PYTORCH and not settings.allow_untested:
-        tested = ", ".join(SUPPORTED_PYTORCH)
         raise Refusal(
             "untested-torch",
-            f"PyTorch {version} has not been tested with this version of Weir (tested: {tested}); --allow-untested tries it",
+            f"PyTorch {version} has not been tested with this version of Weir (known: {SUPPORTED_PYTORCH[0]} to {SUPPORTED_PYTORCH[-1]}); "
+            "--allow-untested tries it",
         )
 
 
