@@ -65,9 +65,11 @@ export function labelOf(trace: Trace, stack: number, older: boolean): string {
   if (stack === NO_STACK) return '(no stack recorded)';
   let innermost = '';
   for (const frame of trace.symbols.framesOf(stack)) {
-    const label = frame.filename === '' ? frame.name : `${shorten(frame.filename)}:${frame.line} ${frame.name}`;
+    // A recording of a job on Windows has backslashes.
+    const filename = frame.filename.replaceAll('\\', '/');
+    const label = filename === '' ? frame.name : `${shorten(filename)}:${frame.line} ${frame.name}`;
     if (innermost === '') innermost = label;
-    if (!LIBRARIES.test(inPackages(frame.filename))) return label;
+    if (!LIBRARIES.test(inPackages(filename))) return label;
   }
   return innermost;
 }

@@ -158,6 +158,10 @@ Exit codes: the command's own, or
 }
 
 async function start(command: string[], self: Command, defaultName: string | undefined): Promise<void> {
+  if (process.platform !== 'linux')
+    throw new RunError(
+      `weir ${self.name()} needs Linux: run the job on the machine with the GPU. Recordings can be analyzed here: weir analyze FILE`,
+    );
   takeEnvironment(self);
   preferTyped(self, 'quiet', 'verbose');
   const flags = self.opts<Flags>();
