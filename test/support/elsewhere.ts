@@ -2,6 +2,7 @@
 // koffi does not load. ELSEWHERE_PLATFORM names another platform. ELSEWHERE_LOG gets a line for each attempt.
 import fs from 'node:fs';
 import Module, { syncBuiltinESMExports } from 'node:module';
+import os from 'node:os';
 
 const { ELSEWHERE_PLATFORM: platform, ELSEWHERE_LOG: log } = process.env;
 const { appendFileSync, existsSync } = fs;
@@ -28,6 +29,12 @@ loader.registerHooks?.({
   resolve: (name: string, context: unknown, next: (name: string, context: unknown) => unknown) =>
     isNative(name) ? refuse(name) : next(name, context),
 });
+
+// In a container, the user may have a number and no name.
+os.userInfo = () => {
+  throw Object.assign(new Error('A system error occurred: uv_os_get_passwd returned ENOENT'), { code: 'ERR_SYSTEM_ERROR' });
+};
+syncBuiltinESMExports();
 
 if (platform) {
   Object.defineProperty(process, 'platform', { value: platform });

@@ -6,7 +6,7 @@ export const DEFAULT_SEGMENT = 0x7f0000000000;
 export const GRAPH_SEGMENT = 0x7f0010000000;
 export const HOST_BLOCK = 0x7e0000000000;
 /** The text of an annotation is anything. */
-export const HOSTILE_NOTE = '<img src=x onerror=alert(1)>\u001b[2J';
+export const HOSTILE_NOTE = '</script><img src=x onerror=alert(1)>\u001b[2J';
 
 const DEFAULT_POOL = new Tuple(0, 0);
 const GRAPH_POOL = new Tuple(1, 0);

@@ -131,7 +131,7 @@ describe('texts that a program gives to its memory', () => {
   it('stand beside the call site in the report, and no terminal obeys them', () => {
     const analysis = analyzeTrace(traceOf(newestSnapshot()), { allocators: [], findSmallest: false });
     const text = formatAnalysis(analysis, 'x');
-    expect(text).toContain('me/model.py:12 forward [weights, <img src=x onerror=alert(1)>\\u001b[2J]');
+    expect(text).toContain('me/model.py:12 forward [weights, </script><img src=x onerror=alert(1)>\\u001b[2J]');
     expect(text).not.toContain('\u001b');
     const { sites } = analysisJson(analysis, 'x') as { sites: { notes?: string[] }[] };
     expect(sites.map(({ notes }) => notes)).toEqual([['weights', HOSTILE_NOTE], undefined]);
