@@ -60,6 +60,13 @@ describe('skip_actions', () => {
     }
   });
 
+  it('without all segment events, the limit of a job that ran out of memory is unknown', () => {
+    const full = 'exact/full.pkl.gz';
+    const origin = (trace: Trace) => analyzeTrace(trace, { allocators: [], findSmallest: false }).capacityOrigin;
+    expect(origin(sampleTrace(full))).toBe('inferred');
+    for (const action of ['segment_alloc', 'segment_free']) expect(origin(withoutActions(full, [action])), action).toBe('unknown');
+  });
+
   it('without allocations, only what is live at the end counts', () => {
     const atEnd = sampleTrace(PLAIN).endSegments!.flatMap(({ blocks }) => blocks.filter(({ state }) => state !== 'free'));
     const bytes = atEnd.reduce((sum, { requested }) => sum + requested, 0);

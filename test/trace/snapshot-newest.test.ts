@@ -230,6 +230,13 @@ describe('forward frames', () => {
     for (const wrong of [null, 7, 'text', [], [1, 2, 3], [['a']], {}]) expect(names(change(wrong))).toEqual(['step']);
   });
 
+  it('that are too many for a stack cost nothing, wherever the list is', () => {
+    const lines = Array.from({ length: 5000 }, (_, line) => `line ${line}`);
+    const { symbols } = traceOf({ ...withEntries((entries) => entries.map((old) => ({ ...old, forward_frames: lines }))), log: lines });
+    expect(symbols.strings.length).toBeLessThan(30);
+    expect([...symbols.framesOf(symbols.stacks.count - 1)].some(({ name }) => name === '(forward pass)')).toBe(false);
+  });
+
   it('behind a very deep stack are left out, since every pair of stacks is stored', () => {
     const frames = Array.from({ length: 2000 }, (_, line) => ({ name: 'f', filename: 'a.py', line }));
     const entries = Array.from({ length: 3000 }, (_, index) =>

@@ -36,6 +36,7 @@ export class ForwardFrames {
   /** One stack: the frames of `stack`, and behind them the mark and those of `forward`. */
   behind(stack: number, forward: number): number {
     const { last } = this;
+    if (forward === NO_STACK) return stack;
     if (last.stack === stack && last.forward === forward) return last.joined;
     const joined = this.join(stack, forward);
     this.last = { stack, forward, joined };

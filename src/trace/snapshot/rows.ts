@@ -19,6 +19,8 @@ const MAX_OBJECTS = 2 ** 22;
 const MAX_UNKNOWN_ACTIONS = 64;
 /** Rows that are in no list. Those of lists that are not complete come on top. */
 const MAX_LOOSE_ROWS = 2 ** 20;
+/** A list of more texts is no call stack, and its content is dropped. */
+const MAX_LINES = 256;
 const INT32_MAX = 2 ** 31 - 1;
 const KEY_COUNT = KEY_NAMES.length;
 
@@ -172,6 +174,7 @@ export class Rows {
   private texts(outer: number, from: number, to: number): number {
     const { tags, values } = this.stack;
     let node = outer;
+    if (to - from > MAX_LINES) return NO_STACK;
     for (let slot = from; slot < to; slot++) {
       if (tags[slot] === Tag.String) node = this.forward.push(node, values[slot]!, this.textOf);
     }
