@@ -14,15 +14,13 @@ import { KNOWN_NAMES, Word } from './names.ts';
 import { PickleDecoder } from './pickle.ts';
 import { HOST_DEVICE, Rows } from './rows.ts';
 import { SegmentBuilder } from './segments.ts';
+import { settingsOf } from './settings.ts';
 import { describeTag, type SnapshotDecoder, Tag } from './values.ts';
 
 /** A file of many events would otherwise reserve memory for all of them at once. */
 const MAX_EXPECTED_EVENTS = 2 ** 23;
-/** Settings are nested once, and there are a few dozen. Deeper values are not settings. */
-const MAX_SETTING_DEPTH = 8;
 /** Unknown actions that a message names. */
 const SHOWN_ACTIONS = 4;
-const MAX_SETTINGS = 2 ** 12;
 /** c10::DeviceIndex is an int8_t. */
 const MAX_DEVICES = 1024;
 /** Bytes of the shortest events of real recordings. */
@@ -231,7 +229,7 @@ class SnapshotParts {
       return undefined;
     }
     const kept = this.top.get(Word.pinned_host_memory);
-    return kept?.tag === Tag.GenericDict ? hostMemoryFrom(Object.fromEntries(this.settingsOf(kept.value, new Map(), 0))) : undefined;
+    return kept?.tag === Tag.GenericDict ? hostMemoryFrom(Object.fromEntries(settingsOf(this.rows, kept.value))) : undefined;
   }
 
   private hostList<Items>(word: number, read: (container: number) => Items): Items | undefined {
@@ -300,47 +298,7 @@ class SnapshotParts {
 
   private settings(): ReadonlyMap<string, SettingValue> {
     const settings = this.top.get(Word.allocator_settings);
-    if (!settings || settings.tag !== Tag.GenericDict) return new Map();
-    return this.settingsOf(settings.value, new Map(), 0);
-  }
-
-  /** `done` holds the dicts seen before, so that shared or cyclic ones are read once. */
-  private settingsOf(
-    container: number,
-    done: Map<number, ReadonlyMap<string, SettingValue>>,
-    depth: number,
-  ): ReadonlyMap<string, SettingValue> {
-    const settings = new Map<string, SettingValue>();
-    done.set(container, settings);
-    this.rows.containers.forEachEntry(container, (key, tag, value) => {
-      if (key < 0 || settings.size >= MAX_SETTINGS || done.size >= MAX_SETTINGS) return;
-      const name = this.rows.strings.text(key);
-      if (tag !== Tag.GenericDict) {
-        const scalar = this.scalar(tag, value);
-        if (scalar !== undefined) settings.set(name, scalar);
-      } else if (!done.has(value) && depth < MAX_SETTING_DEPTH) {
-        settings.set(name, this.settingsOf(value, done, depth + 1));
-      }
-    });
-    return settings;
-  }
-
-  private scalar(tag: number, value: number): SettingValue | undefined {
-    switch (tag) {
-      case Tag.None:
-        return null;
-      case Tag.Bool:
-        return value === 1;
-      case Tag.Number:
-        return value;
-      case Tag.BigInt:
-        return Number(this.rows.bigints[value]);
-      case Tag.String:
-        return this.rows.strings.text(value);
-      case Tag.Dict:
-        return new Map();
-    }
-    return undefined;
+    return settings?.tag === Tag.GenericDict ? settingsOf(this.rows, settings.value) : new Map();
   }
 
   private positive(word: number): number | undefined {
