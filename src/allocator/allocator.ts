@@ -21,6 +21,8 @@ export interface Allocator {
   recordStream?(block: number, stream: number): void;
   /** Returns all unused memory to the backend. */
   emptyCache(): void;
+  /** A private pool is not used any more: its unused memory goes back to the backend. Allocators without pools have none. */
+  releasePool?(pool: number): void;
 
   addressOf(block: number): number;
   /** Size of the block in bytes, rounding included. */

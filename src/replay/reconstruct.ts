@@ -240,6 +240,8 @@ class Reconstructor {
         if (firstRelease < 0 && isRelease(kind)) firstRelease = end;
       } else break;
     }
+    // Only the recording says which private pools nothing used any more.
+    this.allocator.releasable = [...new Set(this.releasedPools(segments).filter((pool) => pool > 0))];
     const kind = end < stop ? events.kind[end] : 0;
     if (kind === EventKind.Alloc || kind === EventKind.Oom) {
       this.request(end, early, late, segments, firstRelease);
@@ -262,7 +264,7 @@ class Reconstructor {
     if (firstRelease < 0) {
       for (const allocation of early) this.complete(allocation);
       this.completing = late;
-    } else if (this.releasesWereEmptyCache(event, size, stream, pool)) {
+    } else if (this.endsPools(segments) || this.releasesWereEmptyCache(event, size, stream, pool)) {
       const releases = segments.filter((segment) => isRelease(events.kind[segment]!));
       recorded = segments.filter((segment) => !isRelease(events.kind[segment]!));
       this.completing = [...early, ...late];
@@ -337,9 +339,24 @@ class Reconstructor {
 
   private emptyCache(event: number, recorded: readonly number[], isRecorded = false): void {
     const wasRecorded = isRecorded || this.trace.events.kind[event] === EventKind.EmptyCache || this.journal.length > 0;
-    if (!wasRecorded) this.emptyCacheBefore.push(event);
-    this.allocator.emptyCache();
+    if (!wasRecorded && this.endsPools(recorded)) this.allocator.releasePools();
+    else {
+      if (!wasRecorded) this.emptyCacheBefore.push(event);
+      this.allocator.emptyCache();
+    }
     if (recorded.length > 0) this.compareSegments(recorded, event);
+  }
+
+  /** The pools whose memory these events give back. */
+  private releasedPools(segments: readonly number[]): number[] {
+    const { events } = this.trace;
+    return segments.filter((segment) => isRelease(events.kind[segment]!)).map((segment) => Math.max(0, events.pool[segment]!));
+  }
+
+  /** Memory goes back, and all of it from private pools: they ended, since a retry and empty_cache() begin with the default pool. */
+  private endsPools(segments: readonly number[]): boolean {
+    const pools = this.releasedPools(segments);
+    return pools.length > 0 && !pools.includes(0);
   }
 
   private compareSegments(recorded: readonly number[], event: number): void {

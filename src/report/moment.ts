@@ -23,6 +23,9 @@ export interface Breakdown {
   readonly otherStreams: number;
   /** Free, but in private pools (CUDA graphs, MemPool). */
   readonly otherPools: number;
+  /** Part of `reserved`: held by private pools (CUDA graphs, MemPool), and how much of that is requested and in use. */
+  readonly privateReserved: number;
+  readonly privateRequested: number;
   readonly freePieces: number;
   /** Largest of the pieces counted in `fragmented`. */
   readonly largestFree: number;
@@ -71,6 +74,7 @@ export function breakDown(trace: Trace, groups: readonly CensusGroup[], event: n
   const free = (group: CensusGroup) => group.free;
   const ownPool = (group: CensusGroup) => group.pool === asking?.pool;
   const ownStream = (group: CensusGroup) => group.stream === asking?.stream;
+  const isPrivate = (group: CensusGroup) => group.pool !== 0;
   const own = (group: CensusGroup) => ownPool(group) && ownStream(group);
   return {
     event,
@@ -83,6 +87,8 @@ export function breakDown(trace: Trace, groups: readonly CensusGroup[], event: n
     smallSegments: sum(free, (group) => own(group) && group.small),
     otherStreams: sum(free, (group) => ownPool(group) && !ownStream(group)),
     otherPools: sum(free, (group) => !ownPool(group)),
+    privateReserved: sum((group) => group.reserved, isPrivate),
+    privateRequested: sum((group) => group.requested, isPrivate),
     freePieces: sum((group) => group.freePieces),
     largestFree: Math.max(0, ...groups.filter((group) => own(group) && !group.small).map((group) => group.largestFree)),
   };

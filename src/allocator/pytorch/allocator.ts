@@ -85,6 +85,19 @@ export class PyTorchAllocator implements Allocator {
     this.releaseCached();
   }
 
+  /** Private pools that nothing uses any more, in the order in which PyTorch gives them back with the next release. */
+  releasable: readonly number[] = [];
+
+  /** Gives the cached memory of the `releasable` pools back, and no other: what the end of a MemPool does. */
+  releasePools(): void {
+    for (const block of this.synchronize()) this.complete(block);
+    for (const pool of this.releasable) this.releasePool(pool);
+  }
+
+  releasePool(pool: number): void {
+    for (const small of [true, false]) this.releaseBlocks(this.heap.pools.of(pool, small));
+  }
+
   /** Whether cached memory would serve the request. Changes nothing. */
   wouldReuse(requested: number, stream: number, poolId: number): boolean {
     const size = roundRequest(requested, this.settings);
@@ -288,15 +301,18 @@ export class PyTorchAllocator implements Allocator {
 
   /** Waits for all streams and releases every whole free segment and every whole free page. */
   private releaseCached(): void {
-    const { heap } = this;
     for (const block of this.synchronize()) this.complete(block);
-    for (const pool of heap.pools.all.filter((candidate) => candidate.pool === 0).sort((a, b) => Number(a.small) - Number(b.small))) {
-      const expandable: number[] = [];
-      for (const block of pool.freeInOrder(this.streams)) {
-        if (heap.isExpandable(block)) expandable.push(block);
-        else if (heap.isWholeSegment(block)) heap.releaseSegment(block);
-      }
-      for (const block of expandable) heap.unmapBlock(block);
+    for (const small of [false, true]) this.releaseBlocks(this.heap.pools.of(0, small));
+    this.releasePools();
+  }
+
+  private releaseBlocks(pool: BlockPool): void {
+    const { heap } = this;
+    const expandable: number[] = [];
+    for (const block of pool.freeInOrder(this.streams)) {
+      if (heap.isExpandable(block)) expandable.push(block);
+      else if (heap.isWholeSegment(block)) heap.releaseSegment(block);
     }
+    for (const block of expandable) heap.unmapBlock(block);
   }
 }

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
 import { formatBytes } from '../../base/bytes.ts';
+import { trustAdvice, trustSentence } from '../../report/words/pytorch-trust.ts';
 import { obstacleIn } from '../../run/child/environment.ts';
 import { staleFolders } from '../../run/child/stale-folders.ts';
 import { jsonOption } from '../options.ts';
@@ -132,7 +133,9 @@ function torch(python: PythonFacts | undefined): Finding {
     name: 'PyTorch',
     ok: typeof python?.torch === 'string',
     found: python?.torch ? `${python.torch}, CUDA ${python.cuda ?? 'none'}` : 'python3 here cannot import torch',
-    note: python?.torch ? '' : 'Needed only where jobs run and snapshots are made; activate the environment the job runs in.',
+    note: python?.torch
+      ? [trustSentence(python.torch), trustAdvice(python.torch)].filter((sentence) => sentence !== undefined).join(' ')
+      : 'Needed only where jobs run and snapshots are made; activate the environment the job runs in.',
   };
 }
 

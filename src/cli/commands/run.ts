@@ -1,9 +1,10 @@
 // `weir run -- CMD`: an unchanged job on Weir's allocator. `weir record -- CMD`: the job on PyTorch's allocator, recorded.
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { RUN_ALLOCATORS, type RunAllocator } from '../../abi/allocators.ts';
+import { ENGINE_ALLOCATORS, RUN_ALLOCATORS, type RunAllocator } from '../../abi/allocators.ts';
 import { RING_ROWS } from '../../abi/ring.ts';
 import { formatBytes } from '../../base/bytes.ts';
 import { InputError, UsageError } from '../../base/errors.ts';
+import { minorOf, trustAdvice, trustSentence } from '../../report/words/pytorch-trust.ts';
 import { checkTransparency } from '../../run/check/transparency.ts';
 import { type ChildEnd, endAs } from '../../run/child/child.ts';
 import { pythonWithoutTorch } from '../../run/child/missing-torch.ts';
@@ -157,6 +158,10 @@ Exit codes: the command's own, or
 }
 
 async function start(command: string[], self: Command, defaultName: string | undefined): Promise<void> {
+  if (process.platform !== 'linux')
+    throw new RunError(
+      `weir ${self.name()} needs Linux: run the job on the machine with the GPU. Recordings can be analyzed here: weir analyze FILE`,
+    );
   takeEnvironment(self);
   preferTyped(self, 'quiet', 'verbose');
   const flags = self.opts<Flags>();
@@ -230,9 +235,20 @@ function conclude({ summary }: RunOutcome, flags: Flags, voice: RunVoice, more: 
     return;
   }
   for (const line of formatSummary(summary, paintFor(process.stderr))) voice.say(line);
+  if (!flags.check) for (const line of trustLines(summary)) voice.say(line);
   if (summary.processes.length > 0 || summary.refusals.length > 0) return;
   const python = summary.idleProcesses === 0 ? pythonWithoutTorch(summary.command, process.env) : undefined;
   voice.trouble(emptyReason(summary, python));
+}
+
+/** One line for each version of PyTorch with which Weir was not run on a GPU. On PyTorch's own allocator there is nothing to compare. */
+function trustLines({ allocator, processes }: RunOutcome['summary']): string[] {
+  if (!ENGINE_ALLOCATORS.some((engine) => engine === allocator)) return [];
+  const versions = [...new Set(processes.map(({ owner }) => minorOf(owner.torchVersion)))];
+  return versions.flatMap((version) => {
+    const advice = trustAdvice(version);
+    return advice === undefined ? [] : [`${trustSentence(version)} ${advice}`];
+  });
 }
 
 /** Exits as the command did, unless Weir made it fail. */
