@@ -55,7 +55,7 @@ export function sanitizerFlags(sanitizer) {
 /**
  * Flags to compile a source that includes native headers.
  * @param {string} source
- * @param {'release' | 'test' | 'bench'} build
+ * @param {'release' | 'user' | 'test' | 'bench'} build
  * @returns {string[]}
  */
 function flagsFor(source, build) {
@@ -88,7 +88,7 @@ export function partFlags(name) {
 /**
  * Compiles parts into a folder; gives the object files. Flags in `extra` are for all sources.
  * @param {readonly string[]} parts
- * @param {'release' | 'test' | 'bench'} build
+ * @param {'release' | 'user' | 'test' | 'bench'} build
  * @param {string} folder
  * @param {readonly string[]} extra
  * @returns {string[]}
@@ -135,6 +135,15 @@ export function linkedWith(library, fromProgram) {
  */
 export function linksOf(library) {
   return rules().libraries[library].links;
+}
+
+/**
+ * Parts that one of our libraries is made of.
+ * @param {string} library
+ * @returns {string[]}
+ */
+export function libraryParts(library) {
+  return rules().libraries[library].parts;
 }
 
 /** Makes the libraries that need no PyTorch: libweir_engine.so and libweir_runtime.so. */
