@@ -37,7 +37,7 @@ async function make() {
   const { SUPPORTED_PYTORCH: supported } = await generated('pytorch');
   const { ABI_DIGEST: digest } = await generated('engine');
   const cuda = values.cuda ? resolve(process.env.INIT_CWD ?? '.', values.cuda) : join(headers, 'cuda');
-  const adapters = compileAdapters({ headers, cuda, supported, version, digest });
+  const adapters = compileAdapters({ headers, cuda, supported }, { version, digest });
 
   const files = contents({ platform: 'linux', architecture: 'x64' });
   for (const [name, data] of files) if (name.endsWith('.node')) checkBaseline(name, data);

@@ -1,70 +1,77 @@
 // The adapters of a wheel: one per version of PyTorch, compiled against the headers of that version, and the manifest by which
 // python/weir_gpu/prebuilt.py finds and checks them. PyTorch's own libraries are not needed.
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join, relative, resolve } from 'node:path';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { compileParts, compilerOf, hasCompiler, libraryParts, linksOf, run } from '../native-rules.mjs';
 import { BaselineError, checkBaseline } from './baseline.mjs';
+import { interfaceOf, sourcesKey } from './manifest.mjs';
 
-const WORK = 'build/wheel';
 const LIBRARY = 'libweir.so';
-/** Without testing/, as on a user's machine. */
+/** The sources that users get: without backends for tests, whose functions no wheel has. */
 const SOURCES = 'dist/native';
-
-/** Headers that declare what adapter and PyTorch share: classes, tables of virtual functions, structs. Some versions lack some. */
-const INTERFACE = [
-  'c10/core/Allocator.h',
-  'c10/core/AllocatorConfig.h',
-  'c10/core/CachingDeviceAllocator.h',
-  'c10/core/Stream.h',
-  'c10/cuda/CUDAAllocatorConfig.h',
-  'c10/cuda/CUDACachingAllocator.h',
-  'c10/cuda/CUDAGraphsC10Utils.h',
-  'c10/util/UniqueVoidPtr.h',
-];
+const TREE = { native: SOURCES, generated: SOURCES };
 
 /** PyTorch 2.6 for CUDA 11.8 and 12.4 has the strings of GCC 4, for CUDA 12.6 those of today. Later versions all have the latter. */
 const stringAbis = (/** @type {string} */ version) => (version === '2.6' ? [0, 1] : [1]);
 
+/** @typedef {{ headers: string, cuda: string, supported: readonly string[] }} Sources */
+
 /**
  * Compiles what can be compiled.
- * @param {{ headers: string, cuda: string, supported: readonly string[], version: string, digest: number }} options `headers` has a
- *   folder per version of PyTorch, `cuda` is the folder of cuda_runtime.h
+ * @param {Sources} from `headers` has a folder per version of PyTorch, `cuda` is the folder of cuda_runtime.h
+ * @param {{ version: string, digest: number }} weir
  * @returns {{ files: Map<string, Buffer>, made: string[], leftOut: string[] }} files by their paths in `prebuilt`, and sentences
  */
-export function compileAdapters({ headers, cuda, supported, version, digest }) {
+export function compileAdapters(from, weir) {
   const files = new Map();
-  const made = [];
-  const leftOut = [];
-  const adapters = [];
-  const obstacle = whyNone(headers, cuda);
-  if (obstacle) return { files, made, leftOut: [`no adapter is compiled: ${obstacle}`] };
-  rmSync(WORK, { recursive: true, force: true });
-  const common = compileParts(withoutTorch(), 'user', join(WORK, 'common'), ['-fno-ident']);
-  const stubs = linksOf(LIBRARY).map(stub);
-  for (const pytorch of [...new Set([...supported, ...versionsIn(headers)])].sort(byVersion)) {
-    const include = resolve(headers, pytorch);
-    if (!supported.includes(pytorch)) leftOut.push(`${pytorch}: Weir does not support this version (abi/pytorch.ts)`);
-    else if (!existsSync(join(include, 'c10/cuda/CUDACachingAllocator.h'))) leftOut.push(`${pytorch}: its headers are not in ${include}`);
-    else {
+  const { ready, leftOut } = candidates(from);
+  if (ready.length === 0) return { files, made: [], leftOut };
+  mkdirSync('build', { recursive: true });
+  const work = mkdtempSync('build/wheel-');
+  try {
+    const common = [...compileParts(withoutTorch(), 'user', join(work, 'common'), ['-fno-ident'], TREE), ...stubs(work)];
+    const adapters = [];
+    const made = [];
+    for (const { pytorch, include } of ready) {
       for (const abi of stringAbis(pytorch)) {
-        const name = `${pytorch}-abi${abi}`;
+        const file = `${pytorch}-abi${abi}/${LIBRARY}`;
         try {
-          const library = compile(join(WORK, name), include, resolve(cuda), abi, common, stubs);
-          files.set(`${name}/${LIBRARY}`, library);
-          const sha256 = createHash('sha256').update(library).digest('hex');
-          adapters.push({ pytorch, abi, file: `${name}/${LIBRARY}`, sha256, ...interfaceOf(include) });
-          made.push(`${name}: ${(library.length / 1024).toFixed(0)} KiB`);
+          const library = compile({ pytorch, abi, include, cuda: resolve(from.cuda) }, common, join(work, `${pytorch}-abi${abi}`));
+          files.set(file, library);
+          adapters.push({ pytorch, abi, file, sha256: createHash('sha256').update(library).digest('hex'), ...interfaceOf(include) });
+          made.push(`${pytorch} (C++ ABI ${abi}): ${(library.length / 1024).toFixed(0)} KiB`);
         } catch (error) {
           if (error instanceof BaselineError) throw error;
-          leftOut.push(`${name}: it does not compile: ${firstError(error)}`);
+          leftOut.push(`PyTorch ${pytorch} (C++ ABI ${abi}): the adapter does not compile: ${firstError(error)}`);
         }
       }
     }
+    const manifest = { ...weir, sources: sourcesKey(SOURCES), adapters };
+    if (adapters.length > 0) files.set('manifest.json', Buffer.from(`${JSON.stringify(manifest, undefined, 1)}\n`));
+    return { files, made, leftOut };
+  } finally {
+    rmSync(work, { recursive: true, force: true });
   }
-  const manifest = { version, digest, sources: sourcesKey(), adapters };
-  if (adapters.length > 0) files.set('manifest.json', Buffer.from(`${JSON.stringify(manifest, undefined, 1)}\n`));
-  return { files, made, leftOut };
+}
+
+/**
+ * The versions that have headers, and why others are left out.
+ * @param {Sources} from
+ */
+function candidates({ headers, cuda, supported }) {
+  const obstacle = whyNone(headers, cuda);
+  if (obstacle) return { ready: [], leftOut: [`all adapters: ${obstacle}`] };
+  const leftOut = [];
+  const ready = [];
+  const found = readdirSync(headers).filter((name) => /^\d+\.\d+$/.test(name));
+  for (const pytorch of [...new Set([...supported, ...found])].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))) {
+    const include = resolve(headers, pytorch);
+    if (!supported.includes(pytorch)) leftOut.push(`PyTorch ${pytorch}: Weir does not support it (abi/pytorch.ts)`);
+    else if (!found.includes(pytorch)) leftOut.push(`PyTorch ${pytorch}: its headers are not in ${headers}`);
+    else ready.push({ pytorch, include });
+  }
+  return { ready, leftOut };
 }
 
 /**
@@ -79,94 +86,53 @@ function whyNone(headers, cuda) {
   return hasCompiler('c') && hasCompiler('cpp') ? undefined : 'there is no C and C++ compiler';
 }
 
-const withoutTorch = () => libraryParts(LIBRARY).filter((name) => name !== 'torch' && name !== 'testing');
-
-/** @param {string} headers */
-const versionsIn = (headers) => readdirSync(headers).filter((name) => /^\d+\.\d+$/.test(name));
+const withoutTorch = () => libraryParts(LIBRARY).filter((name) => name !== 'torch');
 
 /**
- * @param {string} a
- * @param {string} b
+ * Libraries without functions, so that the adapter asks for PyTorch's libraries by their names. The loader finds the functions.
+ * @param {string} work
  */
-const byVersion = (a, b) => a.localeCompare(b, 'en', { numeric: true });
-
-/**
- * A library without functions, so that the adapter asks for PyTorch's library by its name. The loader finds the functions.
- * @param {string} link as `-lc10`
- */
-function stub(link) {
-  const name = `lib${link.slice(2)}.so`;
-  mkdirSync(join(WORK, 'stubs'), { recursive: true });
-  writeFileSync(join(WORK, 'stubs/empty.c'), '');
-  run(compilerOf('c'), ['-shared', join(WORK, 'stubs/empty.c'), '-o', join(WORK, 'stubs', name), `-Wl,-soname,${name}`]);
-  return join(WORK, 'stubs', name);
+function stubs(work) {
+  const empty = join(work, 'empty.c');
+  writeFileSync(empty, '');
+  return linksOf(LIBRARY).map((link) => {
+    const name = `lib${link.slice(2)}.so`;
+    run(compilerOf('c'), ['-shared', empty, '-o', join(work, name), `-Wl,-soname,${name}`]);
+    return join(work, name);
+  });
 }
 
 /**
+ * @param {{ pytorch: string, abi: number, include: string, cuda: string }} target
+ * @param {readonly string[]} common object files and libraries
  * @param {string} folder
- * @param {string} include
- * @param {string} cuda
- * @param {number} abi
- * @param {readonly string[]} common object files
- * @param {readonly string[]} stubs
  * @returns {Buffer}
  */
-function compile(folder, include, cuda, abi, common, stubs) {
+function compile({ pytorch, abi, include, cuda }, common, folder) {
   // Messages of PyTorch's macros hold the path of their header, which must not tell of this machine.
   const anywhere = [`-ffile-prefix-map=${include}=torch/include`, `-ffile-prefix-map=${cuda}=cuda/include`, '-fno-ident'];
-  const standard = [`-D_GLIBCXX_USE_CXX11_ABI=${abi}`];
-  const objects = compileParts(['torch'], 'user', folder, [...standard, ...anywhere, '-isystem', include, '-isystem', cuda]);
+  const dialect = [...cppStandard(pytorch), `-D_GLIBCXX_USE_CXX11_ABI=${abi}`];
+  const objects = compileParts(['torch'], 'user', folder, [...dialect, ...anywhere, '-isystem', include, '-isystem', cuda], TREE);
   const baseline = join(folder, 'baseline.o');
-  run(compilerOf('cpp'), ['-std=c++17', '-O2', '-fPIC', ...anywhere, ...standard, '-c', 'scripts/wheel/baseline.cpp', '-o', baseline]);
+  run(compilerOf('cpp'), ['-std=c++17', '-O2', '-fPIC', '-fno-ident', ...dialect, '-c', 'scripts/wheel/baseline.cpp', '-o', baseline]);
   const output = join(folder, LIBRARY);
-  const inputs = [...objects, ...common, baseline, '-Wl,--no-as-needed', ...stubs, '-Wl,--as-needed'];
-  run(compilerOf('cpp'), ['-shared', '-pthread', '-s', ...inputs, '-ldl', '-Wl,--build-id=none', '-o', output]);
+  const inputs = [...objects, baseline, '-Wl,--no-as-needed', ...common, '-Wl,--as-needed', '-ldl'];
+  run(compilerOf('cpp'), ['-shared', '-pthread', '-s', ...inputs, '-Wl,--build-id=none', '-o', output]);
   const library = readFileSync(output);
   checkBaseline(output, library);
   return library;
 }
 
 /**
- * Names of the headers of the interface that this version has, and a hash of what they declare.
- * @param {string} include
+ * The C++ that a version's headers are written in, if native/build.json says one for it or for a version before.
+ * @param {string} pytorch
+ * @returns {string[]}
  */
-function interfaceOf(include) {
-  const headers = INTERFACE.filter((name) => existsSync(join(include, name)));
-  const digest = createHash('sha256');
-  for (const name of headers)
-    digest
-      .update(`${name}\0`)
-      .update(declarations(readFileSync(join(include, name))))
-      .update('\0');
-  return { headers, interface: digest.digest('hex') };
-}
-
-/**
- * As prebuilt.declarations in Python: without comments, white space and what PyTorch puts around headers in a wheel.
- * @param {Buffer} bytes
- */
-function declarations(bytes) {
-  const text = bytes
-    .toString('latin1')
-    .replace(/^#if !defined\(TORCH_STABLE_ONLY\)[^\n]*|^#else[ \t\r\n]+#error[^\n]*[ \t\r\n]+#endif[^\n]*[ \t\r\n]*$(?![\s\S])/gm, '')
-    .replace(/\/\/[^\n]*|\/\*[^*]*\*+(?:[^/*][^*]*\*+)*\//g, '');
-  const words = text.split(/[ \t\n\r\v\f]+/).filter((word) => word !== '');
-  return Buffer.from(words.join(' '), 'latin1');
-}
-
-/** As build.key in Python, of the sources that the wheel brings. */
-function sourcesKey() {
-  const digest = createHash('sha256');
-  const walk = (/** @type {string} */ folder) => {
-    const entries = readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1));
-    for (const entry of entries.filter((one) => one.isFile() && /\.(c|cpp|h|hpp|json)$/.test(one.name))) {
-      const path = join(folder, entry.name);
-      digest.update(`${relative(SOURCES, path)}\0`).update(createHash('sha256').update(readFileSync(path)).digest());
-    }
-    for (const entry of entries.filter((one) => one.isDirectory())) walk(join(folder, entry.name));
-  };
-  walk(SOURCES);
-  return digest.digest('hex').slice(0, 20);
+function cppStandard(pytorch) {
+  const { pytorchStandards = {} } = JSON.parse(readFileSync(join(SOURCES, 'build.json'), 'utf8'));
+  const minor = (/** @type {string} */ version) => Number(version.split('.')[1]);
+  const from = Object.keys(pytorchStandards).filter((version) => minor(version) <= minor(pytorch));
+  return from.length === 0 ? [] : [pytorchStandards[from.sort((a, b) => minor(b) - minor(a))[0]]];
 }
 
 /** @param {unknown} error */
