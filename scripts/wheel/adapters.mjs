@@ -111,10 +111,11 @@ function stubs(work) {
 function compile({ pytorch, abi, include, cuda }, common, folder) {
   // Messages of PyTorch's macros hold the path of their header, which must not tell of this machine.
   const anywhere = [`-ffile-prefix-map=${include}=torch/include`, `-ffile-prefix-map=${cuda}=cuda/include`, '-fno-ident'];
-  const dialect = [...cppStandard(pytorch), `-D_GLIBCXX_USE_CXX11_ABI=${abi}`];
-  const objects = compileParts(['torch'], 'user', folder, [...dialect, ...anywhere, '-isystem', include, '-isystem', cuda], TREE);
+  const strings = `-D_GLIBCXX_USE_CXX11_ABI=${abi}`;
+  const headers = [...cppStandard(pytorch), strings, '-isystem', include, '-isystem', cuda];
+  const objects = compileParts(['torch'], 'user', folder, [...headers, ...anywhere], TREE);
   const baseline = join(folder, 'baseline.o');
-  run(compilerOf('cpp'), ['-std=c++17', '-O2', '-fPIC', '-fno-ident', ...dialect, '-c', 'scripts/wheel/baseline.cpp', '-o', baseline]);
+  run(compilerOf('cpp'), ['-std=c++17', '-O2', '-fPIC', '-fno-ident', strings, '-c', 'scripts/wheel/baseline.cpp', '-o', baseline]);
   const output = join(folder, LIBRARY);
   const inputs = [...objects, baseline, '-Wl,--no-as-needed', ...common, '-Wl,--as-needed', '-ldl'];
   run(compilerOf('cpp'), ['-shared', '-pthread', '-s', ...inputs, '-Wl,--build-id=none', '-o', output]);

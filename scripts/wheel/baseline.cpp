@@ -3,6 +3,9 @@
 #include <new>
 #include <sstream>
 
+#if __cplusplus >= 202002L
+#error "this file is C++17"
+#endif
 #if !defined(__x86_64__)
 #error "the versions of these symbols are those of x86_64"
 #endif
@@ -41,10 +44,15 @@ char single_threaded = 0;
 OURS void bad_array_new_length() __asm__("_ZSt28__throw_bad_array_new_lengthv");
 void bad_array_new_length() { throw std::bad_array_new_length(); }
 
+// Names of symbols as compilers write them; the strings of GCC 5 and later are in a namespace of their own.
 #if _GLIBCXX_USE_CXX11_ABI
-#define OSTRINGSTREAM "_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEEC1Ev"
+#define STD "St7__cxx11"
 #else
-#define OSTRINGSTREAM "_ZNSt19basic_ostringstreamIcSt11char_traitsIcESaIcEEC1Ev"
+#define STD "St"
 #endif
-OURS void ostringstream(void *self) __asm__(OSTRINGSTREAM);
+OURS void ostringstream(void *self) __asm__("_ZN" STD "19basic_ostringstreamIcSt11char_traitsIcESaIcEEC1Ev");
 void ostringstream(void *self) { new (self) std::ostringstream(std::ios_base::out); }
+
+// In C++20 it is another function for objects that are not temporary. This file is C++17, which has the older one.
+OURS std::string stringbuf_str(const std::stringbuf *self) __asm__("_ZNKR" STD "15basic_stringbufIcSt11char_traitsIcESaIcEE3strEv");
+std::string stringbuf_str(const std::stringbuf *self) { return self->str(); }
