@@ -53,6 +53,12 @@ void bad_array_new_length() { throw std::bad_array_new_length(); }
 OURS void ostringstream(void *self) __asm__("_ZN" STD "19basic_ostringstreamIcSt11char_traitsIcESaIcEEC1Ev");
 void ostringstream(void *self) { new (self) std::ostringstream(std::ios_base::out); }
 
-// In C++20 it is another function for objects that are not temporary. This file is C++17, which has the older one.
+// C++20 has one function for temporary objects, which are left empty, and one for others. This file is C++17, which has one for both.
 OURS std::string stringbuf_str(const std::stringbuf *self) __asm__("_ZNKR" STD "15basic_stringbufIcSt11char_traitsIcESaIcEE3strEv");
 std::string stringbuf_str(const std::stringbuf *self) { return self->str(); }
+OURS std::string stringbuf_take(std::stringbuf *self) __asm__("_ZNO" STD "15basic_stringbufIcSt11char_traitsIcESaIcEE3strEv");
+std::string stringbuf_take(std::stringbuf *self) {
+  std::string text = self->str();
+  self->str(std::string());
+  return text;
+}

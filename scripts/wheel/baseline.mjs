@@ -1,4 +1,5 @@
 // The oldest system that a wheel is for, and what compiled files may ask of it. Its name is in the wheel's tag.
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
 /** koffi's binary asks for glibc 2.25; this is the next name that installers know. PyTorch's own wheels have the same. */
@@ -39,8 +40,21 @@ const CUDA = new Set([
 export function checkBaseline(path, bytes = readFileSync(path)) {
   const words = new Set(bytes.toString('latin1').match(/(?<=\0)(?:(?:GLIBC|GLIBCXX|CXXABI|GCC)_\d+(?:\.\d+)*|cuda[A-Z]\w*)(?=\0)/g));
   const much = [...words].filter((word) => (word.startsWith('cuda') ? !CUDA.has(word) : isNewer(word)));
-  if (much.length > 0)
-    throw new BaselineError(`${path} needs ${much.join(', ')}, which ${PLATFORM} does not promise; see scripts/wheel/baseline.cpp`);
+  if (much.length === 0) return;
+  const what = much.map((word) => [word, ...symbolsOf(path, word)].join(' ')).join(', ');
+  throw new BaselineError(`${path} needs ${what}: more than ${PLATFORM} promises; scripts/wheel/baseline.cpp is the place for it`);
+}
+
+/**
+ * Functions that a file wants in this version, if there is a tool that tells.
+ * @param {string} path
+ * @param {string} version
+ * @returns {string[]}
+ */
+function symbolsOf(path, version) {
+  const { stdout } = spawnSync('nm', ['-D', '--with-symbol-versions', path], { encoding: 'utf8' });
+  const found = (stdout ?? '').split('\n').filter((line) => line.endsWith(`@${version}`));
+  return found.length === 0 ? [] : [`(${found.map((line) => line.trim().split(/[ @]+/)[1]).join(', ')})`];
 }
 
 /** A wheel with such a file would be wrong, so none is made. */
