@@ -62,7 +62,7 @@ export class BaselineError extends Error {}
 
 /** @param {string} word as `GLIBC_2.34` */
 function isNewer(word) {
-  const [family, version] = word.split('_');
+  const [family = '', version = ''] = word.split('_');
   const newest = NEWEST[/** @type {keyof typeof NEWEST} */ (family)];
   const numbers = version.split('.').map(Number);
   for (let i = 0; i < Math.max(numbers.length, newest.length); i++) {
