@@ -1,6 +1,6 @@
 // `npm run build:wheel`: makes build/wheels/weir_gpu-VERSION-py3-none-PLATFORM.whl without a network. The same sources, headers and
 // compiler give the same bytes.
-//   --headers DIR  a folder of PyTorch's headers per version, as scripts/torch-headers.mjs makes it (default: build/headers)
+//   --headers DIR  a folder of PyTorch's headers per version, as scripts/gather-headers.mjs makes it (default: build/headers)
 //   --cuda DIR     CUDA's headers (default: cuda in that folder)
 //   --out DIR      where the wheel goes (default: build/wheels)
 //   --no-build     takes dist/ as it is

@@ -80,7 +80,7 @@ function candidates({ headers, cuda, supported }) {
  */
 function whyNone(headers, cuda) {
   if (process.platform !== 'linux' || process.arch !== 'x64') return 'this is not Linux on x86_64';
-  if (!existsSync(headers)) return `there is no folder ${headers}; node scripts/torch-headers.mjs makes it`;
+  if (!existsSync(headers)) return `there is no folder ${headers}; node scripts/gather-headers.mjs makes it`;
   if (!existsSync(join(cuda, 'crt/host_config.h')))
     return `CUDA's headers (cuda_runtime.h, crt/host_config.h) are not in ${cuda}; --cuda names their folder`;
   return hasCompiler('c') && hasCompiler('cpp') ? undefined : 'there is no C and C++ compiler';

@@ -16,14 +16,14 @@ function write(path: string, text: string): void {
 }
 
 function collect(...sources: string[]) {
-  const words = ['scripts/torch-headers.mjs', '--out', join(folder, 'out'), ...sources];
+  const words = ['scripts/gather-headers.mjs', '--out', join(folder, 'out'), ...sources];
   const { status, stdout, stderr } = spawnSync(process.execPath, words, { cwd: ROOT.pathname, encoding: 'utf8' });
   return { status, stdout, stderr };
 }
 const collected = (...names: string[]) => join(folder, 'out', ...names);
 const HEADER = 'c10/cuda/CUDACachingAllocator.h';
 
-describe('torch-headers', () => {
+describe('gather-headers', () => {
   it('takes the headers of an installed torch', () => {
     const torch = join(folder, 'torch');
     write(join(torch, 'version.py'), "__version__ = '2.14.1+cu130'\n");

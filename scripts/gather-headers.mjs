@@ -1,5 +1,5 @@
 // Collects PyTorch's C++ headers, one folder per minor version, for `npm run build:wheel`:
-//   node scripts/torch-headers.mjs [--out build/headers] SOURCE...
+//   node scripts/gather-headers.mjs [--out build/headers] SOURCE...
 // SOURCE is VERSION=CLONE@TAG (a clone of PyTorch's repository, as 2.11=../pytorch@v2.11.0), or the folder of an installed torch.
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ function generated(version) {
 
 const { values, positionals } = parseArgs({ options: { out: { type: 'string', default: 'build/headers' } }, allowPositionals: true });
 if (positionals.length === 0) {
-  console.error('usage: node scripts/torch-headers.mjs [--out FOLDER] VERSION=CLONE@TAG|TORCH_FOLDER...');
+  console.error('usage: node scripts/gather-headers.mjs [--out FOLDER] VERSION=CLONE@TAG|TORCH_FOLDER...');
   process.exit(2);
 }
 try {
