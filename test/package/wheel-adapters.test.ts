@@ -1,5 +1,5 @@
 // Adapters that came with Weir: which one is taken, and everything for which one is not. A folder named torch stands for PyTorch.
-// Where WEIR_TORCH_211 names PyTorch's headers and libraries, a real adapter is made, installed and used on the stand-in GPU.
+// Where WEIR_TORCH_LIBRARIES names PyTorch's headers and libraries, real adapters are made, installed and used on the stand-in GPU.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
@@ -20,6 +20,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { compilerOf, hasCompiler, run as runTool } from '../../scripts/native-rules.mjs';
 import { interfaceOf, sourcesKey } from '../../scripts/wheel/manifest.mjs';
 import { ABI_DIGEST } from '../../src/abi/engine.ts';
+import { SUPPORTED_PYTORCH } from '../../src/abi/pytorch.ts';
 import { ROOT } from '../support/command.ts';
 import { buildWheel, Environment, whyNoPip } from '../support/wheel.ts';
 
@@ -28,6 +29,7 @@ const PYTHON = asked.stdout?.trim();
 const reason = asked.status !== 0 ? 'no Python 3.9 or newer' : hasCompiler('c') ? undefined : 'no C compiler';
 const { version } = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8')) as { version: string };
 
+const SUPPORTED: readonly string[] = SUPPORTED_PYTORCH;
 const folder = mkdtempSync(join(tmpdir(), 'weir-adapters-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -205,38 +207,53 @@ except prebuilt.Unfit as unfit: print("unfit:", unfit)`;
   });
 });
 
-const HERE = process.env['WEIR_TORCH_211'] ?? '';
-const noReal =
-  whyNoPip() ?? (existsSync(join(HERE, 'lib/libc10_cuda.so')) && hasCompiler('cpp') ? undefined : 'WEIR_TORCH_211 names no PyTorch 2.11');
+/** Folders with headers, CUDA's headers and libraries of a supported PyTorch, as for test/python/adapter.test.ts. */
+const LIBRARIES = [...(process.env['WEIR_TORCH_LIBRARIES'] ?? '').split(':'), process.env['WEIR_TORCH_211'] ?? '']
+  .filter((path) => existsSync(join(path, 'lib/libc10_cuda.so')))
+  .map((path) => ({ path: resolve(path), pytorch: pytorchIn(path) }))
+  .filter(({ pytorch }, index, all) => SUPPORTED.includes(pytorch) && all.findIndex((other) => other.pytorch === pytorch) === index);
 
-describe.skipIf(noReal !== undefined)(`an adapter in the wheel${noReal ? ` (skipped: ${noReal})` : ''}`, () => {
-  it('serves allocations of PyTorch, on a stand-in GPU, without a compiler', () => {
+function pytorchIn(path: string): string {
+  const places = ['torch/headeronly/version.h', 'torch/csrc/api/include/torch/version.h'].map((name) => join(path, name));
+  const text = places.filter((name) => existsSync(name)).map((name) => readFileSync(name, 'utf8'));
+  const minor = /TORCH_VERSION_MINOR (\d+)/.exec(text.join('\n'))?.[1];
+  return minor === undefined ? '2.11' : `2.${minor}`;
+}
+
+const noReal = whyNoPip() ?? (LIBRARIES.length > 0 && hasCompiler('cpp') ? undefined : 'WEIR_TORCH_LIBRARIES names no PyTorch');
+
+describe.skipIf(noReal !== undefined)(`adapters in a wheel${noReal ? ` (skipped: ${noReal})` : ''}`, () => {
+  let environment: Environment;
+  let gpu: string;
+  const source = (path: string) => join(ROOT.pathname, path);
+  beforeAll(() => {
     const headers = join(folder, 'headers');
     mkdirSync(headers);
-    symlinkSync(resolve(HERE), join(headers, '2.11'));
-    const wheel = buildWheel(join(folder, 'wheel'), '--headers', headers, '--cuda', join(HERE, 'cuda'));
-    expect(wheel.said).toMatch(/^adapter for PyTorch 2\.11 \(C\+\+ ABI 1\): \d+ KiB$/m);
-    const environment = new Environment(join(folder, 'environment'));
+    for (const { path, pytorch } of LIBRARIES) symlinkSync(path, join(headers, pytorch));
+    const wheel = buildWheel(join(folder, 'wheel'), '--headers', headers, '--cuda', join(LIBRARIES[0]!.path, 'cuda'));
+    for (const { pytorch } of LIBRARIES) expect(wheel.said).toContain(`adapter for PyTorch ${pytorch} (C++ ABI 1): `);
+    environment = new Environment(join(folder, 'environment'));
     environment.pip('install', '--no-deps', '--no-index', wheel.path);
-
-    const gpu = mkdtempSync(join(folder, 'gpu-'));
-    const source = (path: string) => join(ROOT.pathname, path);
+    gpu = mkdtempSync(join(folder, 'gpu-'));
     const shared = (path: string, name: string, ...more: string[]) =>
       runTool(compilerOf('c'), ['-shared', '-fPIC', '-w', source(path), '-o', join(gpu, name), `-Wl,-soname,${name}`, ...more]);
     shared('test/python/adapter/fake_cudart.c', 'libcudart.so.13', `-Wl,--version-script=${source('test/python/adapter/fake_cudart.map')}`);
     shared('test/native/fake_cuda.c', 'libcuda.so.1');
-    const program = ['-std=c++17', '-w', '-shared', '-fPIC', source('test/package/adapter_use.cpp'), '-o', join(gpu, 'use.so')];
-    runTool(compilerOf('cpp'), [...program, '-isystem', HERE, '-isystem', join(HERE, 'cuda'), '-idirafter', source('native/torch/stubs')]);
+  });
 
+  it.each(LIBRARIES)('serve allocations of PyTorch $pytorch, on a stand-in GPU, without a compiler', ({ path, pytorch }) => {
+    const program = ['-std=c++20', '-w', '-shared', '-fPIC', source('test/package/adapter_use.cpp'), '-o', join(gpu, 'use.so')];
+    runTool(compilerOf('cpp'), [...program, '-isystem', path, '-isystem', join(path, 'cuda'), '-idirafter', source('native/torch/stubs')]);
     const torch = join(environment.packages, 'torch');
+    rmSync(torch, { recursive: true, force: true });
     mkdirSync(torch);
-    symlinkSync(resolve(HERE), join(torch, 'include'));
+    symlinkSync(path, join(torch, 'include'));
     const lines = [
       'import ctypes, os',
       'class version: cuda = "13.0"',
       'class _C: _GLIBCXX_USE_CXX11_ABI = True',
-      '__version__ = "2.11.0+cu130"',
-      `for name in ("${gpu}/libcudart.so.13", "${HERE}/lib/libc10.so", "${HERE}/lib/libc10_cuda.so"):`,
+      `__version__ = "${pytorch}.0+cu130"`,
+      `for name in ("${gpu}/libcudart.so.13", "${path}/lib/libc10.so", "${path}/lib/libc10_cuda.so"):`,
       '    ctypes._dlopen(name, os.RTLD_LAZY | os.RTLD_GLOBAL)',
       'from weir_gpu import entry, machine',
       'machine._GPU_SIGNS = ("/dev/null",)',
@@ -251,10 +268,10 @@ use = ctypes.PyDLL("${gpu}/use.so")
 print(use.use_allocator(ctypes.c_size_t(300 << 20)), weir_gpu.gauges()["allocated"], weir_gpu.check(3))`;
     const nodes = mkdtempSync(join(folder, 'path-'));
     symlinkSync(process.execPath, join(nodes, 'node'));
-    const env = { PATH: nodes, HOME: folder, LD_LIBRARY_PATH: `${gpu}:${HERE}/lib` };
+    const env = { PATH: nodes, HOME: folder, LD_LIBRARY_PATH: `${gpu}:${path}/lib` };
     const words = ['run', '--', environment.program('python'), '-c', job];
     const { status, stdout, stderr } = spawnSync(environment.program('weir'), words, { env, encoding: 'utf8' });
-    const adapter = join(environment.packages, 'weir_gpu/_js/dist/prebuilt/2.11-abi1/libweir.so');
+    const adapter = join(environment.packages, `weir_gpu/_js/dist/prebuilt/${pytorch}-abi1/libweir.so`);
     expect([stdout, stderr]).toEqual([`${adapter}\n1 ${300 * 2 ** 20} 0\n`, expect.stringContaining('peak live 300 MiB')]);
     expect(status).toBe(0);
   });
