@@ -18,7 +18,9 @@ import { zip } from './wheel/zip.mjs';
 const { values } = parseArgs({
   options: { headers: { type: 'string' }, cuda: { type: 'string' }, out: { type: 'string' }, 'no-build': { type: 'boolean' } },
 });
-const headers = resolve(process.env.INIT_CWD ?? '.', values.headers ?? 'build/headers');
+/** Paths are given from where the user is; setup.mjs and npm go to the root. */
+const given = (path) => path && resolve(process.env.INIT_CWD ?? process.env.PWD ?? '.', path);
+const headers = given(values.headers) ?? resolve('build/headers');
 
 try {
   if (!values['no-build']) {
@@ -36,7 +38,7 @@ async function make() {
   const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
   const { SUPPORTED_PYTORCH: supported } = await generated('pytorch');
   const { ABI_DIGEST: digest } = await generated('engine');
-  const cuda = values.cuda ? resolve(process.env.INIT_CWD ?? '.', values.cuda) : join(headers, 'cuda');
+  const cuda = given(values.cuda) ?? join(headers, 'cuda');
   const adapters = compileAdapters({ headers, cuda, supported }, { version, digest });
 
   const files = contents({ platform: 'linux', architecture: 'x64' });
@@ -45,7 +47,7 @@ async function make() {
   const sorted = new Map([...files].sort(([a], [b]) => (a < b ? -1 : 1)));
   const { name, own } = wheelMetadata('.', PLATFORM, sorted);
   const wheel = zip([...sorted, ...own].map(([path, data]) => ({ name: path, data })));
-  const out = resolve(process.env.INIT_CWD ?? '.', values.out ?? 'build/wheels');
+  const out = given(values.out) ?? resolve('build/wheels');
   mkdirSync(out, { recursive: true });
   writeFileSync(join(out, name), wheel);
 
