@@ -83,10 +83,13 @@ def check_torch(torch, settings):
 
 def _loadable(torch, settings):
     """The path of the compiled adapter. It is compiled again if the cached file cannot be loaded, as after a power failure."""
-    from . import adapter, build
+    from . import adapter, build, prebuilt
     from .abi import UserVariable
     from .refusal import Refusal
 
+    ready = prebuilt.loadable(torch, settings)
+    if ready is not None:
+        return ready
     library = build.library(torch, settings)
     try:
         adapter.load(library.path)

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 
-from . import __version__, cache, compile_error, machine
+from . import __version__, cache, compile_error, machine, parts
 from .abi import UserVariable
 from .refusal import Refusal, say
 
@@ -113,10 +113,8 @@ def minor_of(torch_version):
 
 def find_sources(settings):
     """The sources beside this package. The generated engine lies in native/ if installed, in build/native in the repository."""
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    native = settings.native or os.path.join(os.path.dirname(here), "native")
     # The compiler runs in another folder.
-    native = os.path.abspath(native)
+    native = os.path.abspath(settings.native or parts.path("native"))
     for generated in (native, os.path.join(os.path.dirname(native), "build", "native")):
         if os.path.exists(os.path.join(generated, "engine.c")):
             try:

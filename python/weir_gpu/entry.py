@@ -5,14 +5,19 @@ Where Weir is not asked for, it imports nothing else."""
 import os
 import sys
 
+_called = False
+
 
 def activate():
+    global _called
     try:
         from .variables import ALLOCATOR
     except Exception:
         return  # Only half of the package is here, so no run of ours can have put it there.
-    if not os.environ.get(ALLOCATOR):
+    # Python 3.9 lists an entry point once for each copy of this package on its path: the one of the run, and an installed one.
+    if _called or not os.environ.get(ALLOCATOR):
         return
+    _called = True
     try:
         from .activate import activate as install
 

@@ -1,5 +1,5 @@
 // The adapter against the headers of several PyTorch versions, and against headers that were changed: a function of PyTorch's
-// allocator that we do not know stops the build with one sentence. WEIR_TORCH_HEADERS names a folder as scripts/torch-headers.mjs
+// allocator that we do not know stops the build with one sentence. WEIR_TORCH_HEADERS names a folder as scripts/compile-adapters.mjs
 // wants it; changes are also tried on the headers of WEIR_TORCH_211.
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { GENERATED, hasCompiler, pytorchMinor } from '../../scripts/native-rules.mjs';
-import { compileError, headerSets } from '../../scripts/torch-headers.mjs';
+import { compileError, headerSets } from '../../scripts/compile-adapters.mjs';
 import { SUPPORTED_PYTORCH } from '../../src/abi/pytorch.ts';
 
 const FOLDER = process.env['WEIR_TORCH_HEADERS'] ?? '';

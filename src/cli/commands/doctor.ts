@@ -42,7 +42,8 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
     gpu(),
     pythonFinding(python),
     torch(python),
-    compiler(),
+    ...adapter(python),
+    compiler(python),
     headers(python),
     runs(python),
     ...leftovers(),
@@ -102,6 +103,8 @@ interface PythonFacts {
   readonly torch: string | null;
   readonly cuda: string | null;
   readonly torchProblem: string | null;
+  readonly adapter: string | null;
+  readonly adapterProblem: string | null;
   readonly headers: string | null;
   readonly headersProblem: string | null;
   /** Why `weir run` would refuse; empty if it would not. */
@@ -139,7 +142,19 @@ function torch(python: PythonFacts | undefined): Finding {
   };
 }
 
+/** An adapter that came with Weir needs neither compiler nor headers. */
+const NOT_NEEDED = 'Not needed here: the adapter for this PyTorch came with Weir.';
+
+/** Only for a PyTorch that is there. */
+function adapter(python: PythonFacts | undefined): Finding[] {
+  if (!python?.torch) return [];
+  const { adapter: path, adapterProblem: problem } = python;
+  const note = problem ? `The one that came with Weir is not used: ${problem}.` : '';
+  return [{ name: 'adapter', ok: !problem, found: path ?? 'is compiled on first use', note }];
+}
+
 function headers(python: PythonFacts | undefined): Finding {
+  if (python?.adapter) return { name: 'CUDA headers', ok: true, found: 'not looked for', note: NOT_NEEDED };
   return {
     name: 'CUDA headers',
     ok: typeof python?.headers === 'string',
@@ -168,12 +183,13 @@ function leftovers(): Finding[] {
   return [{ name: 'leftovers', ok: true, found, note: `The next weir run removes ${folders.map(({ path }) => path).join(', ')}.` }];
 }
 
-async function compiler(): Promise<Finding> {
+async function compiler(python: PythonFacts | undefined): Promise<Finding> {
   for (const name of [process.env['CXX'], 'c++', 'g++', 'clang++']) {
     const output = name ? await run(name, ['--version']) : undefined;
     if (output) return { name: 'C++ compiler', ok: true, found: output.split('\n')[0] ?? name ?? '', note: '' };
   }
-  return { name: 'C++ compiler', ok: false, found: 'none', note: 'Needed only to run and record jobs.' };
+  const isNeeded = !python?.adapter;
+  return { name: 'C++ compiler', ok: !isNeeded, found: 'none', note: isNeeded ? 'Needed only to run and record jobs.' : NOT_NEEDED };
 }
 
 /** What the program printed, or undefined if it is not there, fails or hangs. */

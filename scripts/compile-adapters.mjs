@@ -1,5 +1,5 @@
 // Compiles the adapter against every PyTorch whose headers are in a folder, and prints a table: no PyTorch, CUDA or GPU is needed.
-// usage: node scripts/torch-headers.mjs FOLDER
+// usage: node scripts/compile-adapters.mjs FOLDER
 // FOLDER holds one folder of headers for each version (c10/, torch/, as in torch/include), and CUDA's headers in cuda/.
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -43,7 +43,7 @@ export function compileError(headers, cuda, first = []) {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const folder = process.argv[2];
   if (!folder) {
-    console.error('usage: node scripts/torch-headers.mjs FOLDER');
+    console.error('usage: node scripts/compile-adapters.mjs FOLDER');
     process.exit(2);
   }
   console.log('| PyTorch | C++ | compiles |\n|---|---|---|');
