@@ -165,7 +165,7 @@ def build(folder, commands, what, settings, spoiled=None, explain=None):
         if not settings.quiet:
             saying.start()
         try:
-            _make(folder, commands, explain or _plain)
+            _make(folder, commands, explain or compile_error.plain)
             made = folder.library(_LIBRARY)
         except (OSError, cache.Unsafe) as error:
             why = getattr(error, "strerror", None) or error
@@ -175,10 +175,6 @@ def build(folder, commands, what, settings, spoiled=None, explain=None):
     if made is None:
         raise Refusal("no-cache", f"the compiled adapter is not in {folder.path} any more; set {UserVariable.CACHE_DIR}")
     return made
-
-
-def _plain(_log, failed, log_path):
-    return f"Weir's adapter could not be compiled ({failed}); the compiler's words are in {log_path}"
 
 
 def _make(folder, commands, explain):

@@ -12,13 +12,12 @@ _BEFORE = re.compile(r"weir: before (the end|\w+) PyTorch's allocator")
 _DEMANDED = re.compile(r"weir: PyTorch's allocator demands a function")
 _PURE = re.compile(r"note:\s+'virtual [^'\n]*?\b(\w+)\(|unimplemented pure virtual method '(\w+)'")
 _OLD = "weir: this PyTorch is older"
-_DECLARED = re.compile(r"versions/functions\.h:(\d+):\d+: error:|versions/functions\.h:(\d+):\d+:\s+required from")
+_DECLARED = re.compile(r"versions/functions\.h:(\d+):\d+: error:")
 _ENTRY = re.compile(r"WEIR_\w+\([^,]+,\s*(\w+)")
 
 
 def sentence(log, version, failed, log_path, native):
     """`log` is what the compilers said, `failed` which of them ended how, `native` the folder of Weir's sources."""
-    where = f"the compiler's words are in {log_path}"
     known = f"{SUPPORTED_PYTORCH[0]} to {SUPPORTED_PYTORCH[-1]}"
     if _OLD in log:
         return f"PyTorch {version} is older than any that this version of Weir knows ({known})"
@@ -26,15 +25,19 @@ def sentence(log, version, failed, log_path, native):
     if difference is not None:
         return (
             f"PyTorch {version} has an allocator that this version of Weir does not know ({difference}); update Weir, or use "
-            f"PyTorch {known} as released; {where}"
+            f"PyTorch {known} as released; the compiler's words are in {log_path}"
         )
-    return f"Weir's adapter could not be compiled ({failed}); {where}"
+    return plain(log, failed, log_path)
+
+
+def plain(_log, failed, log_path):
+    return f"Weir's adapter could not be compiled ({failed}); the compiler's words are in {log_path}"
 
 
 def _difference(log, native):
     declared = _DECLARED.search(log)
     if declared:
-        name = _named(native, int(declared.group(1) or declared.group(2)))
+        name = _named(native, int(declared.group(1)))
         return f"its function {name} has changed" if name else "a function of it has changed"
     if _DEMANDED.search(log):
         found = _PURE.search(log)

@@ -24,7 +24,7 @@ import { ChildVariable, UserVariable } from '../../src/abi/environment.ts';
 import { EVENT_BYTES, EventKind, EventOffset } from '../../src/abi/events.ts';
 import { EXCHANGE_FILES, EXCHANGE_SHAPES } from '../../src/abi/exchange.ts';
 import { Format } from '../../src/abi/formats.ts';
-import { SUPPORTED_PYTORCH } from '../../src/abi/pytorch.ts';
+import { PYTORCH_TRUST, PYTORCH_VERSIONS, SUPPORTED_PYTORCH } from '../../src/abi/pytorch.ts';
 import {
   GAUGE_NAMES,
   GAUGES_BYTES,
@@ -211,6 +211,8 @@ print(json.dumps({
     "digest": abi.DIGEST,
     "allocators": abi.ALLOCATORS,
     "pytorch": abi.SUPPORTED_PYTORCH,
+    "trusted": [{"version": version, "trust": trust} for version, trust in abi.PYTORCH_VERSIONS.items()],
+    "trust": abi.PYTORCH_TRUST,
     "exchange": abi.EXCHANGE_VERSION,
     "child": named(abi.ChildVariable),
     "user": named(abi.UserVariable),
@@ -243,6 +245,8 @@ describe.skipIf(noPython !== '')(`Python${noPython}`, () => {
       digest: ABI_DIGEST,
       allocators: RUN_ALLOCATORS,
       pytorch: SUPPORTED_PYTORCH,
+      trusted: PYTORCH_VERSIONS,
+      trust: PYTORCH_TRUST,
       exchange: Format.exchange.version,
       child: named(ChildVariable),
       user: named(UserVariable),

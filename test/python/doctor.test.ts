@@ -75,7 +75,7 @@ describe.skipIf(reason !== '')(`weir doctor${reason}`, () => {
     if (isSafe) writeFileSync(join(here, 'weir.py'), 'raise SystemExit("not ours")\n');
     const found = doctor(pathWith(real), { PYTHONPATH: join(folder, 'fake'), LD_LIBRARY_PATH: '/nowhere' }, here);
     expect(found['PyTorch']).toMatchObject({ ok: true, found: '9.9.1, CUDA 13.0' });
-    expect(found['weir run']?.note).toContain('PyTorch 9.9.1 has not been tested with this version of Weir (');
+    expect(found['weir run']?.note).toContain('PyTorch 9.9.1 has not been tested with this version of Weir (known: ');
     expect(found['weir run']?.note).toContain('there is no C++ compiler here');
   });
 

@@ -6,8 +6,8 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symli
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { GENERATED, hasCompiler, pytorchMinor } from '../../scripts/native-rules.mjs';
 import { compileError, headerSets } from '../../scripts/compile-adapters.mjs';
+import { GENERATED, hasCompiler, pytorchMinor } from '../../scripts/native-rules.mjs';
 import { SUPPORTED_PYTORCH } from '../../src/abi/pytorch.ts';
 
 const FOLDER = process.env['WEIR_TORCH_HEADERS'] ?? '';
