@@ -38,7 +38,7 @@ def enable(
         weir_gpu.enable(limit="40GiB", swap="auto")
 
     The options are those of `weir run`, with the same meaning: see docs/without-a-wrapper.md. What is not given comes from the
-    environment: WEIR_LIMIT, WEIR_SWAP and so on. If Weir cannot be put in place, this raises weir_gpu.Error; with required=False it
+    variables that `weir run` reads, too. If Weir cannot be put in place, this raises weir_gpu.Error; with required=False it
     prints the reason, and the program goes on with PyTorch's own allocator. Under `weir run`, it does nothing."""
     given = dict(locals())
     del given["required"]

@@ -104,7 +104,8 @@ class Supervisor:
             return
         if not self.is_alive():
             shutil.rmtree(self.folder, ignore_errors=True)
-        elif not self.options.quiet:
+        elif not self.options.quiet or self.options.json_file or self.options.record:
+            # In a container, the end of this process may be that of all others.
             inquiry.ask(self.folder, self.is_alive, what_if=False, say=True, timeout=_FAREWELL_SECONDS)
 
 

@@ -8,6 +8,7 @@ import { RunError } from './child/run-error.ts';
 import { removeFolder } from './child/run-folder.ts';
 import { ENDING_SIGNALS, onSignals } from './child/signals.ts';
 import { isMapped, removeStaleFolders } from './child/stale-folders.ts';
+import { metricsUrl } from './summary/metrics.ts';
 import type { RunSummary } from './summary/summary.ts';
 import { type RunVoice, type RunWatcher, Supervision, type SupervisionOptions } from './supervision.ts';
 
@@ -23,12 +24,16 @@ const LOOK_EVERY_MS = 75;
 /** Forked children of the process may use its folder longer than it does. */
 const LOOK_FOR_OTHERS_MS = 500;
 
-/** Resolves when the process and all children that it forked have ended. `hasSaid`: the summary was printed as the process ended. */
-export async function attend(
-  options: AttendOptions,
-  voice: RunVoice,
-  watcher?: RunWatcher,
-): Promise<{ readonly summary: RunSummary; readonly hasSaid: boolean }> {
+/** What becomes of a summary. */
+export interface Conclusion {
+  /** The process is about to end, and waits for its summary. */
+  farewell(summary: RunSummary): void;
+  /** All processes have ended. `isTold`: a farewell has said the same. */
+  end(summary: RunSummary, isTold: boolean): void;
+}
+
+/** Resolves when the process and all children that it forked have ended. */
+export async function attend(options: AttendOptions, voice: RunVoice, conclusion: Conclusion, watcher?: RunWatcher): Promise<void> {
   const { folder, job, environment } = options;
   const afterwards = new AbortController();
   let isRunning = true;
@@ -41,15 +46,23 @@ export async function attend(
     const { pid, started } = ownIdentity();
     writeFileSync(join(folder, SUPERVISOR_FILE), `${pid} ${started}`, { mode: 0o600 });
     removeStaleFolders(environment);
-    supervision = new Supervision({ ...options, command: commandOf(job.pid) }, environment, folder, voice, watcher);
-    await listen(supervision, voice);
+    let isTold = false;
+    const farewell = (summary: RunSummary) => {
+      isTold = true;
+      conclusion.farewell(summary);
+    };
+    supervision = new Supervision({ ...options, command: commandOf(job.pid) }, environment, folder, voice, watcher, farewell);
+    await listen(supervision, options.metricsHost, voice);
     supervision.start();
     while (isAlive(job)) await pause(LOOK_EVERY_MS);
-    while (isMapped(folder)) await pause(LOOK_FOR_OTHERS_MS);
+    while (isMapped(folder)) {
+      isTold = false;
+      await pause(LOOK_FOR_OTHERS_MS);
+    }
     isRunning = false;
     await supervision.finish();
     const whatIf = options.replayAtEnd ? await supervision.replay(afterwards.signal) : new Map();
-    return { summary: supervision.summary({ code: null, signal: null }, whatIf), hasSaid: supervision.hasSaid };
+    conclusion.end(supervision.summary({ code: null, signal: null }, whatIf), isTold);
   } finally {
     removeFolder(folder);
     if (supervision?.scratch) removeFolder(supervision.scratch);
@@ -58,10 +71,10 @@ export async function attend(
 }
 
 /** Other processes of the job may have the same ports. The job goes on without. */
-async function listen(supervision: Supervision, voice: RunVoice): Promise<void> {
+async function listen(supervision: Supervision, host: string, voice: RunVoice): Promise<void> {
   try {
     const port = await supervision.listen();
-    if (port !== undefined) voice.say(`metrics at port ${port}`);
+    if (port !== undefined) voice.say(`metrics at ${metricsUrl(host, port)}`);
   } catch (error) {
     if (!(error instanceof RunError)) throw error;
     voice.trouble(`${error.message} (the job goes on without)`);

@@ -9,6 +9,7 @@ import { createRunFolder, removeFolder } from './child/run-folder.ts';
 import { onSignals } from './child/signals.ts';
 import { removeStaleFolders } from './child/stale-folders.ts';
 import type { Refusal } from './rings/recorder.ts';
+import { metricsUrl } from './summary/metrics.ts';
 import type { RunSummary } from './summary/summary.ts';
 import { checkRecordFolder, type RunVoice, type RunWatcher, Supervision, type SupervisionOptions } from './supervision.ts';
 
@@ -85,10 +86,7 @@ function sayStart(options: RunOptions, changed: Readonly<Record<string, string>>
   if (options.swap !== undefined)
     parts.push(options.swap === 'auto' ? 'swapping what costs hardly any time' : `swapping down to ${formatBytes(options.swap)}`);
   if (options.limit !== undefined) parts.push(`within ${formatBytes(options.limit)}`);
-  if (metricsPort !== undefined)
-    parts.push(
-      `metrics at http://${options.metricsHost.includes(':') ? `[${options.metricsHost}]` : options.metricsHost}:${metricsPort}/metrics`,
-    );
+  if (metricsPort !== undefined) parts.push(`metrics at ${metricsUrl(options.metricsHost, metricsPort)}`);
   const extended = Object.keys(changed).filter((name) => !name.startsWith('WEIR_'));
   voice.say(`${parts.join(', ')} (extends ${extended.join(', ')} for the command)`);
   for (const [name, value] of Object.entries(changed)) voice.detail(`${name}=${value}`);

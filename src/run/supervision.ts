@@ -75,21 +75,23 @@ export class Supervision {
   private started = performance.now();
   private ended: number | undefined;
 
-  /** `environment` is that of the processes of the job. */
-  constructor(options: SupervisionOptions, environment: NodeJS.ProcessEnv, folder: string, voice: RunVoice, watcher?: RunWatcher) {
+  /** `environment` is that of the processes of the job. `onFarewell` is called when one that has no `weir run` is about to end. */
+  constructor(
+    options: SupervisionOptions,
+    environment: NodeJS.ProcessEnv,
+    folder: string,
+    voice: RunVoice,
+    watcher?: RunWatcher,
+    onFarewell: (summary: RunSummary) => void = () => {},
+  ) {
     this.options = options;
     this.voice = voice;
     this.watcher = watcher;
     this.scratch = options.record === undefined && options.whatIf ? createScratch(voice) : undefined;
     this.swapper = options.swap === undefined ? undefined : new RunSwapper(folder, voice);
     this.planner = options.plan ? new RunPlanner(folder, voice, this.swapper !== undefined) : undefined;
-    this.requests = new SummaryRequests(folder, voice, (whatIf) => this.summaryNow(whatIf));
+    this.requests = new SummaryRequests(folder, { summaryOf: (whatIf) => this.summaryNow(whatIf), onFarewell });
     this.recorder = this.createRecorder(folder, environment);
-  }
-
-  /** Whether the job was told its summary because it was about to end. */
-  get hasSaid(): boolean {
-    return this.requests.hasSaid;
   }
 
   get refusals(): readonly Refusal[] {

@@ -1,6 +1,7 @@
 // `weir supervise`: what a process that runs without `weir run` starts beside itself (python/weir_gpu/supervisor.py). Not for people.
 import { Command, Option } from 'commander';
 import { attend } from '../../run/attend.ts';
+import type { RunSummary } from '../../run/summary/summary.ts';
 import { summaryJson } from '../../run/summary/summary-json.ts';
 import { formatSummary } from '../../run/summary/summary-text.ts';
 import { type RunVoice, writeSummary } from '../../run/supervision.ts';
@@ -34,7 +35,11 @@ async function start(flags: Flags): Promise<void> {
   const loud = createVoice({ isQuiet: flags.quiet ?? false, isVerbose: flags.verbose ?? false, isSilent: false });
   // A progress line would run into what the job prints.
   const voice: RunVoice = { ...loud, progress() {}, clearProgress() {} };
-  const { summary, hasSaid } = await attend(
+  const tell = (summary: RunSummary, isTold = false) => {
+    if (flags.jsonFile !== undefined) writeSummary(flags.jsonFile, summaryJson(summary), voice);
+    if (!isTold) for (const line of formatSummary({ ...summary, whatIf: new Map() })) voice.say(line);
+  };
+  await attend(
     {
       folder: flags.folder,
       job: { pid: Number(flags.pid), started: flags.started },
@@ -53,9 +58,7 @@ async function start(flags: Flags): Promise<void> {
       replayAtEnd: flags.jsonFile !== undefined,
     },
     voice,
+    { farewell: tell, end: (summary, isTold) => tell(summary, isTold) },
     flags.serve ? servePage(flags.servePort, voice) : undefined,
   );
-  if (flags.jsonFile !== undefined) writeSummary(flags.jsonFile, summaryJson(summary), voice);
-  // A process that was killed could not ask for it.
-  if (!hasSaid) for (const line of formatSummary({ ...summary, whatIf: new Map() })) voice.say(line);
 }

@@ -9,19 +9,21 @@ import type { RunSummary } from './summary.ts';
 import { summaryJson } from './summary-json.ts';
 import { formatSummary } from './summary-text.ts';
 
+export interface RequestHandlers {
+  summaryOf(whatIf: boolean): Promise<RunSummary>;
+  /** A process is about to end and wants its summary printed. It waits for that. */
+  onFarewell(summary: RunSummary): void;
+}
+
 export class SummaryRequests {
-  /** Whether a process that was about to end has had its summary printed. */
-  hasSaid = false;
   private readonly folder: string;
-  private readonly voice: { say(sentence: string): void };
-  private readonly summaryOf: (whatIf: boolean) => Promise<RunSummary>;
+  private readonly handlers: RequestHandlers;
   /** Ids of requests that are being answered. */
   private readonly known = new Set<string>();
 
-  constructor(folder: string, voice: { say(sentence: string): void }, summaryOf: (whatIf: boolean) => Promise<RunSummary>) {
+  constructor(folder: string, handlers: RequestHandlers) {
     this.folder = folder;
-    this.voice = voice;
-    this.summaryOf = summaryOf;
+    this.handlers = handlers;
   }
 
   /** A file is in the folder. If it is a request, the answer follows. */
@@ -47,12 +49,9 @@ export class SummaryRequests {
     let text = '';
     let json = '{}';
     try {
-      const summary = await this.summaryOf(request.whatIf);
+      const summary = await this.handlers.summaryOf(request.whatIf);
+      if (request.say) this.handlers.onFarewell(summary);
       const lines = formatSummary(summary);
-      if (request.say) {
-        this.hasSaid = true;
-        for (const line of lines) this.voice.say(line);
-      }
       text = lines.length > 0 ? lines.join('\n') : 'no process has used a GPU yet, so there is nothing to report';
       json = JSON.stringify(summaryJson(summary));
     } catch (error) {

@@ -36,8 +36,8 @@ static void at_end(void) {
 
 int weir_torch_install(const weir_torch_options *options, char *why, size_t room) {
   const char *sentence = options->digest != WEIR_ABI_DIGEST ? "the Python and the compiled part of Weir are of different versions"
-                         : is_installed                    ? "Weir is already in place"
-                                                           : NULL;
+                         : is_installed                     ? "Weir is already in place"
+                                                            : NULL;
   if (sentence) {
     snprintf(why, room, "%s", sentence);
     return 1;
