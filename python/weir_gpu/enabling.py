@@ -25,7 +25,8 @@ def _in_fork():
     _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_in_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_fork)
 
 
 def enable(given, required):
@@ -110,6 +111,8 @@ def _install(options, torch):
     from .activate import check_torch, install
     from .supervisor import Supervisor
 
+    if not sys.platform.startswith("linux"):
+        raise Refusal("not-linux", "Weir's allocator works on Linux only")
     if adapter.library() is not None:
         raise Refusal("in-place", "another allocator of Weir is already in place in this process; restart the program")
     settings = environment.read({**os.environ, **options.variables()})

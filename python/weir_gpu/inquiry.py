@@ -18,7 +18,8 @@ def _in_fork():
     _lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_in_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_fork)
 
 
 class Summary:

@@ -4,6 +4,7 @@ It starts at the first use of a GPU, since most processes that import PyTorch ne
 it. It is no child of this process, so programs that wait for their children do not see it, and it hears no Ctrl-C."""
 
 import atexit
+import contextlib
 import os
 import shutil
 import subprocess
@@ -106,7 +107,8 @@ class Supervisor:
             shutil.rmtree(self.folder, ignore_errors=True)
         elif not self.options.quiet or self.options.json_file or self.options.record:
             # In a container, the end of this process may be that of all others.
-            inquiry.ask(self.folder, self.is_alive, what_if=False, say=True, timeout=_FAREWELL_SECONDS)
+            with contextlib.suppress(KeyboardInterrupt):
+                inquiry.ask(self.folder, self.is_alive, what_if=False, say=True, timeout=_FAREWELL_SECONDS)
 
 
 def _has_stderr():

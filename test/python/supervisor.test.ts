@@ -40,7 +40,7 @@ describe.skipIf(reason !== undefined)(`the supervisor of a process without weir 
     ['an exception', 'raise ValueError("own")', 1],
     ['os._exit(4)', 'import os; os._exit(4)', 4],
     ['its last line', '', 0],
-  ])('%s: the exit code is the program’s, and the summary comes', async (_, end, code) => {
+  ])("%s: the exit code is the program's, and the summary comes", async (_, end, code) => {
     const result = await standin.python(`${TRAIN}\n${end}`, WEIR);
     expect(result.code).toBe(code);
     expect(result.stderr).toMatch(PEAK);
@@ -89,8 +89,10 @@ standin_gpu.train(); print(weir_gpu.summary()); print(weir_gpu.gauges()["allocat
   });
 
   test('Ctrl-C reaches the program and not the supervisor', async () => {
-    const script = `${TRAIN}\n${SUPERVISOR}\nimport time
-try: time.sleep(60)
+    const script = `${TRAIN}\nimport time
+try:
+    ${SUPERVISOR}
+    time.sleep(60)
 except KeyboardInterrupt: standin_gpu.train(); print("interrupted"); raise SystemExit(7)`;
     const child = spawn('python3', ['-c', script], { cwd: standin.folder, env: standin.environment(WEIR), detached: true });
     const ended = outcomeOf(child);
@@ -176,6 +178,45 @@ print(weir_gpu.summary())`;
       expect(result.stderr).toMatch(/recorded \d+ events of 3 processes/);
       expect(standin.left()).toEqual([]);
     });
+  });
+
+  test('a fork that outlives the one which started the supervisor is read to its end', async () => {
+    const script = `
+import os, sys, time, torch, standin_gpu
+def child(work):
+    number = os.fork()
+    if number == 0:
+        work()
+        sys.exit(0)
+    return number
+def longer():
+    standin_gpu.train()
+    print("begun", flush=True)
+    sys.stdin.readline()
+    time.sleep(1)
+    standin_gpu.train(steps=40)
+first = child(lambda: (standin_gpu.train(), time.sleep(1)))
+time.sleep(0.5)
+second = child(longer)
+os.waitpid(first, 0)
+print("first has ended", flush=True)
+os.waitpid(second, 0)`;
+    const child = spawn('python3', ['-c', script], { cwd: standin.folder, env: standin.environment(WEIR) });
+    const ended = outcomeOf(child);
+    await new Promise<void>((resolve) => {
+      let text = '';
+      child.stdout.on('data', (chunk) => {
+        text += chunk;
+        if (text.includes('begun') && text.includes('ended')) resolve();
+      });
+    });
+    child.stdin.end('go on\n');
+    const result = await ended;
+    expect(result.code).toBe(0);
+    // The first has its summary as it ends. At the end of the second, there is one with all: 48 allocations and frees each, and 480 more.
+    const events = Number([...result.stderr.matchAll(/recorded (\d+) events of 2 processes/g)].at(-1)![1]);
+    expect(events).toBeGreaterThan(96 + 480);
+    expect(standin.left()).toEqual([]);
   });
 
   test.each(['spawn', 'fork', 'forkserver'])('multiprocessing by %s', async (method) => {
