@@ -12,9 +12,9 @@ import {
   SNAPSHOT_ROW,
   STATISTICS,
 } from '../engine.ts';
-import { CHILD_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES, type Variable } from '../environment.ts';
+import { CHILD_VARIABLES, LEAST_LIMIT, OPTION_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES, type Variable } from '../environment.ts';
 import { EVENT, EVENT_FIELDS, EVENT_KINDS } from '../events.ts';
-import { SHAPES, type ShapeType } from '../exchange.ts';
+import { SHAPES, type ShapeType, SUPERVISOR_FILE } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGES } from '../gauges.ts';
 import { CONF_VARIABLES, EXPANDABLE_CONF, PYTORCH_TRUST, PYTORCH_VERSIONS, SUPPORTED_PYTORCH } from '../pytorch.ts';
@@ -127,6 +127,8 @@ function ringFile(): string {
     RING_POOLS: ring.RING_POOLS,
     RING_STRING_BYTES: ring.RING_STRING_BYTES,
     RING_ROWS: ring.RING_ROWS,
+    LEAST_RING_ROWS: ring.LEAST_RING_ROWS,
+    MOST_RING_ROWS: ring.MOST_RING_ROWS,
     GAUGES_BYTES: ring.GAUGES_BYTES,
     PLAN_MOST_REQUESTS: ring.PLAN_MOST_REQUESTS,
     PLAN_MOST_TURNS: ring.PLAN_MOST_TURNS,
@@ -193,6 +195,7 @@ function exchangeFile(): string {
     'JSON files between a process and its supervisor.',
     `/** What follows the process id in the name of each file. */\nexport const EXCHANGE_FILES = {\n${files.join('\n')}\n} as const;`,
     ...interfaces,
+    `/** Who supervises a process that runs without \`weir run\`, as \`<pid> <start>\`. */\nexport const SUPERVISOR_FILE = ${text(SUPERVISOR_FILE)};`,
     `/** Shapes by name. */\nexport interface ExchangeShapes {\n${SHAPES.map((shape) => `  readonly ${shape.name}: ${shape.name};`).join('\n')}\n}`,
     `export interface FieldShape {\n  readonly type: 'text' | 'number' | 'whole' | 'flag' | 'numbers' | { readonly object: keyof ExchangeShapes } | { readonly list: keyof ExchangeShapes } | { readonly choice: readonly string[] };\n  readonly optional: boolean;\n}`,
     `export const EXCHANGE_SHAPES: Readonly<Record<keyof ExchangeShapes, Readonly<Record<string, FieldShape>>>> = {\n${schema.join('\n')}\n};`,
@@ -205,8 +208,10 @@ function environmentFile(): string {
   return file(
     'Environment variables for child processes, and those that users set.',
     `/** A run sets them for its processes, and nobody else does. */\nexport const ChildVariable = {\n${rows(CHILD_VARIABLES)}\n} as const;`,
+    `/** Bytes of the smallest limit: no process can work with less. */\nexport const LEAST_LIMIT = ${LEAST_LIMIT};`,
     `/** Exit code of Weir's own failures around a command. */\nexport const OWN_EXIT_CODE = ${OWN_EXIT_CODE};`,
     `export const UserVariable = {\n${rows(USER_VARIABLES)}\n} as const;`,
+    `/** The options that \`weir run\` and \`weir_gpu.enable()\` share. */\nexport const OptionVariable = {\n${rows(OPTION_VARIABLES)}\n} as const;`,
   );
 }
 

@@ -8,11 +8,13 @@ import sys
 
 
 def activate():
+    from . import adapter
     from . import settings as environment
     from .refusal import Refusal, refuse
 
     settings = environment.read()
-    if not settings.allocator:
+    # If the package is on the path twice, Python 3.9 has the entry point twice.
+    if not settings.allocator or adapter.library() is not None:
         return
     try:
         install(settings)

@@ -20,7 +20,7 @@ import {
   SNAPSHOT_COLUMNS,
   Statistic,
 } from '../../src/abi/engine.ts';
-import { ChildVariable, UserVariable } from '../../src/abi/environment.ts';
+import { ChildVariable, OptionVariable, UserVariable } from '../../src/abi/environment.ts';
 import { EVENT_BYTES, EventKind, EventOffset } from '../../src/abi/events.ts';
 import { EXCHANGE_FILES, EXCHANGE_SHAPES } from '../../src/abi/exchange.ts';
 import { Format } from '../../src/abi/formats.ts';
@@ -216,6 +216,7 @@ print(json.dumps({
     "exchange": abi.EXCHANGE_VERSION,
     "child": named(abi.ChildVariable),
     "user": named(abi.UserVariable),
+    "option": named(abi.OptionVariable),
     "gauges": abi.GAUGES,
     "gaugesBytes": ctypes.sizeof(abi.Gauges),
     "options": {name: getattr(abi.AdapterOptions, name).offset for name, _ in abi.AdapterOptions._fields_},
@@ -250,6 +251,7 @@ describe.skipIf(noPython !== '')(`Python${noPython}`, () => {
       exchange: Format.exchange.version,
       child: named(ChildVariable),
       user: named(UserVariable),
+      option: named(OptionVariable),
       gauges: GAUGE_NAMES,
       gaugesBytes: GAUGES_BYTES,
       files: EXCHANGE_FILES,
