@@ -16,9 +16,9 @@ export const PYTORCH_TRUST: readonly Entry[] = [
 export const PYTORCH_VERSIONS: readonly { readonly version: string; readonly trust: string }[] = [
   { version: '2.6', trust: 'compiles' },
   { version: '2.7', trust: 'compiles' },
-  { version: '2.8', trust: 'compiles' },
-  { version: '2.9', trust: 'compiles' },
-  { version: '2.10', trust: 'compiles' },
+  { version: '2.8', trust: 'sources' },
+  { version: '2.9', trust: 'sources' },
+  { version: '2.10', trust: 'sources' },
   { version: '2.11', trust: 'gpu' },
   { version: '2.12', trust: 'sources' },
   { version: '2.13', trust: 'sources' },

@@ -64,6 +64,17 @@ static void marked_captures() {
   calls::mark_capture(a, 0, false);
   CHECK(fake_cuda_event_calls >= 3 && blocks_on(0) == 1);
   CHECK(throws([&] { calls::mark_capture(a, 0, false); }));
+  // As a CUDA graph does it: the pool is opened before the capture, and closed after it.
+  block = a->allocate(8 * MIB);
+  a->recordStream(block, c10::cuda::getStreamFromPool(false, 1));
+  a->beginAllocateToPool(0, id, [](cudaStream_t) { return false; });
+  calls::mark_capture(a, 0, true);
+  fake_cuda_event_calls = 0;
+  block.clear();
+  calls::mark_capture(a, 0, false);
+  CHECK(fake_cuda_event_calls == 0 && blocks_on(0) == 2);
+  a->endAllocateToPool(0, id);
+  CHECK(fake_cuda_event_calls >= 3 && blocks_on(0) == 1);
   pooled.clear();
   other.clear();
   drop(21);
