@@ -16,12 +16,13 @@ const PEAK = /^weir: process \d+: peak live 42 MiB, peak reserved 44 MiB/m;
 
 /** What a process prints first. */
 function firstLine(child: ChildProcess): Promise<string> {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     let text = '';
     child.stdout!.on('data', (chunk) => {
       text += chunk;
       if (text.includes('\n')) resolve(text.split('\n')[0]!);
     });
+    child.on('close', () => reject(new Error(`it printed no line: ${text}`)));
   });
 }
 
