@@ -31,9 +31,8 @@ def measure(program, path):
 
 
 def main():
-    print(
-        f"Python {platform.python_version()}, PyTorch {importlib.metadata.version('torch')}, ms of processor time, median (quartiles) of {ROUNDS} runs each"
-    )
+    versions = f"Python {platform.python_version()}, PyTorch {importlib.metadata.version('torch')}"
+    print(f"{versions}, ms of processor time, median (quartiles) of {ROUNDS} runs each")
     for name, program in PROGRAMS.items():
         times = {path: [] for path in ("", PACKAGE)}
         for path in times:
