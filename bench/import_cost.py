@@ -1,7 +1,8 @@
 """What `import torch` costs more with weir_gpu installed and not asked for: `python3 bench/import_cost.py`, with PyTorch, after a build.
 
 Fresh processes, with and without the package on the path in turn. `entry point`: finding the package's metadata, importing it and
-calling it, as PyTorch does at the end of its import. `import torch`: the whole import, whose own noise is larger than the difference."""
+calling it, as PyTorch does at the end of its import. `import torch`: the whole import, whose own noise is larger than the difference.
+Processor time, because other programs on the machine make the time of the clock mean little."""
 
 import importlib.metadata
 import os
@@ -12,8 +13,8 @@ import sys
 
 ROUNDS = 30
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "dist", "python")
-BEGIN = "import time; begin = time.perf_counter(); "
-END = "; print((time.perf_counter() - begin) * 1e3)"
+BEGIN = "import time; begin = time.process_time(); "
+END = "; print((time.process_time() - begin) * 1e3)"
 # As torch/__init__.py does it.
 ENTRY = "[entry.load()() for entry in entry_points(group='torch.backends')]"
 PROGRAMS = {
@@ -30,9 +31,8 @@ def measure(program, path):
 
 
 def main():
-    print(
-        f"Python {platform.python_version()}, PyTorch {importlib.metadata.version('torch')}, ms, median (quartiles) of {ROUNDS} runs each"
-    )
+    versions = f"Python {platform.python_version()}, PyTorch {importlib.metadata.version('torch')}"
+    print(f"{versions}, ms of processor time, median (quartiles) of {ROUNDS} runs each")
     for name, program in PROGRAMS.items():
         times = {path: [] for path in ("", PACKAGE)}
         for path in times:

@@ -342,7 +342,7 @@ const HOOKS = {
 const IMPORT = {
   title: 'Cost of import torch',
   about:
-    'With `weir_gpu` installed and not asked for: median and quartiles of 30 fresh processes each, in turn. The entry point is all that Weir adds. The whole import varies by more than that.',
+    'With `weir_gpu` installed and not asked for: median and quartiles of the processor time of 30 fresh processes each, in turn. The entry point is all that Weir adds. The whole import varies by more than that.',
   make: () => {
     const { file, text } = newestText('import-cost');
     const rows = [...text.matchAll(/^(entry point|import torch)\s+(\S.*)$/gm)];

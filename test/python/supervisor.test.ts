@@ -16,12 +16,13 @@ const PEAK = /^weir: process \d+: peak live 42 MiB, peak reserved 44 MiB/m;
 
 /** What a process prints first. */
 function firstLine(child: ChildProcess): Promise<string> {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     let text = '';
     child.stdout!.on('data', (chunk) => {
       text += chunk;
       if (text.includes('\n')) resolve(text.split('\n')[0]!);
     });
+    child.on('close', () => reject(new Error(`it printed no line: ${text}`)));
   });
 }
 
@@ -111,12 +112,13 @@ except KeyboardInterrupt: standin_gpu.train(); print("interrupted"); raise Syste
   });
 
   test('a signal to all processes of a job: the supervisor stays until the program has ended', async () => {
-    const script = `${TRAIN}\n${SUPERVISOR}\nimport signal, sys, time
+    const script = `${TRAIN}\nimport signal, sys, time, weir_gpu
 signal.signal(signal.SIGTERM, lambda *_: (standin_gpu.train(), sys.exit(5)))
-print("ready", flush=True); time.sleep(60)`;
+weir_gpu.summary(what_if=False)  # It has begun if it answers.
+${SUPERVISOR}
+time.sleep(60)`;
     const { child, first, ended } = begin(script);
     const supervisor = await first;
-    await sleep(300);
     process.kill(Number(supervisor.split(' ')[0]), 'SIGTERM');
     await sleep(200);
     child.kill('SIGTERM');

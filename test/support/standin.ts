@@ -29,8 +29,10 @@ def _lazy_call(call, **kwargs):
     else: cuda._queued_calls.append((call, []))
 cuda._lazy_call = _lazy_call
 if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":
+    import sys
     from importlib.metadata import entry_points
-    for entry in entry_points(group="torch.backends"):
+    old = sys.version_info < (3, 10)
+    for entry in entry_points().get("torch.backends", ()) if old else entry_points(group="torch.backends"):
         try: entry.load()()
         except Exception as error:
             raise RuntimeError(f"Failed to load the backend extension: {entry.name}.") from error
