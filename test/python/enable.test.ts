@@ -252,7 +252,11 @@ except weir_gpu.Error as error: print(error)`;
 
     test('a process that never uses a GPU starts nothing and leaves nothing', async () => {
       const folder = mkdtempSync(join(standin.folder, 'path-'));
-      writeFileSync(join(folder, 'node'), `#!/bin/sh\necho started >> ${folder}/log\nexec ${process.execPath} "$@"\n`, { mode: 0o755 });
+      writeFileSync(
+        join(folder, 'node'),
+        `#!/bin/sh\n[ "$1" = --version ] || echo started >> ${folder}/log\nexec ${process.execPath} "$@"\n`,
+        { mode: 0o755 },
+      );
       const env = { WEIR: '1', PATH: `${folder}:${process.env['PATH']}` };
       const script = `
 import multiprocessing, os, threading, torch

@@ -52,7 +52,8 @@ describe.skipIf(reason !== undefined)(`the supervisor of a process without weir 
   test('a process that is killed: the supervisor reads the rest, says it and removes the folder', async () => {
     const { child, first, ended } = begin(GO_ON);
     const supervisor = await first;
-    expect(standin.left().map((name) => ownerOf(name)?.pid)).toEqual([child.pid]);
+    // The supervisor may have a folder of its own already, for recordings.
+    expect(standin.left().map((name) => ownerOf(name)?.pid)).toContain(child.pid);
     child.kill('SIGKILL');
     const result = await ended;
     expect(result.signal).toBe('SIGKILL');
