@@ -11,8 +11,8 @@ import time
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
-import torch  # noqa: E402
-from torch import nn  # noqa: E402
+import torch
+from torch import nn
 
 WIDTH, LAYERS, HEADS, WORDS, BATCH = 768, 8, 12, 8192, 24
 
