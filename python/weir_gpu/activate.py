@@ -37,6 +37,34 @@ def install(settings):
     settings.check()
     machine.check_driver(torch.version.cuda, settings)
     library = _loadable(torch, settings)
+    # First what can be undone: if it fails, PyTorch's allocator is still in place.
+    manager = _swap(settings) if settings.swap else None
+    try:
+        _install_adapter(library, torch, settings)
+    except BaseException:
+        if manager is not None:
+            from . import swap
+
+            swap.uninstall()
+        raise
+    job_python.record(settings)
+    if manager is not None:
+        # Before the interpreter ends: a thread that still allocates must not call into Python then.
+        atexit.register(adapter.on_shortage(manager.relieve))
+
+
+def _swap(settings):
+    from . import adapter, swap
+
+    return swap.install(
+        swap.Options.of(settings, gauges=adapter.swapped, mark=adapter.mark, steps=adapter.steps, attempting=adapter.attempting)
+    )
+
+
+def _install_adapter(library, torch, settings):
+    from . import adapter
+    from .refusal import Refusal
+
     why = adapter.install(
         library,
         allocator=settings.allocator,
@@ -52,16 +80,6 @@ def install(settings):
     )
     if why is not None:
         raise Refusal("backend", why)
-    job_python.record(settings)
-    if settings.swap:
-        from . import swap
-
-        manager = swap.install(
-            swap.Options.of(settings, gauges=adapter.swapped, mark=adapter.mark, steps=adapter.steps, attempting=adapter.attempting)
-        )
-        if manager is not None:
-            # Before the interpreter ends: a thread that still allocates must not call into Python then.
-            atexit.register(adapter.on_shortage(manager.relieve))
 
 
 def check_torch(torch, settings):
