@@ -250,6 +250,15 @@ except weir_gpu.Error as error: print(error)`;
       expect(ended).toMatchObject({ code: 125, stdout: '', stderr: `weir: ${sentence}\n` });
     });
 
+    test('a PyTorch in which swapping cannot begin keeps its own allocator', async () => {
+      const told = await standin.python(`import torch\n${IN_PLACE}`, { WEIR: '1', WEIR_SWAP: 'auto' });
+      expect(told).toMatchObject({ code: 0, stdout: 'in place False\n' });
+      expect(told.stderr).toMatch(
+        /^weir: Weir could not be put in place: \w+Error: .* \(the program goes on with PyTorch's own allocator\)\n$/,
+      );
+      expect(standin.left()).toEqual([]);
+    });
+
     test('a process that never uses a GPU starts nothing and leaves nothing', async () => {
       const folder = mkdtempSync(join(standin.folder, 'path-'));
       writeFileSync(
