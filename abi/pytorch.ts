@@ -14,8 +14,8 @@ export const PYTORCH_TRUST: readonly Entry[] = [
  * are refused by default, and where the list is another, the build stops.
  */
 export const PYTORCH_VERSIONS: readonly { readonly version: string; readonly trust: string }[] = [
-  { version: '2.6', trust: 'compiles' },
-  { version: '2.7', trust: 'compiles' },
+  { version: '2.6', trust: 'sources' },
+  { version: '2.7', trust: 'sources' },
   { version: '2.8', trust: 'sources' },
   { version: '2.9', trust: 'sources' },
   { version: '2.10', trust: 'sources' },

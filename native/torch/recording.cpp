@@ -73,7 +73,7 @@ weir_gauges* Recording::gauges(int device) const {
   return recorder && device >= 0 && device < WEIR_RING_DEVICES ? weir_recorder_gauges(recorder, device) : nullptr;
 }
 
-void Recording::put(const TraceEntry& entry) {
+void Recording::put(const TraceEntry& entry, std::optional<MempoolId_t> pool) {
   weir_recorder* const recorder = get();
   const int device = entry.device_;
   const uint8_t kind = kind_of(entry.action_);
@@ -82,7 +82,6 @@ void Recording::put(const TraceEntry& entry) {
   event.address = entry.addr_;
   event.size = entry.size_;
   event.stream = weir_recorder_stream(recorder, device, reinterpret_cast<uint64_t>(entry.stream_));
-  const std::optional<MempoolId_t> pool = pool_of(entry);
   event.pool = pool ? weir_recorder_pool(recorder, device, pool->first, pool->second) : -1;
   // Every event needs a stream. One that there is no room for appears as the default stream.
   if (event.stream < 0) event.stream = 0;
@@ -99,7 +98,8 @@ void Recording::put_of_pool(const TraceEntry& entry) {
     case TraceEntry::SEGMENT_MAP:
     case TraceEntry::SEGMENT_UNMAP:
     case TraceEntry::OOM: return;
-    default: put(entry);
+    // Where entries do not say which pool, all private pools count as one.
+    default: put(entry, pool_of(entry).value_or(MempoolId_t{0, UINT64_MAX}));
   }
 }
 
