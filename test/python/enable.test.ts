@@ -2,7 +2,7 @@
 // and that nothing happens unless it is asked for. supervisor.test.ts has the ends of processes.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readWeir } from '../../src/trace/weir/reader.ts';
@@ -252,7 +252,7 @@ except weir_gpu.Error as error: print(error)`;
 
     test('a process that never uses a GPU starts nothing and leaves nothing', async () => {
       const folder = mkdtempSync(join(standin.folder, 'path-'));
-      writeFileSync(join(folder, 'node'), `#!/bin/sh\necho started >> ${folder}/log\nexec ${process.execPath} "$@"\n`, { mode: 0o755 });
+      standin.countingNode(folder);
       const env = { WEIR: '1', PATH: `${folder}:${process.env['PATH']}` };
       const script = `
 import multiprocessing, os, threading, torch
