@@ -17,6 +17,7 @@ _asked = None  # (options, whether it is required), until PyTorch is there
 _in_place = None  # the options that this process runs with
 _supervisor = None
 _has_noted = False
+_is_importing = False  # enable() imports PyTorch itself
 
 
 def _in_fork():
@@ -45,24 +46,31 @@ def enable(given, required):
             torch = sys.modules.get("torch")
             if torch is None or _is_being_imported(torch):
                 _check_findable()
-                _asked = (options, required)
                 if _is_called_by_torch():
+                    _asked = (options, required)
                     return
-                import torch
-            # The import has put it in place if it calls entry points.
-            _asked = None
-            if _in_place is None:
-                _put(options, torch)
+                torch = _imported()
+            _put(options, torch)
         except Refusal as refusal:
-            _asked = None
             _tell(refusal, given, required)
+
+
+def _imported():
+    """PyTorch, without what its import would do about us."""
+    global _is_importing
+    _is_importing = True
+    try:
+        import torch
+    finally:
+        _is_importing = False
+    return torch
 
 
 def at_import():
     """PyTorch calls this at the end of its import, through entry.py."""
     global _asked
     with _lock:
-        if _in_place is not None:
+        if _in_place is not None or _is_importing:
             return
         asked, _asked = _asked, None
         if asked is not None:
@@ -209,10 +217,16 @@ def _is_being_imported(torch):
 
 def _is_called_by_torch():
     """Whether PyTorch will call our entry point at the end of its import. Then enable() need not import it."""
-    from importlib.metadata import entry_points
+    from importlib.metadata import PackageNotFoundError, entry_points, version
 
     if not environment.loads_extensions():
         return False
+    try:
+        # Before 2.5 it calls none.
+        if [int(part) for part in version("torch").split(".")[:2]] < [2, 5]:
+            return False
+    except (PackageNotFoundError, ValueError):
+        pass
     found = entry_points()
     group = found.select(group="torch.backends") if hasattr(found, "select") else found.get("torch.backends", ())
     return any(entry.value == "weir_gpu.entry:activate" for entry in group)

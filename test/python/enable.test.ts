@@ -2,7 +2,7 @@
 // and that nothing happens unless it is asked for. supervisor.test.ts has the ends of processes.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readWeir } from '../../src/trace/weir/reader.ts';
@@ -96,6 +96,18 @@ except MemoryError as error: print(error)
       const script = `import weir_gpu; weir_gpu.enable(); import sys; print("torch" in sys.modules); ${IN_PLACE}`;
       const result = await standin.python(script, { TORCH_DEVICE_BACKEND_AUTOLOAD: '0' });
       expect(result).toMatchObject({ code: 0, stdout: 'True\nin place True\n', stderr: '' });
+      // So do those before 2.5, whatever the variable says.
+      const old = mkdtempSync(join(standin.folder, 'old-'));
+      mkdirSync(join(old, 'torch-2.4.1.dist-info'));
+      writeFileSync(join(old, 'torch-2.4.1.dist-info/METADATA'), 'Metadata-Version: 2.1\nName: torch\nVersion: 2.4.1\n');
+      const env = standin.environment({ FAKE_VERSION: '2.4.1' });
+      const told = await run(
+        `import weir_gpu
+try: weir_gpu.enable()
+except weir_gpu.Error as error: print(error)`,
+        { ...env, PYTHONPATH: `${old}:${env['PYTHONPATH']}` },
+      );
+      expect(told.stdout).toMatch(/^PyTorch 2\.4\.1 has not been tested with this version of Weir/);
     });
 
     test('quiet=True prints nothing', async () => {
@@ -261,11 +273,7 @@ except weir_gpu.Error as error: print(error)`;
 
     test('a process that never uses a GPU starts nothing and leaves nothing', async () => {
       const folder = mkdtempSync(join(standin.folder, 'path-'));
-      writeFileSync(
-        join(folder, 'node'),
-        `#!/bin/sh\n[ "$1" = --version ] || echo started >> ${folder}/log\nexec ${process.execPath} "$@"\n`,
-        { mode: 0o755 },
-      );
+      standin.countingNode(folder);
       const env = { WEIR: '1', PATH: `${folder}:${process.env['PATH']}` };
       const script = `
 import multiprocessing, os, threading, torch

@@ -1,7 +1,7 @@
 // Weir without `weir run` where people use it: in a notebook, in Ray, and in a training that swaps. Real kernels, real Ray workers and
 // the real PyTorch (of WEIR_TEST_PYTHON), on the stand-in GPU.
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -46,6 +46,38 @@ describe.skipIf(noTorch !== '')(`the real PyTorch without a wrapper${noTorch}`, 
     expect(found.text).toMatch(/^ {2}swapped: expected peak /m);
     expect(stderr).toMatch(/^weir: process \d+: .*swap/m);
     expect(stderr).toMatch(/^weir: {3}swapped out /m);
+    expect(standin.left()).toEqual([]);
+  });
+
+  test('under torchrun each rank has a supervisor, and neither the launcher nor the DataLoader has one', async () => {
+    const folder = mkdtempSync(join(standin.folder, 'path-'));
+    standin.countingNode(folder);
+    const env = standin.environment(
+      { WEIR_STANDIN_TORCH: 'any', WEIR: '1', WEIR_LIMIT: '400MiB', PATH: `${folder}:${process.env['PATH']}`, OMP_NUM_THREADS: '1' },
+      '',
+    );
+    const words = [
+      '-m',
+      'torch.distributed.run',
+      '--nproc-per-node=2',
+      '--master-port=0',
+      '--standalone',
+      resolve('test/python/standin/rank.py'),
+    ];
+    const result = await outcomeOf(spawn(PYTHON, words, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] }));
+    expect(result.code, result.stderr.slice(-3000)).toBe(0);
+    const ranks = result.stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(ranks.map(({ rank }) => rank).sort()).toEqual([0, 1]);
+    for (const { rank, total, text, limit } of ranks) {
+      expect([total, limit]).toEqual([112, 400 * 2 ** 20]);
+      expect(text).toMatch(new RegExp(`^rank ${rank}: peak live 42 MiB`));
+      expect(text).toContain('events of one process');
+      expect(result.stderr).toMatch(new RegExp(`^weir: rank ${rank}: peak live 42 MiB`, 'm'));
+    }
+    expect(readFileSync(join(folder, 'log'), 'utf8')).toBe('started\nstarted\n');
     expect(standin.left()).toEqual([]);
   });
 

@@ -79,7 +79,7 @@ standin_gpu.train(); print(weir_gpu.summary()); print(weir_gpu.gauges()["allocat
   });
 
   test('a supervisor that hangs: the program ends all the same', async () => {
-    const { child, first, ended } = begin(`${TRAIN}\n${SUPERVISOR}\nimport time; time.sleep(1)\nprint("done")`);
+    const { child, first, ended } = begin(`${TRAIN}\n${SUPERVISOR}\nimport time; time.sleep(3)\nprint("done")`);
     const supervisor = await first;
     const pid = Number(supervisor.split(' ')[0]);
     process.kill(pid, 'SIGSTOP');

@@ -101,6 +101,12 @@ export class Standin {
     while (isAlive({ pid: Number(pid), started })) await sleep(20);
   }
 
+  /** Puts a Node into the folder that writes a line into `log` for every supervisor. */
+  countingNode(folder: string): void {
+    const count = `case " $* " in *" supervise "*) echo started >> ${folder}/log;; esac`;
+    writeFileSync(join(folder, 'node'), `#!/bin/sh\n${count}\nexec ${process.execPath} "$@"\n`, { mode: 0o755 });
+  }
+
   /** Folders of runs that are there. */
   left(): string[] {
     return readdirSync(this.temporary).filter((name) => name.startsWith('weir-run-'));

@@ -115,6 +115,7 @@ function withSharedOptions(command: Command): Command {
       'after',
       `
 Every option can be set in the environment: --what-if-events as WEIR_WHAT_IF_EVENTS. The option wins.
+If there is no command to wrap (a notebook, Ray): weir_gpu.enable() in Python, or WEIR=1; see docs/without-a-wrapper.md.
 Exit codes: the command's own, or
   1    with --check: the results differ, or nothing could be compared
   2    wrong usage
