@@ -129,6 +129,7 @@ class Reconstructor {
       {
         backend: this.backend,
         streams: trace.streams,
+        pools: trace.pools,
         deviceBytes: this.limits.capacity,
         allowedBytes: this.limits.allowedBytes,
         rules,
@@ -226,9 +227,9 @@ class Reconstructor {
   /** Handles completions and segment events up to their request. Without a request they come from empty_cache(). */
   private group(start: number, stop: number): number {
     const { events, allocationOf } = this.trace;
-    const early: number[] = [];
+    let early: number[] = [];
     const late: number[] = [];
-    const segments: number[] = [];
+    let segments: number[] = [];
     let firstRelease = -1;
     let end = start;
     for (; end < stop; end++) {
@@ -240,8 +241,18 @@ class Reconstructor {
         if (firstRelease < 0 && isRelease(kind)) firstRelease = end;
       } else break;
     }
-    // Only the recording says which private pools nothing used any more.
-    this.allocator.releasable = [...new Set(this.releasedPools(segments).filter((pool) => pool > 0))];
+    const ended = this.endedFirst(segments);
+    if (ended > 0) {
+      this.completing = early;
+      this.allocator.releasable = this.releasablePools(segments.slice(0, ended));
+      this.allocator.releasePools();
+      this.completeRemaining();
+      this.compareSegments(segments.slice(0, ended), start);
+      early = [];
+      segments = segments.slice(ended);
+      firstRelease = segments.find((segment) => isRelease(events.kind[segment]!))!;
+    }
+    this.allocator.releasable = this.releasablePools(segments);
     const kind = end < stop ? events.kind[end] : 0;
     if (kind === EventKind.Alloc || kind === EventKind.Oom) {
       this.request(end, early, late, segments, firstRelease);
@@ -325,6 +336,7 @@ class Reconstructor {
    */
   private releasesWereEmptyCache(event: number, size: number, stream: number, pool: number): boolean {
     if (this.allocator.wouldReuse(size, stream, pool)) return true;
+    if (!this.allocator.retriesIn(pool) && !this.allocator.collectsGarbage) return true;
     if (this.trace.events.kind[event] === EventKind.Oom || this.allocator.collectsGarbage) return false;
     const grown = this.allocator.reservedBytesWith(size);
     if (grown > (this.limits.allowedBytes ?? Number.POSITIVE_INFINITY) || grown > (this.limits.capacity ?? Number.POSITIVE_INFINITY))
@@ -345,6 +357,18 @@ class Reconstructor {
       this.allocator.emptyCache();
     }
     if (recorded.length > 0) this.compareSegments(recorded, event);
+  }
+
+  /** Only the recording says which private pools nothing used any more. */
+  private releasablePools(segments: readonly number[]): number[] {
+    return [...new Set(this.releasedPools(segments).filter((pool) => pool > 0))];
+  }
+
+  /** How many of these events belong to private pools that ended before the default pool gave memory back; 0 if it gave none. */
+  private endedFirst(segments: readonly number[]): number {
+    const { events } = this.trace;
+    const first = segments.findIndex((segment) => !isRelease(events.kind[segment]!) || events.pool[segment]! <= 0);
+    return first > 0 && this.releasedPools(segments).includes(0) ? first : 0;
   }
 
   /** The pools whose memory these events give back. */

@@ -73,6 +73,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
   const allocator = createAllocator({
     backend,
     streams: trace.streams,
+    pools: trace.pools,
     deviceBytes: options.deviceBytes,
     allowedBytes: options.allowedBytes,
     rules: options.rules,

@@ -21,7 +21,7 @@ export interface Breakdown {
   readonly smallSegments: number;
   /** Free, but cached for other streams. */
   readonly otherStreams: number;
-  /** Free, but in private pools (CUDA graphs, MemPool). */
+  /** Free, but in other pools than the request's: in private ones (CUDA graphs, MemPool), or the default one for a request in those. */
   readonly otherPools: number;
   /** Part of `reserved`: held by private pools (CUDA graphs, MemPool), and how much of that is requested and in use. */
   readonly privateReserved: number;
@@ -62,7 +62,13 @@ export function breakdownAt(
   event: number,
   onProgress?: (fraction: number) => void,
 ): { breakdown: Breakdown; state: Reconstruction } {
-  const state = reconstruct(trace, { settings: whole.settings, limits: whole.limits, stopBefore: event + 1, onProgress });
+  const state = reconstruct(trace, {
+    settings: whole.settings,
+    limits: whole.limits,
+    rules: whole.rules,
+    stopBefore: event + 1,
+    onProgress,
+  });
   return { breakdown: breakDown(trace, state.allocator.census(), event), state };
 }
 

@@ -158,6 +158,11 @@ describe.each(GROUPS.map((group) => [group.name, group] as const))('the PyTorch 
       stdout: '',
       stderr: '',
     });
+    const ring = new Ring(join(rings, readdirSync(rings).find((name) => name.endsWith('.ring'))!));
+    const rows = ring.rows(0, ring.u64('tail'));
+    // The end of a MemPool is no call of empty_cache().
+    const kinds: number[] = rows.map((row) => row.kind).filter((kind) => kind === EventKind.EmptyCache || kind === EventKind.Mark);
+    expect(kinds).toEqual([EventKind.Mark, EventKind.EmptyCache, EventKind.Mark]);
   });
 
   test('a ring that cannot be made is told of, and nothing stops', () => {

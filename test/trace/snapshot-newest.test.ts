@@ -90,6 +90,58 @@ describe('pool ids', () => {
     for (const name of ['expandable', 'weir']) expect(peaks.get(name)).toBeLessThanOrEqual(70 * MIB);
   });
 
+  it('a pool that ends right before empty_cache() is given back first', () => {
+    const pool = new Tuple(0, 1);
+    const [first, ...rest] = (withTransientPools(1, true)['device_traces'] as PickleDict[][])[0]!.reverse();
+    const [second, ...before] = rest;
+    expect([first!['pool_id'], second!['action']]).toEqual([pool, 'segment_free']);
+    const trace = traceOf({ ...newestSnapshot(), device_traces: [[...before.reverse(), first!, second!]] });
+    const { differences, emptyCacheBefore } = reconstruct(trace);
+    expect(differences.addresses + differences.segments + differences.outcomes).toBe(0);
+    expect(emptyCacheBefore.length).toBe(1);
+  });
+
+  /** On a full GPU, a private pool needs what the default pool has cached. */
+  function withPoolInNeed(pool: Tuple, torch: string): Trace {
+    const cached = DEFAULT_SEGMENT + 2 ** 32;
+    const trace = traceOf({
+      ...withEntries((entries) => [
+        ...entries.slice(0, 2),
+        entry('segment_alloc', cached, 30 * MIB),
+        entry('alloc', cached, 30 * MIB),
+        entry('free_requested', cached, 30 * MIB),
+        entry('free_completed', cached, 30 * MIB),
+        entry('segment_free', cached, 30 * MIB),
+        entry('segment_alloc', GRAPH_SEGMENT, 20 * MIB, pool),
+        entry('alloc', GRAPH_SEGMENT, 8 * MIB, pool),
+      ]),
+      total: 100 * MIB,
+      frac: 0.6,
+    });
+    return { ...trace, settings: new Map([...trace.settings, ['torch', torch]]) };
+  }
+
+  it('a MemPool in need gets the cache of the default pool since 2.13', () => {
+    const { differences, retries, emptyCacheBefore } = reconstruct(withPoolInNeed(new Tuple(0, 1), '2.13.0'));
+    expect(differences.addresses + differences.segments + differences.outcomes).toBe(0);
+    expect({ retries, emptyCacheBefore }).toEqual({ retries: 1, emptyCacheBefore: [] });
+  });
+
+  it.each([
+    ['a MemPool', new Tuple(0, 1), '2.12.0'],
+    ['a capture', new Tuple(1, 0), '2.13.0'],
+  ])('%s in need gets nothing, so the program has called empty_cache()', (_, pool, torch) => {
+    const { differences, retries, emptyCacheBefore } = reconstruct(withPoolInNeed(pool, torch));
+    expect(differences.addresses + differences.segments + differences.outcomes).toBe(0);
+    expect({ retries, calls: emptyCacheBefore.length }).toEqual({ retries: 0, calls: 1 });
+  });
+
+  it('free memory of the default pool is not said to be in private pools', () => {
+    const analysis = analyzeTrace(traceOf(withTransientPools(1, false)), { allocators: [], findSmallest: false });
+    expect(analysis.peak).toMatchObject({ otherPools: 42 * MIB, privateReserved: 20 * MIB, privateRequested: 8 * MIB });
+    expect(formatAnalysis(analysis, 'x')).toMatch(/ 42 MiB .* free, but in other pools than the request's/);
+  });
+
   it('show how much private pools hold at the peak', () => {
     const analysis = analyzeTrace(traceOf(newestSnapshot()), { allocators: [], findSmallest: false });
     expect(analysis.peak).toMatchObject({ reserved: 40 * MIB, privateReserved: 20 * MIB, privateRequested: 8 * MIB });

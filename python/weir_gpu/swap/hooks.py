@@ -8,6 +8,7 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
+from ..refusal import Refusal
 from .function_saves import FunctionSaves
 from .module_hooks import ModuleHooks
 from .side_streams import StreamHooks
@@ -35,6 +36,8 @@ class Hooks:
         os.register_at_fork(after_in_child=lambda: _forked(manager()))
 
     def _open(self, manager):
+        if not hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"):
+            raise Refusal("swap", f"swapping needs PyTorch 2.8 or newer; this is {torch.__version__}")
         self.functions = self._opened(FunctionSaves())
         for register, hook in (
             (optimizers.register_optimizer_step_pre_hook, self._before),

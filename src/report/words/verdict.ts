@@ -17,7 +17,7 @@ const CAUSES: Record<OomFinding['cause'], string> = {
   fragmentation: 'fragmentation. Enough memory was free, but not in one piece.',
   demand: 'demand. The request and the memory in use exceed the limit, whatever the layout.',
   'other-streams': "other streams' caches. Enough memory was free, but PyTorch keeps it for the stream that freed it.",
-  'other-pools': 'private pools. Enough memory was free, but kept for CUDA graphs or a MemPool.',
+  'other-pools': 'memory pools. Enough memory was free, but in another pool than the request (CUDA graphs and MemPools have their own).',
   pending: 'pending frees. Other streams still used freed memory (record_stream).',
 };
 
@@ -64,7 +64,7 @@ export const PART_NAMES: Record<PartKind, string> = {
   used: 'in use',
   fragmented: 'fragmented',
   'other-streams': 'cached for other streams',
-  'other-pools': 'in private pools',
+  'other-pools': 'in other pools',
   'small-segments': 'in small segments',
   pending: 'waiting for streams',
   rounding: 'rounding',
@@ -78,7 +78,7 @@ export function lossCause({ kind }: MemoryPart, { largestFree }: Breakdown): str
     case 'other-streams':
       return 'free, but cached for other streams';
     case 'other-pools':
-      return 'free, but in private pools (CUDA graphs, MemPool)';
+      return "free, but in other pools than the request's (CUDA graphs, MemPool)";
     case 'small-segments':
       return 'free, but in segments for requests up to 1 MiB';
     case 'pending':

@@ -661,6 +661,12 @@ int main(int count, char** words) {
     CHECK(weir_torch_gauges(0, &gauges) && gauges.swapped_out == 1000 && gauges.swapped_in == 900 && gauges.swap_stalls == 2 &&
           gauges.swap_stall_ns == 30);
     CHECK(gauges.steps == 7 && gauges.swap_settled == 1);
+    // A MemPool that ends gives its own memory back, and no other.
+    const weir::MempoolId_t id{0, 7};
+    weir::calls::add_pool(cca::get(), 0, id);
+    cca::get()->releasePool(0, id);
+    weir::calls::empty_cache(cca::get(), id);
+    weir_torch_mark("pool");
     cca::get()->emptyCache();
     weir_torch_mark("end");
     return failures != 0;

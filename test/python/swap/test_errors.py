@@ -9,6 +9,7 @@ import torch
 from support import ORDERS, WIDTH, Run, SwapCase, Training, draw, plain
 from torch.optim import optimizer as optimizers
 from weir_gpu import swap
+from weir_gpu.refusal import Refusal
 from weir_gpu.swap import hooks
 
 
@@ -189,6 +190,18 @@ class Errors(SwapCase):
                     swap.install(options)
                 self.assertEqual(traces(), before, part)
                 self.assertIsNone(swap.report())
+
+    def test_a_pytorch_that_is_too_old(self):
+        """Up to 2.7 nothing tells which hooks are on top of the stack."""
+        autograd = torch._C._autograd
+        top = autograd._top_saved_tensors_default_hooks
+        del autograd._top_saved_tensors_default_hooks
+        try:
+            with self.assertRaisesRegex(Refusal, "swapping needs PyTorch 2.8 or newer"):
+                swap.install(swap.Options(on_profile=lambda _: None))
+        finally:
+            autograd._top_saved_tensors_default_hooks = top
+        self.assertIsNone(swap.report())
 
 
 if __name__ == "__main__":
