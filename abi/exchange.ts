@@ -38,6 +38,9 @@ const VERSION = field('version', 'whole', 'Of the exchange format.');
 /** In the folder of a process that runs without `weir run`: who supervises it, as `<pid> <start>`. */
 export const SUPERVISOR_FILE = 'supervisor';
 
+/** There, `<pid>` and this: a fork of that process that relies on the same supervisor, as `<pid> <start>`. */
+export const FORK_FILE = '.fork';
+
 export const MOVE_CLASSES: readonly string[] = ['record', 'item', 'layer'];
 
 export const SHAPES: readonly Shape[] = [

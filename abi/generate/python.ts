@@ -2,7 +2,7 @@
 import { ADAPTER_OPTIONS } from '../adapter.ts';
 import { ALLOCATORS, RUN_ALLOCATORS } from '../allocators.ts';
 import { CHILD_VARIABLES, LEAST_LIMIT, OPTION_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES } from '../environment.ts';
-import { SHAPES, type Shape, type ShapeType, SUPERVISOR_FILE } from '../exchange.ts';
+import { FORK_FILE, SHAPES, type Shape, type ShapeType, SUPERVISOR_FILE } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGE_WORDS, GAUGES } from '../gauges.ts';
 import { EXPANDABLE_CONF, PYTORCH_TRUST, PYTORCH_VERSIONS, SUPPORTED_PYTORCH } from '../pytorch.ts';
@@ -53,6 +53,7 @@ LEAST_LIMIT = ${LEAST_LIMIT}
 EXCHANGE_VERSION = ${version}
 # Who supervises a process that runs without \`weir run\`, as \`<pid> <start>\`.
 SUPERVISOR_FILE = "${SUPERVISOR_FILE}"
+FORK_FILE = "${FORK_FILE}"
 
 # Exit code of Weir's own failures around a command.
 OWN_EXIT_CODE = ${OWN_EXIT_CODE}

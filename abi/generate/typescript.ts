@@ -14,7 +14,7 @@ import {
 } from '../engine.ts';
 import { CHILD_VARIABLES, LEAST_LIMIT, OPTION_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES, type Variable } from '../environment.ts';
 import { EVENT, EVENT_FIELDS, EVENT_KINDS } from '../events.ts';
-import { SHAPES, type ShapeType, SUPERVISOR_FILE } from '../exchange.ts';
+import { FORK_FILE, SHAPES, type ShapeType, SUPERVISOR_FILE } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGES } from '../gauges.ts';
 import { CONF_VARIABLES, EXPANDABLE_CONF, PYTORCH_TRUST, PYTORCH_VERSIONS, SUPPORTED_PYTORCH } from '../pytorch.ts';
@@ -196,6 +196,7 @@ function exchangeFile(): string {
     `/** What follows the process id in the name of each file. */\nexport const EXCHANGE_FILES = {\n${files.join('\n')}\n} as const;`,
     ...interfaces,
     `/** Who supervises a process that runs without \`weir run\`, as \`<pid> <start>\`. */\nexport const SUPERVISOR_FILE = ${text(SUPERVISOR_FILE)};`,
+    `/** \`<pid>\` and this: a fork that relies on the same supervisor, as \`<pid> <start>\`. */\nexport const FORK_FILE = ${text(FORK_FILE)};`,
     `/** Shapes by name. */\nexport interface ExchangeShapes {\n${SHAPES.map((shape) => `  readonly ${shape.name}: ${shape.name};`).join('\n')}\n}`,
     `export interface FieldShape {\n  readonly type: 'text' | 'number' | 'whole' | 'flag' | 'numbers' | { readonly object: keyof ExchangeShapes } | { readonly list: keyof ExchangeShapes } | { readonly choice: readonly string[] };\n  readonly optional: boolean;\n}`,
     `export const EXCHANGE_SHAPES: Readonly<Record<keyof ExchangeShapes, Readonly<Record<string, FieldShape>>>> = {\n${schema.join('\n')}\n};`,

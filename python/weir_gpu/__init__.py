@@ -51,7 +51,7 @@ def summary(what_if=True, timeout=120):
     """What `weir run` prints at its end, up to now. print() shows it, and `.json` is the same for programs (docs/json.md).
 
     `what_if`: also replay the run on other allocators, which takes a while after many allocations. `timeout`: seconds to wait for
-    that. Never raises: without Weir the text says why there is nothing to report."""
+    that; None for as long as it takes. Never raises: without Weir the text says why there is nothing to report."""
     from . import enabling
 
     return enabling.summary(what_if, timeout)

@@ -1,6 +1,7 @@
 """Asks the supervisor for the summary up to now, by files in the folder that both share. Works under `weir run`, too."""
 
 import json
+import math
 import os
 import secrets
 import threading
@@ -53,7 +54,7 @@ def _ask(folder, is_alive, what_if, say, timeout):
     with open(f"{own}.request.new", "w", encoding="utf-8") as file:
         json.dump(request.write(), file)
     os.replace(f"{own}.request.new", own + SummaryRequest.FILE)
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + (math.inf if timeout is None else timeout)
     pause = _LEAST_PAUSE
     while True:
         found = _answer(own + SummaryAnswer.FILE, name)

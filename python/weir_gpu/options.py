@@ -82,6 +82,11 @@ def read(given, variables):
     for name, other in (("quiet", "verbose"), ("verbose", "quiet")):
         if given.get(name) and given.get(other) is None:
             values[other] = False
+    # A variable must not forbid what the program turns off or chooses.
+    if given.get("swap") is False and given.get("swap_host") is None:
+        values.pop("swap_host", None)
+    if given.get("allocator") is not None and given.get("plan") is None and given["allocator"] != "weir":
+        values.pop("plan", None)
     options = Options(**values)
     _check(options)
     return options

@@ -9,13 +9,16 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 from . import folders, inquiry, node, processes
-from .abi import SUPERVISOR_FILE
+from .abi import FORK_FILE, SUPERVISOR_FILE
 from .refusal import Refusal, say
 
 # At the end of a process, its summary is waited for so long.
 _FAREWELL_SECONDS = 5.0
+# So long a fork waits for the supervisor of an earlier one to end. It takes a part of a second.
+_HANDOVER_SECONDS = 3.0
 # The shell starts it in the background and ends: that makes it nobody's child.
 _DETACHED = '"$@" </dev/null >/dev/null & echo $!'
 
@@ -52,15 +55,14 @@ class Supervisor:
         if self.owner == os.getpid():
             return
         try:
-            os.mkdir(self.folder, 0o700)
-        except FileExistsError:
-            # Another process of this fork family was first, and its supervisor reads the rings of all.
-            self.began = True
-            return
+            is_first = self._make_folder()
         except OSError as error:
             self._go_on_without(f"{self.folder} cannot be made: {error.strerror}")
             return
-        self.owner, self.began = os.getpid(), True
+        self.began = True
+        if not is_first:
+            return
+        self.owner = os.getpid()
         try:
             self.command = self.command or node.command()
             self._start()
@@ -68,6 +70,36 @@ class Supervisor:
             self._go_on_without(str(refusal))
         except Exception as error:
             self._go_on_without(f"its process could not be started: {error}")
+        except BaseException:
+            # Ctrl-C ends the start of CUDA, and the next one begins anew.
+            self.owner = 0
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    def _make_folder(self):
+        """False if another process of this fork family was first, and its supervisor reads the rings of all."""
+        own, own_file = processes.identity(os.getpid()), os.path.join(self.folder, f"{os.getpid()}{FORK_FILE}")
+        deadline = time.monotonic() + _HANDOVER_SECONDS
+        while True:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.folder, 0o700)
+                # Until the supervisor writes it. If this process is a daemon, the one that names the folder has ended.
+                with contextlib.suppress(OSError):
+                    _write(self._supervisor_file, own)
+                return True
+            # The supervisor removes its file, then looks for ours. So it waits for us, or we see that it is about to end.
+            if os.path.exists(self._supervisor_file):
+                with contextlib.suppress(OSError):
+                    _write(own_file, own)
+                if os.path.exists(self._supervisor_file):
+                    return False
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+
+    @property
+    def _supervisor_file(self):
+        return os.path.join(self.folder, SUPERVISOR_FILE)
 
     def _start(self):
         pid = os.getpid()
@@ -86,6 +118,8 @@ class Supervisor:
 
     def _go_on_without(self, why):
         self.why_not = why
+        with contextlib.suppress(OSError):
+            _write(self._supervisor_file, "")  # Forks need not wait for it.
         if not self.options.quiet:
             say(f"weir: there will be no summary and no recording, and the program goes on: {why}")
 
@@ -94,7 +128,7 @@ class Supervisor:
         if self.owner == os.getpid():
             return self.started != "" and processes.is_alive(self.started)
         try:
-            with open(os.path.join(self.folder, SUPERVISOR_FILE), encoding="ascii") as file:
+            with open(self._supervisor_file, encoding="ascii") as file:
                 return processes.is_alive(file.read())
         except OSError:
             return False
@@ -105,10 +139,22 @@ class Supervisor:
             return
         if not self.is_alive():
             shutil.rmtree(self.folder, ignore_errors=True)
-        elif not self.options.quiet or self.options.json_file or self.options.record:
+            return
+        is_read = self.options.quiet and not self.options.json_file and not self.options.record  # by nobody
+        if not is_read:
             # In a container, the end of this process may be that of all others.
             with contextlib.suppress(KeyboardInterrupt):
-                inquiry.ask(self.folder, self.is_alive, what_if=False, say=True, timeout=_FAREWELL_SECONDS)
+                summary = inquiry.ask(self.folder, self.is_alive, what_if=False, say=True, timeout=_FAREWELL_SECONDS)
+                is_read = summary.json is not None
+        # The supervisor has it open. If the container ends with us, shared memory outlives it, and nobody else removes the ring.
+        if is_read:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self.folder, f"{os.getpid()}.ring"))
+
+
+def _write(path, text):
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
 
 
 def _has_stderr():

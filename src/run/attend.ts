@@ -1,8 +1,8 @@
 // Supervises a process that runs without `weir run`: weir_gpu.enable(), or WEIR=1. The process has started us at its first use of a
 // GPU, and made the folder. We end after it, however it ends, and never make it wait.
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { SUPERVISOR_FILE } from '../abi/exchange.ts';
+import { FORK_FILE, SUPERVISOR_FILE } from '../abi/exchange.ts';
 import { type FolderOwner, isAlive, ownIdentity } from './child/folder-owner.ts';
 import { RunError } from './child/run-error.ts';
 import { removeFolder } from './child/run-folder.ts';
@@ -37,14 +37,14 @@ export async function attend(options: AttendOptions, voice: RunVoice, conclusion
   const { folder, job, environment } = options;
   const afterwards = new AbortController();
   let isRunning = true;
+  let isOurs = true;
   // A cluster ends a job by a signal to all of its processes. We stay until the job has ended, and what it did is written.
   const stopListening = onSignals([...ENDING_SIGNALS, 'SIGUSR1', 'SIGUSR2'], () => {
     if (!isRunning) afterwards.abort();
   });
   let supervision: Supervision | undefined;
   try {
-    const { pid, started } = ownIdentity();
-    writeFileSync(join(folder, SUPERVISOR_FILE), `${pid} ${started}`, { mode: 0o600 });
+    announce(folder);
     removeStaleFolders(environment);
     let isTold = false;
     const farewell = (summary: RunSummary) => {
@@ -55,16 +55,20 @@ export async function attend(options: AttendOptions, voice: RunVoice, conclusion
     await listen(supervision, options.metricsHost, voice);
     supervision.start();
     while (isAlive(job)) await pause(LOOK_EVERY_MS);
-    while (isMapped(folder)) {
+    while (isUsed(folder)) {
+      announce(folder);
       isTold = false;
       await pause(LOOK_FOR_OTHERS_MS);
     }
     isRunning = false;
     await supervision.finish();
+    // Later forks make it anew, and have a supervisor of their own. The replay may take long.
+    removeFolder(folder);
+    isOurs = false;
     const whatIf = options.replayAtEnd ? await supervision.replay(afterwards.signal) : new Map();
     conclusion.end(supervision.summary({ code: null, signal: null }, whatIf), isTold);
   } finally {
-    removeFolder(folder);
+    if (isOurs) removeFolder(folder);
     if (supervision?.scratch) removeFolder(supervision.scratch);
     stopListening();
   }
@@ -79,6 +83,27 @@ async function listen(supervision: Supervision, host: string, voice: RunVoice): 
     if (!(error instanceof RunError)) throw error;
     voice.trouble(`${error.message} (the job goes on without)`);
   }
+}
+
+/** Forks see by this file that somebody reads their rings. */
+function announce(folder: string): void {
+  const { pid, started } = ownIdentity();
+  writeFileSync(join(folder, SUPERVISOR_FILE), `${pid} ${started}`, { mode: 0o600 });
+}
+
+/** Whether a fork relies on us. First we withdraw: a fork that comes in between waits until the folder is gone. */
+function isUsed(folder: string): boolean {
+  rmSync(join(folder, SUPERVISOR_FILE), { force: true });
+  try {
+    return isMapped(folder) || readdirSync(folder).some((name) => name.endsWith(FORK_FILE) && isFork(join(folder, name)));
+  } catch {
+    return false; // Somebody has removed the folder.
+  }
+}
+
+function isFork(path: string): boolean {
+  const [pid, started = ''] = readFileSync(path, 'latin1').split(' ');
+  return isAlive({ pid: Number(pid), started });
 }
 
 function commandOf(pid: number): readonly string[] {

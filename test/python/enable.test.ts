@@ -145,6 +145,21 @@ from weir_gpu import enabling; print(enabling._in_place.limit >> 20, enabling._i
       expect(await standin.python(script, variables)).toMatchObject({ code: 0, stdout: '400 False None\n', stderr: '' });
     });
 
+    test.each([
+      ['swap=False', { WEIR_SWAP: 'auto', WEIR_SWAP_HOST: '1GiB' }],
+      ['allocator="pytorch"', { WEIR_PLAN: '1' }],
+    ])('%s: variables do not forbid it', async (options, variables) => {
+      const script = `import weir_gpu; weir_gpu.enable(${options}); import torch
+from weir_gpu import enabling; print(enabling._in_place.swap_host, enabling._in_place.plan)`;
+      expect(await standin.python(script, { ...variables } as Record<string, string>)).toMatchObject({ code: 0, stdout: 'None False\n' });
+    });
+
+    test('summary(timeout=None) waits as long as it takes', async () => {
+      const script =
+        'import weir_gpu; weir_gpu.enable(quiet=True); import torch, standin_gpu; standin_gpu.train()\nprint(weir_gpu.summary(timeout=None))';
+      expect(await standin.python(script)).toMatchObject({ code: 0, stdout: expect.stringMatching(PEAK) });
+    });
+
     const refusals: [string, string, Record<string, string>, string][] = [
       ['CUDA in use', 'import torch, standin_gpu; standin_gpu.start()', {}, 'CUDA is already in use in this process, and memory cannot'],
       ['a fork of a process with CUDA', 'import torch', { FAKE_BAD_FORK: '1' }, 'this process was forked from one that uses CUDA'],

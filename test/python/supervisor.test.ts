@@ -129,6 +129,35 @@ time.sleep(60)`;
     await standin.gone(supervisor);
   });
 
+  test('Ctrl-C while it is started: the next start of CUDA starts one', async () => {
+    const script = `
+import torch, standin_gpu, weir_gpu
+from weir_gpu import enabling
+supervisor = enabling._supervisor
+start = supervisor._start
+def interrupted(): raise KeyboardInterrupt
+supervisor._start = interrupted
+try: standin_gpu.start()
+except KeyboardInterrupt: print("interrupted")
+supervisor._start = start
+standin_gpu.train()
+print(weir_gpu.summary(what_if=False))`;
+    const result = await standin.python(script, WEIR);
+    expect(result).toMatchObject({ code: 0, stdout: expect.stringMatching(/^interrupted\nprocess \d+: peak live 42 MiB/) });
+    expect(standin.left()).toEqual([]);
+  });
+
+  test.each([{}, { WEIR_QUIET: '1' }])('a process takes its ring away, since its end may be that of the container (%o)', async (more) => {
+    const script = `
+import atexit, os
+atexit.register(lambda: print([name for name in os.listdir(supervisor.folder) if name.endswith(".ring")]))
+import torch, standin_gpu
+from weir_gpu import enabling
+supervisor = enabling._supervisor
+standin_gpu.train()`;
+    expect(await standin.python(script, { ...WEIR, ...more })).toMatchObject({ code: 0, stdout: '[]\n' });
+  });
+
   test('programs that wait for their children do not see it', async () => {
     const script = `${TRAIN}
 import os, subprocess
@@ -180,6 +209,65 @@ print(weir_gpu.summary())`;
       expect(result.stdout).toContain('[0, 0, 0]\n');
       expect(result.stderr).toMatch(/recorded \d+ events of 3 processes/);
       expect(standin.left()).toEqual([]);
+    });
+
+    // The supervisor of the first ends while the second begins, at one of these pauses.
+    test.each([0, 0.05, 0.1, 0.15])('one after the other, %s s between them: each is recorded', async (gap) => {
+      const script = `
+import os, time, torch, standin_gpu, weir_gpu
+for number in range(3):
+    child = os.fork()
+    if child == 0:
+        standin_gpu.train(steps=2)
+        found = weir_gpu.summary(what_if=False)
+        print(os.getpid() in [one["pid"] for one in found.json["processes"]] if found.json else found, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    time.sleep(${gap})`;
+      const result = await standin.python(script, WEIR);
+      expect(result).toMatchObject({ code: 0, stdout: 'True\nTrue\nTrue\n' });
+      expect(standin.left()).toEqual([]);
+    });
+
+    test('a fork that has begun and allocates only after the first has ended', async () => {
+      const script = `
+import os, time, torch, standin_gpu, weir_gpu
+read, write = os.pipe()
+first = os.fork()
+if first == 0:
+    standin_gpu.train(steps=2)
+    weir_gpu.summary(what_if=False)
+    os.write(write, b"x")
+    time.sleep(0.5)
+    os._exit(0)
+os.read(read, 1)
+second = os.fork()
+if second == 0:
+    standin_gpu.start()
+    time.sleep(2)
+    standin_gpu.train(steps=2)
+    found = weir_gpu.summary(what_if=False)
+    print(os.getpid() in [one["pid"] for one in found.json["processes"]] if found.json else found, flush=True)
+    os._exit(0)
+os.waitpid(first, 0); os.waitpid(second, 0)`;
+      expect(await standin.python(script, WEIR)).toMatchObject({ code: 0, stdout: 'True\n' });
+      expect(standin.left()).toEqual([]);
+    });
+
+    test('a daemon: no other supervisor removes its folder before its own has begun', async () => {
+      const script = `
+import os, time, torch, standin_gpu, weir_gpu
+if os.fork() == 0:
+    time.sleep(0.5)  # until the process that the folder is named after has ended
+    from weir_gpu import enabling
+    def other(*_):
+        import subprocess, sys
+        subprocess.run([sys.executable, "-c", "import torch, standin_gpu; standin_gpu.train()"], stderr=subprocess.DEVNULL)
+    start, enabling._supervisor._start = enabling._supervisor._start, lambda: (other(), start())
+    standin_gpu.train()
+    print(str(weir_gpu.summary(what_if=False)).partition(":")[0] == f"process {os.getpid()}", flush=True)
+os._exit(0)`;
+      expect((await standin.python(script, WEIR)).stdout).toBe('True\n');
     });
   });
 
