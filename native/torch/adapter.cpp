@@ -29,6 +29,14 @@ struct AtHand {
   Context* const before;
 };
 
+struct Attempt {
+  Attempt() { attempting = true; }
+  ~Attempt() { attempting = before; }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  const bool before = attempting;
+};
+
 uint64_t handle_of(cudaStream_t stream) { return reinterpret_cast<uint64_t>(stream); }
 uint64_t address_of(const void* ptr) { return reinterpret_cast<uint64_t>(ptr); }
 c10::Device cuda_device(DeviceIndex index) { return {c10::DeviceType::CUDA, index}; }
@@ -287,7 +295,7 @@ void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stre
 }
 
 // PyTorch finds exact addresses in its list of free blocks. Our engine chooses the address itself, but often takes the block that was
-// freed last, so one attempt is worth it.
+// freed last, so one attempt is worth it. It makes no room, and is no failure of the program.
 DataPtr WeirAllocator::allocate_at(size_t n, void* address) {
   const DeviceIndex device = current_device();
   if (n != 0 && pools_.takes(device, c10::cuda::getCurrentCUDAStream(device).stream())) {
@@ -298,6 +306,7 @@ DataPtr WeirAllocator::allocate_at(size_t n, void* address) {
     follow_native(slots_[device]);
     return given;
   }
+  const Attempt attempt;
   DataPtr given = allocate(n);
   TORCH_CHECK(n == 0 || given.get() == address, "Could not allocate CUDA storage at exact address ", address,
               ": Weir chooses addresses itself; run with --allocator expandable.");

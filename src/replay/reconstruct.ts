@@ -241,8 +241,10 @@ class Reconstructor {
         if (firstRelease < 0 && isRelease(kind)) firstRelease = end;
       } else break;
     }
+    const kind = end < stop ? events.kind[end] : 0;
+    const isRequest = kind === EventKind.Alloc || kind === EventKind.Oom;
     const ended = this.endedFirst(segments);
-    if (ended > 0) {
+    if (ended > 0 && !(isRequest && this.releasesOwn(segments, events.pool[end]!))) {
       this.completing = early;
       this.allocator.releasable = this.releasablePools(segments.slice(0, ended));
       this.allocator.releasePools();
@@ -253,8 +255,7 @@ class Reconstructor {
       firstRelease = segments.find((segment) => isRelease(events.kind[segment]!))!;
     }
     this.allocator.releasable = this.releasablePools(segments);
-    const kind = end < stop ? events.kind[end] : 0;
-    if (kind === EventKind.Alloc || kind === EventKind.Oom) {
+    if (isRequest) {
       this.request(end, early, late, segments, firstRelease);
       return end + 1;
     }
@@ -275,7 +276,7 @@ class Reconstructor {
     if (firstRelease < 0) {
       for (const allocation of early) this.complete(allocation);
       this.completing = late;
-    } else if (this.endsPools(segments) || this.releasesWereEmptyCache(event, size, stream, pool)) {
+    } else if (!this.releasesOwn(segments, pool) && (this.endsPools(segments) || this.releasesWereEmptyCache(event, size, stream, pool))) {
       const releases = segments.filter((segment) => isRelease(events.kind[segment]!));
       recorded = segments.filter((segment) => !isRelease(events.kind[segment]!));
       this.completing = [...early, ...late];
@@ -369,6 +370,11 @@ class Reconstructor {
     const { events } = this.trace;
     const first = segments.findIndex((segment) => !isRelease(events.kind[segment]!) || events.pool[segment]! <= 0);
     return first > 0 && this.releasedPools(segments).includes(0) ? first : 0;
+  }
+
+  /** A private pool that is asked has not ended. It gives back its own blocks that may not be split, if they are in the way. */
+  private releasesOwn(segments: readonly number[], pool: number): boolean {
+    return pool > 0 && this.releasedPools(segments).includes(pool);
   }
 
   /** The pools whose memory these events give back. */

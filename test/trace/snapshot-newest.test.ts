@@ -136,6 +136,32 @@ describe('pool ids', () => {
     expect({ retries, calls: emptyCacheBefore.length }).toEqual({ retries: 0, calls: 1 });
   });
 
+  it('a pool that gives its own blocks back for a request has not ended', () => {
+    const pool = new Tuple(0, 1);
+    const [old, small] = [GRAPH_SEGMENT + 2 ** 30, GRAPH_SEGMENT + 2 ** 31];
+    const taken = (address: number, size: number) => [entry('segment_alloc', address, size, pool), entry('alloc', address, size, pool)];
+    const freed = (address: number, size: number) => ['free_requested', 'free_completed'].map((kind) => entry(kind, address, size, pool));
+    const trace = traceOf({
+      ...withEntries((entries) => [
+        ...entries.slice(0, 2),
+        ...taken(small, 12 * MIB),
+        ...freed(small, 12 * MIB),
+        ...taken(old, 60 * MIB),
+        ...freed(old, 60 * MIB),
+        entry('segment_free', old, 60 * MIB, pool),
+        ...taken(GRAPH_SEGMENT, 30 * MIB),
+        // This block was not given back.
+        entry('alloc', small, 12 * MIB, pool),
+      ]),
+      allocator_settings: { max_split_size: 20 * MIB, expandable_segments: false },
+      total: 200 * MIB,
+      frac: 0.5,
+    });
+    const { differences, emptyCacheBefore, retries } = reconstruct(trace);
+    expect(differences.addresses + differences.segments + differences.outcomes).toBe(0);
+    expect({ emptyCacheBefore, retries }).toEqual({ emptyCacheBefore: [], retries: 0 });
+  });
+
   it('free memory of the default pool is not said to be in private pools', () => {
     const analysis = analyzeTrace(traceOf(withTransientPools(1, false)), { allocators: [], findSmallest: false });
     expect(analysis.peak).toMatchObject({ otherPools: 42 * MIB, privateReserved: 20 * MIB, privateRequested: 8 * MIB });

@@ -39,7 +39,7 @@ WEIR_PASSED(void, setMemoryFraction, (double fraction, DeviceIndex device), (fra
 #if WEIR_TORCH_MINOR == 8
 WEIR_ADAPTED(void, emptyCache, (MempoolId_t id), empty_cache(id))
 #elif WEIR_TORCH_MINOR < 8
-WEIR_ADAPTED(void, emptyCache, (), empty_cache({0, 0}))
+WEIR_ADAPTED(void, emptyCache, (), empty_cache(active_pool()))
 #endif
 #if WEIR_TORCH_MINOR >= 10
 WEIR_PASSED(std::vector<torch_alloc::StreamSegmentSize>, getExpandableSegmentSizes, (DeviceIndex device), (device), )
@@ -59,7 +59,7 @@ WEIR_ADAPTED(SnapshotInfo, snapshot, (MempoolId_t id, bool include_traces), take
 #elif WEIR_TORCH_MINOR >= 8
 WEIR_ADAPTED(SnapshotInfo, snapshot, (MempoolId_t id), take_snapshot(id, true))
 #else
-WEIR_ADAPTED(SnapshotInfo, snapshot, (), take_snapshot({0, 0}, true))
+WEIR_ADAPTED(SnapshotInfo, snapshot, (), take_snapshot(active_pool(), true))
 #endif
 WEIR_PASSED(void, beginAllocateToPool, (DeviceIndex device, MempoolId_t id, PoolFilter filter), (device, id, std::move(filter)), )
 WEIR_PASSED(void, endAllocateToPool, (DeviceIndex device, MempoolId_t id), (device, id), )

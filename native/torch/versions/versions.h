@@ -73,6 +73,14 @@ using c10::CachingAllocator::format_size;
 using c10::CachingDeviceAllocator::format_size;
 #endif
 
+// The MemPool that this thread has made active, which up to 2.7 stands for the argument of emptyCache and snapshot.
+inline MempoolId_t active_pool() {
+#if WEIR_TORCH_MINOR < 8
+  if (c10::cuda::MemPool* const active = c10::cuda::MemPoolContext::getActiveMemPool()) return active->id();
+#endif
+  return {0, 0};
+}
+
 // ---- Calls of PyTorch's allocator, in the form that our own functions have.
 
 namespace calls {
@@ -81,7 +89,8 @@ inline void empty_cache(CUDAAllocator* to, MempoolId_t id) {
 #if WEIR_TORCH_MINOR >= 8
   to->emptyCache(id);
 #else
-  if (id.first == 0 && id.second == 0) to->emptyCache();
+  (void)id; // PyTorch asks for the thread's active pool itself
+  to->emptyCache();
 #endif
 }
 
@@ -227,7 +236,7 @@ inline DataPtr allocate_at(CUDAAllocator* to, size_t bytes, void* address) {
 // Whether a version has the function; our tests ask.
 constexpr bool kMarksCaptures = WEIR_TORCH_MINOR >= 13, kAllocatesAt = WEIR_TORCH_MINOR >= 13, kTellsContext = WEIR_TORCH_MINOR >= 12,
                kTellsRejections = WEIR_TORCH_MINOR >= 12, kAnnotates = WEIR_TORCH_MINOR >= 14, kTellsMemory = WEIR_TORCH_MINOR >= 10,
-               kHasMetadata = WEIR_TORCH_MINOR >= 10, kSkipsActions = WEIR_TORCH_MINOR >= 11;
+               kHasMetadata = WEIR_TORCH_MINOR >= 10, kSkipsActions = WEIR_TORCH_MINOR >= 11, kEmptiesPools = WEIR_TORCH_MINOR >= 8;
 
 // ---- Entries of the history.
 

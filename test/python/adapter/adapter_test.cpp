@@ -665,7 +665,7 @@ int main(int count, char** words) {
     const weir::MempoolId_t id{0, 7};
     weir::calls::add_pool(cca::get(), 0, id);
     cca::get()->releasePool(0, id);
-    weir::calls::empty_cache(cca::get(), id);
+    if (weir::kEmptiesPools) weir::calls::empty_cache(cca::get(), id);
     weir_torch_mark("pool");
     cca::get()->emptyCache();
     weir_torch_mark("end");

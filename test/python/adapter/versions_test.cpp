@@ -133,6 +133,9 @@ static void exact_addresses() {
   CHECK(block.get() == where && block.get_deleter() == a->raw_deleter() && blocks_on(0) == blocks + 1);
   CHECK(throws([&] { calls::allocate_at(a, 8 * MIB, where); }) && blocks_on(0) == blocks + 1);
   CHECK(calls::allocate_at(a, 0, where).get() == nullptr);
+  // Without memory for it, an address cannot be had; the program is not out of memory.
+  block.clear();
+  CHECK(throws([&] { calls::allocate_at(a, 4096 * MIB, where); }) && a->getDeviceStats(0).num_ooms == 0);
   block.clear();
   c10::DataPtr pooled = from_pool(25, 4 * MIB);
   void* const there = pooled.get();
@@ -175,6 +178,26 @@ static void told_of_blocks() {
   drop(26);
 }
 
+// Up to 2.7 a thread has an active MemPool instead of the argument that later versions have: its snapshot has no other memory, and
+// its end gives no other memory back.
+static void active_pools() {
+#if WEIR_TORCH_MINOR < 8
+  weir::CUDAAllocator* const a = cca::get();
+  c10::DataPtr ours = a->allocate(30 * MIB);
+  const size_t segments = a->snapshot().segments.size();
+  ours.clear();
+  const int64_t reserved = current(a->getDeviceStats(0), &Stats::reserved_bytes);
+  {
+    c10::cuda::MemPool pool;
+    const c10::cuda::MemPoolContext active(&pool);
+    CHECK(segments > 0 && a->snapshot().segments.empty());
+  }
+  CHECK(reserved > 0 && current(a->getDeviceStats(0), &Stats::reserved_bytes) == reserved);
+  a->emptyCache();
+  CHECK(current(a->getDeviceStats(0), &Stats::reserved_bytes) < reserved);
+#endif
+}
+
 // The GPU's memory as torch.accelerator tells it: no more than the run's limit.
 static void told_memory(size_t limit) {
   weir::CUDAAllocator* const a = cca::get();
@@ -200,6 +223,7 @@ int main(int count, char** words) {
   if (!ours) fake_cuda_elsewhere = nullptr; // what PyTorch holds is counted already
   if (weir::kTellsMemory) told_memory(options.limit);
   told_of_blocks();
+  active_pools();
   if (ours) {
     statistics();
     if (weir::kMarksCaptures) marked_captures();
