@@ -15,12 +15,21 @@ import { checkBaseline, PLATFORM } from './wheel/baseline.mjs';
 import { contents, JAVASCRIPT } from './wheel/contents.mjs';
 import { zip } from './wheel/zip.mjs';
 
-const { values } = parseArgs({
-  options: { headers: { type: 'string' }, cuda: { type: 'string' }, out: { type: 'string' }, 'no-build': { type: 'boolean' } },
-});
+const USAGE = 'usage: npm run build:wheel -- [--headers FOLDER] [--cuda FOLDER] [--out FOLDER] [--no-build]';
+const values = options();
 /** Paths are given from where the user is; setup.mjs and npm go to the root. */
 const given = (path) => path && resolve(process.env.INIT_CWD ?? process.env.PWD ?? '.', path);
 const headers = given(values.headers) ?? resolve('build/headers');
+
+function options() {
+  const text = /** @type {const} */ ({ type: 'string' });
+  try {
+    return parseArgs({ options: { headers: text, cuda: text, out: text, 'no-build': { type: 'boolean' } } }).values;
+  } catch (error) {
+    console.error(`${error instanceof Error ? error.message : error}\n${USAGE}`);
+    process.exit(2);
+  }
+}
 
 try {
   if (!values['no-build']) {

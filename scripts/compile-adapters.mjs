@@ -46,6 +46,10 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     console.error('usage: node scripts/compile-adapters.mjs FOLDER');
     process.exit(2);
   }
+  if (!existsSync(folder) || headerSets(folder).length === 0) {
+    console.error(`there are no headers of PyTorch in ${folder}; node scripts/gather-headers.mjs collects some`);
+    process.exit(2);
+  }
   console.log('| PyTorch | C++ | compiles |\n|---|---|---|');
   for (const { version, headers } of headerSets(folder)) {
     const error = compileError(headers, join(folder, 'cuda'));

@@ -21,7 +21,11 @@ def command():
         raise Refusal("no-command", f"the command is not in this installation: {main} is missing; pip install weir-gpu installs it")
     old = []
     for node in filter(None, (_packaged(), shutil.which("node"))):
-        version = _version(node)
+        try:
+            version = _version(node)
+        except OSError as error:
+            old.append(f"{node} does not run: {error.strerror or error}")
+            continue
         if version is not None and version >= _OLDEST:
             return [node, main]
         old.append(f"{node} is {'.'.join(map(str, version))}" if version else f"{node} does not run")
@@ -44,10 +48,10 @@ def _packaged():
 
 
 def _version(node):
-    """Major and minor version, or None if the program gives none."""
+    """Major and minor version, or None if the program gives none. Raises an OSError if it cannot be started."""
     try:
         run = subprocess.run([node, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=60)
-    except (OSError, subprocess.SubprocessError):
+    except subprocess.SubprocessError:
         return None
     found = re.match(rb"v(\d+)\.(\d+)\.", run.stdout)
     return (int(found.group(1)), int(found.group(2))) if found else None

