@@ -1,0 +1,199 @@
+// What the runs of one program teach: for each request of the largest run, its size as a function of the parameters.
+import { formatBytes } from '../base/bytes.ts';
+import { InputError, UsageError } from '../base/errors.ts';
+import { EventKind, type Trace } from '../trace/trace.ts';
+import { degreeOf, type Point } from './monomials.ts';
+import { modesFor, pairRuns } from './pairing.ts';
+import { type FitRun, type Sequence, SiteNames, sequenceOf } from './sequence.ts';
+import { openFunction, type Sample, type SizeFunction, SizeLearner } from './size-function.ts';
+
+export interface FitModel {
+  /** The run with the largest values. Synthesised runs make its requests in its order. */
+  readonly template: Sequence;
+  /** The parameters of the runs, ascending; the last is the template's. */
+  readonly points: readonly Point[];
+  /** The size of each allocation of the template. */
+  readonly functions: readonly SizeFunction[];
+  readonly learned: Learned;
+}
+
+/** What of the template the other runs explain, in bytes of all its requests. */
+export interface Learned {
+  readonly requests: number;
+  readonly bytes: number;
+  /** Bytes by how far their function is known. `unpaired`: the block is in no other run. */
+  readonly settled: number;
+  readonly unsettled: number;
+  readonly unpaired: number;
+  /** Bytes of the other runs' requests that the template does not have, of the run nearest to it. */
+  readonly vanished: number;
+  /** Bytes of requests that are constant, and that grow, by their function. */
+  readonly constant: number;
+  readonly growing: number;
+  /** Whether a run more than two coefficients need has checked the functions. */
+  readonly isChecked: boolean;
+}
+
+/** Runs that share less of their bytes are not the same program. */
+const LEAST_SHARED = 0.3;
+/** A share of the bytes that needs no other explanation. */
+const NEARLY_ALL = 0.95;
+/** A share of the bytes by which another pairing must be better. */
+const CLEARLY = 0.05;
+/** A growth that concerns less than this share of the bytes says nothing about unknown blocks. */
+const LEAST_TYPICAL = 0.01;
+
+export function learnFit(runs: readonly FitRun[]): FitModel {
+  checkPoints(runs.map(({ values }) => values));
+  const names = new SiteNames();
+  const ordered = [...runs].sort((a, b) => sizeOf(a.values) - sizeOf(b.values)).map((run) => sequenceOf(run, names));
+  for (const { trace, values } of ordered) requireRequests(trace, values);
+  const template = ordered.at(-1)!;
+  const others = ordered.slice(0, -1);
+  const partners = others.map((other) => ({ other, partner: bestPairing(other, template) }));
+  const { allocations } = template.trace;
+  const learner = new SizeLearner(template.values.length);
+  const samplesOf = (allocation: number): Sample[] => {
+    const found: Sample[] = [];
+    for (const { other, partner } of partners) {
+      const twin = partner[allocation]!;
+      if (twin >= 0) found.push({ point: other.values, size: other.trace.allocations.requested[twin]! });
+    }
+    return [...found, { point: template.values, size: allocations.requested[allocation]! }];
+  };
+  const functions: SizeFunction[] = [];
+  const alone: number[] = [];
+  for (let allocation = 0; allocation < allocations.count; allocation++) {
+    const samples = samplesOf(allocation);
+    if (samples.length === 1) alone.push(allocation);
+    functions.push(learner.learn(samples));
+  }
+  const learned = describe(template, functions, new Set(alone), partners.at(-1)!);
+  requireSame(learned, ordered);
+  const power = fastestPower(template, functions);
+  for (const allocation of alone)
+    functions[allocation] = openFunction([{ point: template.values, size: allocations.requested[allocation]! }], power);
+  return { template, points: ordered.map(({ values }) => values), functions, learned };
+}
+
+/** By whole stacks, if these explain nearly all. Else by whatever explains most. */
+function bestPairing(other: Sequence, template: Sequence): Int32Array {
+  let best: Int32Array | undefined;
+  let most = -1;
+  for (const mode of modesFor(other, template)) {
+    const partner = pairRuns(other, template, mode);
+    let [bytes, paired] = [0, 0];
+    partner.forEach((twin, allocation) => {
+      const size = template.trace.allocations.requested[allocation]!;
+      bytes += size;
+      if (twin >= 0) paired += size;
+    });
+    // A looser pairing must explain clearly more, since it can be wrong.
+    if (best === undefined || paired > most + bytes * CLEARLY) {
+      best = partner;
+      most = paired;
+    }
+    if (paired >= bytes * NEARLY_ALL) break;
+  }
+  return best!;
+}
+
+function checkPoints(points: readonly Point[]): void {
+  const [first] = points;
+  if (!first || points.length < 2) throw new UsageError('one value shows no growth; give runs of two values or more');
+  for (const point of points) {
+    if (point.length !== first.length) throw new UsageError('every run needs a value for each parameter');
+    if (point.some((value) => !Number.isSafeInteger(value) || value <= 0))
+      throw new UsageError(`${point.join(' x ')} is no value of a run; values are whole numbers above 0`);
+  }
+  for (const [index] of first.entries()) {
+    if (points.every((point) => point[index] === first[index]))
+      throw new UsageError(
+        first.length === 1
+          ? `all runs have the value ${first[0]}, which shows no growth; give runs of two values or more`
+          : `parameter ${index + 1} has the value ${first[index]} in all runs, which shows no growth; vary it`,
+      );
+  }
+  const keys = points.map((point) => point.join(' x '));
+  const twice = keys.find((key, index) => keys.indexOf(key) !== index);
+  if (twice !== undefined) throw new UsageError(`two runs have the value ${twice}; give each value once`);
+}
+
+function requireRequests({ allocations, events }: Trace, values: Point): void {
+  for (let event = 0; event < events.count; event++)
+    if (events.kind[event] === EventKind.Oom)
+      throw new InputError(`the run of ${values.join(' x ')} ran out of memory; record smaller values`);
+  if (allocations.count === allocations.liveAtStart)
+    throw new InputError(`the run of ${values.join(' x ')} requests no GPU memory (${events.count} events); record all of it`);
+}
+
+function requireSame({ bytes, unpaired }: Learned, runs: readonly Sequence[]): void {
+  const shared = bytes === 0 ? 1 : 1 - unpaired / bytes;
+  if (shared >= LEAST_SHARED) return;
+  throw new InputError(
+    `the runs of ${runs.map(({ values }) => values.join(' x ')).join(' and ')} are not the same program: they share ${Math.round(shared * 100)} % of ${formatBytes(bytes)} requested`,
+  );
+}
+
+function describe(
+  template: Sequence,
+  functions: readonly SizeFunction[],
+  alone: ReadonlySet<number>,
+  nearest: { other: Sequence; partner: Int32Array },
+): Learned {
+  const { requested, count } = template.trace.allocations;
+  const further = template.values.map((value) => 2 * value);
+  let [bytes, settled, unsettled, unpaired, constant, growing, checked] = [0, 0, 0, 0, 0, 0, 0];
+  for (let allocation = 0; allocation < count; allocation++) {
+    const size = requested[allocation]!;
+    const found = functions[allocation]!;
+    bytes += size;
+    if (alone.has(allocation)) unpaired += size;
+    else if (found.lower(further) === found.upper(further)) settled += size;
+    else unsettled += size;
+    if (found.isChecked) checked += size;
+    if (found.kind === 'constant') constant += size;
+    else if (!alone.has(allocation)) growing += size;
+  }
+  return {
+    requests: count,
+    bytes,
+    settled,
+    unsettled,
+    unpaired,
+    vanished: vanishedBytes(nearest),
+    constant,
+    growing,
+    isChecked: checked > bytes / 2,
+  };
+}
+
+function vanishedBytes({ other, partner }: { other: Sequence; partner: Int32Array }): number {
+  const { requested } = other.trace.allocations;
+  const taken = new Uint8Array(requested.length);
+  for (const allocation of partner) if (allocation >= 0) taken[allocation] = 1;
+  return requested.reduce((sum, size, allocation) => (taken[allocation] === 1 ? sum : sum + size), 0);
+}
+
+/** The power with which a good part of the program grows: unknown blocks may do the same. */
+function fastestPower({ trace }: Sequence, functions: readonly SizeFunction[]): number {
+  const { requested } = trace.allocations;
+  const bytes = new Map<number, number>();
+  let total = 0;
+  functions.forEach(({ monomial, isChecked }, allocation) => {
+    total += requested[allocation]!;
+    if (!monomial || !isChecked) return;
+    const power = Math.max(...monomial.powers);
+    bytes.set(power, (bytes.get(power) ?? 0) + requested[allocation]!);
+  });
+  return [...bytes].reduce((most, [power, sum]) => (sum >= total * LEAST_TYPICAL ? Math.max(most, power) : most), 1);
+}
+
+function sizeOf(point: Point): number {
+  return point.reduce((product, value) => product * value, 1);
+}
+
+/** For tests and words: how fast a function grows. */
+export function degreeOfFunction({ monomial }: SizeFunction): number {
+  return monomial ? degreeOf(monomial.powers) : 0;
+}

@@ -1,0 +1,136 @@
+// The answer to "will it fit?": for each allocator the largest value, with an interval where the runs do not settle it.
+import type { AllocatorChoice } from '../allocator/registry.ts';
+import { UsageError } from '../base/errors.ts';
+import { reconstruct } from '../replay/reconstruct.ts';
+import { type Growth, growthAt } from './growth.ts';
+import type { FitModel, Learned } from './model.ts';
+import type { Point } from './monomials.ts';
+import { FitReplays, type Largest, type Line, largestValue, onLine } from './search.ts';
+import { type Synthesis, synthesise } from './synthesis.ts';
+
+/** Peak reserved at one point. */
+export interface PredictedPeak {
+  readonly point: Point;
+  /** From the smallest to the largest size of blocks whose function is not settled. */
+  readonly lower: number;
+  readonly upper: number;
+  readonly liveLower: number;
+  readonly liveUpper: number;
+}
+
+export interface FitRow {
+  readonly allocator: string;
+  readonly conf: string | undefined;
+  /** Fits even if unsettled blocks are as large as they may be. */
+  readonly sure: Largest;
+  /** Fits if they are as small as they may be; the same as `sure` if all is settled. */
+  readonly possible: Largest;
+  /** Without a limit, at `sure` and at the next value; undefined: no value fits. */
+  readonly peak: PredictedPeak | undefined;
+  readonly nextPeak: PredictedPeak;
+  /** Peaks at the points that were asked for. */
+  readonly asked: readonly PredictedPeak[];
+}
+
+export interface FitPrediction {
+  readonly gpuBytes: number;
+  readonly names: readonly string[];
+  readonly line: Line;
+  readonly points: readonly Point[];
+  readonly learned: Learned;
+  /** Steps that were added behind the recorded ones; 0: no step was found that repeats. */
+  readonly repeats: number;
+  readonly rows: readonly FitRow[];
+  /** At the largest of the sure values. */
+  readonly growthPoint: Point;
+  readonly growth: Growth;
+}
+
+export interface PredictOptions {
+  readonly gpuBytes: number;
+  readonly choices: readonly AllocatorChoice[];
+  /** Names of the parameters, for words. */
+  readonly names?: readonly string[] | undefined;
+  /** The parameter to search for, and the values of the others; the first and the template's if absent. */
+  readonly line?: Line | undefined;
+  /** Points to predict the peak of. */
+  readonly asked?: readonly Point[] | undefined;
+  readonly repeats?: number | undefined;
+  readonly onProgress?: ((fraction: number, doing: string) => void) | undefined;
+}
+
+/** A model with all that is needed to replay runs of other values. */
+export interface FitRuns {
+  readonly synthesis: Synthesis;
+  readonly replays: FitReplays;
+}
+
+export function replaysOf(model: FitModel, repeats?: number): FitRuns {
+  const { emptyCacheBefore, rules } = reconstruct(model.template.trace);
+  const synthesis = synthesise(model, { repeats, emptyCacheBefore });
+  return { synthesis, replays: new FitReplays(synthesis, rules) };
+}
+
+export function predictFit(model: FitModel, options: PredictOptions): FitPrediction {
+  const { gpuBytes, choices, onProgress } = options;
+  if (choices.length === 0) throw new UsageError('name at least one allocator');
+  const line = options.line ?? { point: model.template.values, parameter: 0, multiple: 1 };
+  const { synthesis, replays } = replaysOf(model, options.repeats);
+  const start = line.point[line.parameter]!;
+  const rows = choices.map((choice, index): FitRow => {
+    onProgress?.(index / choices.length, `searching the largest value on ${choice.name}`);
+    const search = (bound: 'lower' | 'upper') =>
+      largestValue(start, line.multiple, (value) => replays.fits(choice, onLine(line, value), bound, gpuBytes));
+    const sure = search('upper');
+    const possible = isSettled(model, line, sure.value + line.multiple) ? sure : atLeast(search('lower'), sure);
+    return {
+      allocator: choice.name,
+      conf: choice.conf,
+      sure,
+      possible,
+      peak: sure.value > 0 ? predictPeak(replays, choice, onLine(line, sure.value)) : undefined,
+      nextPeak: predictPeak(replays, choice, onLine(line, sure.value + line.multiple)),
+      asked: (options.asked ?? []).map((point) => predictPeak(replays, choice, point)),
+    };
+  });
+  onProgress?.(1, 'done');
+  const best = Math.max(line.multiple, ...rows.map(({ sure }) => sure.value));
+  const growthPoint = onLine(line, best);
+  return {
+    gpuBytes,
+    names: options.names ?? defaultNames(model),
+    line,
+    points: model.points,
+    learned: model.learned,
+    repeats: synthesis.repeats,
+    rows,
+    growthPoint,
+    growth: growthAt(model, synthesis, growthPoint, onLine(line, best + line.multiple)),
+  };
+}
+
+export function predictPeak(replays: FitReplays, choice: AllocatorChoice, point: Point): PredictedPeak {
+  const [a, b] = [replays.unlimited(choice, point, 'lower').peakReserved, replays.unlimited(choice, point, 'upper').peakReserved];
+  return {
+    point,
+    // Smaller blocks can need more memory, if they fit worse.
+    lower: Math.min(a, b),
+    upper: Math.max(a, b),
+    liveLower: replays.peakLive(point, 'lower'),
+    liveUpper: replays.peakLive(point, 'upper'),
+  };
+}
+
+/** Whether all functions give one size at the value. */
+function isSettled({ functions }: FitModel, line: Line, value: number): boolean {
+  const point = onLine(line, value);
+  return functions.every((size) => size.lower(point) === size.upper(point));
+}
+
+function atLeast(found: Largest, least: Largest): Largest {
+  return found.value >= least.value ? found : least;
+}
+
+function defaultNames({ template }: FitModel): string[] {
+  return template.values.length === 1 ? ['value'] : template.values.map((_, index) => `value ${index + 1}`);
+}

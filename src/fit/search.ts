@@ -1,0 +1,103 @@
+// The largest value that fits: a search with a replay for each value that is tried.
+import type { AllocatorChoice } from '../allocator/registry.ts';
+import type { ReplayResult } from '../replay/replay.ts';
+import { UNLIMITED_GPU, type WhatIfGpu, type WhatIfOptions, whatIf } from '../replay/what-if.ts';
+import { summarizeTrace } from '../trace/summary.ts';
+import type { Trace } from '../trace/trace.ts';
+import type { Point } from './monomials.ts';
+import type { Bound, Synthesis } from './synthesis.ts';
+
+/** Nobody asks for more. A program whose memory does not grow would have no largest value. */
+export const MOST_VALUE: number = 2 ** 24;
+
+/** One of the parameters, with the values of the others. */
+export interface Line {
+  /** The values of all parameters; the one that is searched for is ignored. */
+  readonly point: Point;
+  readonly parameter: number;
+  /** Only multiples of this are tried. */
+  readonly multiple: number;
+}
+
+export interface Largest {
+  /** The largest value that fits; 0: none does. */
+  readonly value: number;
+  /** Whether a larger value was tried and does not fit. Else the search ended at `MOST_VALUE`. */
+  readonly isBounded: boolean;
+}
+
+/** Replays synthesised runs, each once. */
+export class FitReplays {
+  private readonly synthesis: Synthesis;
+  private readonly rules: WhatIfOptions['rules'];
+  private readonly live = new Map<string, number>();
+  private readonly fitting = new Map<string, boolean>();
+  /** Replays so far. */
+  count = 0;
+
+  constructor(synthesis: Synthesis, rules: WhatIfOptions['rules']) {
+    this.synthesis = synthesis;
+    this.rules = rules;
+  }
+
+  trace(point: Point, bound: Bound): Trace {
+    return this.synthesis.at(point, bound);
+  }
+
+  /** Without a limit. */
+  unlimited(choice: AllocatorChoice, point: Point, bound: Bound): ReplayResult {
+    return this.on(choice, point, bound, UNLIMITED_GPU);
+  }
+
+  on(choice: AllocatorChoice, point: Point, bound: Bound, gpu: WhatIfGpu, stopAtOom = false): ReplayResult {
+    this.count++;
+    return whatIf(this.trace(point, bound), choice, gpu, { rules: this.rules, stopAtOom });
+  }
+
+  peakLive(point: Point, bound: Bound): number {
+    const key = `${bound} ${point.join()}`;
+    let peak = this.live.get(key);
+    if (peak === undefined) {
+      peak = summarizeTrace(this.trace(point, bound)).peakLive;
+      this.live.set(key, peak);
+    }
+    return peak;
+  }
+
+  fits(choice: AllocatorChoice, point: Point, bound: Bound, gpuBytes: number): boolean {
+    // No allocator needs less than what is live, and this is known without a replay.
+    if (this.peakLive(point, bound) > gpuBytes) return false;
+    const key = `${choice.name} ${bound} ${gpuBytes} ${point.join()}`;
+    let fits = this.fitting.get(key);
+    if (fits === undefined) {
+      fits = this.on(choice, point, bound, { capacity: gpuBytes }, true).ooms === 0;
+      this.fitting.set(key, fits);
+    }
+    return fits;
+  }
+}
+
+/**
+ * The largest multiple that fits, where its neighbour was tried and does not. `start` is a value to begin at, such as the
+ * largest that was recorded.
+ */
+export function largestValue(start: number, multiple: number, fits: (value: number) => boolean): Largest {
+  const most = Math.floor(MOST_VALUE / multiple);
+  let low = 0;
+  let high = Math.max(1, Math.min(most, Math.round(start / multiple)));
+  while (fits(high * multiple)) {
+    low = high;
+    if (high === most) return { value: high * multiple, isBounded: false };
+    high = Math.min(most, high * 2);
+  }
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (fits(middle * multiple)) low = middle;
+    else high = middle;
+  }
+  return { value: low * multiple, isBounded: true };
+}
+
+export function onLine({ point, parameter }: Line, value: number): Point {
+  return point.map((given, index) => (index === parameter ? value : given));
+}
