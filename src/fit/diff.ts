@@ -1,6 +1,9 @@
 // Two sequences of numbers, aligned: which elements are the same, in order, if some were inserted or removed.
 // Elements that are unique in both are anchors; between anchors the shortest edit is searched for.
 
+/** Shorter parts are searched as a whole, since anchors can be wrong. */
+const LEAST_FOR_ANCHORS = 200;
+
 /** Pairs of indices (in `a`, in `b`), ascending in both. */
 export type Pairs = [number, number][];
 
@@ -19,7 +22,8 @@ function alignPart(a: Int32Array, b: Int32Array, aFrom: number, aTo: number, bFr
   while (aFrom < aTo - common && bFrom < bTo - common && a[aTo - common - 1] === b[bTo - common - 1]) common++;
   const [aEnd, bEnd] = [aTo - common, bTo - common];
   if (aFrom < aEnd && bFrom < bEnd) {
-    const anchors = uniqueAnchors(a, b, aFrom, aEnd, bFrom, bEnd);
+    const isLong = aEnd - aFrom + bEnd - bFrom >= LEAST_FOR_ANCHORS;
+    const anchors = isLong ? uniqueAnchors(a, b, aFrom, aEnd, bFrom, bEnd) : [];
     if (anchors.length > 0) {
       let [aAt, bAt] = [aFrom, bFrom];
       for (const [aAnchor, bAnchor] of anchors) {

@@ -68,21 +68,13 @@ export class SizeLearner {
     if (samples.every(({ size }) => size === last.size)) return constant(last.size);
     const proportional = this.proportional(samples, this.plain);
     if (proportional) return proportional;
-    if (samples.length > 2) {
-      const sum = this.sums(samples)[0];
-      if (sum) return { ...sum, isChecked: true };
-    }
     const tiled = this.proportional(samples, this.tiled);
+    if (samples.length === 2) return tiled;
+    const sum = this.sums(samples)[0] ?? (tiled ? undefined : this.tiledSum(samples));
+    if (sum) return tiled ? { ...envelope([tiled, sum]), isChecked: false } : { ...sum, isChecked: true };
     if (tiled) return tiled;
-    if (samples.length > 2) {
-      for (const monomial of this.tiled) {
-        const sum = summed(samples, CONSTANT, monomial);
-        if (sum) return { ...sum, isChecked: true };
-      }
-      const rounded = this.rounded(samples);
-      if (rounded) return { ...rounded, isChecked: true };
-    }
-    return undefined;
+    const rounded = this.rounded(samples);
+    return rounded && { ...rounded, isChecked: true };
   }
 
   private proportional(samples: readonly Sample[], monomials: readonly Monomial[]): SizeFunction | undefined {
@@ -92,7 +84,7 @@ export class SizeLearner {
       const at = (point: Point) => ratioOf(last.size, valueAt(monomial, point), unit);
       // Of equal products nothing is learned, such as of batch * length = 4 * 8 = 8 * 4.
       if (samples.every(({ point }) => valueAt(monomial, point) === unit)) continue;
-      if (samples.every(({ point, size }) => at(point) === size))
+      if (samples.every(({ point, size }) => isEqualRatio(size, last.size, valueAt(monomial, point), unit)))
         return { kind: 'proportional', isChecked: true, monomial, lower: at, upper: at };
     }
     return undefined;
@@ -109,6 +101,14 @@ export class SizeLearner {
       }
     }
     return found;
+  }
+
+  private tiledSum(samples: readonly Sample[]): SizeFunction | undefined {
+    for (const monomial of this.tiled) {
+      const sum = summed(samples, CONSTANT, monomial);
+      if (sum) return sum;
+    }
+    return undefined;
   }
 
   private rounded(samples: readonly Sample[]): SizeFunction | undefined {
@@ -132,6 +132,12 @@ const CONSTANT: Monomial = { powers: [], tile: 1 };
 
 function constant(size: number): SizeFunction {
   return { kind: 'constant', isChecked: true, monomial: undefined, lower: () => size, upper: () => size };
+}
+
+/** Whether a / b = c / d, without rounding errors. */
+function isEqualRatio(a: number, b: number, c: number, d: number): boolean {
+  const [left, right] = [a * d, b * c];
+  return Number.isSafeInteger(left) && Number.isSafeInteger(right) ? left === right : BigInt(a) * BigInt(d) === BigInt(b) * BigInt(c);
 }
 
 /** size * by / over without rounding errors; rounded up if it is no whole number. */

@@ -89,14 +89,10 @@ interface Step {
 /** The last whole step, if the one before it did the same. Undefined: no step can be repeated. */
 function lastStep({ trace, stepEvents }: Sequence): Step | undefined {
   const edges = stepEvents.filter((event) => event > 0 && event <= trace.events.count);
-  for (let last = edges.length - 1; last >= 2; last--) {
-    const step = { before: edges[last - 2]!, from: edges[last - 1]!, to: edges[last]! };
-    // What comes after the step would lie between it and its repetition.
-    if (!isFollowedByNothing(trace, step.to)) return undefined;
-    if (isRepeatable(trace, step)) return step;
-    return undefined;
-  }
-  return undefined;
+  if (edges.length < 3) return undefined;
+  const [before, from, to] = edges.slice(-3) as [number, number, number];
+  // What comes after the step would lie between it and its repetition.
+  return isFollowedByNothing(trace, to) && isRepeatable(trace, { before, from, to }) ? { before, from, to } : undefined;
 }
 
 function isFollowedByNothing({ events }: Trace, from: number): boolean {

@@ -1,0 +1,236 @@
+// Synthesised runs against the real runs of the same values, event by event.
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { chooseAllocators } from '../../src/allocator/registry.ts';
+import { GIB, MIB, roundUp } from '../../src/base/bytes.ts';
+import { learnFit } from '../../src/fit/model.ts';
+import { predictFit, predictPeak, replaysOf } from '../../src/fit/prediction.ts';
+import { synthesise } from '../../src/fit/synthesis.ts';
+import { whatIf } from '../../src/replay/what-if.ts';
+import { summarizeTrace } from '../../src/trace/summary.ts';
+import { behaviour, type Layer, type Program, runProgram } from './program.ts';
+
+type Shape = { readonly kind: string; readonly unit: number; readonly more: number };
+
+/** Functions that two runs settle. */
+const SIMPLE = ['constant', 'linear', 'quadratic'] as const;
+/** Functions that a third run settles. */
+const ALL = [...SIMPLE, 'affine', 'mixed', 'padded'] as const;
+
+function sizeOf({ kind, unit, more }: Shape): (value: number) => number {
+  switch (kind) {
+    case 'constant':
+      return () => unit;
+    case 'linear':
+      return (value) => unit * value;
+    case 'quadratic':
+      return (value) => unit * value * value;
+    case 'affine':
+      return (value) => more + unit * value;
+    case 'mixed':
+      return (value) => more * value + unit * value * value;
+    default:
+      return (value) => unit * roundUp(value, 8);
+  }
+}
+
+function layers(kinds: readonly string[]): fc.Arbitrary<Layer[]> {
+  const shape = fc.record({
+    kind: fc.constantFrom(...kinds),
+    unit: fc.integer({ min: 1, max: 4 * MIB }),
+    more: fc.integer({ min: 1, max: MIB }),
+  });
+  const layer = fc
+    .record({ weight: fc.integer({ min: 1, max: 64 * MIB }), saved: shape, workspace: shape })
+    .map(({ weight, saved, workspace }) => ({ weight, saved: sizeOf(saved), workspace: sizeOf(workspace) }));
+  return fc.array(layer, { minLength: 1, maxLength: 6 });
+}
+
+const surroundings = fc.record({
+  hasStacks: fc.boolean(),
+  hasMarks: fc.boolean(),
+  hasState: fc.boolean(),
+  steps: fc.integer({ min: 1, max: 4 }),
+});
+
+function learn(program: Program, values: readonly number[]) {
+  return learnFit(values.map((value) => ({ trace: runProgram(program, value), values: [value] })));
+}
+
+describe('a synthesised run is the real run', () => {
+  test('from two runs, if sizes are constant, linear or quadratic', () => {
+    fc.assert(
+      fc.property(layers(SIMPLE), surroundings, fc.integer({ min: 1, max: 200 }), (made, around, value) => {
+        const program = { layers: made, ...around };
+        const synthesis = synthesise(learn(program, [3, 5]), { repeats: 0 });
+        for (const bound of ['lower', 'upper'] as const)
+          expect(behaviour(synthesis.at([value], bound))).toEqual(behaviour(runProgram(program, value)));
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test('from three runs, if they have summands or are padded', () => {
+    fc.assert(
+      fc.property(layers(ALL), surroundings, fc.integer({ min: 1, max: 200 }), (made, around, value) => {
+        const program = { layers: made, ...around };
+        const synthesis = synthesise(learn(program, [3, 10, 18]), { repeats: 0 });
+        const real = runProgram(program, value);
+        const [lower, upper] = [synthesis.at([value], 'lower'), synthesis.at([value], 'upper')];
+        expect([lower.events.count, upper.events.count]).toEqual([real.events.count, real.events.count]);
+        // A few sums are padded lines too, and stay intervals.
+        real.events.size.forEach((size, event) => {
+          expect(lower.events.size[event]).toBeLessThanOrEqual(size);
+          expect(upper.events.size[event]).toBeGreaterThanOrEqual(size);
+        });
+        if (lower.events.size.join() === upper.events.size.join()) expect(behaviour(upper)).toEqual(behaviour(real));
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test('with two parameters, from four runs', () => {
+    const program: Program = {
+      layers: [
+        { weight: 1000, saved: (batch, length) => batch! * length! * length! * 2, workspace: (_, length) => 64 * length! },
+        { weight: 5000, saved: (batch, length) => batch! * length! * 96, workspace: (batch, length) => 4096 + batch! * length! * 8 },
+      ],
+      steps: 3,
+      hasStacks: false,
+      hasMarks: true,
+    };
+    const points = [
+      [2, 16],
+      [4, 16],
+      [2, 32],
+      [4, 32],
+    ] as const;
+    const model = learnFit(points.map((values) => ({ trace: runProgram(program, ...values), values })));
+    expect(behaviour(synthesise(model, { repeats: 0 }).at([9, 100], 'upper'))).toEqual(behaviour(runProgram(program, 9, 100)));
+  });
+
+  test('with steps repeated as often as the real run has them', () => {
+    fc.assert(
+      fc.property(layers(SIMPLE), fc.boolean(), fc.boolean(), (made, hasStacks, hasState) => {
+        const program = { layers: made, hasStacks, hasState, hasMarks: true, steps: 4 };
+        const synthesis = synthesise(learn(program, [3, 5]), { repeats: 3 });
+        expect(synthesis.repeats).toBe(3);
+        expect(behaviour(synthesis.at([8], 'upper'))).toEqual(behaviour(runProgram({ ...program, steps: 7 }, 8)));
+      }),
+      { numRuns: 30 },
+    );
+  });
+});
+
+const growing: Layer = { weight: 40 * MIB, saved: (value) => 3 * MIB * value!, workspace: (value) => 5 * MIB * value! };
+
+describe('a structure that changes', () => {
+  const chunked: Program = {
+    layers: [growing, growing, growing],
+    steps: 3,
+    hasStacks: false,
+    hasMarks: true,
+    chunks: (value) => (value! >= 8 ? 2 : 0),
+  };
+
+  test.each([true, false])('gives an interval that contains the truth (stacks: %s)', (hasStacks) => {
+    const program = { ...chunked, hasStacks };
+    const model = learn(program, [4, 8]);
+    expect(model.learned.unpaired).toBeGreaterThan(0);
+    const { replays } = replaysOf(model, 0);
+    for (const choice of chooseAllocators('pytorch,expandable,weir')) {
+      for (const value of [16, 31]) {
+        const real = whatIf(runProgram(program, value), choice, {}).peakReserved;
+        const { lower, upper } = predictPeak(replays, choice, [value]);
+        expect(lower).toBeLessThanOrEqual(real);
+        expect(upper).toBeGreaterThanOrEqual(real);
+      }
+    }
+  });
+
+  test('is learned by a third run beyond the change', () => {
+    const program = { ...chunked, hasStacks: true };
+    const model = learn(program, [4, 8, 16]);
+    const synthesis = synthesise(model, { repeats: 0 });
+    const real = runProgram(program, 40);
+    expect(summarizeTrace(synthesis.at([40], 'lower')).peakLive).toBe(summarizeTrace(real).peakLive);
+    expect(behaviour(synthesis.at([40], 'upper')).length).toBe(behaviour(real).length);
+  });
+});
+
+describe('the largest value', () => {
+  test('fits in the real run, and the next does not, on every allocator', () => {
+    fc.assert(
+      fc.property(layers(['linear']), fc.boolean(), (made, hasStacks) => {
+        const program = { layers: [...made, growing], hasStacks, hasState: true, hasMarks: true, steps: 3 };
+        const gpuBytes = 2 * GIB;
+        const prediction = predictFit(learn(program, [2, 3]), {
+          gpuBytes,
+          choices: chooseAllocators('pytorch,expandable,weir'),
+          repeats: 0,
+        });
+        for (const { allocator, sure, possible } of prediction.rows) {
+          const [choice] = chooseAllocators(allocator);
+          const fits = (value: number) => whatIf(runProgram(program, value), choice!, { capacity: gpuBytes }).ooms === 0;
+          expect(possible).toEqual(sure);
+          if (sure.value > 0) expect(fits(sure.value)).toBe(true);
+          expect(fits(sure.value + 1)).toBe(false);
+        }
+      }),
+      { numRuns: 15 },
+    );
+  });
+
+  test('keeps to multiples', () => {
+    const program = { layers: [growing], hasStacks: false, hasMarks: true, steps: 3 };
+    const model = learn(program, [2, 4]);
+    const [plain] = predictFit(model, { gpuBytes: GIB, choices: chooseAllocators('weir') }).rows;
+    const line = { point: [4], parameter: 0, multiple: 8 };
+    const [coarse] = predictFit(model, { gpuBytes: GIB, choices: chooseAllocators('weir'), line }).rows;
+    expect(coarse!.sure.value).toBe(Math.floor(plain!.sure.value / 8) * 8);
+  });
+
+  test('is 0 if not even the smallest fits', () => {
+    const program = { layers: [growing], hasStacks: false, hasMarks: true, steps: 3 };
+    const [row] = predictFit(learn(program, [2, 4]), { gpuBytes: MIB, choices: chooseAllocators('pytorch') }).rows;
+    expect(row!.sure.value).toBe(0);
+    expect(row!.peak).toBeUndefined();
+  });
+
+  test('names the lines that grow', () => {
+    const program = { layers: [growing], hasStacks: true, hasMarks: true, steps: 3 };
+    const { growth } = predictFit(learn(program, [2, 4]), { gpuBytes: GIB, choices: chooseAllocators('weir') });
+    expect(growth.sites[0]!.growth).toBe(8 * MIB);
+    expect(growth.constantBytes).toBe(40 * MIB);
+  });
+});
+
+describe('wrong use', () => {
+  const program = { layers: [growing], hasStacks: true, hasMarks: true, steps: 2 };
+  const other: Program = {
+    layers: Array.from({ length: 5 }, (_, index) => ({ weight: 777, saved: () => (index + 1) * 99 * MIB + 3, workspace: () => 12345 })),
+    hasStacks: true,
+    hasMarks: true,
+    steps: 2,
+  };
+
+  test('one value only', () => {
+    expect(() => learn(program, [4])).toThrow(/^one value shows no growth; give runs of two values or more$/);
+    expect(() => learn(program, [4, 4])).toThrow(/^all runs have the value 4/);
+    expect(() => learn(program, [4, 8, 8])).toThrow(/^two runs have the value 8; give each value once$/);
+    expect(() =>
+      learnFit([
+        { trace: runProgram(program, 4), values: [0.5] },
+        { trace: runProgram(program, 4), values: [4] },
+      ]),
+    ).toThrow(/^0.5 is no value of a run; values are whole numbers above 0$/);
+  });
+
+  test('runs that are not the same program', () => {
+    const runs = [
+      { trace: runProgram(program, 4), values: [4] },
+      { trace: runProgram(other, 8), values: [8] },
+    ];
+    expect(() => learnFit(runs)).toThrow(/^the runs of 4 and 8 are not the same program: they share \d+ % of .* requested$/);
+  });
+});

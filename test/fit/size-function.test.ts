@@ -1,0 +1,133 @@
+// Which function the sizes of one block in a few runs allow, and how wide the interval is where several do.
+import { describe, expect, test } from 'vitest';
+import { formatMonomial } from '../../src/fit/monomials.ts';
+import { SizeLearner } from '../../src/fit/size-function.ts';
+
+function learn(...samples: [value: number, size: number][]) {
+  return new SizeLearner(1).learn(samples.map(([value, size]) => ({ point: [value], size })));
+}
+
+describe('one parameter', () => {
+  test.each([
+    {
+      samples: [
+        [4, 100],
+        [8, 100],
+      ],
+      at: 1000,
+      size: 100,
+      kind: 'constant',
+    },
+    {
+      samples: [
+        [4, 12],
+        [8, 24],
+      ],
+      at: 7,
+      size: 21,
+      kind: 'proportional',
+    },
+    {
+      samples: [
+        [4, 48],
+        [8, 192],
+      ],
+      at: 100,
+      size: 30000,
+      kind: 'proportional',
+    },
+    // Half a byte for each: the exact ratio is kept.
+    {
+      samples: [
+        [4, 2],
+        [6, 3],
+      ],
+      at: 10,
+      size: 5,
+      kind: 'proportional',
+    },
+    {
+      samples: [
+        [3, 800],
+        [10, 1600],
+      ],
+      at: 17,
+      size: 2400,
+      kind: 'proportional',
+    },
+    {
+      samples: [
+        [4, 140],
+        [8, 180],
+        [12, 220],
+      ],
+      at: 100,
+      size: 1100,
+      kind: 'sum',
+    },
+    {
+      samples: [
+        [2, 14],
+        [4, 44],
+        [6, 90],
+      ],
+      at: 10,
+      size: 230,
+      kind: 'sum',
+    },
+  ] as const)('$samples at $at', ({ samples, at, size, kind }) => {
+    const found = learn(...(samples as unknown as [number, number][]));
+    expect([found.kind, found.lower([at]), found.upper([at])]).toEqual([kind, size, size]);
+  });
+
+  test('sizes beyond 2^53 as a product stay exact', () => {
+    const unit = 3_000_000_001;
+    const found = learn([1024, unit * 1024 ** 2], [2048, unit * 2048 ** 2]);
+    expect(found.upper([1025])).toBe(unit * 1025 ** 2);
+  });
+
+  test('two runs with a summand allow a line and a parabola', () => {
+    const found = learn([4, 140], [8, 188]);
+    expect(found.isChecked).toBe(false);
+    expect(found.lower([16])).toBe(284);
+    expect(found.upper([16])).toBe(380);
+  });
+
+  test('a line that is also padded is an interval with both', () => {
+    const found = learn([3, 7 * 8], [10, 7 * 16], [17, 7 * 24]);
+    expect([found.lower([1]), found.upper([1])]).toEqual([40, 56]);
+  });
+
+  test('a rounded size is an interval of one unit', () => {
+    const real = (value: number) => Math.ceil((value * 1_000_003) / 65536) * 65536;
+    const found = learn([4, real(4)], [9, real(9)], [15, real(15)]);
+    expect(found.kind).toBe('rounded');
+    for (const value of [5, 20, 30]) {
+      expect(found.lower([value])).toBeLessThanOrEqual(real(value));
+      expect(found.upper([value])).toBeGreaterThanOrEqual(real(value));
+    }
+  });
+
+  test('no function: from the smallest seen to a growth with the value', () => {
+    const found = learn([4, 1000], [8, 300], [16, 700]);
+    expect(found.kind).toBe('open');
+    expect([found.lower([32]), found.upper([32])]).toEqual([300, 2000]);
+  });
+});
+
+test('two parameters', () => {
+  const learner = new SizeLearner(2);
+  const points = [
+    [2, 16],
+    [4, 16],
+    [2, 32],
+    [4, 32],
+  ];
+  const of = (size: (batch: number, length: number) => number) =>
+    learner.learn(points.map(([batch, length]) => ({ point: [batch!, length!], size: size(batch!, length!) })));
+  const attention = of((batch, length) => 6 * batch * length * length);
+  expect(formatMonomial(attention.monomial!, ['batch', 'length'])).toBe('batch * length^2');
+  expect(attention.upper([5, 100])).toBe(300_000);
+  const mixed = of((batch, length) => 10 * batch * length + 3 * length);
+  expect([mixed.lower([7, 50]), mixed.upper([7, 50])]).toEqual([3650, 3650]);
+});
