@@ -4,6 +4,7 @@ import { DUMP_SNAPSHOT, START_RECORDING } from '../report/words/shell.ts';
 import { analyzeCommand } from './commands/analyze.ts';
 import { convertCommand } from './commands/convert.ts';
 import { doctorCommand } from './commands/doctor.ts';
+import { fitCommand } from './commands/fit.ts';
 import { planCommand } from './commands/plan.ts';
 import { replayCommand } from './commands/replay.ts';
 import { reportCommand } from './commands/report.ts';
@@ -44,6 +45,7 @@ weir run and weir record exit as their command does.`,
     recordCommand(),
     analyzeCommand(),
     replayCommand(),
+    fitCommand(),
     planCommand(),
     verifyCommand(),
     convertCommand(),

@@ -2,6 +2,7 @@
 import type { AllocatorChoice } from '../allocator/registry.ts';
 import { UsageError } from '../base/errors.ts';
 import { reconstruct } from '../replay/reconstruct.ts';
+import type { ReplayResult } from '../replay/replay.ts';
 import { type Growth, growthAt } from './growth.ts';
 import type { FitModel, Learned } from './model.ts';
 import type { Point } from './monomials.ts';
@@ -25,6 +26,8 @@ export interface FitRow {
   readonly sure: Largest;
   /** Fits if they are as small as they may be; the same as `sure` if all is settled. */
   readonly possible: Largest;
+  /** At `sure` on the GPU itself, where an allocator gives cached memory back before it fails; undefined: no value fits. */
+  readonly onGpu: { readonly peakReserved: number; readonly retries: number } | undefined;
   /** Without a limit, at `sure` and at the next value; undefined: no value fits. */
   readonly peak: PredictedPeak | undefined;
   readonly nextPeak: PredictedPeak;
@@ -61,6 +64,7 @@ export interface PredictOptions {
 
 /** A model with all that is needed to replay runs of other values. */
 export interface FitRuns {
+  readonly model: FitModel;
   readonly synthesis: Synthesis;
   readonly replays: FitReplays;
 }
@@ -68,26 +72,27 @@ export interface FitRuns {
 export function replaysOf(model: FitModel, repeats?: number): FitRuns {
   const { emptyCacheBefore, rules } = reconstruct(model.template.trace);
   const synthesis = synthesise(model, { repeats, emptyCacheBefore });
-  return { synthesis, replays: new FitReplays(synthesis, rules) };
+  return { model, synthesis, replays: new FitReplays(synthesis, rules) };
 }
 
 export function predictFit(model: FitModel, options: PredictOptions): FitPrediction {
+  return predictOn(replaysOf(model, options.repeats), options);
+}
+
+export function predictOn(runs: FitRuns, options: PredictOptions): FitPrediction {
   const { gpuBytes, choices, onProgress } = options;
+  const { model, synthesis, replays } = runs;
   if (choices.length === 0) throw new UsageError('name at least one allocator');
   const line = options.line ?? { point: model.template.values, parameter: 0, multiple: 1 };
-  const { synthesis, replays } = replaysOf(model, options.repeats);
-  const start = line.point[line.parameter]!;
   const rows = choices.map((choice, index): FitRow => {
     onProgress?.(index / choices.length, `searching the largest value on ${choice.name}`);
-    const search = (bound: 'lower' | 'upper') =>
-      largestValue(start, line.multiple, (value) => replays.fits(choice, onLine(line, value), bound, gpuBytes));
-    const sure = search('upper');
-    const possible = isSettled(model, line, sure.value + line.multiple) ? sure : atLeast(search('lower'), sure);
+    const { sure, possible } = largestOn(runs, choice, line, gpuBytes);
     return {
       allocator: choice.name,
       conf: choice.conf,
       sure,
       possible,
+      onGpu: sure.value > 0 ? onGpu(replays.on(choice, onLine(line, sure.value), 'upper', { capacity: gpuBytes })) : undefined,
       peak: sure.value > 0 ? predictPeak(replays, choice, onLine(line, sure.value)) : undefined,
       nextPeak: predictPeak(replays, choice, onLine(line, sure.value + line.multiple)),
       asked: (options.asked ?? []).map((point) => predictPeak(replays, choice, point)),
@@ -109,6 +114,33 @@ export function predictFit(model: FitModel, options: PredictOptions): FitPredict
   };
 }
 
+export interface FrontierRow {
+  /** The value of the other parameter. */
+  readonly at: number;
+  readonly largest: readonly Pick<FitRow, 'allocator' | 'sure' | 'possible'>[];
+}
+
+/** Of two parameters: the largest value of the one of the line, for some values of the other. */
+export function predictFrontier(
+  runs: FitRuns,
+  options: PredictOptions & { readonly line: Line; readonly others: readonly number[] },
+): FrontierRow[] {
+  const { line, others, choices, gpuBytes, onProgress } = options;
+  const other = line.parameter === 0 ? 1 : 0;
+  return others.map((at, index) => {
+    onProgress?.(index / others.length, `searching the largest value at ${at}`);
+    const along = { ...line, point: line.point.map((value, parameter) => (parameter === other ? at : value)) };
+    return { at, largest: choices.map((choice) => ({ allocator: choice.name, ...largestOn(runs, choice, along, gpuBytes) })) };
+  });
+}
+
+function largestOn({ model, replays }: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes: number): Pick<FitRow, 'sure' | 'possible'> {
+  const search = (bound: 'lower' | 'upper') =>
+    largestValue(line.point[line.parameter]!, line.multiple, (value) => replays.fits(choice, onLine(line, value), bound, gpuBytes));
+  const sure = search('upper');
+  return { sure, possible: isSettled(model, line, sure.value + line.multiple) ? sure : atLeast(search('lower'), sure) };
+}
+
 export function predictPeak(replays: FitReplays, choice: AllocatorChoice, point: Point): PredictedPeak {
   const [a, b] = [replays.unlimited(choice, point, 'lower').peakReserved, replays.unlimited(choice, point, 'upper').peakReserved];
   return {
@@ -119,6 +151,10 @@ export function predictPeak(replays: FitReplays, choice: AllocatorChoice, point:
     liveLower: replays.peakLive(point, 'lower'),
     liveUpper: replays.peakLive(point, 'upper'),
   };
+}
+
+function onGpu({ peakReserved, retries }: ReplayResult): FitRow['onGpu'] {
+  return { peakReserved, retries };
 }
 
 /** Whether all functions give one size at the value. */

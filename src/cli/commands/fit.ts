@@ -1,0 +1,143 @@
+// `weir fit`: the largest value of a parameter, such as the batch, that fits on a GPU, from recordings or from a command.
+import { existsSync } from 'node:fs';
+import { Command } from 'commander';
+import { chooseAllocators } from '../../allocator/registry.ts';
+import { InputError, UsageError } from '../../base/errors.ts';
+import { learnFit } from '../../fit/model.ts';
+import type { Point } from '../../fit/monomials.ts';
+import { type FitPrediction, type FitRuns, type FrontierRow, predictFrontier, predictOn, replaysOf } from '../../fit/prediction.ts';
+import type { Line } from '../../fit/search.ts';
+import type { FitRun } from '../../fit/sequence.ts';
+import { fitJson } from '../../report/fit-json.ts';
+import { formatFit } from '../../report/terminal/fit.ts';
+import { shellWord } from '../../report/words/shell.ts';
+import { summarizeTrace } from '../../trace/summary.ts';
+import type { Recording, Trace } from '../../trace/trace.ts';
+import { writeWeir } from '../../trace/weir/writer.ts';
+import { type FitFlags, withFitOptions } from '../fit-options.ts';
+import { loadRecording, requireDemand } from '../input.ts';
+import { ALLOCATOR_HELP } from '../options.ts';
+import { writeWhole } from '../output.ts';
+import { paintFor } from '../paint.ts';
+import { createProgress, type Progress } from '../progress.ts';
+
+const DEFAULT_ALLOCATORS = 'pytorch,expandable,weir';
+/** Without --table, the other parameter is shown at the recorded values and at these multiples of the largest. */
+const TABLE_MULTIPLES: readonly number[] = [2, 4];
+
+export function fitCommand(): Command {
+  return withFitOptions(new Command('fit'))
+    .summary('the largest batch or length that fits')
+    .description(
+      'Says which value of a parameter is the largest that fits on a GPU, for each allocator, before anyone has tried it. Learns the size of every block from recordings of a few small values, makes the run of a larger one, and replays it.',
+    )
+    .argument('<recordings...>', 'recordings of one program, with --values')
+    .addHelpText(
+      'before',
+      `Examples:
+  weir fit batch4.weir batch8.weir --values 4,8 --gpu 80GiB
+  weir fit a.pickle b.pickle c.pickle --values 256,512,768 --gpu 24GiB --at 1024,2048
+  weir fit 4-512.weir 8-512.weir 4-1k.weir 8-1k.weir --values 4x512,8x512,4x1024,8x1024 --names batch,length --gpu 80GiB
+`,
+    )
+    .addHelpText('after', ALLOCATOR_HELP)
+    .action(fit);
+}
+
+async function fit(given: string[], flags: FitFlags): Promise<void> {
+  const progress = createProgress(flags.quiet ?? false);
+  if (flags.values === undefined) throw new UsageError('give the value of each recording, like --values 4,8');
+  const runs = await loadRuns(given, flags.values, flags.device, progress);
+  const gpuBytes = flags.gpu ?? runs[0]!.trace.limits.deviceBytes;
+  if (gpuBytes === undefined) throw new UsageError('the recordings do not say how much memory their GPU has; add --gpu SIZE');
+  const answer = answerFrom(runs, gpuBytes, flags.names, flags, progress);
+  progress.clear();
+  print(answer, flags);
+}
+
+export interface FitAnswer {
+  readonly runs: FitRuns;
+  readonly prediction: FitPrediction;
+  readonly frontier: readonly FrontierRow[];
+}
+
+export function answerFrom(
+  given: readonly FitRun[],
+  gpuBytes: number,
+  names: readonly string[] | undefined,
+  flags: FitFlags,
+  progress: Progress,
+): FitAnswer {
+  progress.update(0, 'comparing the runs');
+  const model = learnFit(given);
+  const parameters = model.template.values.length;
+  if (names !== undefined && names.length !== parameters)
+    throw new UsageError(`--names has ${names.length} names, but each run has ${parameters === 1 ? 'one value' : `${parameters} values`}`);
+  const wrong = flags.at?.find((point) => point.length !== parameters);
+  if (wrong)
+    throw new UsageError(`--at ${wrong.join('x')} needs ${parameters === 1 ? 'one value' : `${parameters} values with x between them`}`);
+  if (flags.table && parameters !== 2) throw new UsageError('--table is for two parameters, such as batch and length');
+  progress.update(0, 'making the run of other values');
+  const runs = replaysOf(model);
+  const line: Line = { point: model.template.values, parameter: 0, multiple: flags.multiple };
+  const options = {
+    gpuBytes,
+    choices: flags.allocator ?? chooseAllocators(DEFAULT_ALLOCATORS),
+    names,
+    line,
+    asked: flags.at,
+    onProgress: (fraction: number, doing: string) => progress.update(fraction, doing),
+  };
+  const prediction = predictOn(runs, options);
+  const frontier = parameters === 2 ? predictFrontier(runs, { ...options, others: flags.table ?? usualTable(model.points) }) : [];
+  return { runs, prediction, frontier };
+}
+
+function usualTable(points: readonly Point[]): number[] {
+  const seen = [...new Set(points.map((point) => point[1]!))].sort((a, b) => a - b);
+  return [...seen, ...TABLE_MULTIPLES.map((factor) => factor * seen.at(-1)!)];
+}
+
+export function print({ runs, prediction, frontier }: FitAnswer, flags: FitFlags, more: Record<string, unknown> = {}): void {
+  const { model } = runs;
+  if (flags.json) process.stdout.write(`${JSON.stringify({ ...fitJson(model, prediction, frontier), ...more })}\n`);
+  else process.stdout.write(formatFit(model, prediction, frontier, paintFor(process.stdout)));
+  if (flags.write !== undefined) writeRun(flags.write, runs.synthesis.at(prediction.growthPoint, 'upper'), flags.force ?? false);
+}
+
+function writeRun(path: string, trace: Trace, force: boolean): void {
+  if (!force && existsSync(path)) throw new UsageError(`${path} exists; -f overwrites it`);
+  const chunks: Uint8Array[] = [];
+  writeWeir({ format: 'weir', traces: [trace] }, (chunk) => chunks.push(chunk.slice()), { synthesised: true });
+  writeWhole(path, Buffer.concat(chunks));
+  process.stderr.write(`wrote ${path}; to see it: weir serve ${shellWord(path)}\n`);
+}
+
+async function loadRuns(
+  files: readonly string[],
+  values: readonly Point[],
+  device: number | undefined,
+  progress: Progress,
+): Promise<FitRun[]> {
+  if (files.length !== values.length)
+    throw new UsageError(
+      `there are ${files.length} recordings and ${values.length} values; give each recording its value, like weir fit a.weir b.weir --values 4,8`,
+    );
+  const runs: FitRun[] = [];
+  for (const [index, file] of files.entries()) {
+    const recording = await loadRecording(file, progress);
+    runs.push({ trace: traceOf(recording, device, file), values: values[index]! });
+  }
+  return runs;
+}
+
+/** The GPU that was asked for, or the one that needs most. */
+export function traceOf(recording: Recording, device: number | undefined, file: string): Trace {
+  requireDemand(recording.traces, file, 'requests');
+  if (device !== undefined) {
+    const found = recording.traces.find((trace) => trace.device === device);
+    if (found) return found;
+    throw new InputError(`${file} has no events of GPU ${device}; it has GPU ${recording.traces.map((trace) => trace.device).join(', ')}`);
+  }
+  return recording.traces.reduce((most, trace) => (summarizeTrace(trace).peakLive > summarizeTrace(most).peakLive ? trace : most));
+}

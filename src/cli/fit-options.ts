@@ -1,0 +1,94 @@
+// The options of `weir fit` and the parsers of their values.
+import { type Command, Option } from 'commander';
+import type { AllocatorChoice } from '../allocator/registry.ts';
+import { UsageError } from '../base/errors.ts';
+import type { Point } from '../fit/monomials.ts';
+import { allocatorOption, asArgument, jsonOption, parsePositive, quietOption } from './options.ts';
+
+export interface FitFlags {
+  readonly values?: readonly Point[];
+  readonly try?: readonly Point[];
+  readonly names?: readonly string[];
+  readonly gpu?: number;
+  readonly device?: number;
+  readonly allocator?: readonly AllocatorChoice[];
+  readonly at?: readonly Point[];
+  readonly multiple: number;
+  readonly table?: readonly number[];
+  readonly lengths?: string;
+  readonly steps: number;
+  readonly whole?: boolean;
+  readonly confirm?: boolean;
+  readonly keep?: string;
+  readonly write?: string;
+  readonly force?: boolean;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+export function withFitOptions(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--values <list>', 'for recordings: the value of each, like 4,8; of several parameters like 4x512,8x512').argParser(
+        asArgument(parsePoints),
+      ),
+    )
+    .addOption(
+      new Option('--try <list>', 'for a command: the values to run, like 4,6,8 (default: small ones, chosen by itself)').argParser(
+        asArgument(parsePoints),
+      ),
+    )
+    .addOption(
+      new Option('--gpu <size>', 'memory of the GPU that PyTorch can use, like 80GiB (default: the GPU of the runs)').argParser(
+        asArgument(parsePositive),
+      ),
+    )
+    .addOption(
+      new Option('--device <index>', 'the GPU to look at, if the runs use several (default: the one with most memory)').argParser(
+        asArgument(parseIndex),
+      ),
+    )
+    .addOption(allocatorOption('allocators to ask about (default: pytorch,expandable,weir)'))
+    .addOption(new Option('--at <list>', 'also predict the peak at these values').argParser(asArgument(parsePoints)))
+    .addOption(new Option('--multiple <n>', 'try only multiples of this').argParser(asArgument(parseWhole)).default(1))
+    .addOption(
+      new Option('--names <list>', 'for recordings: names of the parameters, like batch,length').argParser((text: string) =>
+        text.split(','),
+      ),
+    )
+    .addOption(
+      new Option('--table <list>', 'of two parameters: values of the second to search the first for').argParser(asArgument(parseWholes)),
+    )
+    .option('--lengths <file>', 'of two parameters: lengths of samples, one per line, to draw steps of random length from')
+    .addOption(
+      new Option('--steps <n>', 'for a command: end each run after so many optimizer steps').argParser(asArgument(parseWhole)).default(4),
+    )
+    .option('--whole', 'for a command: let each run go to its end, with or without optimizer steps')
+    .option('--confirm', 'for a command: also run the answer and the next larger value')
+    .option('--keep <folder>', 'for a command: keep the recordings in this folder')
+    .option('--write <file>', 'write the synthesised run of the answer as a .weir file, for weir serve')
+    .option('-f, --force', 'overwrite an existing file')
+    .addOption(jsonOption())
+    .addOption(quietOption());
+}
+
+/** Reads `4,8` or `4x512,8x512`. */
+export function parsePoints(text: string): Point[] {
+  return text.split(',').map((part) => part.split('x').map(parseWhole));
+}
+
+function parseWholes(text: string): number[] {
+  return text.split(',').map(parseWhole);
+}
+
+function parseWhole(text: string): number {
+  const value = Number(text.trim());
+  if (text.trim() === '' || !Number.isSafeInteger(value) || value <= 0) throw new UsageError(`'${text}' is not a whole number above 0`);
+  return value;
+}
+
+function parseIndex(text: string): number {
+  const index = Number(text);
+  if (text.trim() === '' || !Number.isInteger(index) || index < 0) throw new UsageError(`'${text}' is not the number of a GPU`);
+  return index;
+}

@@ -1,0 +1,49 @@
+// The answer of `weir fit` as JSON, schema 1 (docs/json.md).
+import type { FitModel } from '../fit/model.ts';
+import type { FitPrediction, FrontierRow, PredictedPeak } from '../fit/prediction.ts';
+import { labelledSites } from './fit-sites.ts';
+import { SCHEMA } from './json.ts';
+import { functionWords } from './words/fit.ts';
+
+const MOST_SITES = 50;
+
+export function fitJson(model: FitModel, prediction: FitPrediction, frontier: readonly FrontierRow[] = []): Record<string, unknown> {
+  const { growth, line, names } = prediction;
+  return {
+    schema: SCHEMA,
+    gpuBytes: prediction.gpuBytes,
+    parameters: names,
+    searched: names[line.parameter],
+    runs: prediction.points,
+    repeats: prediction.repeats,
+    learned: prediction.learned,
+    results: prediction.rows.map(({ allocator, conf, sure, possible, onGpu, peak, nextPeak, asked }) => ({
+      allocator,
+      conf: conf ?? null,
+      largest: sure.value,
+      largestPossible: possible.value,
+      isBounded: sure.isBounded,
+      onGpu: onGpu ?? null,
+      peak: peak ? peakJson(peak) : null,
+      next: peakJson(nextPeak),
+      asked: asked.map(peakJson),
+    })),
+    frontier: frontier.map(({ at, largest }) => ({
+      at,
+      largest: Object.fromEntries(largest.map(({ allocator, sure, possible }) => [allocator, [sure.value, possible.value]])),
+    })),
+    growth: {
+      values: prediction.growthPoint,
+      peakLive: growth.bytes,
+      constant: growth.constantBytes,
+      adds: growth.growth,
+      sites: labelledSites(model.template.trace, growth)
+        .slice(0, MOST_SITES)
+        .map(({ size, ...site }) => ({ ...site, growsWith: functionWords(size, names) })),
+    },
+  };
+}
+
+function peakJson({ point, lower, upper, liveLower, liveUpper }: PredictedPeak): Record<string, unknown> {
+  return { values: point, peakReserved: upper, peakReservedAtLeast: lower, peakLive: liveUpper, peakLiveAtLeast: liveLower };
+}

@@ -1,0 +1,116 @@
+// The answer of `weir fit` as text: the largest value on each allocator, what grows, and what the runs explain.
+import { formatBytes } from '../../base/bytes.ts';
+import { printable } from '../../base/printable.ts';
+import type { FitModel } from '../../fit/model.ts';
+import type { FitPrediction, FrontierRow } from '../../fit/prediction.ts';
+import { NO_STACK } from '../../trace/symbols.ts';
+import { labelledSites } from '../fit-sites.ts';
+import { fitTitle, functionWords, growthTitle, largestWords, learnedSentences, nextWords, peakWords, pointWords } from '../words/fit.ts';
+import { formatCount } from '../words/numbers.ts';
+import { type Paint, PLAIN } from './paint.ts';
+import { type Column, formatTable } from './table.ts';
+
+const INDENT = '  ';
+const MOST_SITES = 8;
+
+export function formatFit(model: FitModel, prediction: FitPrediction, frontier: readonly FrontierRow[] = [], paint: Paint = PLAIN): string {
+  const sections = [
+    answerLines(prediction, paint),
+    askedLines(prediction, paint),
+    frontierLines(prediction, frontier, paint),
+    growthLines(model, prediction, paint),
+    learnedSentences(prediction),
+  ];
+  return `${sections
+    .filter((section) => section.length > 0)
+    .map((section) => section.join('\n'))
+    .join('\n\n')}\n`;
+}
+
+function answerLines(prediction: FitPrediction, paint: Paint): string[] {
+  const { rows, gpuBytes, names, line } = prediction;
+  const columns: Column[] = [
+    { title: 'allocator', align: 'left' },
+    { title: names[line.parameter]!, align: 'right' },
+    { title: 'peak reserved', align: 'right' },
+    { title: 'left', align: 'right' },
+    { title: 'retries', align: 'right' },
+    { title: 'the next needs', align: 'left' },
+  ];
+  const cells = rows.map((row) => [
+    row.allocator,
+    largestWords(row),
+    row.onGpu ? formatBytes(row.onGpu.peakReserved) : '',
+    row.onGpu ? formatBytes(gpuBytes - row.onGpu.peakReserved) : '',
+    row.onGpu && rows.some(({ onGpu }) => onGpu && onGpu.retries > 0) ? formatCount(row.onGpu.retries) : '',
+    nextWords(row, line.parameter),
+  ]);
+  const isInterval = rows.some(({ sure, possible }) => sure.value !== possible.value);
+  return [
+    paint.strong(`${fitTitle(prediction)}:`),
+    ...table(columns, cells, paint),
+    paint.dim(`${INDENT}the next needs: peak reserved of the next larger ${names[line.parameter]} without a limit.`),
+    ...(rows.some(({ onGpu }) => onGpu && onGpu.retries > 0)
+      ? [paint.dim(`${INDENT}retries: requests that are served only after cached memory was given back, which takes time.`)]
+      : []),
+    ...(isInterval ? [paint.dim(`${INDENT}A to B: A fits whatever the unsettled blocks do, and B + 1 does not.`)] : []),
+  ];
+}
+
+function askedLines({ rows }: FitPrediction, paint: Paint): string[] {
+  const points = rows[0]?.asked.map(({ point }) => point) ?? [];
+  if (points.length === 0) return [];
+  const columns: Column[] = [
+    { title: 'allocator', align: 'left' },
+    ...points.map((point): Column => ({ title: pointWords(point), align: 'right' })),
+  ];
+  return [
+    paint.strong('Peak reserved at:'),
+    ...table(
+      columns,
+      rows.map((row) => [row.allocator, ...row.asked.map(peakWords)]),
+      paint,
+    ),
+  ];
+}
+
+function frontierLines({ names, line }: FitPrediction, frontier: readonly FrontierRow[], paint: Paint): string[] {
+  if (frontier.length === 0) return [];
+  const other = line.parameter === 0 ? 1 : 0;
+  const columns: Column[] = [
+    { title: names[other]!, align: 'right' },
+    ...frontier[0]!.largest.map(({ allocator }): Column => ({ title: allocator, align: 'right' })),
+  ];
+  const cells = frontier.map(({ at, largest }) => [formatCount(at), ...largest.map(largestWords)]);
+  return [paint.strong(`The largest ${names[line.parameter]} by ${names[other]}:`), ...table(columns, cells, paint)];
+}
+
+function growthLines({ template }: FitModel, prediction: FitPrediction, paint: Paint): string[] {
+  const { growth, names } = prediction;
+  const sites = labelledSites(template.trace, growth).filter((site) => site.adds > 0);
+  if (sites.length === 0) return [];
+  const columns: Column[] = [
+    { title: 'adds', align: 'right' },
+    { title: 'live', align: 'right' },
+    { title: 'blocks', align: 'right' },
+    { title: 'grows with', align: 'left' },
+    { title: 'requested at', align: 'left' },
+  ];
+  const hasStacks = growth.sites.some(({ stack }) => stack !== NO_STACK);
+  const cells = sites
+    .slice(0, MOST_SITES)
+    .map((site) => [
+      formatBytes(site.adds),
+      formatBytes(site.bytes),
+      formatCount(site.allocations),
+      functionWords(site.size, names),
+      hasStacks ? printable(site.label) : '',
+    ]);
+  const more = sites.length > MOST_SITES ? [paint.dim(`${INDENT}and ${formatCount(sites.length - MOST_SITES)} more`)] : [];
+  return [paint.strong(`${growthTitle(prediction)}:`), ...table(columns, cells, paint), ...more];
+}
+
+function table(columns: readonly Column[], rows: readonly (readonly string[])[], paint: Paint): string[] {
+  const [head, ...body] = formatTable(columns, rows);
+  return [`${INDENT}${paint.dim(head!)}`, ...body.map((line) => `${INDENT}${line}`)];
+}
