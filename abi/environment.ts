@@ -19,6 +19,7 @@ export const CHILD_VARIABLES: readonly Variable[] = [
   child('allowUntested', '1: accept versions of PyTorch that were not tested.'),
   child('swap', '`auto`, or bytes to swap down to.'),
   child('swapHost', 'Bytes of host memory that swapping may take.'),
+  child('endAfter', 'Mark optimizer steps, and end the process after so many of them; 0: only mark them.'),
 ];
 
 /**

@@ -141,6 +141,7 @@ export const ROOMS = {
     summary: ['child', 'rings', 'planning', 'swapping'],
     '.': ['child', 'rings', 'planning', 'swapping', 'summary'],
     check: ['child', '.'],
+    trying: ['child', '.'],
   },
 };
 

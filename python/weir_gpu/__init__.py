@@ -61,9 +61,10 @@ def step(name="step"):
     """Marks the beginning of a training step, or of whatever `name` says, in the recording.
 
     A recording holds some thousand different names, so do not put the number of the step into the name."""
-    from . import adapter
+    from . import adapter, step_marks
 
     adapter.mark(name)
+    step_marks.begins()
 
 
 def gauges(device=0):

@@ -48,6 +48,10 @@ def install(settings):
             swap.uninstall()
         raise
     job_python.record(settings)
+    if settings.end_after is not None:
+        from . import step_marks
+
+        step_marks.install(adapter.mark, settings.end_after)
     if manager is not None:
         # Before the interpreter ends: a thread that still allocates must not call into Python then.
         atexit.register(adapter.on_shortage(manager.relieve))

@@ -39,6 +39,7 @@ class Settings:
     swap_host: Optional[int] = None  # bytes of host memory for swapping
     swap_tolerance: Optional[float] = _DEFAULT_TOLERANCE  # share of a step's time that swapping may cost; None for any
     swap_debug: bool = False
+    end_after: Optional[int] = None  # optimizer steps after which the process ends; 0: steps are only marked; None: not even that
     faults: int = 0  # rate of driver calls that fail, for tests
     faults_seed: int = 0
     cache: Optional[str] = None  # folder of the compiled adapter
@@ -77,6 +78,7 @@ def read(environment=os.environ):
         swap_host=reader.number(ChildVariable.SWAP_HOST, None),
         swap_tolerance=reader.tolerance() if swap else _DEFAULT_TOLERANCE,
         swap_debug=reader.text(UserVariable.SWAP_DEBUG) not in (None, "0"),
+        end_after=reader.number(ChildVariable.END_AFTER, None),
         faults=faults,
         faults_seed=faults_seed,
         limit=reader.number(ChildVariable.LIMIT, 0),

@@ -1,8 +1,11 @@
 // The options of `weir fit` and the parsers of their values.
 import { type Command, Option } from 'commander';
 import type { AllocatorChoice } from '../allocator/registry.ts';
-import { UsageError } from '../base/errors.ts';
+import { InputError, UsageError } from '../base/errors.ts';
 import type { Point } from '../fit/monomials.ts';
+import { summarizeTrace } from '../trace/summary.ts';
+import type { Recording, Trace } from '../trace/trace.ts';
+import { requireDemand } from './input.ts';
 import { allocatorOption, asArgument, jsonOption, parsePositive, quietOption } from './options.ts';
 
 export interface FitFlags {
@@ -91,4 +94,15 @@ function parseIndex(text: string): number {
   const index = Number(text);
   if (text.trim() === '' || !Number.isInteger(index) || index < 0) throw new UsageError(`'${text}' is not the number of a GPU`);
   return index;
+}
+
+/** The GPU that was asked for, or the one that needs most. */
+export function traceOf(recording: Recording, device: number | undefined, file: string): Trace {
+  requireDemand(recording.traces, file, 'requests');
+  if (device !== undefined) {
+    const found = recording.traces.find((trace) => trace.device === device);
+    if (found) return found;
+    throw new InputError(`${file} has no events of GPU ${device}; it has GPU ${recording.traces.map((trace) => trace.device).join(', ')}`);
+  }
+  return recording.traces.reduce((most, trace) => (summarizeTrace(trace).peakLive > summarizeTrace(most).peakLive ? trace : most));
 }

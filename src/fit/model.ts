@@ -25,6 +25,8 @@ export interface Learned {
   readonly settled: number;
   readonly unsettled: number;
   readonly unpaired: number;
+  /** The part of `unsettled` that no function fits at all. */
+  readonly open: number;
   /** Bytes of the other runs' requests that the template does not have, of the run nearest to it. */
   readonly vanished: number;
   /** Bytes of requests that are constant, and that grow, by their function. */
@@ -127,8 +129,8 @@ function requireRequests({ allocations, events }: Trace, values: Point): void {
     throw new InputError(`the run of ${values.join(' x ')} requests no GPU memory (${events.count} events); record all of it`);
 }
 
-function requireSame({ bytes, unpaired }: Learned, runs: readonly Sequence[]): void {
-  const shared = bytes === 0 ? 1 : 1 - unpaired / bytes;
+function requireSame({ bytes, unpaired, open }: Learned, runs: readonly Sequence[]): void {
+  const shared = bytes === 0 ? 1 : 1 - (unpaired + open) / bytes;
   if (shared >= LEAST_SHARED) return;
   throw new InputError(
     `the runs of ${runs.map(({ values }) => values.join(' x ')).join(' and ')} are not the same program: they share ${Math.round(shared * 100)} % of ${formatBytes(bytes)} requested`,
@@ -143,7 +145,7 @@ function describe(
 ): Learned {
   const { requested, count } = template.trace.allocations;
   const further = template.values.map((value) => 2 * value);
-  let [bytes, settled, unsettled, unpaired, constant, growing, checked] = [0, 0, 0, 0, 0, 0, 0];
+  let [bytes, settled, unsettled, unpaired, constant, growing, checked, open] = [0, 0, 0, 0, 0, 0, 0, 0];
   for (let allocation = 0; allocation < count; allocation++) {
     const size = requested[allocation]!;
     const found = functions[allocation]!;
@@ -151,6 +153,7 @@ function describe(
     if (alone.has(allocation)) unpaired += size;
     else if (found.lower(further) === found.upper(further)) settled += size;
     else unsettled += size;
+    if (found.kind === 'open' && !alone.has(allocation)) open += size;
     if (found.isChecked) checked += size;
     if (found.kind === 'constant') constant += size;
     else if (!alone.has(allocation)) growing += size;
@@ -161,6 +164,7 @@ function describe(
     settled,
     unsettled,
     unpaired,
+    open,
     vanished: vanishedBytes(nearest),
     constant,
     growing,

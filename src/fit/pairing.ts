@@ -181,7 +181,7 @@ export type Relation = (i: number, j: number) => number | undefined;
 
 const SAME_FUNCTION = 4;
 const PLAUSIBLE_SIZE = 1;
-const FOREIGN_SIZE = -4;
+const FOREIGN_SIZE = -6;
 const SAME_LIFE = 2;
 const SIMILAR_LIFE = 1;
 

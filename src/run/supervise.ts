@@ -21,6 +21,10 @@ export interface RunOptions extends SupervisionOptions {
   readonly quiet: boolean;
   /** If set, receives the command's output, which then goes through a pipe. */
   readonly onOutput?: ((child: RunningCommand) => void) | undefined;
+  /** The same for output and errors, and the command has no input. */
+  readonly onCaptured?: ((child: RunningCommand) => void) | undefined;
+  /** Optimizer steps after which processes end by themselves; 0: steps are only marked. */
+  readonly endAfter?: number | undefined;
 }
 
 export interface RunOutcome {
@@ -55,12 +59,13 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
     supervision.start();
     let end: ChildEnd;
     try {
-      const { onOutput } = options;
+      const { onOutput, onCaptured } = options;
       end = await runChild({
         command: options.command,
         environment,
         onTrouble: (sentence) => voice.trouble(sentence),
         ...(onOutput ? { stdio: ['inherit', 'pipe', 'inherit'], onStart: onOutput } : {}),
+        ...(onCaptured ? { stdio: ['ignore', 'pipe', 'pipe'], onStart: onCaptured } : {}),
       });
     } finally {
       isRunning = false;

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { Command } from 'commander';
 import { chooseAllocators } from '../../allocator/registry.ts';
-import { InputError, UsageError } from '../../base/errors.ts';
+import { UsageError } from '../../base/errors.ts';
 import { learnFit } from '../../fit/model.ts';
 import type { Point } from '../../fit/monomials.ts';
 import { type FitPrediction, type FitRuns, type FrontierRow, predictFrontier, predictOn, replaysOf } from '../../fit/prediction.ts';
@@ -11,15 +11,21 @@ import type { FitRun } from '../../fit/sequence.ts';
 import { fitJson } from '../../report/fit-json.ts';
 import { formatFit } from '../../report/terminal/fit.ts';
 import { shellWord } from '../../report/words/shell.ts';
-import { summarizeTrace } from '../../trace/summary.ts';
-import type { Recording, Trace } from '../../trace/trace.ts';
+import { endAs, holdJob } from '../../run/child/child.ts';
+import { endingSignals } from '../../run/child/hang-up.ts';
+import { RunError } from '../../run/child/run-error.ts';
+import { onSignals } from '../../run/child/signals.ts';
+import type { Trace } from '../../trace/trace.ts';
 import { writeWeir } from '../../trace/weir/writer.ts';
-import { type FitFlags, withFitOptions } from '../fit-options.ts';
-import { loadRecording, requireDemand } from '../input.ts';
+import { ExitCode } from '../exit-code.ts';
+import { type FitFlags, traceOf, withFitOptions } from '../fit-options.ts';
+import { confirm, isRight, Trials } from '../fit-trying.ts';
+import { loadRecording } from '../input.ts';
 import { ALLOCATOR_HELP } from '../options.ts';
 import { writeWhole } from '../output.ts';
 import { paintFor } from '../paint.ts';
 import { createProgress, type Progress } from '../progress.ts';
+import { createVoice } from '../run-voice.ts';
 
 const DEFAULT_ALLOCATORS = 'pytorch,expandable,weir';
 /** Without --table, the other parameter is shown at the recorded values and at these multiples of the largest. */
@@ -31,28 +37,78 @@ export function fitCommand(): Command {
     .description(
       'Says which value of a parameter is the largest that fits on a GPU, for each allocator, before anyone has tried it. Learns the size of every block from recordings of a few small values, makes the run of a larger one, and replays it.',
     )
-    .argument('<recordings...>', 'recordings of one program, with --values')
+    .argument('<what...>', 'recordings of one program, with --values; or -- and a command with {} where the value goes')
     .addHelpText(
       'before',
       `Examples:
+  weir fit -- python train.py --batch-size {}
+  weir fit --try 4,6,8 --gpu 24GiB --confirm -- torchrun --nproc-per-node=8 train.py --batch-size {}
+  weir fit --try 4x512,8x512,4x1024,8x1024 -- python train.py --batch {batch} --length {length}
   weir fit batch4.weir batch8.weir --values 4,8 --gpu 80GiB
   weir fit a.pickle b.pickle c.pickle --values 256,512,768 --gpu 24GiB --at 1024,2048
   weir fit 4-512.weir 8-512.weir 4-1k.weir 8-1k.weir --values 4x512,8x512,4x1024,8x1024 --names batch,length --gpu 80GiB
 `,
     )
-    .addHelpText('after', ALLOCATOR_HELP)
+    .addHelpText(
+      'after',
+      `${ALLOCATOR_HELP}
+A command runs for --steps optimizer steps with each value, then it is ended. Its output is not shown. Nothing is saved.
+Exit codes: 0 done, 1 --confirm found the answer wrong, 2 wrong usage, 3 unusable file, 125 a run failed.`,
+    )
     .action(fit);
 }
 
 async function fit(given: string[], flags: FitFlags): Promise<void> {
+  if (flags.values !== undefined) await fitRecordings(given, flags, flags.values);
+  else if (given.every((name) => RECORDING_NAME.test(name) && existsSync(name)))
+    throw new UsageError('give the value of each recording, like --values 4,8');
+  else await fitCommandLine(given, flags);
+}
+
+/** What nobody runs as a command. */
+const RECORDING_NAME = /\.(weir|pickle|pkl|json)(\.gz|\.zst)?$/;
+
+async function fitRecordings(files: readonly string[], flags: FitFlags, values: readonly Point[]): Promise<void> {
+  const [commandOnly] = (['try', 'confirm', 'whole', 'keep'] as const).filter((name) => flags[name] !== undefined);
+  if (commandOnly) throw new UsageError(`--${commandOnly} is for a command; recordings have --values`);
   const progress = createProgress(flags.quiet ?? false);
-  if (flags.values === undefined) throw new UsageError('give the value of each recording, like --values 4,8');
-  const runs = await loadRuns(given, flags.values, flags.device, progress);
+  const runs = await loadRuns(files, values, flags.device, progress);
   const gpuBytes = flags.gpu ?? runs[0]!.trace.limits.deviceBytes;
   if (gpuBytes === undefined) throw new UsageError('the recordings do not say how much memory their GPU has; add --gpu SIZE');
   const answer = answerFrom(runs, gpuBytes, flags.names, flags, progress);
   progress.clear();
   print(answer, flags);
+}
+
+async function fitCommandLine(command: readonly string[], flags: FitFlags): Promise<void> {
+  if (flags.names) throw new UsageError('--names is for recordings; a command names its parameters, like {batch}');
+  if (process.platform !== 'linux')
+    throw new RunError('weir fit runs commands on Linux only; recordings can be used here: weir fit FILES --values 4,8');
+  const voice = createVoice({ isQuiet: flags.quiet ?? false, isVerbose: false, isSilent: false });
+  let interrupted: NodeJS.Signals | undefined;
+  const stopListening = onSignals(endingSignals(process.env), (signal) => {
+    interrupted ??= signal;
+  });
+  const release = holdJob();
+  const isInterrupted = () => interrupted !== undefined;
+  let trials: Trials | undefined;
+  try {
+    trials = new Trials(command, flags, voice, isInterrupted);
+    const tried = await trials.all();
+    if (tried) {
+      const progress = createProgress(flags.quiet ?? false);
+      const answer = answerFrom(tried.runs, tried.gpuBytes, tried.names, flags, progress);
+      progress.clear();
+      const confirmations = flags.confirm ? await confirm(trials, answer.prediction, flags.gpu, voice, isInterrupted) : undefined;
+      if (!isInterrupted()) print(answer, flags, confirmations ? { confirmations } : {});
+      if (confirmations?.some((confirmation) => !isRight(confirmation))) process.exitCode = ExitCode.RuleBroken;
+    }
+  } finally {
+    trials?.close();
+    release();
+    stopListening();
+  }
+  if (interrupted !== undefined) await endAs({ code: null, signal: interrupted });
 }
 
 export interface FitAnswer {
@@ -129,15 +185,4 @@ async function loadRuns(
     runs.push({ trace: traceOf(recording, device, file), values: values[index]! });
   }
   return runs;
-}
-
-/** The GPU that was asked for, or the one that needs most. */
-export function traceOf(recording: Recording, device: number | undefined, file: string): Trace {
-  requireDemand(recording.traces, file, 'requests');
-  if (device !== undefined) {
-    const found = recording.traces.find((trace) => trace.device === device);
-    if (found) return found;
-    throw new InputError(`${file} has no events of GPU ${device}; it has GPU ${recording.traces.map((trace) => trace.device).join(', ')}`);
-  }
-  return recording.traces.reduce((most, trace) => (summarizeTrace(trace).peakLive > summarizeTrace(most).peakLive ? trace : most));
 }

@@ -23,6 +23,7 @@ export interface EnvironmentOptions {
   readonly allowUntested: boolean;
   readonly ringRows: number;
   readonly quiet: boolean;
+  readonly endAfter?: number | undefined;
 }
 
 /** The variables that change, with their new values. */
@@ -43,6 +44,7 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
   if (prefix !== undefined) changed[ChildVariable.python] = prefix;
   if (options.swap !== undefined) changed[ChildVariable.swap] = String(options.swap);
   if (options.swapHost !== undefined) changed[ChildVariable.swapHost] = String(options.swapHost);
+  if (options.endAfter !== undefined) changed[ChildVariable.endAfter] = String(options.endAfter);
   if (options.limit !== undefined) changed[ChildVariable.limit] = String(options.limit);
   if (options.allocator === 'expandable') {
     for (const name of CONF_VARIABLES) {

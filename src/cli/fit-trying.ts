@@ -1,0 +1,248 @@
+// Runs of a command for `weir fit`: which values to try, what a failure means, and whether the answer was right.
+import { mkdirSync } from 'node:fs';
+import { RUN_ALLOCATORS, type RunAllocator } from '../abi/allocators.ts';
+import { chooseAllocators } from '../allocator/registry.ts';
+import { formatBytes } from '../base/bytes.ts';
+import { UsageError } from '../base/errors.ts';
+import { learnFit } from '../fit/model.ts';
+import type { Point } from '../fit/monomials.ts';
+import { type FitPrediction, predictOn, replaysOf } from '../fit/prediction.ts';
+import { type FitRun, markedSteps } from '../fit/sequence.ts';
+import { listWords, pointWords } from '../report/words/fit.ts';
+import { shellWord } from '../report/words/shell.ts';
+import { RunError } from '../run/child/run-error.ts';
+import { createScratchFolder, removeFolder } from '../run/child/run-folder.ts';
+import { emptyReason } from '../run/summary/summary-text.ts';
+import type { RunVoice } from '../run/supervision.ts';
+import { parametersOf, withValues } from '../run/trying/placeholders.ts';
+import { endWords, hasSucceeded, lastLine, type TriedRun, tryRun } from '../run/trying/try-run.ts';
+import { summarizeTrace } from '../trace/summary.ts';
+import { EventKind, type Trace } from '../trace/trace.ts';
+import { type FitFlags, traceOf } from './fit-options.ts';
+import { loadRecording } from './input.ts';
+import { createProgress } from './progress.ts';
+import { readVersion } from './version.ts';
+
+/** Two small values of one parameter. The third is chosen by their answer. */
+const FIRST_VALUES: readonly number[] = [2, 4];
+const MOST_RUNS = 5;
+/** A value that was predicted within this share needs no further run. */
+const AGREEMENT = 0.005;
+/** A larger step would guess too far if the first runs mislead. */
+const MOST_FACTOR = 4;
+
+export interface Tried {
+  readonly names: readonly string[];
+  readonly runs: readonly FitRun[];
+  readonly gpuBytes: number;
+}
+
+/** The runs of one command. */
+export class Trials {
+  readonly names: readonly string[];
+  private readonly command: readonly string[];
+  private readonly flags: FitFlags;
+  private readonly voice: RunVoice;
+  private readonly folder: string;
+  private readonly isInterrupted: () => boolean;
+
+  constructor(command: readonly string[], flags: FitFlags, voice: RunVoice, isInterrupted: () => boolean) {
+    this.names = parametersOf(command);
+    this.command = command;
+    this.flags = flags;
+    this.voice = voice;
+    this.isInterrupted = isInterrupted;
+    this.checkFlags();
+    if (flags.keep !== undefined) mkdirSync(flags.keep, { recursive: true });
+    this.folder = flags.keep ?? createScratchFolder();
+  }
+
+  close(): void {
+    if (this.flags.keep === undefined) removeFolder(this.folder);
+  }
+
+  /** Undefined: it was interrupted. */
+  async all(): Promise<Tried | undefined> {
+    const given = this.flags.try;
+    const points = [...(given ?? FIRST_VALUES.map((value) => [value]))].sort((a, b) => productOf(a) - productOf(b));
+    const runs: FitRun[] = [];
+    for (const point of points) {
+      const trace = await this.record(point, runs);
+      if (this.isInterrupted()) return undefined;
+      if (!trace) break;
+      runs.push({ trace, values: point });
+    }
+    if (runs.length < 2)
+      throw new RunError(
+        `only the run of ${pointWords(runs[0]!.values)} succeeded, and one value shows no growth; try smaller values with --try`,
+      );
+    const gpuBytes = this.flags.gpu ?? usableOf(runs.at(-1)!.trace) ?? runs.at(-1)!.trace.limits.deviceBytes;
+    if (gpuBytes === undefined) throw new UsageError('the runs do not say how much memory the GPU has; add --gpu SIZE');
+    if (given === undefined && !(await this.check(runs, gpuBytes))) return undefined;
+    return { names: this.names, runs, gpuBytes };
+  }
+
+  /** Adds runs until one is as it was predicted. False: it was interrupted. */
+  private async check(runs: FitRun[], gpuBytes: number): Promise<boolean> {
+    while (runs.length < MOST_RUNS) {
+      const fitRuns = replaysOf(learnFit(runs));
+      const choices = chooseAllocators('weir');
+      const largest = predictOn(fitRuns, { gpuBytes, choices }).rows[0]!.sure.value;
+      const last = runs.at(-1)!.values[0]!;
+      const next = Math.min(Math.floor(largest / 2), last * MOST_FACTOR);
+      // The answer is near: there is nothing between.
+      if (next <= last) return true;
+      const trace = await this.record([next], runs);
+      if (this.isInterrupted()) return false;
+      if (!trace) return true;
+      runs.push({ trace, values: [next] });
+      const real = summarizeTrace(trace).peakLive;
+      const [lower, upper] = [fitRuns.replays.peakLive([next], 'lower'), fitRuns.replays.peakLive([next], 'upper')];
+      const isRight = real >= lower * (1 - AGREEMENT) && real <= upper * (1 + AGREEMENT) && upper <= lower * (1 + AGREEMENT);
+      this.voice.say(
+        isRight
+          ? `the run of ${next} is as the smaller ones predict: ${formatBytes(real)} live at its peak`
+          : `the run of ${next} has ${formatBytes(real)} live at its peak, and the smaller ones predict ${formatBytes(lower)} to ${formatBytes(upper)}`,
+      );
+      if (isRight) return true;
+    }
+    return true;
+  }
+
+  /** The recording of a run; undefined if it ran out of memory or failed and there are enough others. */
+  private async record(point: Point, before: readonly FitRun[]): Promise<Trace | undefined> {
+    const tried = await this.run(point, 'pytorch', undefined);
+    if (this.isInterrupted()) return undefined;
+    this.refuse(tried, point);
+    if (!hasSucceeded(tried.end)) {
+      const sentence = `the run of ${pointWords(point)} failed (${endWords(tried.end)}): ${lastLine(tried.said) || 'it printed nothing'}`;
+      if (before.length < 2) throw new RunError(before.length === 0 ? sentence : `${sentence}; try smaller values with --try`);
+      this.voice.trouble(`${sentence}; going on with ${listWords(before.map(({ values }) => pointWords(values)))}`);
+      return undefined;
+    }
+    const trace = await this.load(tried);
+    const steps = markedSteps(trace).length;
+    if (steps === 0 && !this.flags.whole)
+      throw new RunError(
+        `no optimizer step was seen in the run of ${pointWords(point)}; call weir_gpu.step() at the start of each step, or add --whole to take the run as it is`,
+      );
+    this.voice.say(`${pointWords(point)}: ${steps} steps, peak reserved ${formatBytes(tried.peakReserved)}`);
+    return trace;
+  }
+
+  /** Of several processes, the one that needs most. */
+  private async load({ files }: TriedRun): Promise<Trace> {
+    const traces: Trace[] = [];
+    for (const file of files) {
+      const recording = await loadRecording(file, createProgress(true));
+      traces.push(traceOf(recording, this.flags.device, file));
+    }
+    return traces.reduce((most, trace) => (summarizeTrace(trace).peakLive > summarizeTrace(most).peakLive ? trace : most));
+  }
+
+  async run(point: Point, allocator: RunAllocator, limit: number | undefined): Promise<TriedRun> {
+    const command = withValues(this.command, this.names, point);
+    this.voice.say(`running ${command.map(shellWord).join(' ')}${allocator === 'pytorch' ? '' : ` on ${allocator}`}`);
+    return tryRun(
+      {
+        command,
+        allocator,
+        limit,
+        endAfter: this.flags.whole ? 0 : this.flags.steps,
+        folder: this.folder,
+        name: `${allocator}-${point.join('x')}`,
+        version: readVersion(),
+        environment: process.env,
+      },
+      { ...this.voice, say: () => {} },
+    );
+  }
+
+  private refuse({ outcome, end }: TriedRun, point: Point): void {
+    const [refusal] = outcome.refusals;
+    if (refusal) throw new RunError(refusal.message);
+    if (outcome.summary.processes.length === 0 && hasSucceeded(end))
+      throw new RunError(`the run of ${pointWords(point)} cannot be used: ${emptyReason(outcome.summary, undefined)}`);
+  }
+
+  private checkFlags(): void {
+    const { flags, names } = this;
+    if (names.length > 1 && flags.try === undefined)
+      throw new UsageError(
+        `the command has ${names.length} parameters, so name the values to run, in the order ${names.join(', ')}: --try 4x512,8x512,4x1024,8x1024`,
+      );
+    const wrong = flags.try?.find((point) => point.length !== names.length);
+    if (wrong) throw new UsageError(`--try ${wrong.join('x')} needs a value for each of ${names.join(', ')}, with x between them`);
+    if (flags.try && flags.try.length < 2) throw new UsageError('--try needs two values or more: one value shows no growth');
+  }
+}
+
+/** What a run of the answer and of the next value showed on one allocator. */
+export interface Confirmation {
+  readonly allocator: string;
+  readonly value: number;
+  readonly fits: boolean;
+  /** Peak reserved of the run of `value`, and as it was predicted for a GPU of this size. */
+  readonly peakReserved: number;
+  readonly predicted: number;
+  readonly next: number;
+  readonly nextFits: boolean;
+}
+
+/** Runs the answer and the next larger value. Undefined: it was interrupted. */
+export async function confirm(
+  trials: Trials,
+  { rows, line, gpuBytes }: FitPrediction,
+  limit: number | undefined,
+  voice: RunVoice,
+  isInterrupted: () => boolean,
+): Promise<Confirmation[] | undefined> {
+  const found: Confirmation[] = [];
+  for (const { allocator, sure, nextPeak, onGpu } of rows) {
+    const runnable = RUN_ALLOCATORS.find((name) => name === allocator);
+    if (!runnable || sure.value === 0 || !sure.isBounded) continue;
+    const values = (value: number) => line.point.map((given, index) => (index === line.parameter ? value : given));
+    const first = await trials.run(values(sure.value), runnable, limit);
+    if (isInterrupted()) return undefined;
+    const second = await trials.run(nextPeak.point, runnable, limit);
+    if (isInterrupted()) return undefined;
+    const confirmation = {
+      allocator,
+      value: sure.value,
+      fits: hasSucceeded(first.end),
+      peakReserved: first.peakReserved,
+      predicted: onGpu?.peakReserved ?? 0,
+      next: nextPeak.point[line.parameter]!,
+      nextFits: hasSucceeded(second.end),
+    };
+    voice.say(confirmationWords(confirmation, gpuBytes));
+    found.push(confirmation);
+  }
+  return found;
+}
+
+export function isRight({ fits, nextFits }: Confirmation): boolean {
+  return fits && !nextFits;
+}
+
+function confirmationWords(confirmation: Confirmation, gpuBytes: number): string {
+  const { allocator, value, fits, next, nextFits, peakReserved, predicted } = confirmation;
+  const size = formatBytes(gpuBytes);
+  const peaks = fits ? ` (peak reserved ${formatBytes(peakReserved)}, predicted ${formatBytes(predicted)})` : '';
+  const how = `${value} ${fits ? 'fits' : 'does not fit'} in ${size}${peaks}, ${next} ${nextFits ? 'fits, too' : 'does not'}`;
+  return `confirmed on ${allocator}: ${isRight(confirmation) ? 'right' : 'wrong'}: ${how}`;
+}
+
+/** The memory that PyTorch could have in the run, as its process said; undefined: it did not. */
+export function usableOf({ events, symbols }: Trace): number | undefined {
+  for (let event = 0; events.detail && event < events.count; event++) {
+    if (events.kind[event] !== EventKind.Mark) continue;
+    const bytes = /^weir usable (\d+)$/.exec(symbols.strings[events.detail[event]!] ?? '')?.[1];
+    if (bytes !== undefined) return Number(bytes);
+  }
+  return undefined;
+}
+
+function productOf(point: Point): number {
+  return point.reduce((product, value) => product * value, 1);
+}

@@ -1,0 +1,108 @@
+// One run of a command for a few steps, recorded, with its output kept back.
+import { join } from 'node:path';
+import { finished } from 'node:stream/promises';
+import type { RunAllocator } from '../../abi/allocators.ts';
+import { RING_ROWS } from '../../abi/ring.ts';
+import type { ChildEnd } from '../child/child.ts';
+import type { RunningCommand } from '../child/posix-process.ts';
+import { type RunOutcome, supervise } from '../supervise.ts';
+import type { RunVoice } from '../supervision.ts';
+
+export interface TryOptions {
+  readonly command: readonly string[];
+  readonly allocator: RunAllocator;
+  /** Bytes that the run may take; undefined: all of the GPU. */
+  readonly limit: number | undefined;
+  /** Optimizer steps after which it ends; 0: it goes to its end. */
+  readonly endAfter: number;
+  /** Folder for the recordings, and their name. */
+  readonly folder: string;
+  readonly name: string;
+  readonly version: string;
+  readonly environment: NodeJS.ProcessEnv;
+}
+
+export interface TriedRun {
+  readonly end: ChildEnd;
+  readonly outcome: RunOutcome;
+  /** The recordings, one for each process that used a GPU. */
+  readonly files: readonly string[];
+  /** The most that a process held on a GPU. */
+  readonly peakReserved: number;
+  /** The end of what it printed. */
+  readonly said: string;
+}
+
+/** Bytes of output that are kept. */
+const MOST_SAID = 16 * 1024;
+/** Longest wait for the last output after the command has ended. */
+const DRAIN_MS = 2000;
+
+export async function tryRun(options: TryOptions, voice: RunVoice): Promise<TriedRun> {
+  const { command, allocator, limit, folder, name, version, environment } = options;
+  let said = '';
+  const drained: Promise<unknown>[] = [];
+  const listen = (child: RunningCommand) => {
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.on('data', (chunk: Buffer) => {
+        said = (said + chunk.toString()).slice(-MOST_SAID);
+      });
+      if (stream) drained.push(finished(stream).catch(() => undefined));
+    }
+  };
+  const outcome = await supervise(
+    {
+      command,
+      allocator,
+      limit,
+      record: join(folder, `${name}.weir`),
+      force: true,
+      whatIf: false,
+      whatIfEvents: 1,
+      metricsPort: undefined,
+      metricsHost: '',
+      plan: false,
+      swap: undefined,
+      lend: true,
+      swapHost: undefined,
+      allowUntested: false,
+      ringRows: RING_ROWS,
+      quiet: true,
+      version,
+      environment,
+      endAfter: options.endAfter,
+      onCaptured: listen,
+    },
+    voice,
+  );
+  // A daemon may hold the pipe open for ever.
+  await Promise.race([Promise.all(drained), new Promise((resolve) => setTimeout(resolve, DRAIN_MS).unref())]);
+  const { processes } = outcome.summary;
+  return {
+    end: outcome.end,
+    outcome,
+    files: processes.flatMap(({ file }) => (file.path === undefined ? [] : [file.path])),
+    peakReserved: Math.max(0, ...processes.flatMap(({ gauges }) => [...gauges.values()].map((gauge) => gauge.peak_reserved))),
+    said,
+  };
+}
+
+/** Whether the command ended as it should. */
+export function hasSucceeded({ code }: ChildEnd): boolean {
+  return code === 0;
+}
+
+/** `exit code 1` or `SIGKILL`. */
+export function endWords({ code, signal }: ChildEnd): string {
+  return signal ?? `exit code ${code}`;
+}
+
+/** The last line that says something. */
+export function lastLine(said: string): string {
+  return (
+    said
+      .split('\n')
+      .findLast((line) => line.trim() !== '')
+      ?.trim() ?? ''
+  );
+}

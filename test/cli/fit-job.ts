@@ -1,0 +1,69 @@
+// A training job without PyTorch and without a GPU, whose memory grows with its batch: node fit-job.js --batch N [--length N] [WORD...].
+// It writes a ring as a real process does, marks its steps, and ends after as many as it is told.
+import { ChildVariable } from '../../src/abi/environment.ts';
+import { EventKind } from '../../src/trace/trace.ts';
+import { RingWriter } from '../run/ring-writer.ts';
+
+const MIB = 1024 * 1024;
+const words = process.argv.slice(2);
+const numberAfter = (name: string, otherwise: number) => Number(words[words.indexOf(name) + 1] ?? otherwise);
+const batch = words.includes('--batch') ? numberAfter('--batch', 0) : 0;
+const length = words.includes('--length') ? numberAfter('--length', 1) : 1;
+const endAfter = Number(process.env[ChildVariable.endAfter] ?? 'NaN');
+const limit = Number(process.env[ChildVariable.limit] ?? Number.POSITIVE_INFINITY);
+
+if (words.includes('fail')) fail(1, 'Traceback: no such dataset');
+if (words.includes('fail-above') && batch > numberAfter('fail-above', 0)) fail(1, 'torch.OutOfMemoryError: CUDA out of memory');
+if (words.includes('wait')) setInterval(() => {}, 1000);
+
+const ring = new RingWriter(process.env[ChildVariable.runDir] ?? '', {
+  capacity: 1 << 14,
+  allocator: process.env[ChildVariable.allocator] ?? '',
+});
+ring.gauges(0, { total: 1024 * MIB });
+ring.stream(0, 0, 0);
+ring.pool(0, 0, [0, 0]);
+const mark = ring.string('weir step');
+const usable = ring.string(`weir usable ${1000 * MIB}`);
+let [next, live, peak] = [0x7f00_0000_0000, 0, 0];
+
+function alloc(size: number): [number, number] {
+  const block: [number, number] = [next, size];
+  next += Math.ceil(size / (2 * MIB)) * 2 * MIB;
+  live += size;
+  peak = Math.max(peak, live);
+  if (live > limit) fail(1, 'torch.OutOfMemoryError: CUDA out of memory');
+  ring.put({ kind: EventKind.Alloc, address: block[0], size });
+  return block;
+}
+
+function free([address, size]: readonly [number, number]): void {
+  live -= size;
+  ring.put({ kind: EventKind.FreeRequested, address, size });
+  ring.put({ kind: EventKind.FreeCompleted, address, size });
+}
+
+for (let layer = 0; layer < 4; layer++) alloc(10 * MIB);
+for (let step = 1; ; step++) {
+  const saved: [number, number][] = [];
+  for (let layer = 0; layer < 4; layer++) {
+    free(alloc(Math.max(512, layer * 2 * MIB * batch)));
+    saved.push(alloc(3 * MIB * batch * length));
+    // Large batches take another way, as kernels do.
+    if (words.includes('kernels') && batch > 8) saved.push(alloc(MIB * batch));
+  }
+  for (const block of saved.reverse()) free(block);
+  if (!words.includes('no-steps')) {
+    if (step === 1) ring.put({ kind: EventKind.Mark, detail: usable });
+    ring.put({ kind: EventKind.Mark, detail: mark });
+  }
+  ring.gauges(0, { total: 1024 * MIB, peak_live: peak, peak_reserved: peak, allocations: 8 * step });
+  if (step === endAfter || step === 6) break;
+}
+ring.close();
+if (!words.includes('wait')) process.exit(0);
+
+function fail(code: number, sentence: string): never {
+  process.stderr.write(`${sentence}\n`);
+  process.exit(code);
+}

@@ -1,0 +1,225 @@
+// `weir fit` as a user runs it: over recordings, and over a command that needs no GPU.
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { writeWeir } from '../../src/trace/weir/writer.ts';
+import { type Program, runProgram } from '../fit/program.ts';
+import { outcomeOf, ROOT, weir } from '../support/command.ts';
+import { RunFolder } from '../support/run-folder.ts';
+
+const run = new RunFolder();
+const MIB = 1024 * 1024;
+const JOB = new URL('build/test/cli/fit-job.js', ROOT).pathname;
+const job = (...words: string[]) => ['--', process.execPath, JOB, ...words];
+
+const program: Program = {
+  layers: [
+    { weight: 30 * MIB, saved: (batch) => 5 * MIB * batch!, workspace: (batch) => 700_000 * batch! },
+    { weight: 50 * MIB, saved: (batch) => 9 * MIB * batch!, workspace: () => 4 * MIB },
+  ],
+  steps: 4,
+  hasStacks: true,
+  hasMarks: true,
+  hasState: true,
+};
+
+function recording(name: string, of: Program, ...values: number[]): string {
+  const path = join(run.path, name);
+  const chunks: Uint8Array[] = [];
+  writeWeir({ format: 'weir', traces: [runProgram(of, ...values)] }, (chunk) => chunks.push(chunk.slice()));
+  writeFileSync(path, Buffer.concat(chunks));
+  return path;
+}
+
+describe('from recordings', () => {
+  it('says the largest value, what is left and what grows', async () => {
+    const files = [recording('b4.weir', program, 4), recording('b8.weir', program, 8)];
+    const { code, stdout, stderr } = await weir(['fit', ...files, '--values', '4,8', '--gpu', '2GiB', '--at', '20,40']);
+    expect([code, stderr]).toEqual([0, '']);
+    expect(stdout).toMatch(/^The largest value that fits in 2.00 GiB, from runs of 4 and 8:\n/);
+    expect(stdout).toMatch(/\n {2}weir +\d+ +[\d.]+ (GiB|MiB) +[\d.]+ (MiB|KiB|B)/);
+    expect(stdout).toMatch(/\n +9 MiB .* value +user\/train.py:1 forward\n/);
+    expect(stdout).toContain('The runs settle the sizes of 100.0 % of');
+  });
+
+  it('says the same as JSON, and the real run of the answer fits', async () => {
+    const files = [recording('b4.weir', program, 4), recording('b8.weir', program, 8)];
+    const { stdout } = await weir(['fit', ...files, '--values', '4,8', '--gpu', '2GiB', '--json']);
+    const answer = JSON.parse(stdout);
+    expect(answer).toMatchObject({ schema: 1, searched: 'value', runs: [[4], [8]], learned: { unsettled: 0, unpaired: 0 } });
+    for (const { allocator, largest, largestPossible, peak } of answer.results) {
+      expect(largestPossible).toBe(largest);
+      const real = recording('real.weir', program, largest);
+      const replayed = JSON.parse((await weir(['replay', real, '--allocator', allocator, '--json'])).stdout);
+      expect(peak.peakReserved).toBe(replayed.results[0].peakReserved);
+    }
+  });
+
+  it('writes the synthesised run', async () => {
+    const files = [recording('b4.weir', program, 4), recording('b8.weir', program, 8)];
+    const made = join(run.path, 'made.weir');
+    const fit = ['fit', ...files, '--values', '4,8', '--gpu', '2GiB', '--write', made];
+    expect((await weir(fit)).stderr).toBe(`wrote ${made}; to see it: weir serve ${made}\n`);
+    expect((await weir(['analyze', made, '--json'])).code).toBe(0);
+    expect(await weir(fit)).toMatchObject({ code: 2, stderr: `weir: ${made} exists; -f overwrites it\n` });
+  });
+
+  it('has a table for two parameters', async () => {
+    const two: Program = {
+      ...program,
+      layers: [
+        { weight: MIB, saved: (batch, length) => 4096 * batch! * length!, workspace: (batch, length) => batch! * length! * length! },
+      ],
+    };
+    const points = [
+      [2, 128],
+      [4, 128],
+      [2, 256],
+      [4, 256],
+    ] as const;
+    const files = points.map((point) => recording(`${point.join('-')}.weir`, two, ...point));
+    const values = ['--values', points.map((point) => point.join('x')).join(), '--names', 'batch,length'];
+    const { stdout, stderr } = await weir(['fit', ...files, ...values, '--gpu', '1GiB']);
+    expect(stderr).toBe('');
+    expect(stdout).toContain('The largest batch that fits in 1.00 GiB at length 256, from runs of 2 x 128');
+    expect(stdout).toContain('The largest batch by length:');
+    expect(stdout).toMatch(/\n {3}1,024 +\d+ +\d+ +\d+\n/);
+  });
+
+  it.each([
+    [['--gpu', '2GiB'], 2, 'give the value of each recording, like --values 4,8'],
+    [
+      ['--values', '4', '--gpu', '2GiB'],
+      2,
+      'there are 2 recordings and 1 values; give each recording its value, like weir fit a.weir b.weir --values 4,8',
+    ],
+    [['--values', '4,4', '--gpu', '2GiB'], 2, 'all runs have the value 4, which shows no growth; give runs of two values or more'],
+    [['--values', '4,8'], 2, 'the recordings do not say how much memory their GPU has; add --gpu SIZE'],
+    [['--values', '4,8', '--gpu', '2GiB', '--confirm'], 2, '--confirm is for a command; recordings have --values'],
+    [['--values', '4,8', '--gpu', '2GiB', '--at', '4x5'], 2, '--at 4x5 needs one value'],
+    [['--values', '4,8', '--gpu', '2GiB', '--table', '5'], 2, '--table is for two parameters, such as batch and length'],
+    [['--values', '4,8', '--gpu', '2GiB', '--names', 'a,b'], 2, '--names has 2 names, but each run has one value'],
+  ])('refuses %j with a sentence', async (parameters, code, sentence) => {
+    const files = [recording('b4.weir', program, 4), recording('b8.weir', program, 8)];
+    expect(await weir(['fit', ...files, ...parameters])).toMatchObject({ code, stderr: `weir: ${sentence}\n`, stdout: '' });
+  });
+
+  it('refuses recordings of different programs, and one recording', async () => {
+    const other = { ...program, layers: [{ weight: 3, saved: () => 777_777_777, workspace: () => 5_555_555 }] };
+    const files = [recording('b4.weir', program, 4), recording('other.weir', other, 8)];
+    const { code, stderr } = await weir(['fit', ...files, '--values', '4,8', '--gpu', '2GiB']);
+    expect([code, stderr]).toEqual([3, expect.stringMatching(/^weir: the runs of 4 and 8 are not the same program: .*\n$/)]);
+    const alone = await weir(['fit', files[0]!, '--values', '4', '--gpu', '2GiB']);
+    expect(alone).toMatchObject({ code: 2, stderr: 'weir: one value shows no growth; give runs of two values or more\n' });
+  });
+});
+
+describe('from a command', () => {
+  it('tries small values, checks them with a third, and takes the GPU of the machine', async () => {
+    const { code, stdout, stderr } = await run.weir(['fit', ...job('--batch', '{}')]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^The largest value that fits in 1000 MiB, from runs of 2, 4 and 16:\n/);
+    expect(stderr).toContain('weir: 2: 4 steps, peak reserved');
+    expect(stderr).toContain('weir: the run of 16 is as the smaller ones predict');
+    expect(readdirSync(run.temporary)).toEqual([]);
+  });
+
+  it('takes the values and the GPU that it is given, and keeps the recordings', async () => {
+    const kept = join(run.path, 'kept');
+    const { stdout } = await run.weir([
+      'fit',
+      '--try',
+      '3,5',
+      '--gpu',
+      '600MiB',
+      '--keep',
+      kept,
+      '--json',
+      ...job('--batch={}', '--batch', '{}'),
+    ]);
+    expect(JSON.parse(stdout)).toMatchObject({ gpuBytes: 600 * MIB, runs: [[3], [5]], repeats: 3 });
+    expect(readdirSync(kept).filter((name) => /^pytorch-[35]\.\d+\.weir$/.test(name))).toHaveLength(2);
+  });
+
+  it('goes on trying if the third is not as predicted', async () => {
+    const { stdout, stderr } = await run.weir(['fit', ...job('--batch', '{}', 'kernels')]);
+    expect(stdout).toMatch(/^The largest value that fits in 1000 MiB, from runs of 2, 4, 16/);
+    expect(stderr).toMatch(/weir: the run of 16 has [\d.]+ MiB live at its peak, and the smaller ones predict [\d.]+ MiB to [\d.]+ MiB\n/);
+  });
+
+  it('confirms the answer by running it and the next value', async () => {
+    const parameters = ['fit', '--try', '2,4', '--gpu', '600MiB', '--allocator', 'weir', '--confirm', '--json'];
+    const { code, stdout, stderr } = await run.weir([...parameters, ...job('--batch', '{}')]);
+    const { confirmations, results } = JSON.parse(stdout);
+    expect(confirmations).toMatchObject([{ allocator: 'weir', value: results[0].largest, next: results[0].largest + 1 }]);
+    expect(stderr).toContain('confirmed on weir: ');
+    const isRight = confirmations[0].fits && !confirmations[0].nextFits;
+    expect(code).toBe(isRight ? 0 : 1);
+  });
+
+  it('has several parameters', async () => {
+    const words = ['--batch', '{batch}', '--length', '{length}'];
+    const { stdout } = await run.weir(['fit', '--try', '2x1,4x1,2x2,4x2', '--table', '1,2,4', ...job(...words)]);
+    expect(stdout).toContain('The largest batch that fits in 1000 MiB at length 2');
+    expect(stdout).toContain('The largest batch by length:');
+    expect((await run.weir(['fit', ...job(...words)])).stderr).toBe(
+      'weir: the command has 2 parameters, so name the values to run, in the order batch, length: --try 4x512,8x512,4x1024,8x1024\n',
+    );
+  });
+
+  it.each([
+    [['--batch', '4'], [], 2, 'the command has no {}; write {} where the value goes, like weir fit -- python train.py --batch-size {}'],
+    [['--batch', '{}', 'fail'], [], 125, 'the run of 2 failed (exit code 1): Traceback: no such dataset'],
+    [
+      ['--batch', '{}', 'fail-above', '2'],
+      [],
+      125,
+      'the run of 4 failed (exit code 1): torch.OutOfMemoryError: CUDA out of memory; try smaller values with --try',
+    ],
+    [
+      ['--batch', '{}', 'no-steps'],
+      [],
+      125,
+      'no optimizer step was seen in the run of 2; call weir_gpu.step() at the start of each step, or add --whole to take the run as it is',
+    ],
+    [['--batch', '{}'], ['--try', '4'], 2, '--try needs two values or more: one value shows no growth'],
+    [['--batch', '{}'], ['--try', '4x4,8x8'], 2, '--try 4x4 needs a value for each of value, with x between them'],
+    [['--batch', '{}'], ['--names', 'batch'], 2, '--names is for recordings; a command names its parameters, like {batch}'],
+  ])('refuses %j %j with a sentence', async (words, parameters, code, sentence) => {
+    expect(await run.weir(['fit', '-q', ...parameters, ...job(...words)])).toMatchObject({
+      code,
+      stderr: `weir: ${sentence}\n`,
+      stdout: '',
+    });
+    expect(readdirSync(run.temporary)).toEqual([]);
+  });
+
+  it('takes a run without steps as it is, if asked to', async () => {
+    const { code, stdout } = await run.weir(['fit', '--whole', '--try', '2,4', ...job('--batch', '{}', 'no-steps')]);
+    expect([code, stdout.split('\n')[0]]).toEqual([0, 'The largest value that fits in 1.00 GiB, from runs of 2 and 4:']);
+  });
+
+  it('goes on with the smaller values if a later one fails', async () => {
+    const { code, stderr } = await run.weir(['fit', '--try', '2,4,8', ...job('--batch', '{}', 'fail-above', '4')]);
+    expect(code).toBe(0);
+    expect(stderr).toContain(
+      'weir: the run of 8 failed (exit code 1): torch.OutOfMemoryError: CUDA out of memory; going on with 2 and 4\n',
+    );
+  });
+
+  it('ends the command and cleans up on Ctrl-C', async () => {
+    const child = run.start(['fit', ...job('--batch', '{}', 'wait')]);
+    const ended = outcomeOf(child);
+    let said = '';
+    child.stderr!.on('data', (chunk: Buffer) => {
+      said += chunk.toString();
+    });
+    while (!said.includes('running ') || readdirSync(run.temporary).length < 2) await sleep(20);
+    await sleep(300);
+    child.kill('SIGINT');
+    const { signal, code } = await ended;
+    expect(signal === 'SIGINT' || code === 130).toBe(true);
+    expect(readdirSync(run.temporary)).toEqual([]);
+  });
+});
