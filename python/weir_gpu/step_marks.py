@@ -84,11 +84,10 @@ def _usable():
 def _end():
     """Ends the process at once: no checkpoint, no report of the program must come of a run that was cut short."""
     torch = sys.modules["torch"]
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    for stream in (sys.stdout, sys.stderr):
+    for finish in (torch.cuda.synchronize, sys.stdout.flush, sys.stderr.flush):
+        # Whatever fails here must not keep the process from ending.
         try:
-            stream.flush()
+            finish()
         except Exception:
             pass
     os._exit(0)

@@ -72,6 +72,7 @@ export function learnFit(runs: readonly FitRun[]): FitModel {
   }
   const learned = describe(template, functions, new Set(alone), partners.at(-1)!);
   requireSame(learned, ordered);
+  requireGrowth(learned, ordered);
   const power = fastestPower(template, functions);
   for (const allocation of alone)
     functions[allocation] = openFunction([{ point: template.values, size: allocations.requested[allocation]! }], power);
@@ -134,6 +135,13 @@ function requireSame({ bytes, unpaired, open }: Learned, runs: readonly Sequence
   if (shared >= LEAST_SHARED) return;
   throw new InputError(
     `the runs of ${runs.map(({ values }) => values.join(' x ')).join(' and ')} are not the same program: they share ${Math.round(shared * 100)} % of ${formatBytes(bytes)} requested`,
+  );
+}
+
+function requireGrowth({ bytes, constant }: Learned, runs: readonly Sequence[]): void {
+  if (constant < bytes) return;
+  throw new InputError(
+    `every block has the same size in the runs of ${runs.map(({ values }) => values.join(' x ')).join(' and ')}: memory does not depend on the value`,
   );
 }
 

@@ -136,7 +136,10 @@ export function predictFrontier(
 
 function largestOn({ model, replays }: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes: number): Pick<FitRow, 'sure' | 'possible'> {
   const search = (bound: 'lower' | 'upper') =>
-    largestValue(line.point[line.parameter]!, line.multiple, (value) => replays.fits(choice, onLine(line, value), bound, gpuBytes));
+    largestValue(line.point[line.parameter]!, line.multiple, {
+      mayFit: (value) => replays.mayFit(onLine(line, value), bound, gpuBytes),
+      fits: (value) => replays.fits(choice, onLine(line, value), bound, gpuBytes),
+    });
   const sure = search('upper');
   return { sure, possible: isSettled(model, line, sure.value + line.multiple) ? sure : atLeast(search('lower'), sure) };
 }

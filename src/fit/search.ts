@@ -64,9 +64,12 @@ export class FitReplays {
     return peak;
   }
 
+  /** No allocator needs less than what is live, and this is known without a replay. */
+  mayFit(point: Point, bound: Bound, gpuBytes: number): boolean {
+    return this.peakLive(point, bound) <= gpuBytes;
+  }
+
   fits(choice: AllocatorChoice, point: Point, bound: Bound, gpuBytes: number): boolean {
-    // No allocator needs less than what is live, and this is known without a replay.
-    if (this.peakLive(point, bound) > gpuBytes) return false;
     const key = `${choice.name} ${bound} ${gpuBytes} ${point.join()}`;
     let fits = this.fitting.get(key);
     if (fits === undefined) {
@@ -77,25 +80,48 @@ export class FitReplays {
   }
 }
 
+/** Whether a value fits. `mayFit` is quick and never wrong if it says no. */
+export interface Trial {
+  mayFit(value: number): boolean;
+  fits(value: number): boolean;
+}
+
 /**
  * The largest multiple that fits, where its neighbour was tried and does not. `start` is a value to begin at, such as the
- * largest that was recorded.
+ * largest that was recorded. The quick answer comes first, since allocators need little more than what is live.
  */
-export function largestValue(start: number, multiple: number, fits: (value: number) => boolean): Largest {
+export function largestValue(start: number, multiple: number, trial: Trial): Largest {
   const most = Math.floor(MOST_VALUE / multiple);
+  const mayFit = (count: number) => trial.mayFit(count * multiple);
+  const fits = (count: number) => mayFit(count) && trial.fits(count * multiple);
   let low = 0;
   let high = Math.max(1, Math.min(most, Math.round(start / multiple)));
-  while (fits(high * multiple)) {
+  while (high < most && mayFit(high)) {
     low = high;
-    if (high === most) return { value: high * multiple, isBounded: false };
     high = Math.min(most, high * 2);
   }
+  if (mayFit(high)) {
+    if (fits(high)) return { value: high * multiple, isBounded: false };
+    low = high;
+  }
+  low = lastOf(low, high, mayFit);
+  // From here on downwards, in growing steps.
+  let above = low + 1;
+  for (let step = 1; low > 0 && !fits(low); step *= 2) {
+    above = low;
+    low = Math.max(0, low - step);
+  }
+  return { value: lastOf(low, above, fits) * multiple, isBounded: true };
+}
+
+/** The last number before `high` for which it is true, where it is true for `low` and not for `high`. */
+function lastOf(low: number, high: number, isTrue: (value: number) => boolean): number {
   while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (fits(middle * multiple)) low = middle;
+    const middle = Math.floor((low + high) / 2);
+    if (isTrue(middle)) low = middle;
     else high = middle;
   }
-  return { value: low * multiple, isBounded: true };
+  return low;
 }
 
 export function onLine({ point, parameter }: Line, value: number): Point {

@@ -226,6 +226,11 @@ describe('wrong use', () => {
     ).toThrow(/^0.5 is no value of a run; values are whole numbers above 0$/);
   });
 
+  test('a value that memory does not depend on', () => {
+    const runs = [4, 8].map((value) => ({ trace: runProgram(program, 4), values: [value] }));
+    expect(() => learnFit(runs)).toThrow(/^every block has the same size in the runs of 4 and 8: memory does not depend on the value$/);
+  });
+
   test('runs that are not the same program', () => {
     const runs = [
       { trace: runProgram(program, 4), values: [4] },
