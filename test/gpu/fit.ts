@@ -78,7 +78,7 @@ process.exit(failed === 0 ? 0 : 1);
 
 function comparePeaks(name: string, tried: readonly number[]): void {
   const asked = [2, 4, 8].map((factor) => factor * tried.at(-1)!);
-  const answer = fit(name, ['--try', tried.join(), '--at', asked.join()]);
+  const answer = fitted(name, ['--try', tried.join(), '--at', asked.join()]);
   if (!answer) return;
   for (const { allocator, asked: peaks } of answer.results) {
     for (const { values, peakReserved: predicted, peakReservedAtLeast: atLeast } of peaks) {
@@ -108,10 +108,10 @@ function comparePeaks(name: string, tried: readonly number[]): void {
 /** A GPU on which about five times the largest tried value fits: the answer lies between values that were tried and those of the other part. */
 function findLargest(name: string, tried: readonly number[]): void {
   const aim = 5 * tried.at(-1)!;
-  const first = fit(name, ['--try', tried.join(), '--at', String(aim), '--allocator', 'weir']);
+  const first = fitted(name, ['--try', tried.join(), '--at', String(aim), '--allocator', 'weir']);
   if (!first) return;
   const limit = Math.ceil(first.results[0]!.asked[0]!.peakReserved / 2 ** 26) * 2 ** 26;
-  const answer = fit(name, ['--try', tried.join(), '--gpu', String(limit), '--confirm']);
+  const answer = fitted(name, ['--try', tried.join(), '--gpu', String(limit), '--confirm']);
   if (!answer) return;
   for (const confirmation of answer.confirmations ?? []) {
     const isGood = confirmation.fits && !confirmation.nextFits;
@@ -121,7 +121,7 @@ function findLargest(name: string, tried: readonly number[]): void {
   }
 }
 
-function fit(name: string, parameters: readonly string[]): Answer | undefined {
+function fitted(name: string, parameters: readonly string[]): Answer | undefined {
   const { status, stdout, stderr } = weir(['fit', ...parameters, '--json', '--', 'python3', SCRIPT, name, '{}']);
   process.stdout.write(stderr);
   // 1: --confirm found the answer wrong, which is told below.

@@ -39,7 +39,7 @@ function check(name: string, programs: Readonly<Record<string, string>>) {
 
 describe('the programs in the documentation', () => {
   it('are found', () => {
-    expect(examples.map(([name]) => name)).toEqual(['docs-library-md-0.ts', 'docs-library-md-1.ts']);
+    expect(examples.map(([name]) => name)).toEqual(['docs-library-md-0.ts', 'docs-library-md-1.ts', 'docs-library-md-2.ts']);
     for (const [, code] of examples) expect(code).toContain("from 'weir-gpu'");
   });
 

@@ -49,7 +49,7 @@ describe('the package', () => {
     const examples = [...readFileSync(new URL('docs/library.md', ROOT), 'utf8').matchAll(/```js\n([\s\S]*?)```/g)].map(
       (match) => match[1]!,
     );
-    expect(examples).toHaveLength(2);
+    expect(examples).toHaveLength(3);
     for (const [index, code] of examples.entries()) writeFileSync(join(folder, `shown-${index}.js`), code);
     if (process.platform === 'linux') {
       const pool = run(process.execPath, ['shown-0.js', 'host'], folder);
