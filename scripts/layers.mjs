@@ -65,7 +65,7 @@ export const LAYERS = [
   {
     name: 'fit',
     runs: 'any',
-    about: 'runs of other values: alignment, size functions, synthesised traces, the largest value',
+    about: 'runs of other values: alignment, size functions, synthesis, the largest value',
     imports: ['abi', 'base', 'trace', 'backend', 'allocator', 'replay', 'plan'],
     packages: [],
   },

@@ -18,6 +18,8 @@ export type { Placement, SimulatedBackendOptions } from './backend/simulated.ts'
 export { SimulatedBackend } from './backend/simulated.ts';
 export { formatBytes, parseBytes } from './base/bytes.ts';
 export { InputError, InvariantError, UsageError } from './base/errors.ts';
+export type { DrawOptions, DrawRow } from './fit/draws.ts';
+export { predictDraws } from './fit/draws.ts';
 export type { GrowingSite, Growth } from './fit/growth.ts';
 export type { FitModel, Learned } from './fit/model.ts';
 export { learnFit } from './fit/model.ts';

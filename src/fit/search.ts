@@ -29,7 +29,7 @@ export interface Largest {
 /** Replays synthesised runs, each once. */
 export class FitReplays {
   private readonly synthesis: Synthesis;
-  private readonly rules: WhatIfOptions['rules'];
+  readonly rules: WhatIfOptions['rules'];
   private readonly live = new Map<string, number>();
   private readonly fitting = new Map<string, boolean>();
   /** Replays so far. */

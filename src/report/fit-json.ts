@@ -1,13 +1,14 @@
 // The answer of `weir fit` as JSON, schema 1 (docs/json.md).
 import type { FitModel } from '../fit/model.ts';
-import type { FitPrediction, FrontierRow, PredictedPeak } from '../fit/prediction.ts';
+import type { FitPrediction, PredictedPeak } from '../fit/prediction.ts';
 import { labelledSites } from './fit-sites.ts';
 import { SCHEMA } from './json.ts';
+import type { FitSections } from './terminal/fit.ts';
 import { functionWords } from './words/fit.ts';
 
 const MOST_SITES = 50;
 
-export function fitJson(model: FitModel, prediction: FitPrediction, frontier: readonly FrontierRow[] = []): Record<string, unknown> {
+export function fitJson(model: FitModel, prediction: FitPrediction, { frontier = [], draws }: FitSections = {}): Record<string, unknown> {
   const { growth, line, names } = prediction;
   return {
     schema: SCHEMA,
@@ -32,6 +33,13 @@ export function fitJson(model: FitModel, prediction: FitPrediction, frontier: re
       at,
       largest: Object.fromEntries(largest.map(({ allocator, sure, possible }) => [allocator, [sure.value, possible.value]])),
     })),
+    draws: draws
+      ? draws.rows.map(({ batch, steps, failing }) => ({
+          batch,
+          steps,
+          failing: Object.fromEntries(failing.map(({ allocator, share }) => [allocator, share])),
+        }))
+      : null,
     growth: {
       values: prediction.growthPoint,
       peakLive: growth.bytes,

@@ -85,6 +85,18 @@ describe('from recordings', () => {
     expect(stdout).toContain('The largest batch that fits in 1.00 GiB at length 256, from runs of 2 x 128');
     expect(stdout).toContain('The largest batch by length:');
     expect(stdout).toMatch(/\n {3}1,024 +\d+ +\d+ +\d+\n/);
+    const lengths = join(run.path, 'lengths.txt');
+    const draw = ['fit', ...files, ...values, '--gpu', '1GiB', '--lengths', lengths];
+    writeFileSync(lengths, Array.from({ length: 2000 }, (_, index) => (index < 3 ? 4000 : 300 + (index % 40))).join('\n'));
+    const drawn = await weir(draw);
+    expect(drawn.stdout).toContain(`In 1,000 epochs with lengths drawn from ${lengths} (2,000 samples):\n`);
+    expect(drawn.stdout).toMatch(/\n +\d+ +fits in all +fits in all +fits in all\n/);
+    expect(drawn.stdout).toMatch(/fails in \d+\.\d %/);
+    writeFileSync(lengths, '12\nlong\n');
+    expect(await weir(draw)).toMatchObject({
+      code: 3,
+      stderr: `weir: ${lengths}: 'long' is not a length; write one whole number per line\n`,
+    });
   });
 
   it.each([
@@ -99,6 +111,7 @@ describe('from recordings', () => {
     [['--values', '4,8', '--gpu', '2GiB', '--confirm'], 2, '--confirm is for a command; recordings have --values'],
     [['--values', '4,8', '--gpu', '2GiB', '--at', '4x5'], 2, '--at 4x5 needs one value'],
     [['--values', '4,8', '--gpu', '2GiB', '--table', '5'], 2, '--table is for two parameters, such as batch and length'],
+    [['--values', '4,8', '--gpu', '2GiB', '--lengths', 'none'], 2, '--lengths needs two parameters, batch and length in this order'],
     [['--values', '4,8', '--gpu', '2GiB', '--names', 'a,b'], 2, '--names has 2 names, but each run has one value'],
   ])('refuses %j with a sentence', async (parameters, code, sentence) => {
     const files = [recording('b4.weir', program, 4), recording('b8.weir', program, 8)];

@@ -1,15 +1,24 @@
 // `weir fit`: the largest value of a parameter, such as the batch, that fits on a GPU, from recordings or from a command.
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { chooseAllocators } from '../../allocator/registry.ts';
-import { UsageError } from '../../base/errors.ts';
-import { learnFit } from '../../fit/model.ts';
+import { InputError, UsageError } from '../../base/errors.ts';
+import { predictDraws } from '../../fit/draws.ts';
+import { type FitModel, learnFit } from '../../fit/model.ts';
 import type { Point } from '../../fit/monomials.ts';
-import { type FitPrediction, type FitRuns, type FrontierRow, predictFrontier, predictOn, replaysOf } from '../../fit/prediction.ts';
+import {
+  type FitPrediction,
+  type FitRuns,
+  type FrontierRow,
+  type PredictOptions,
+  predictFrontier,
+  predictOn,
+  replaysOf,
+} from '../../fit/prediction.ts';
 import type { Line } from '../../fit/search.ts';
 import type { FitRun } from '../../fit/sequence.ts';
 import { fitJson } from '../../report/fit-json.ts';
-import { formatFit } from '../../report/terminal/fit.ts';
+import { type Draws, formatFit } from '../../report/terminal/fit.ts';
 import { shellWord } from '../../report/words/shell.ts';
 import { endAs, holdJob } from '../../run/child/child.ts';
 import { endingSignals } from '../../run/child/hang-up.ts';
@@ -30,6 +39,12 @@ import { createVoice } from '../run-voice.ts';
 const DEFAULT_ALLOCATORS = 'pytorch,expandable,weir';
 /** Without --table, the other parameter is shown at the recorded values and at these multiples of the largest. */
 const TABLE_MULTIPLES: readonly number[] = [2, 4];
+
+/** Steps of an epoch that are replayed: its longest step and those before it. */
+const DRAWN_STEPS = 8;
+const EPOCHS = 1000;
+/** Up to this batch, every batch is looked at. */
+const FINE_BATCH = 24;
 
 export function fitCommand(): Command {
   return withFitOptions(new Command('fit'))
@@ -115,6 +130,7 @@ export interface FitAnswer {
   readonly runs: FitRuns;
   readonly prediction: FitPrediction;
   readonly frontier: readonly FrontierRow[];
+  readonly draws: Draws | undefined;
 }
 
 export function answerFrom(
@@ -144,9 +160,39 @@ export function answerFrom(
     asked: flags.at,
     onProgress: (fraction: number, doing: string) => progress.update(fraction, doing),
   };
+  const lengths = flags.lengths === undefined ? undefined : readLengths(flags.lengths, parameters);
   const prediction = predictOn(runs, options);
   const frontier = parameters === 2 ? predictFrontier(runs, { ...options, others: flags.table ?? usualTable(model.points) }) : [];
-  return { runs, prediction, frontier };
+  const draws = lengths && drawFrom(model, flags.lengths!, lengths, options);
+  return { runs, prediction, frontier, draws };
+}
+
+/** From the batch on that fits on every allocator whatever is drawn. */
+function drawFrom(model: FitModel, source: string, lengths: readonly number[], options: PredictOptions & { readonly line: Line }): Draws {
+  const runs = replaysOf(model, DRAWN_STEPS);
+  const [longest] = predictFrontier(runs, { ...options, others: [Math.max(...lengths)] });
+  const batch = Math.max(1, Math.min(...longest!.largest.map(({ sure }) => sure.value)));
+  const stride = Math.max(options.line.multiple, Math.ceil(batch / FINE_BATCH));
+  const { gpuBytes, choices, onProgress } = options;
+  return {
+    source,
+    samples: lengths.length,
+    epochs: EPOCHS,
+    rows: predictDraws(runs, { gpuBytes, choices, lengths, batch, stride, epochs: EPOCHS, onProgress }),
+  };
+}
+
+function readLengths(path: string, parameters: number): number[] {
+  if (parameters !== 2) throw new UsageError('--lengths needs two parameters, batch and length in this order');
+  const words = readFileSync(path, 'utf8')
+    .split(/\s+/)
+    .filter((word) => word !== '');
+  const wrong = words.find((word) => !/^[1-9]\d{0,8}$/.test(word));
+  if (wrong !== undefined || words.length < 2)
+    throw new InputError(
+      `${path}: ${wrong === undefined ? 'fewer than two lengths' : `'${wrong.slice(0, 40)}' is not a length`}; write one whole number per line`,
+    );
+  return words.map(Number);
 }
 
 function usualTable(points: readonly Point[]): number[] {
@@ -154,10 +200,10 @@ function usualTable(points: readonly Point[]): number[] {
   return [...seen, ...TABLE_MULTIPLES.map((factor) => factor * seen.at(-1)!)];
 }
 
-export function print({ runs, prediction, frontier }: FitAnswer, flags: FitFlags, more: Record<string, unknown> = {}): void {
+export function print({ runs, prediction, ...sections }: FitAnswer, flags: FitFlags, more: Record<string, unknown> = {}): void {
   const { model } = runs;
-  if (flags.json) process.stdout.write(`${JSON.stringify({ ...fitJson(model, prediction, frontier), ...more })}\n`);
-  else process.stdout.write(formatFit(model, prediction, frontier, paintFor(process.stdout)));
+  if (flags.json) process.stdout.write(`${JSON.stringify({ ...fitJson(model, prediction, sections), ...more })}\n`);
+  else process.stdout.write(formatFit(model, prediction, sections, paintFor(process.stdout)));
   if (flags.write !== undefined) writeRun(flags.write, runs.synthesis.at(prediction.growthPoint, 'upper'), flags.force ?? false);
 }
 

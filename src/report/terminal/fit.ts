@@ -1,23 +1,53 @@
 // The answer of `weir fit` as text: the largest value on each allocator, what grows, and what the runs explain.
 import { formatBytes } from '../../base/bytes.ts';
 import { printable } from '../../base/printable.ts';
+import type { DrawRow } from '../../fit/draws.ts';
 import type { FitModel } from '../../fit/model.ts';
 import type { FitPrediction, FrontierRow } from '../../fit/prediction.ts';
 import { NO_STACK } from '../../trace/symbols.ts';
 import { labelledSites } from '../fit-sites.ts';
-import { fitTitle, functionWords, growthTitle, largestWords, learnedSentences, nextWords, peakWords, pointWords } from '../words/fit.ts';
-import { formatCount } from '../words/numbers.ts';
+import {
+  failingWords,
+  fitTitle,
+  functionWords,
+  growthTitle,
+  largestWords,
+  learnedSentences,
+  nextWords,
+  peakWords,
+  pointWords,
+} from '../words/fit.ts';
+import { formatCount, formatTimes } from '../words/numbers.ts';
 import { type Paint, PLAIN } from './paint.ts';
 import { type Column, formatTable } from './table.ts';
 
 const INDENT = '  ';
 const MOST_SITES = 8;
 
-export function formatFit(model: FitModel, prediction: FitPrediction, frontier: readonly FrontierRow[] = [], paint: Paint = PLAIN): string {
+/** Epochs with lengths drawn from samples, and where these are from. */
+export interface Draws {
+  readonly source: string;
+  readonly samples: number;
+  readonly epochs: number;
+  readonly rows: readonly DrawRow[];
+}
+
+export interface FitSections {
+  readonly frontier?: readonly FrontierRow[] | undefined;
+  readonly draws?: Draws | undefined;
+}
+
+export function formatFit(
+  model: FitModel,
+  prediction: FitPrediction,
+  { frontier = [], draws }: FitSections = {},
+  paint: Paint = PLAIN,
+): string {
   const sections = [
     answerLines(prediction, paint),
     askedLines(prediction, paint),
     frontierLines(prediction, frontier, paint),
+    drawLines(prediction, draws, paint),
     growthLines(model, prediction, paint),
     learnedSentences(prediction),
   ];
@@ -83,6 +113,18 @@ function frontierLines({ names, line }: FitPrediction, frontier: readonly Fronti
   ];
   const cells = frontier.map(({ at, largest }) => [formatCount(at), ...largest.map(largestWords)]);
   return [paint.strong(`The largest ${names[line.parameter]} by ${names[other]}:`), ...table(columns, cells, paint)];
+}
+
+function drawLines({ names, line }: FitPrediction, draws: Draws | undefined, paint: Paint): string[] {
+  if (!draws) return [];
+  const { rows, source, samples, epochs } = draws;
+  const columns: Column[] = [
+    { title: names[line.parameter]!, align: 'right' },
+    ...(rows[0]?.failing ?? []).map(({ allocator }): Column => ({ title: allocator, align: 'left' })),
+  ];
+  const cells = rows.map(({ batch, failing }) => [formatCount(batch), ...failing.map(({ share }) => failingWords(share))]);
+  const title = `In ${formatCount(epochs)} epochs with lengths drawn from ${printable(source)} (${formatTimes(samples, 'sample', 'samples')}):`;
+  return [paint.strong(title), ...table(columns, cells, paint)];
 }
 
 function growthLines({ template }: FitModel, prediction: FitPrediction, paint: Paint): string[] {

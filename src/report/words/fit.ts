@@ -72,3 +72,8 @@ export function learnedSentences({ learned, points }: FitPrediction): string[] {
   else if (points.length === 2) lines.push('A third run would check this.');
   return lines;
 }
+
+/** How many epochs fail, for one cell of a table. */
+export function failingWords(share: number): string {
+  return share === 0 ? 'fits in all' : `fails in ${(100 * share).toFixed(1)} %`;
+}

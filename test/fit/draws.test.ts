@@ -1,0 +1,55 @@
+// Epochs of random lengths: the share that fails is that of epochs whose longest step does not fit.
+import { expect, test } from 'vitest';
+import { chooseAllocators } from '../../src/allocator/registry.ts';
+import { MIB } from '../../src/base/bytes.ts';
+import { drawEpochs, predictDraws } from '../../src/fit/draws.ts';
+import { learnFit } from '../../src/fit/model.ts';
+import { replaysOf } from '../../src/fit/prediction.ts';
+import { type Program, runProgram } from './program.ts';
+
+const program: Program = {
+  layers: [{ weight: 16 * MIB, saved: (batch, length) => MIB * batch! * length!, workspace: () => 512 }],
+  steps: 4,
+  hasStacks: false,
+  hasMarks: true,
+};
+const points = [
+  [2, 4],
+  [4, 4],
+  [2, 8],
+  [4, 8],
+];
+const learn = (of: Program = program) => learnFit(points.map((values) => ({ trace: runProgram(of, ...values), values })));
+/** A few samples are long. */
+const lengths = Array.from({ length: 200 }, (_, index) => (index < 2 ? 20 : 5 + (index % 3)));
+
+test('an epoch has steps of the longest of a batch, and its longest step is last', () => {
+  const epochs = drawEpochs(lengths, 4, 300, 5, 7);
+  expect(epochs).toHaveLength(300);
+  for (const { longest, steps } of epochs) {
+    expect(steps.length).toBeLessThanOrEqual(5);
+    expect(steps.at(-1)).toBe(longest);
+    expect(Math.max(...steps)).toBe(longest);
+    expect(lengths).toContain(longest);
+  }
+  expect(epochs.map(({ longest }) => longest)).toEqual(epochs.map(({ longest }) => longest).sort((a, b) => a - b));
+  expect(drawEpochs(lengths, 4, 300, 5, 7)).toEqual(epochs);
+});
+
+test('the share that fails', () => {
+  const runs = replaysOf(learn(), 6);
+  // 16 MiB of weights, a gradient as large, and batch * length MiB: 20 x 10 fits, 20 x 11 does not.
+  const rows = predictDraws(runs, { gpuBytes: 240 * MIB, choices: chooseAllocators('weir'), lengths, batch: 10, epochs: 400 });
+  const share = (batch: number) => rows.find((row) => row.batch === batch)!.failing[0]!.share;
+  expect(share(10)).toBe(0);
+  const expected = drawEpochs(lengths, 11, 400, 6, 1).filter(({ longest }) => longest === 20).length / 400;
+  expect(expected).toBeGreaterThan(0.5);
+  expect(share(11)).toBeCloseTo(expected, 10);
+});
+
+test('needs steps that repeat, and two parameters', () => {
+  const options = { gpuBytes: 1, choices: chooseAllocators('weir'), lengths, batch: 1 };
+  expect(() => predictDraws(replaysOf(learn({ ...program, steps: 1, hasMarks: false })), options)).toThrow(/^no step of the runs repeats/);
+  const single = learnFit([2, 4].map((value) => ({ trace: runProgram(program, value, 1), values: [value] })));
+  expect(() => predictDraws(replaysOf(single), options)).toThrow(/^drawing lengths needs runs of two parameters/);
+});
