@@ -26,12 +26,16 @@ export interface Program {
   readonly hasTail?: boolean;
   /** Blocks that the optimizer keeps from the first step on. */
   readonly hasState?: boolean;
+  /** Gradients are freed at the start of the next step, as by zero_grad() there. */
+  readonly freesLate?: boolean;
 }
 
 export function runProgram(program: Program, ...values: number[]): Trace {
   const run = new Writer(program.hasStacks);
+  let late: number[] = [];
   const weights = program.layers.map(({ weight }, index) => run.alloc(weight, ['init', index]));
   for (let step = 0; step < program.steps + (program.hasTail ? 1 : 0); step++) {
+    for (const gradient of late) run.free(gradient);
     const input = run.alloc(
       values.reduce((product, value) => product * value, 8),
       ['input', 0],
@@ -52,7 +56,8 @@ export function runProgram(program: Program, ...values: number[]): Trace {
     }
     run.free(input);
     if (step === 0 && program.hasState) for (const layer of program.layers) run.alloc(2 * layer.weight, ['state', 0]);
-    for (const gradient of gradients) run.free(gradient);
+    if (program.freesLate) late = gradients;
+    else for (const gradient of gradients) run.free(gradient);
     if (program.hasMarks) run.mark(STEP_MARK);
   }
   // Like most programs, this one never frees its weights.
