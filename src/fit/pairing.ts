@@ -3,7 +3,7 @@
 import { alignTokens, type Pairs } from './diff.ts';
 import { plainMonomials, valueAt } from './monomials.ts';
 import { bestPairs } from './scored-pairs.ts';
-import type { Sequence } from './sequence.ts';
+import { freeEventOf, type Sequence } from './sequence.ts';
 
 /** What identifies a request: its whole call stack, the innermost frames of it, or its place in the order. */
 export type PairingMode = 'stack' | 'inner' | 'order';
@@ -21,6 +21,7 @@ export function pairRuns(from: Sequence, to: Sequence, mode: PairingMode): Int32
   for (const [a, b] of sectionsOf(from, to)) {
     for (const [i, j] of pairSection(pairing, a, b)) partner[olderTo + j] = olderFrom + i;
   }
+  pairFreed(from, to, partner);
   pairEqual(pairing, partner);
   pairOlder(from, to, partner);
   return partner;
@@ -81,6 +82,22 @@ function pairEqual({ from, to, sites }: Pairing, partner: Int32Array): void {
   }
 }
 
+/** Blocks older than the recordings that are freed in both, in the order of their frees. */
+function pairFreed(from: Sequence, to: Sequence, partner: Int32Array): void {
+  const freed = ({ trace }: Sequence) =>
+    Int32Array.from(
+      Array.from({ length: trace.allocations.liveAtStart }, (_, allocation) => allocation)
+        .filter((allocation) => freeEventOf(trace, allocation) >= 0)
+        .sort((a, b) => freeEventOf(trace, a) - freeEventOf(trace, b)),
+    );
+  const likeness = likenessOf(from, to);
+  for (const [i, j] of bestPairs(freed(from), freed(to), (i, j) => likeness(requestedOf(from, i), requestedOf(to, j)))) partner[j] = i;
+}
+
+function requestedOf({ trace }: Sequence, allocation: number): number {
+  return trace.allocations.requested[allocation]!;
+}
+
 /** What is left of the blocks older than the recordings, by order of size. */
 function pairOlder(from: Sequence, to: Sequence, partner: Int32Array): void {
   const taken = takenOf(from, partner);
@@ -93,8 +110,7 @@ function pairOlder(from: Sequence, to: Sequence, partner: Int32Array): void {
   const left = bySize(from, (allocation) => taken[allocation] === 0);
   const open = bySize(to, (allocation) => partner[allocation] === -1);
   const likeness = likenessOf(from, to);
-  const size = ({ trace }: Sequence, allocation: number) => trace.allocations.requested[allocation]!;
-  for (const [i, j] of bestPairs(left, open, (i, j) => likeness(size(from, i), size(to, j)))) partner[j] = i;
+  for (const [i, j] of bestPairs(left, open, (i, j) => likeness(requestedOf(from, i), requestedOf(to, j)))) partner[j] = i;
 }
 
 function takenOf({ trace }: Sequence, partner: Int32Array): Uint8Array {

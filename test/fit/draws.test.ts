@@ -47,6 +47,15 @@ test('the share that fails', () => {
   expect(share(11)).toBeCloseTo(expected, 10);
 });
 
+test('an allocator that needs more than what is live fails in more epochs', () => {
+  const runs = replaysOf(learn(), 6);
+  const live = runs.replays.peakLive([10, 20], 'upper');
+  const options = { gpuBytes: live, choices: chooseAllocators('pytorch'), lengths, batch: 10, epochs: 50 };
+  const [row] = predictDraws(runs, options);
+  const withLong = drawEpochs(lengths, 10, 50, 6, 1).filter(({ longest }) => longest === 20).length / 50;
+  expect(row!.failing[0]!.share).toBeCloseTo(withLong, 10);
+});
+
 test('needs steps that repeat, and two parameters', () => {
   const options = { gpuBytes: 1, choices: chooseAllocators('weir'), lengths, batch: 1 };
   expect(() => predictDraws(replaysOf(learn({ ...program, steps: 1, hasMarks: false })), options)).toThrow(/^no step of the runs repeats/);

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
 import { GIB, MIB, roundUp } from '../../src/base/bytes.ts';
+import { growthAt } from '../../src/fit/growth.ts';
 import { learnFit } from '../../src/fit/model.ts';
 import { predictFit, predictPeak, replaysOf } from '../../src/fit/prediction.ts';
 import { synthesise } from '../../src/fit/synthesis.ts';
@@ -148,6 +149,14 @@ describe('a structure that changes', () => {
     }
   });
 
+  test('gives an interval of values', () => {
+    // Blocks of the larger run alone, kept for a while: they may stay as they are, or grow.
+    const kept: Program = { ...chunked, layers: [growing, growing], hasStacks: true, extra: (value) => (value! >= 8 ? 60 * MIB : 0) };
+    const [row] = predictFit(learn(kept, [4, 8]), { gpuBytes: 2 * GIB, choices: chooseAllocators('weir'), repeats: 0 }).rows;
+    expect(row!.possible.value).toBeGreaterThan(row!.sure.value);
+    expect(row!.peak!.lower).toBeLessThan(row!.peak!.upper);
+  });
+
   test('is learned by a third run beyond the change', () => {
     const program = { ...chunked, hasStacks: true };
     const model = learn(program, [4, 8, 16]);
@@ -202,6 +211,11 @@ describe('the largest value', () => {
     const { growth } = predictFit(learn(program, [2, 4]), { gpuBytes: GIB, choices: chooseAllocators('weir') });
     expect(growth.sites[0]!.growth).toBe(8 * MIB);
     expect(growth.constantBytes).toBe(40 * MIB);
+    const model = learn(program, [2, 4]);
+    const { synthesis } = replaysOf(model);
+    const at = growthAt(model, synthesis, [10], [11]);
+    expect(at.bytes).toBe(summarizeTrace(synthesis.at([10], 'upper')).peakLive);
+    expect(at.growth).toBe(summarizeTrace(synthesis.at([11], 'upper')).peakLive - at.bytes);
   });
 });
 

@@ -22,6 +22,8 @@ export interface Program {
   readonly hasMarks: boolean;
   /** Extra temporary blocks of a layer at given values: another number of chunks. */
   chunks?(...values: number[]): number;
+  /** A block of each step at given values, kept until the backward pass; 0: none. */
+  extra?(...values: number[]): number;
   /** Operations after the last mark. */
   readonly hasTail?: boolean;
   /** Blocks that the optimizer keeps from the first step on. */
@@ -31,7 +33,7 @@ export interface Program {
 }
 
 export function runProgram(program: Program, ...values: number[]): Trace {
-  const run = new Writer(program.hasStacks);
+  const run = new RunRecorder(program.hasStacks);
   let late: number[] = [];
   const weights = program.layers.map(({ weight }, index) => run.alloc(weight, ['init', index]));
   for (let step = 0; step < program.steps + (program.hasTail ? 1 : 0); step++) {
@@ -49,12 +51,15 @@ export function runProgram(program: Program, ...values: number[]): Trace {
       return kept;
     });
     if (step === program.steps) return run.finish();
+    const extra = program.extra?.(...values) ?? 0;
+    const kept = extra > 0 ? [run.alloc(extra, ['extra', 0])] : [];
     const gradients: number[] = [];
     for (let index = saved.length - 1; index >= 0; index--) {
       gradients.push(run.alloc(program.layers[index]!.weight, ['backward', index], 1 & index));
       run.free(saved[index]!);
     }
     run.free(input);
+    for (const block of kept) run.free(block);
     if (step === 0 && program.hasState) for (const layer of program.layers) run.alloc(2 * layer.weight, ['state', 0]);
     if (program.freesLate) late = gradients;
     else for (const gradient of gradients) run.free(gradient);
@@ -65,7 +70,8 @@ export function runProgram(program: Program, ...values: number[]): Trace {
   return run.finish();
 }
 
-class Writer {
+/** Writes the events of a run. Times, addresses and stacks are invented. */
+export class RunRecorder {
   private readonly store = new EventStore();
   private readonly symbols = new Symbols();
   private readonly hasStacks: boolean;
@@ -77,10 +83,16 @@ class Writer {
     this.hasStacks = hasStacks;
   }
 
-  alloc(size: number, [name, line]: [string, number], stream = 0): number {
+  /** A block that is older than the recording: only its free is recorded. */
+  older(size: number): number {
+    this.streams.push(0);
+    return this.sizes.push(size) - 1;
+  }
+
+  alloc(size: number, [name, line, ...outer]: readonly [string, number, ...string[]], stream = 0): number {
     const id = this.sizes.push(size) - 1;
     this.streams.push(stream);
-    this.store.append(EventKind.Alloc, address(id), size, this.timeUs++, stream, 0, this.stack(name, line), 0);
+    this.store.append(EventKind.Alloc, address(id), size, this.timeUs++, stream, 0, this.stack(name, line, outer), 0);
     return id;
   }
 
@@ -110,12 +122,15 @@ class Writer {
     });
   }
 
-  private stack(name: string, line: number): number {
+  /** `outer` are the names of files around, the outermost last. */
+  private stack(name: string, line: number, outer: readonly string[]): number {
     if (!this.hasStacks) return -1;
     const { symbols } = this;
-    const frame = (text: string, at: number) =>
-      symbols.frames.intern(symbols.internString(text), symbols.internString('/home/user/train.py'), at);
-    return symbols.stacks.push(symbols.stacks.push(-1, frame('<module>', 1)), frame(name, line));
+    const frame = (text: string, file: string, at: number) =>
+      symbols.frames.intern(symbols.internString(text), symbols.internString(file), at);
+    let stack = symbols.stacks.push(-1, frame('<module>', '/home/user/train.py', 1));
+    for (const file of outer.toReversed()) stack = symbols.stacks.push(stack, frame('call', file, 7));
+    return symbols.stacks.push(stack, frame(name, '/home/user/train.py', line));
   }
 }
 

@@ -93,6 +93,12 @@ describe('one parameter', () => {
     expect(found.upper([16])).toBe(380);
   });
 
+  test('a size that falls faster than the value is no sum with a negative part', () => {
+    const found = learn([4, 10], [8, 30]);
+    expect(found.kind).toBe('open');
+    expect(found.lower([1])).toBeGreaterThan(0);
+  });
+
   test('a line that is also padded is an interval with both', () => {
     const found = learn([3, 7 * 8], [10, 7 * 16], [17, 7 * 24]);
     expect([found.lower([1]), found.upper([1])]).toEqual([40, 56]);
