@@ -21,6 +21,7 @@ export function pairRuns(from: Sequence, to: Sequence, mode: PairingMode): Int32
   for (const [a, b] of sectionsOf(from, to)) {
     for (const [i, j] of pairSection(pairing, a, b)) partner[olderTo + j] = olderFrom + i;
   }
+  pairReordered(pairing, partner);
   pairFreed(from, to, partner);
   pairEqual(pairing, partner);
   pairOlder(from, to, partner);
@@ -79,6 +80,29 @@ function pairEqual({ from, to, sites }: Pairing, partner: Int32Array): void {
         taken[found] = 1;
       }
     }
+  }
+}
+
+/** Requests of the same site in another order, as threads and schedulers make them: the k-th that is left with the k-th. */
+function pairReordered({ from, to, sites }: Pairing, partner: Int32Array): void {
+  if (!sites) return;
+  const taken = takenOf(from, partner);
+  const [olderFrom, olderTo] = [from.trace.allocations.liveAtStart, to.trace.allocations.liveAtStart];
+  const waiting = new Map<number, number[]>();
+  for (let index = from.count - 1; index >= 0; index--) {
+    const site = sites[0][index]!;
+    if (taken[olderFrom + index] === 1 || site < 0) continue;
+    const same = waiting.get(site);
+    if (same) same.push(index);
+    else waiting.set(site, [index]);
+  }
+  const likeness = likenessOf(from, to);
+  for (let index = 0; index < to.count; index++) {
+    const found = partner[olderTo + index] === -1 ? waiting.get(sites[1][index]!)?.at(-1) : undefined;
+    if (found === undefined || from.place[found] !== to.place[index]) continue;
+    if (likeness(from.size[found]!, to.size[index]!) === FOREIGN_SIZE) continue;
+    waiting.get(sites[1][index]!)!.pop();
+    partner[olderTo + index] = olderFrom + found;
   }
 }
 

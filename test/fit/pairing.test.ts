@@ -49,6 +49,21 @@ describe('blocks older than the recordings', () => {
     );
   });
 
+  test('are paired by order of size if they are never freed', () => {
+    const run = (value: number) => {
+      const into = new RunRecorder(false);
+      for (const size of [512 * value, 3 * MIB, 7000 * value]) into.keptOlder(size);
+      for (let step = 0; step < 3; step++) into.free(into.alloc(5 * MIB * value, ['forward', 1]));
+      return into.finish();
+    };
+    const model = learn([4, run(4)], [9, run(9)]);
+    expect(
+      sizesAt(model, 100)
+        .slice(0, 3)
+        .sort((a, b) => a - b),
+    ).toEqual([51_200, 700_000, 3 * MIB]);
+  });
+
   test.each([
     [false, true],
     [true, false],
@@ -131,27 +146,27 @@ describe('stacks', () => {
       for (const block of kept) into.free(block);
     });
 
-  test('of edited outer code are compared by their inner frames', () => {
-    const inner = Array.from({ length: 14 }, (_, index) => `/lib/layer${index}.py`);
-    const model = learn([4, run(4, ...inner, '/home/user/old.py')], [8, run(8, ...inner, '/home/user/new.py')]);
+  /** Two requests whose order changes. By order alone, they look like a square and a constant. */
+  const reordered = (value: number, outer: readonly string[], isReversed: boolean) =>
+    record(3, true, (into) => {
+      const requests = [2, 4].map((unit) => () => into.alloc(unit * MIB * value, [`unit${unit}`, unit, ...outer]));
+      const kept = (isReversed ? requests.reverse() : requests).map((request) => request());
+      for (const block of kept) into.free(block);
+    });
+  const inner = Array.from({ length: 14 }, (_, index) => `/lib/layer${index}.py`);
+
+  test.each([
+    { what: 'the same', before: inner, after: inner },
+    { what: 'edited outer code', before: [...inner, '/home/user/old.py'], after: [...inner, '/home/user/new.py'] },
+    { what: 'generated code', before: ['/tmp/torchinductor_me/ab/ab.py'], after: ['/tmp/torchinductor_me/cd/cd.py'] },
+  ])('find requests in another order: $what', ({ before, after }) => {
+    const model = learn([4, reordered(4, before, false)], [8, reordered(8, after, true)]);
     expect(model.learned).toMatchObject({ unpaired: 0, unsettled: 0 });
+    expect(new Set(sizesAt(model, 100))).toEqual(new Set([200 * MIB, 400 * MIB]));
   });
 
   test('that have nothing in common are ignored', () => {
     const model = learn([4, run(4, '/a.py')], [8, run(8, '/b.py')]);
     expect(model.learned).toMatchObject({ unpaired: 0, unsettled: 0 });
-  });
-
-  test('of generated code have no file names', () => {
-    // The order differs too, so only the names of functions tell the requests apart.
-    const compiled = (value: number, hash: string, order: readonly number[]) =>
-      record(3, true, (into) => {
-        for (const index of order)
-          into.free(
-            into.alloc((index === 2 ? 7 : 3 * value + index) * MIB, [`kernel${index}`, 1, `/tmp/torchinductor_me/${hash}/${hash}.py`]),
-          );
-      });
-    const model = learn([4, compiled(4, 'ab', [0, 1, 2])], [8, compiled(8, 'cd', [2, 0, 1])]);
-    expect(model.learned.unpaired).toBe(0);
   });
 });

@@ -4,7 +4,7 @@ import { STEP_MARK } from '../../src/fit/sequence.ts';
 import { assembleTrace } from '../../src/trace/assemble.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
-import { EventKind, type Trace } from '../../src/trace/trace.ts';
+import { EventKind, type Segment, type Trace } from '../../src/trace/trace.ts';
 
 /** Sizes of one layer at given values. */
 export interface Layer {
@@ -77,10 +77,16 @@ export class RunRecorder {
   private readonly hasStacks: boolean;
   private readonly sizes: number[] = [];
   private readonly streams: number[] = [];
+  private readonly kept: number[] = [];
   private timeUs = 1e6;
 
   constructor(hasStacks: boolean) {
     this.hasStacks = hasStacks;
+  }
+
+  /** A block that is older than the recording and stays. */
+  keptOlder(size: number): void {
+    this.kept.push(size);
   }
 
   /** A block that is older than the recording: only its free is recorded. */
@@ -110,7 +116,7 @@ export class RunRecorder {
     return assembleTrace({
       device: 0,
       events: this.store.view(),
-      startSegments: [],
+      startSegments: this.kept.map(keptSegment),
       endSegments: undefined,
       streams: [0, 7],
       pools: [[0, 0]],
@@ -132,6 +138,12 @@ export class RunRecorder {
     for (const file of outer.toReversed()) stack = symbols.stacks.push(stack, frame('call', file, 7));
     return symbols.stacks.push(stack, frame(name, '/home/user/train.py', line));
   }
+}
+
+function keptSegment(size: number, index: number): Segment {
+  const at = 2 ** 36 + index * 2 ** 33;
+  const block = { address: at, size, requested: size, state: 'live' as const, stack: -1 };
+  return { address: at, size, stream: 0, pool: 0, small: false, expandable: false, stack: -1, blocks: [block] };
 }
 
 function address(id: number): number {
