@@ -21,8 +21,9 @@ class Bottleneck(nn.Module):
             *(nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)),
             *(nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs)),
         )
-        is_same = inputs == outputs and stride == 1
-        self.shortcut = nn.Identity() if is_same else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        self.shortcut = nn.Identity()
+        if inputs != outputs or stride != 1:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x):
         return F.relu(self.layers(x) + self.shortcut(x), inplace=True)
