@@ -187,6 +187,8 @@ export interface Confirmation {
   readonly predicted: number;
   readonly next: number;
   readonly nextFits: boolean;
+  /** Why a run failed, if memory was not the reason; then nothing is confirmed. */
+  readonly otherFailure: string | null;
 }
 
 /** Runs the answer and the next larger value. Undefined: it was interrupted. */
@@ -214,6 +216,7 @@ export async function confirm(
       predicted: onGpu?.peakReserved ?? 0,
       next: nextPeak.point[line.parameter]!,
       nextFits: hasSucceeded(second.end),
+      otherFailure: otherFailure(first) ?? otherFailure(second) ?? null,
     };
     voice.say(confirmationWords(confirmation, gpuBytes));
     found.push(confirmation);
@@ -221,12 +224,18 @@ export async function confirm(
   return found;
 }
 
-export function isRight({ fits, nextFits }: Confirmation): boolean {
-  return fits && !nextFits;
+export function isRight({ fits, nextFits, otherFailure }: Confirmation): boolean {
+  return fits && !nextFits && otherFailure === null;
+}
+
+function otherFailure({ end, isOutOfMemory, said }: TriedRun): string | undefined {
+  return hasSucceeded(end) || isOutOfMemory ? undefined : `${endWords(end)}: ${lastLine(said) || 'it printed nothing'}`;
 }
 
 function confirmationWords(confirmation: Confirmation, gpuBytes: number): string {
   const { allocator, value, fits, next, nextFits, peakReserved, predicted } = confirmation;
+  if (confirmation.otherFailure !== null)
+    return `not confirmed on ${allocator}: a run failed, but not for lack of memory (${confirmation.otherFailure})`;
   const size = formatBytes(gpuBytes);
   const peaks = fits ? ` (peak reserved ${formatBytes(peakReserved)}, predicted ${formatBytes(predicted)})` : '';
   const how = `${value} ${fits ? 'fits' : 'does not fit'} in ${size}${peaks}, ${next} ${nextFits ? 'fits, too' : 'does not'}`;

@@ -14,6 +14,7 @@ const limit = Number(process.env[ChildVariable.limit] ?? Number.POSITIVE_INFINIT
 
 if (words.includes('fail')) fail(1, 'Traceback: no such dataset');
 if (words.includes('fail-above') && batch > numberAfter('fail-above', 0)) fail(1, 'torch.OutOfMemoryError: CUDA out of memory');
+if (words.includes('crash-above') && batch > numberAfter('crash-above', 0)) fail(3, 'ValueError: the batch is too large for the dataset');
 if (words.includes('wait')) setInterval(() => {}, 1000);
 
 const ring = new RingWriter(process.env[ChildVariable.runDir] ?? '', {

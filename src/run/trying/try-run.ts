@@ -29,10 +29,14 @@ export interface TriedRun {
   readonly files: readonly string[];
   /** The most that a process held on a GPU. */
   readonly peakReserved: number;
+  /** Whether a request of it found no memory. */
+  readonly isOutOfMemory: boolean;
   /** The end of what it printed. */
   readonly said: string;
 }
 
+/** What PyTorch and CUDA say. */
+const OUT_OF_MEMORY = /out of memory|OutOfMemoryError/i;
 /** Bytes of output that are kept. */
 const MOST_SAID = 16 * 1024;
 /** Longest wait for the last output after the command has ended. */
@@ -83,8 +87,13 @@ export async function tryRun(options: TryOptions, voice: RunVoice): Promise<Trie
     outcome,
     files: processes.flatMap(({ file }) => (file.path === undefined ? [] : [file.path])),
     peakReserved: Math.max(0, ...processes.flatMap(({ gauges }) => [...gauges.values()].map((gauge) => gauge.peak_reserved))),
+    isOutOfMemory: !hasSucceeded(outcome.end) && (OUT_OF_MEMORY.test(said) || processes.some(hasFailedRequest)),
     said,
   };
+}
+
+function hasFailedRequest({ gauges }: RunOutcome['summary']['processes'][number]): boolean {
+  return [...gauges.values()].some(({ ooms }) => ooms > 0);
 }
 
 /** Whether the command ended as it should. */
