@@ -107,6 +107,7 @@ describe('from recordings', () => {
       'there are 2 recordings and 1 values; give each recording its value, like weir fit a.weir b.weir --values 4,8',
     ],
     [['--values', '4,4', '--gpu', '2GiB'], 2, 'all runs have the value 4, which shows no growth; give runs of two values or more'],
+    [['--values', '4,8', '--gbu', '2GiB'], 2, 'there is no option --gbu; see weir fit --help'],
     [['--values', '4,8'], 2, 'the recordings do not say how much memory their GPU has; add --gpu SIZE'],
     [['--values', '4,8', '--gpu', '2GiB', '--confirm'], 2, '--confirm is for a command; recordings have --values'],
     [['--values', '4,8', '--gpu', '2GiB', '--at', '4x5'], 2, '--at 4x5 needs one value'],
@@ -220,6 +221,14 @@ describe('from a command', () => {
       stdout: '',
     });
     expect(readdirSync(run.temporary)).toEqual([]);
+  });
+
+  it('needs -- before a command with options', async () => {
+    expect(await run.weir(['fit', 'python', 'train.py', '--batch', '{}'])).toMatchObject({
+      code: 2,
+      stderr:
+        'weir: there is no option --batch; if it belongs to a command, put -- before that: weir fit -- python train.py --batch-size {}\n',
+    });
   });
 
   it('takes a run without steps as it is, if asked to', async () => {

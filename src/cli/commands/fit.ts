@@ -47,15 +47,18 @@ const EPOCHS = 1000;
 const FINE_BATCH = 24;
 
 export function fitCommand(): Command {
-  return withFitOptions(new Command('fit'))
-    .summary('the largest batch or length that fits')
-    .description(
-      'Says which value of a parameter is the largest that fits on a GPU, for each allocator, before anyone has tried it. Learns the size of every block from recordings of a few small values, makes the run of a larger one, and replays it.',
-    )
-    .argument('<what...>', 'recordings of one program, with --values; or -- and a command with {} where the value goes')
-    .addHelpText(
-      'before',
-      `Examples:
+  return (
+    withFitOptions(new Command('fit'))
+      .summary('the largest batch or length that fits')
+      .description(
+        'Says which value of a parameter is the largest that fits on a GPU, for each allocator, before anyone has tried it. Learns the size of every block from recordings of a few small values, makes the run of a larger one, and replays it.',
+      )
+      // Options of a command without -- before it: said in a sentence below.
+      .allowUnknownOption()
+      .argument('<what...>', 'recordings of one program, with --values; or -- and a command with {} where the value goes')
+      .addHelpText(
+        'before',
+        `Examples:
   weir fit -- python train.py --batch-size {}
   weir fit --try 4,6,8 --gpu 24GiB --confirm -- torchrun --nproc-per-node=8 train.py --batch-size {}
   weir fit --try 4x512,8x512,4x1024,8x1024 -- python train.py --batch {batch} --length {length}
@@ -63,17 +66,25 @@ export function fitCommand(): Command {
   weir fit a.pickle b.pickle c.pickle --values 256,512,768 --gpu 24GiB --at 1024,2048
   weir fit 4-512.weir 8-512.weir 4-1k.weir 8-1k.weir --values 4x512,8x512,4x1024,8x1024 --names batch,length --gpu 80GiB
 `,
-    )
-    .addHelpText(
-      'after',
-      `${ALLOCATOR_HELP}
+      )
+      .addHelpText(
+        'after',
+        `${ALLOCATOR_HELP}
 A command runs for --steps optimizer steps with each value, then it is ended. Its output is not shown. Nothing is saved.
 Exit codes: 0 done, 1 --confirm found the answer wrong, 2 wrong usage, 3 unusable file, 125 a run failed.`,
-    )
-    .action(fit);
+      )
+      .action(fit)
+  );
 }
 
 async function fit(given: string[], flags: FitFlags): Promise<void> {
+  const option = given.find((word) => /^-./.test(word));
+  if (option !== undefined && !process.argv.includes('--'))
+    throw new UsageError(
+      flags.values
+        ? `there is no option ${option}; see weir fit --help`
+        : `there is no option ${option}; if it belongs to a command, put -- before that: weir fit -- python train.py --batch-size {}`,
+    );
   if (flags.values !== undefined) await fitRecordings(given, flags, flags.values);
   else if (given.every((name) => RECORDING_NAME.test(name) && existsSync(name)))
     throw new UsageError('give the value of each recording, like --values 4,8');
