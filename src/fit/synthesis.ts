@@ -43,11 +43,13 @@ export function synthesise(model: FitModel, options: SynthesisOptions = {}): Syn
   const writer = new RunWriter(trace);
   const emptyCaches = new Set(options.emptyCacheBefore);
   for (let index = 0; index < trace.allocations.liveAtStart; index++) writer.older(index);
-  for (let event = 0; event < trace.events.count; event++) {
+  for (let event = 0; event <= trace.events.count; event++) {
+    // What comes after the last step stays behind its repetitions.
+    if (event === step?.to) for (let turn = 1; turn <= repeats; turn++) writer.repeat(step, turn);
+    if (event === trace.events.count) break;
     if (emptyCaches.has(event)) writer.plain(EventKind.EmptyCache, event);
     writer.copy(event);
   }
-  for (let turn = 1; step && turn <= repeats; turn++) writer.repeat(step, turn);
   const built = writer.finish();
   const origin = Int32Array.from(writer.origin);
   const stepOf = Int32Array.from(writer.stepOf);
@@ -91,13 +93,7 @@ function lastStep({ trace, stepEvents }: Sequence): Step | undefined {
   const edges = stepEvents.filter((event) => event > 0 && event <= trace.events.count);
   if (edges.length < 3) return undefined;
   const [before, from, to] = edges.slice(-3) as [number, number, number];
-  // What comes after the step would lie between it and its repetition.
-  return isFollowedByNothing(trace, to) && isRepeatable(trace, { before, from, to }) ? { before, from, to } : undefined;
-}
-
-function isFollowedByNothing({ events }: Trace, from: number): boolean {
-  for (let event = from; event < events.count; event++) if (isCopied(events.kind[event]!)) return false;
-  return true;
+  return isRepeatable(trace, { before, from, to }) ? { before, from, to } : undefined;
 }
 
 /** Whether every block that the step frees is of this step or has its twin in it. */

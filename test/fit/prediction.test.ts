@@ -112,8 +112,8 @@ describe('a synthesised run is the real run', () => {
 
   test('with steps repeated as often as the real run has them', () => {
     fc.assert(
-      fc.property(layers(SIMPLE), fc.boolean(), fc.boolean(), fc.boolean(), (made, hasStacks, hasState, freesLate) => {
-        const program = { layers: made, hasStacks, hasState, freesLate, hasMarks: true, steps: 4 };
+      fc.property(layers(SIMPLE), surroundings, fc.boolean(), fc.boolean(), (made, { hasStacks, hasState }, freesLate, hasTail) => {
+        const program = { layers: made, hasStacks, hasState, freesLate, hasTail, hasMarks: true, steps: 4 };
         const synthesis = synthesise(learn(program, [3, 5]), { repeats: 3 });
         expect(synthesis.repeats).toBe(3);
         expect(behaviour(synthesis.at([8], 'upper'))).toEqual(behaviour(runProgram({ ...program, steps: 7 }, 8)));
