@@ -7,7 +7,13 @@ import { type Growth, growthAt } from './growth.ts';
 import type { FitModel, Learned } from './model.ts';
 import type { Point } from './monomials.ts';
 import { FitReplays, type Largest, type Line, largestValue, onLine } from './search.ts';
-import { type Synthesis, synthesise } from './synthesis.ts';
+import { isSettledAt } from './size-function.ts';
+import { type Bound, type Synthesis, synthesise } from './synthesis.ts';
+
+/** Sizes between the ends of the intervals that are replayed too: an allocator can need most of all for one of them. */
+const BETWEEN: readonly number[] = [0.25, 0.5, 0.75];
+/** Values by which these replays may correct an answer. */
+const MOST_CORRECTIONS = 8;
 
 /** Peak reserved at one point. */
 export interface PredictedPeak {
@@ -93,9 +99,9 @@ export function predictOn(runs: FitRuns, options: PredictOptions): FitPrediction
       sure,
       possible,
       onGpu: sure.value > 0 ? onGpu(replays.on(choice, onLine(line, sure.value), 'upper', { capacity: gpuBytes })) : undefined,
-      peak: sure.value > 0 ? predictPeak(replays, choice, onLine(line, sure.value)) : undefined,
-      nextPeak: predictPeak(replays, choice, onLine(line, sure.value + line.multiple)),
-      asked: (options.asked ?? []).map((point) => predictPeak(replays, choice, point)),
+      peak: sure.value > 0 ? predictPeak(runs, choice, onLine(line, sure.value)) : undefined,
+      nextPeak: predictPeak(runs, choice, onLine(line, sure.value + line.multiple)),
+      asked: (options.asked ?? []).map((point) => predictPeak(runs, choice, point)),
     };
   });
   onProgress?.(1, 'done');
@@ -134,23 +140,32 @@ export function predictFrontier(
   });
 }
 
-function largestOn({ model, replays }: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes: number): Pick<FitRow, 'sure' | 'possible'> {
+function largestOn(runs: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes: number): Pick<FitRow, 'sure' | 'possible'> {
+  const { model, replays } = runs;
+  const fits = (value: number, bound: Bound) => replays.fits(choice, onLine(line, value), bound, gpuBytes);
   const search = (bound: 'lower' | 'upper') =>
     largestValue(line.point[line.parameter]!, line.multiple, {
       mayFit: (value) => replays.mayFit(onLine(line, value), bound, gpuBytes),
-      fits: (value) => replays.fits(choice, onLine(line, value), bound, gpuBytes),
+      fits: (value) => fits(value, bound),
     });
   const sure = search('upper');
-  return { sure, possible: isSettled(model, line, sure.value + line.multiple) ? sure : atLeast(search('lower'), sure) };
+  if (isSettled(model, onLine(line, sure.value + line.multiple))) return { sure, possible: sure };
+  let least = sure.value;
+  for (let step = 0; step < MOST_CORRECTIONS && least > 0 && !BETWEEN.every((share) => fits(least, share)); step++) least -= line.multiple;
+  const possible = search('lower');
+  let most = Math.max(possible.value, sure.value);
+  for (let step = 0; step < MOST_CORRECTIONS && BETWEEN.some((share) => fits(most + line.multiple, share)); step++) most += line.multiple;
+  return { sure: { ...sure, value: Math.max(0, least) }, possible: { ...possible, value: most } };
 }
 
-export function predictPeak(replays: FitReplays, choice: AllocatorChoice, point: Point): PredictedPeak {
-  const [a, b] = [replays.unlimited(choice, point, 'lower').peakReserved, replays.unlimited(choice, point, 'upper').peakReserved];
+export function predictPeak({ model, replays }: FitRuns, choice: AllocatorChoice, point: Point): PredictedPeak {
+  const bounds: readonly Bound[] = isSettled(model, point) ? ['upper'] : ['lower', ...BETWEEN, 'upper'];
+  const peaks = bounds.map((bound) => replays.unlimited(choice, point, bound).peakReserved);
   return {
     point,
     // Smaller blocks can need more memory, if they fit worse.
-    lower: Math.min(a, b),
-    upper: Math.max(a, b),
+    lower: Math.min(...peaks),
+    upper: Math.max(...peaks),
     liveLower: replays.peakLive(point, 'lower'),
     liveUpper: replays.peakLive(point, 'upper'),
   };
@@ -160,14 +175,9 @@ function onGpu({ peakReserved, retries }: ReplayResult): FitRow['onGpu'] {
   return { peakReserved, retries };
 }
 
-/** Whether all functions give one size at the value. */
-function isSettled({ functions }: FitModel, line: Line, value: number): boolean {
-  const point = onLine(line, value);
-  return functions.every((size) => size.lower(point) === size.upper(point));
-}
-
-function atLeast(found: Largest, least: Largest): Largest {
-  return found.value >= least.value ? found : least;
+/** Whether all functions give one size there. */
+function isSettled({ functions }: FitModel, point: Point): boolean {
+  return functions.every((size) => isSettledAt(size, point));
 }
 
 function defaultNames({ template }: FitModel): string[] {

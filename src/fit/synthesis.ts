@@ -7,9 +7,10 @@ import { EventKind, type Trace } from '../trace/trace.ts';
 import type { FitModel } from './model.ts';
 import type { Point } from './monomials.ts';
 import { freeEventOf, type Sequence } from './sequence.ts';
+import type { SizeFunction } from './size-function.ts';
 
-/** Which end of the interval to take where a function is not settled. */
-export type Bound = 'lower' | 'upper';
+/** Which size to take where a function is not settled: an end of its interval, or a share of the way from `lower` to `upper`. */
+export type Bound = 'lower' | 'upper' | number;
 
 /** A run that can be given any values. */
 export interface Synthesis {
@@ -64,7 +65,7 @@ export function synthesise(model: FitModel, options: SynthesisOptions = {}): Syn
       let next = FIRST_ADDRESS;
       for (let allocation = 0; allocation < allocations.count; allocation++) {
         const point = steps[stepOf[allocation]! - 1] ?? values;
-        requested[allocation] = Math.max(1, functions[origin[allocation]!]![bound](point));
+        requested[allocation] = Math.max(1, sizeAt(functions[origin[allocation]!]!, point, bound));
         address[allocation] = next;
         next += roundUp(requested[allocation]!, ADDRESS_UNIT);
       }
@@ -79,6 +80,14 @@ export function synthesise(model: FitModel, options: SynthesisOptions = {}): Syn
       return { ...built, events: { ...events, size, address: places }, allocations: { ...allocations, requested, address } };
     },
   };
+}
+
+function sizeAt(size: SizeFunction, point: Point, bound: Bound): number {
+  if (bound === 'lower') return size.lower(point);
+  const upper = size.upper(point);
+  if (bound === 'upper') return upper;
+  const lower = size.lower(point);
+  return Math.round(lower + (upper - lower) * bound);
 }
 
 /** A step whose repetition leaves memory as it was: events `from` to `to`, and the same events one step before. */

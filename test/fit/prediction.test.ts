@@ -138,11 +138,11 @@ describe('a structure that changes', () => {
     const program = { ...chunked, hasStacks };
     const model = learn(program, [4, 8]);
     expect(model.learned.unpaired).toBeGreaterThan(0);
-    const { replays } = replaysOf(model, 0);
+    const runs = replaysOf(model, 0);
     for (const choice of chooseAllocators('pytorch,expandable,weir')) {
       for (const value of [16, 31]) {
         const real = whatIf(runProgram(program, value), choice, {}).peakReserved;
-        const { lower, upper } = predictPeak(replays, choice, [value]);
+        const { lower, upper } = predictPeak(runs, choice, [value]);
         expect(lower).toBeLessThanOrEqual(real);
         expect(upper).toBeGreaterThanOrEqual(real);
       }
