@@ -32,7 +32,7 @@ import { selectedBytes, selectedCount } from '../space/selection';
 import { extend, makeStitch, place } from '../space/stitches';
 import { assemblable, listWholes, surveyArena, wholeCount } from '../space/survey';
 import { makeWay } from '../streams/eviction';
-import { borrowBlock, gather, pollLenders, reunite } from '../streams/lending';
+import { borrowBlock, borrowHandles, gather, pollLenders, reunite } from '../streams/lending';
 import { borrowExtent } from '../streams/lent-extents';
 import { markHandles, selectForExtension, selectForStitch, selectionStart } from './assembly';
 import { awaitParked } from './completion';
@@ -94,7 +94,20 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Borrow);
   }
-  if (!surveyArena(arena) || (!pressed && isCheaperThanWaiting(arena, size))) return NO_RANGE;
+  if (!surveyArena(arena)) return NO_RANGE;
+  if (borrowHandles(arena, size)) {
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Borrow);
+  }
+  if (stitches) {
+    const own = assemblable();
+    if (own < size && gather(arena, size - own, false) !== 0) {
+      const fit = bestFit(arena, size);
+      if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Borrow);
+      if (!surveyArena(arena)) return NO_RANGE;
+    }
+  }
+  if (!pressed && isCheaperThanWaiting(arena, size)) return NO_RANGE;
   while (waitAllowed !== 0 && awaitParked(arena)) {
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Fit);

@@ -78,6 +78,13 @@ export function setSettled(point: u64): void {
 export let firstStream: Stream = NO_STREAM;
 export let streamCount: u32 = 0;
 
+/** The last release before there was a second stream. Handles note only later ones. */
+export let soloRelease: u64 = 0;
+
+export function setSoloRelease(point: u64): void {
+  soloRelease = point;
+}
+
 /** The record of a stream, made on first use; NO_STREAM if the engine's own memory is exhausted. */
 export function streamOf(id: u32): Stream {
   for (let stream = firstStream; stream !== NO_STREAM; stream = stream.next) if (stream.id === id) return stream;

@@ -4,7 +4,8 @@
 import { countBorrow } from '../abi/counters';
 import { State } from '../abi/numbers';
 import { earliestFirst, gmlake, lend, mainLendsOnly, preferDone, sizeDifferenceLimit, splitBorrowed, waitAllowed } from '../abi/settings';
-import { handleAt, handleIndex } from '../records/handles';
+import { larger } from '../base/units';
+import { handleAt, handleIndex, lastRelease } from '../records/handles';
 import { Arena, NO_ARENA, NO_RANGE, Range } from '../records/nodes';
 import { ensureRanges } from '../records/range-pool';
 import { firstArena } from '../space/arenas';
@@ -139,20 +140,25 @@ export function hand(range: Range, lender: Arena, borrower: Arena): Range {
 }
 
 /**
+ * Takes contiguous handles of another stream that hold `bytes` and whose releases are over. True if there were some. A free range
+ * has the latest release of its parts, so most of it may be over long before the range is.
+ */
+export function borrowHandles(borrower: Arena, bytes: u64): bool {
+  for (let lender = firstArena(); lender !== NO_ARENA; lender = lender.next) {
+    if (!lends(lender, borrower)) continue;
+    for (let range = bestFit(lender, bytes); range !== NO_RANGE; range = nextFree(lender, range)) {
+      if (takeReady(range, lender, borrower, bytes, bytes) !== 0) return true;
+    }
+  }
+  return false;
+}
+
+/**
  * Takes wholly free handles of other streams until they hold `bytes`. Handles that need no wait come first, from large ranges.
  * With `waiting`, the others follow, earliest release first. Gives the bytes taken.
  */
 export function gather(borrower: Arena, bytes: u64, waiting: bool): u64 {
-  let gathered: u64 = 0;
-  for (let lender = firstArena(); lender !== NO_ARENA && gathered < bytes; lender = lender.next) {
-    if (!lends(lender, borrower)) continue;
-    let range = largestFree(lender);
-    while (range !== NO_RANGE && gathered < bytes) {
-      const smaller = nextSmallerFree(lender, range);
-      if (isReady(range, lender, borrower)) gathered += takeHandles(range, lender, borrower, bytes - gathered);
-      range = smaller;
-    }
-  }
+  let gathered = gatherReady(borrower, bytes);
   if (!waiting || waitAllowed === 0) return gathered;
   for (let count: u32 = 0; count < MOST_WAITED && gathered < bytes; count++) {
     const taken = gatherEarliest(borrower, bytes - gathered);
@@ -160,6 +166,55 @@ export function gather(borrower: Arena, bytes: u64, waiting: bool): u64 {
     gathered += taken;
   }
   return gathered;
+}
+
+function gatherReady(borrower: Arena, bytes: u64): u64 {
+  let gathered: u64 = 0;
+  for (let lender = firstArena(); lender !== NO_ARENA && gathered < bytes; lender = lender.next) {
+    if (!lends(lender, borrower)) continue;
+    let range = largestFree(lender);
+    while (range !== NO_RANGE && gathered < bytes) {
+      const smaller = nextSmallerFree(lender, range);
+      const taken = takeReady(range, lender, borrower, 1, bytes - gathered);
+      gathered += taken;
+      // What is left of a range has another place in the order.
+      range = taken !== 0 ? largestFree(lender) : smaller;
+    }
+  }
+  return gathered;
+}
+
+/**
+ * Takes contiguous handles of a free range whose releases are over: the first that hold `least` bytes, and more of them until they
+ * hold `most`. Gives the bytes taken.
+ */
+function takeReady(range: Range, lender: Arena, borrower: Arena, least: u64, most: u64): u64 {
+  const region = range.region;
+  const end = range.address + range.size;
+  let start: u64 = 0;
+  let size: u64 = 0;
+  let latest: u64 = 0;
+  let index = handleIndex(region, range.address);
+  if (index < region.handleCount && handleAt(region, index).address < range.address) index++;
+  for (; index < region.handleCount && size < most; index++) {
+    const handle = handleAt(region, index);
+    if (handle.address + handle.bytes > end) break;
+    const point = lastRelease(handle);
+    if (!isOrdered(borrower.lane, lender.lane, point)) {
+      if (size >= least) break;
+      size = 0;
+      latest = 0;
+      continue;
+    }
+    if (size === 0) start = handle.address;
+    size += handle.bytes;
+    latest = larger(latest, point);
+  }
+  if (size < least || !ensureRanges(2)) return 0;
+  const part = cutOut(range, start, size, State.Free);
+  part.releasePoint = latest;
+  hand(part, lender, borrower);
+  return size;
 }
 
 /** Takes whole handles of the range that was released first. The borrower waits for it. */

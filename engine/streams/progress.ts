@@ -13,6 +13,7 @@ import {
   STREAM_SLOTS,
   Stream,
   setSettled,
+  setSoloRelease,
   streamCount,
   streamOf,
   Wait,
@@ -41,8 +42,12 @@ export function isCapturing(): bool {
 export function stamp(stream: Stream, bytes: u64): u64 {
   clock++;
   stream.since += bytes;
+  if (streamCount <= 1) {
+    setSoloRelease(clock);
+    return clock;
+  }
   // With a single stream nobody asks for its progress, so it needs no events.
-  if (streamCount > 1 && lend !== 0 && stream.since >= eventBytes) mark(stream);
+  if (lend !== 0 && stream.since >= eventBytes) mark(stream);
   return clock;
 }
 

@@ -12,6 +12,7 @@ const malloc = (stream: number, mib: number): Action => ({ do: 'malloc', stream,
 const free = (block: number): Action => ({ do: 'free', block });
 const share = (block: number, stream: number): Action => ({ do: 'share', block, stream });
 
+const end = (stream: number): Action => ({ do: 'end', stream });
 const use = (block: number): Action => ({ do: 'use', block });
 
 const TWO: Scope = { streams: 2, capacity: 16 * MIB, sizes: [6 * MIB, 8 * MIB], mostLive: 3, depth: 4, settings: TIGHT, start: [] };
@@ -46,6 +47,20 @@ const SCOPES: Readonly<Record<string, Scope>> = {
     depth: 3,
     start: [malloc(0, 4), malloc(0, 4), malloc(0, 4), malloc(0, 4), free(0), free(1)],
   },
+  // Handles of one free range whose releases are over at different times.
+  'two streams, a long free range': {
+    ...TWO,
+    capacity: 20 * MIB,
+    sizes: [4 * MIB, 8 * MIB],
+    mostLive: 4,
+    start: [malloc(1, 4), malloc(0, 4), malloc(0, 4), malloc(0, 4), end(0), free(1), free(1), free(1)],
+  },
+  'a second stream after releases on the first': {
+    ...TWO,
+    capacity: 12 * MIB,
+    sizes: [4 * MIB, 8 * MIB],
+    start: [malloc(0, 4), malloc(0, 4), malloc(0, 4), free(0), free(0)],
+  },
   'the rules of GLake': {
     ...TWO,
     settings: { ...TIGHT, ...LENDING_RULES.glake, eventBytes: 1 },
@@ -60,7 +75,6 @@ const FEW: EngineSettings = { ...TIGHT, stitchLimit: 1, stitchRoom: 1, eventByte
 /** An event for every release. */
 const MARKED: EngineSettings = { ...FEW, eventBytes: 1 };
 
-const end = (stream: number): Action => ({ do: 'end', stream });
 const WAIT: readonly Action[] = [{ do: 'begin wait' }, { do: 'end wait' }];
 
 /** Handles of 4 MiB on stream 0, of which every second is free; no kernel is in flight. `live`: blocks that live already. */

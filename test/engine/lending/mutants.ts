@@ -71,6 +71,24 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'const point = range.releasePoint <= lender.lane.done ? 0 : stamp(borrower.lane, 0);',
     to: 'const point: u64 = 0;',
   },
+  {
+    name: 'handles keep an older release',
+    file: 'engine/records/handles.ts',
+    from: 'if (handle.released < point) handle.released = point;',
+    to: '',
+  },
+  {
+    name: 'handles have no release from before the second stream',
+    file: 'engine/records/handles.ts',
+    from: 'return handle.released > soloRelease ? handle.released : soloRelease;',
+    to: 'return handle.released;',
+  },
+  {
+    name: 'handles are taken before their release is over',
+    file: 'engine/streams/lending.ts',
+    from: 'if (!isOrdered(borrower.lane, lender.lane, point)) {',
+    to: 'if (false) {',
+  },
 ];
 
 /** Mistakes that show when memory is unmapped or freed. */
