@@ -142,6 +142,14 @@ export const SETTINGS: readonly Setting[] = [
     FLAG,
     '1: memory is unmapped once the GPU has finished with it, as events or a wait show. 0: the driver waits before it unmaps.',
   ),
+  setting('groupLives', 'flag', 1, FLAG, '1: blocks are placed beside blocks that are expected to end when they do.'),
+  setting(
+    'groupBytes',
+    'bytes',
+    2 * GIB,
+    ANY,
+    'Memory that an arena must hold before it groups blocks. In small ones best fit wastes less.',
+  ),
 ];
 
 /** Values that differ from the defaults. */
@@ -177,6 +185,7 @@ export const PRESETS: readonly Preset[] = [
       carveSlabs: 0,
       accessEach: 1,
       lend: 0,
+      groupLives: 0,
     },
   },
   {

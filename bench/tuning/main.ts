@@ -20,7 +20,7 @@ import { peakLive, type Subject, subjects } from './corpus.ts';
 const SCALES = [1, 1.004, 1.01, 0.995];
 const LARGE = MIB;
 /** Settings whose default was another in 0.1.0. */
-const OLD: Partial<EngineSettings> = {};
+const OLD: Partial<EngineSettings> = { eventBytes: 256 * MIB, sharedGrowthShare: 192, waitShare: 1900, groupLives: 0 };
 const EXPANDABLE = 'expandable';
 const CACHE = 'build/tuning';
 const EVENT_BYTES = 16;

@@ -181,7 +181,7 @@ test('a stream with more releases than its ring of events lends what is over, wi
   allocator.check();
 });
 
-test('a stream waits for another only if growing would hold 2.9 % more than is needed', () => {
+test('a stream waits for another only if growing would hold 2 % more than is needed', () => {
   const growth = (mib: number, settings: Partial<EngineSettings> = {}) => {
     const timeline = new Timeline({ lagUs: 1000 });
     timeline.advanceTo(0);
@@ -194,7 +194,8 @@ test('a stream waits for another only if growing would hold 2.9 % more than is n
     allocator.malloc(mib * MIB, 1, 0);
     return { grown: allocator.statistics.reserved > before, waits: timeline.totals().waits };
   };
-  expect(growth(20)).toEqual({ grown: true, waits: 0 });
+  expect(growth(18)).toEqual({ grown: true, waits: 0 });
+  expect(growth(24)).toEqual({ grown: false, waits: 1 });
   expect(growth(40)).toEqual({ grown: false, waits: 1 });
   expect(growth(60)).toEqual({ grown: false, waits: 1 });
   expect(growth(60, { waitShare: 6000 })).toEqual({ grown: true, waits: 0 });
