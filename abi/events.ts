@@ -28,6 +28,11 @@ export const EVENT_KINDS: readonly Numbered[] = [
     number: 18,
     doc: "All memory held from the driver from now on is `size`. Weir's own engine writes it, since it has no segments. Since format 1.1, `.weir` only.",
   },
+  {
+    name: 'Annotate',
+    number: 19,
+    doc: 'The program named the live allocation at `address`: `metadata` is the text. Since format 1.2; PyTorch 2.14 and later.',
+  },
 ];
 
 /** Which of the last three fields of an event say something. */

@@ -35,6 +35,12 @@ function optional(name: string, type: ShapeType, doc: string): ShapeField {
 
 const VERSION = field('version', 'whole', 'Of the exchange format.');
 
+/** In the folder of a process that runs without `weir run`: who supervises it, as `<pid> <start>`. */
+export const SUPERVISOR_FILE = 'supervisor';
+
+/** There, `<pid>` and this: a fork of that process that relies on the same supervisor, as `<pid> <start>`. */
+export const FORK_FILE = '.fork';
+
 export const MOVE_CLASSES: readonly string[] = ['record', 'item', 'layer'];
 
 export const SHAPES: readonly Shape[] = [
@@ -46,6 +52,28 @@ export const SHAPES: readonly Shape[] = [
       field('reason', 'text', 'A word for programs.'),
       field('message', 'text', 'A sentence for people.'),
       field('pid', 'whole', 'Of the process.'),
+    ],
+  },
+  {
+    name: 'SummaryRequest',
+    file: '.summary-request.json',
+    doc: 'A process asks the supervisor for the summary up to now.',
+    fields: [
+      VERSION,
+      field('id', 'text', 'Names the request. The answer has the same.'),
+      field('whatIf', 'flag', 'Whether to replay the run on other allocators.'),
+      field('say', 'flag', 'Whether the supervisor prints the summary, because the process ends.'),
+    ],
+  },
+  {
+    name: 'SummaryAnswer',
+    file: '.summary.json',
+    doc: 'The summary up to now.',
+    fields: [
+      VERSION,
+      field('id', 'text', 'Of the request.'),
+      field('text', 'text', 'For people: lines.'),
+      field('json', 'text', 'For programs: JSON (schema 1).'),
     ],
   },
   {

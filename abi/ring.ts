@@ -10,6 +10,9 @@ export const RING_POOLS = 240;
 export const RING_STRING_BYTES: number = 256 * KIB;
 /** Events that may wait to be read, unless a run says otherwise. */
 export const RING_ROWS: number = 256 * KIB;
+/** What users may ask for. */
+export const LEAST_RING_ROWS: number = KIB;
+export const MOST_RING_ROWS: number = 16 * KIB * KIB;
 
 export const RING_STATES: readonly Numbered[] = [
   { name: 'Active', number: 1, doc: 'The process writes.' },

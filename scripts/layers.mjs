@@ -137,6 +137,20 @@ export const ROOMS = {
   },
 };
 
+/**
+ * Native code is loaded on demand, by one file, so that everything else runs where there is none: koffi is no import of any file.
+ * Only these may ask for it: real memory, the processes of a job, and the end of a command.
+ */
+const NATIVE_PACKAGE = 'koffi';
+export const NATIVE_LOADER = 'src/backend/ffi.ts';
+export const NATIVE_USERS = [
+  'src/backend/cuda.ts',
+  'src/backend/cuda-streams.ts',
+  'src/backend/host.ts',
+  'src/cli/leave.ts',
+  'src/run/child/posix-process.ts',
+];
+
 const byName = new Map(LAYERS.map((layer) => [layer.name, layer]));
 
 /** The layer of a path like `src/plan/steps/step.ts`, or undefined if it belongs to none. */
@@ -169,10 +183,30 @@ export function violationsIn(path, source) {
   if (path.startsWith('abi/')) return violationsInTables(path, source);
   const layer = layerOf(path);
   if (!layer) return [`${path} belongs to no layer of ${TABLE}`];
-  return importsOf(source).flatMap((name) => {
-    const problem = name.startsWith('.') ? refuseFile(path, layer, name) : refusePackage(path, layer, name);
-    return problem ? [`${path} imports ${name}: ${problem} (${TABLE})`] : [];
-  });
+  return [
+    ...violationsOfNative(path, source),
+    ...importsOf(source).flatMap((name) => {
+      const problem = name.startsWith('.') ? refuseFile(path, layer, name) : refusePackage(path, layer, name);
+      return problem ? [`${path} imports ${name}: ${problem} (${TABLE})`] : [];
+    }),
+  ];
+}
+
+/** What would load native code where a file is only loaded. Types are erased, so they are allowed. */
+function violationsOfNative(path, source) {
+  const named = `['"]${NATIVE_PACKAGE}['"]`;
+  const isImported = new RegExp(`^(?:import|export)\\s(?!type\\s)(?:[^;'"]*?\\sfrom\\s+)?${named}|\\bimport\\(\\s*${named}`, 'm').test(
+    source,
+  );
+  const isRequired = path !== NATIVE_LOADER && new RegExp(`\\(\\s*${named}\\s*\\)`).test(source);
+  const usesLoader = importsOf(source).some((name) => name.startsWith('.') && normalize(join(dirname(path), name)) === NATIVE_LOADER);
+  return [
+    ...(isImported ? [`${path} imports ${NATIVE_PACKAGE}: ${NATIVE_LOADER} loads it on demand, and only its types are imported`] : []),
+    ...(isRequired ? [`${path} loads ${NATIVE_PACKAGE}: only ${NATIVE_LOADER} does`] : []),
+    ...(usesLoader && !NATIVE_USERS.includes(path)
+      ? [`${path} imports ${NATIVE_LOADER}: only ${NATIVE_USERS.join(', ')} need native code`]
+      : []),
+  ].map((problem) => `${problem} (${TABLE})`);
 }
 
 function refusePackage(path, layer, name) {

@@ -11,16 +11,26 @@ export const GENERATED = 'build/native';
 /** @returns {any} */
 const rules = () => JSON.parse(readFileSync(join(NATIVE, 'build.json'), 'utf8'));
 
-/** @param {string} path */
-const located = (path) => join(path.startsWith('@') ? GENERATED : NATIVE, path.replace(/^@\/?/, ''));
+/**
+ * Folders of the sources and of the generated ones.
+ * @typedef {{ native: string, generated: string }} Tree
+ */
+const REPOSITORY = { native: NATIVE, generated: GENERATED };
+
+/**
+ * @param {string} path
+ * @param {Tree} tree
+ */
+const located = (path, tree) => join(path.startsWith('@') ? tree.generated : tree.native, path.replace(/^@\/?/, ''));
 
 /**
  * Files that a pattern of build.json names; * stands for any file name.
  * @param {string} pattern
+ * @param {Tree} tree
  * @returns {string[]}
  */
-function matching(pattern) {
-  const path = located(pattern);
+function matching(pattern, tree) {
+  const path = located(pattern, tree);
   if (!basename(path).startsWith('*')) return [path];
   const folder = dirname(path);
   const names = existsSync(folder) ? readdirSync(folder).sort() : [];
@@ -55,12 +65,13 @@ export function sanitizerFlags(sanitizer) {
 /**
  * Flags to compile a source that includes native headers.
  * @param {string} source
- * @param {'release' | 'test' | 'bench'} build
+ * @param {'release' | 'user' | 'test' | 'bench'} build
+ * @param {Tree} tree
  * @returns {string[]}
  */
-function flagsFor(source, build) {
+function flagsFor(source, build, tree = REPOSITORY) {
   const { standards, flags, builds, includes } = rules();
-  const folders = includes.map((/** @type {string} */ path) => `-I${located(path)}`);
+  const folders = includes.map((/** @type {string} */ path) => `-I${located(path, tree)}`);
   return [standards[languageOf(source)], ...flags, ...builds[build], ...folders];
 }
 
@@ -78,29 +89,56 @@ export function run(command, parameters) {
 /**
  * Flags for the sources of one part, beside those for all.
  * @param {string} name
+ * @param {Tree} tree
  * @returns {string[]}
  */
-export function partFlags(name) {
+export function partFlags(name, tree = REPOSITORY) {
   const { flags = [], lastIncludes = [] } = rules().parts[name];
-  return [...flags, ...lastIncludes.flatMap((/** @type {string} */ path) => ['-idirafter', located(path)])];
+  return [...flags, ...lastIncludes.flatMap((/** @type {string} */ path) => ['-idirafter', located(path, tree)])];
+}
+
+/**
+ * The C++ of what includes the headers of a PyTorch; its version is read from them.
+ * @param {string} headers
+ * @returns {string}
+ */
+export function pytorchStandard(headers) {
+  const wanted = pytorchMinor(headers);
+  const known = Object.entries(rules().pytorchStandards).filter(([first]) => Number(first.split('.')[1]) <= wanted);
+  return /** @type {[string, string]} */ (known.at(-1))[1];
+}
+
+/**
+ * The n of PyTorch 2.n, as its headers say.
+ * @param {string} headers
+ * @returns {number}
+ */
+export function pytorchMinor(headers) {
+  const places = ['torch/headeronly/version.h', 'torch/csrc/api/include/torch/version.h'].map((path) => join(headers, path));
+  const text = places.filter((path) => existsSync(path)).map((path) => readFileSync(path, 'utf8'));
+  const found = /TORCH_VERSION_MINOR (\d+)/.exec(text.join('\n'));
+  if (!found) throw new Error(`${headers} holds no PyTorch headers with a version.h`);
+  return Number(found[1]);
 }
 
 /**
  * Compiles parts into a folder; gives the object files. Flags in `extra` are for all sources.
  * @param {readonly string[]} parts
- * @param {'release' | 'test' | 'bench'} build
+ * @param {'release' | 'user' | 'test' | 'bench'} build
  * @param {string} folder
  * @param {readonly string[]} extra
+ * @param {Tree} tree
  * @returns {string[]}
  */
-export function compileParts(parts, build, folder, extra = []) {
+export function compileParts(parts, build, folder, extra = [], tree = REPOSITORY) {
   mkdirSync(folder, { recursive: true });
   const known = rules().parts;
   return parts.flatMap((name) => {
-    return known[name].sources.flatMap(matching).map((/** @type {string} */ source) => {
+    const sources = known[name].sources.flatMap((/** @type {string} */ pattern) => matching(pattern, tree));
+    return sources.map((/** @type {string} */ source) => {
       const object = join(folder, `${name}-${basename(source, extname(source))}.o`);
       const compiler = compilerOf(languageOf(source));
-      run(compiler, [...flagsFor(source, build), ...partFlags(name), ...extra, '-c', source, '-o', object]);
+      run(compiler, [...flagsFor(source, build, tree), ...partFlags(name, tree), ...extra, '-c', source, '-o', object]);
       return object;
     });
   });
@@ -135,6 +173,15 @@ export function linkedWith(library, fromProgram) {
  */
 export function linksOf(library) {
   return rules().libraries[library].links;
+}
+
+/**
+ * Parts that one of our libraries is made of.
+ * @param {string} library
+ * @returns {string[]}
+ */
+export function libraryParts(library) {
+  return rules().libraries[library].parts;
 }
 
 /** Makes the libraries that need no PyTorch: libweir_engine.so and libweir_runtime.so. */

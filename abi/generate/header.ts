@@ -6,7 +6,7 @@ import { CHILD_VARIABLES, USER_VARIABLES } from '../environment.ts';
 import { EVENT, EVENT_FIELDS, EVENT_KINDS } from '../events.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGE_WORDS, GAUGES } from '../gauges.ts';
-import { EXPANDABLE_CONF } from '../pytorch.ts';
+import { EXPANDABLE_CONF, SUPPORTED_PYTORCH } from '../pytorch.ts';
 import * as ring from '../ring.ts';
 import { BLOCK_UNIT, PRESETS, REGION_EIGHTHS, SETTINGS } from '../settings.ts';
 import { type Field, type FieldType, type Numbered, screaming } from '../table.ts';
@@ -79,6 +79,9 @@ ${structure('weir_plan_row', PLAN_ROW)}
 /* Allocators that a job can run on. */
 ${RUN_ALLOCATORS.map((name) => `#define WEIR_ALLOCATOR_${name.toUpperCase()} ${JSON.stringify(name)}`).join('\n')}
 #define WEIR_EXPANDABLE_CONF ${JSON.stringify(EXPANDABLE_CONF)}
+
+/* The oldest PyTorch that the adapter knows is 2.n. */
+#define WEIR_OLDEST_PYTORCH_MINOR ${SUPPORTED_PYTORCH[0]?.split('.')[1]}
 
 /* Environment variables that a run sets for its processes. */
 ${CHILD_VARIABLES.map((entry) => `#define ${entry.variable} ${JSON.stringify(entry.variable)}`).join('\n')}

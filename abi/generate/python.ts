@@ -1,12 +1,12 @@
 // The tables as Python: python/weir_gpu/abi.py. Classes for the JSON files read with a check and write without one.
 import { ADAPTER_OPTIONS } from '../adapter.ts';
 import { ALLOCATORS, RUN_ALLOCATORS } from '../allocators.ts';
-import { CHILD_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES } from '../environment.ts';
-import { SHAPES, type Shape, type ShapeType } from '../exchange.ts';
+import { CHILD_VARIABLES, LEAST_LIMIT, OPTION_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES } from '../environment.ts';
+import { FORK_FILE, SHAPES, type Shape, type ShapeType, SUPERVISOR_FILE } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGE_WORDS, GAUGES } from '../gauges.ts';
-import { EXPANDABLE_CONF, SUPPORTED_PYTORCH } from '../pytorch.ts';
-import { RING_ROWS } from '../ring.ts';
+import { EXPANDABLE_CONF, PYTORCH_TRUST, PYTORCH_VERSIONS, SUPPORTED_PYTORCH } from '../pytorch.ts';
+import { LEAST_RING_ROWS, MOST_RING_ROWS, RING_ROWS } from '../ring.ts';
 import { type FieldType, screaming, snake } from '../table.ts';
 import { DIGEST } from './digest.ts';
 
@@ -36,11 +36,24 @@ ALLOCATORS = ${list(RUN_ALLOCATORS)}
 ENGINE_ALLOCATORS = ${list(ALLOCATORS.filter((entry) => entry.preset).map((entry) => entry.name))}
 EXPANDABLE_CONF = "${EXPANDABLE_CONF}"
 
-# Minor versions of PyTorch that the adapter was tested with.
+# Minor versions of PyTorch that the adapter knows, ascending; what was seen of each; the words for that.
 SUPPORTED_PYTORCH = ${list(SUPPORTED_PYTORCH)}
+PYTORCH_VERSIONS = {
+${PYTORCH_VERSIONS.map(({ version, trust }) => `    "${version}": "${trust}",`).join('\n')}
+}
+PYTORCH_TRUST = {
+${PYTORCH_TRUST.map(({ name, doc }) => `    "${name}": ${JSON.stringify(doc)},`).join('\n')}
+}
 
 RING_ROWS = ${RING_ROWS}
+LEAST_RING_ROWS = ${LEAST_RING_ROWS}
+MOST_RING_ROWS = ${MOST_RING_ROWS}
+# Bytes of the smallest limit.
+LEAST_LIMIT = ${LEAST_LIMIT}
 EXCHANGE_VERSION = ${version}
+# Who supervises a process that runs without \`weir run\`, as \`<pid> <start>\`.
+SUPERVISOR_FILE = "${SUPERVISOR_FILE}"
+FORK_FILE = "${FORK_FILE}"
 
 # Exit code of Weir's own failures around a command.
 OWN_EXIT_CODE = ${OWN_EXIT_CODE}
@@ -50,6 +63,12 @@ class ChildVariable:
     """Set by a run for its processes."""
 
 ${CHILD_VARIABLES.map((entry) => `    ${screaming(entry.name)} = "${entry.variable}"  # ${entry.doc}`).join('\n')}
+
+
+class OptionVariable:
+    """Set by users: options that \`weir run\` and \`weir_gpu.enable()\` share."""
+
+${OPTION_VARIABLES.map((entry) => `    ${screaming(entry.name)} = "${entry.variable}"  # ${entry.doc}`).join('\n')}
 
 
 class UserVariable:
@@ -206,12 +225,15 @@ function check(type: ShapeType): string {
 /** python/weir_gpu/variables.py: what must be known before the package can be imported. */
 export function pythonVariablesFile(): string {
   const named = (name: string) => CHILD_VARIABLES.find((entry) => entry.name === name)?.variable;
+  const ofUser = (name: string) => USER_VARIABLES.find((entry) => entry.name === name)?.variable;
   return `"""Variables that decide whether the package is imported at all.
 
 Generated from abi/ by \`npm run build\`; not committed. Edit the table, not this file."""
 
 ALLOCATOR = "${named('allocator')}"
 REQUIRED = "${named('required')}"
+ENABLE = "${ofUser('enable')}"
+ENABLE_REQUIRED = "${ofUser('required')}"
 OWN_EXIT_CODE = ${OWN_EXIT_CODE}
 `;
 }

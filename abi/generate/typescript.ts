@@ -12,12 +12,12 @@ import {
   SNAPSHOT_ROW,
   STATISTICS,
 } from '../engine.ts';
-import { CHILD_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES, type Variable } from '../environment.ts';
+import { CHILD_VARIABLES, LEAST_LIMIT, OPTION_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES, type Variable } from '../environment.ts';
 import { EVENT, EVENT_FIELDS, EVENT_KINDS } from '../events.ts';
-import { SHAPES, type ShapeType } from '../exchange.ts';
+import { FORK_FILE, SHAPES, type ShapeType, SUPERVISOR_FILE } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGES } from '../gauges.ts';
-import { CONF_VARIABLES, EXPANDABLE_CONF, SUPPORTED_PYTORCH } from '../pytorch.ts';
+import { CONF_VARIABLES, EXPANDABLE_CONF, PYTORCH_TRUST, PYTORCH_VERSIONS, SUPPORTED_PYTORCH } from '../pytorch.ts';
 import * as ring from '../ring.ts';
 import { BLOCK_UNIT, LENDING, PRESETS, type Preset, REGION_EIGHTHS, SETTINGS } from '../settings.ts';
 import { type Entry, type Field, type Numbered, pascal } from '../table.ts';
@@ -127,6 +127,8 @@ function ringFile(): string {
     RING_POOLS: ring.RING_POOLS,
     RING_STRING_BYTES: ring.RING_STRING_BYTES,
     RING_ROWS: ring.RING_ROWS,
+    LEAST_RING_ROWS: ring.LEAST_RING_ROWS,
+    MOST_RING_ROWS: ring.MOST_RING_ROWS,
     GAUGES_BYTES: ring.GAUGES_BYTES,
     PLAN_MOST_REQUESTS: ring.PLAN_MOST_REQUESTS,
     PLAN_MOST_TURNS: ring.PLAN_MOST_TURNS,
@@ -193,6 +195,8 @@ function exchangeFile(): string {
     'JSON files between a process and its supervisor.',
     `/** What follows the process id in the name of each file. */\nexport const EXCHANGE_FILES = {\n${files.join('\n')}\n} as const;`,
     ...interfaces,
+    `/** Who supervises a process that runs without \`weir run\`, as \`<pid> <start>\`. */\nexport const SUPERVISOR_FILE = ${text(SUPERVISOR_FILE)};`,
+    `/** \`<pid>\` and this: a fork that relies on the same supervisor, as \`<pid> <start>\`. */\nexport const FORK_FILE = ${text(FORK_FILE)};`,
     `/** Shapes by name. */\nexport interface ExchangeShapes {\n${SHAPES.map((shape) => `  readonly ${shape.name}: ${shape.name};`).join('\n')}\n}`,
     `export interface FieldShape {\n  readonly type: 'text' | 'number' | 'whole' | 'flag' | 'numbers' | { readonly object: keyof ExchangeShapes } | { readonly list: keyof ExchangeShapes } | { readonly choice: readonly string[] };\n  readonly optional: boolean;\n}`,
     `export const EXCHANGE_SHAPES: Readonly<Record<keyof ExchangeShapes, Readonly<Record<string, FieldShape>>>> = {\n${schema.join('\n')}\n};`,
@@ -205,8 +209,10 @@ function environmentFile(): string {
   return file(
     'Environment variables for child processes, and those that users set.',
     `/** A run sets them for its processes, and nobody else does. */\nexport const ChildVariable = {\n${rows(CHILD_VARIABLES)}\n} as const;`,
+    `/** Bytes of the smallest limit: no process can work with less. */\nexport const LEAST_LIMIT = ${LEAST_LIMIT};`,
     `/** Exit code of Weir's own failures around a command. */\nexport const OWN_EXIT_CODE = ${OWN_EXIT_CODE};`,
     `export const UserVariable = {\n${rows(USER_VARIABLES)}\n} as const;`,
+    `/** The options that \`weir run\` and \`weir_gpu.enable()\` share. */\nexport const OptionVariable = {\n${rows(OPTION_VARIABLES)}\n} as const;`,
   );
 }
 
@@ -224,8 +230,10 @@ function allocatorsFile(): string {
 
 function pytorchFile(): string {
   return file(
-    'PyTorch versions that were tested, and variables that PyTorch reads.',
+    'PyTorch versions that the adapter knows, and variables that PyTorch reads.',
     `export const SUPPORTED_PYTORCH = ${JSON.stringify(SUPPORTED_PYTORCH)} as const;`,
+    `/** What the tests of Weir have seen of a version, the most first. */\nexport const PYTORCH_TRUST = {\n${PYTORCH_TRUST.map(({ name, doc }) => `  ${name}: ${text(doc)},`).join('\n')}\n} as const;\nexport type PytorchTrust = keyof typeof PYTORCH_TRUST;`,
+    `/** Ascending. */\nexport const PYTORCH_VERSIONS: readonly { readonly version: string; readonly trust: PytorchTrust }[] = ${JSON.stringify(PYTORCH_VERSIONS)};`,
     `export const CONF_VARIABLES = ${JSON.stringify(CONF_VARIABLES)} as const;`,
     `export const EXPANDABLE_CONF = ${text(EXPANDABLE_CONF)};`,
   );

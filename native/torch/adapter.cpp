@@ -29,6 +29,14 @@ struct AtHand {
   Context* const before;
 };
 
+struct Attempt {
+  Attempt() { attempting = true; }
+  ~Attempt() { attempting = before; }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  const bool before = attempting;
+};
+
 uint64_t handle_of(cudaStream_t stream) { return reinterpret_cast<uint64_t>(stream); }
 uint64_t address_of(const void* ptr) { return reinterpret_cast<uint64_t>(ptr); }
 c10::Device cuda_device(DeviceIndex index) { return {c10::DeviceType::CUDA, index}; }
@@ -54,7 +62,7 @@ int pool_priorities(DeviceIndex device) {
 
 } // namespace
 
-WeirAllocator::WeirAllocator(torch_alloc::CUDAAllocator* native, Settings settings, Recording* recording)
+WeirAllocator::WeirAllocator(CUDAAllocator* native, Settings settings, Recording* recording)
     : Forwarding(native), settings_(settings), recording_(recording) {
   for (int device = 0; device < kDevices; device++) {
     slots_[device].device = static_cast<DeviceIndex>(device);
@@ -69,7 +77,7 @@ void WeirAllocator::init(int device_count) {
   if (device_count <= before || !initialized_.compare_exchange_strong(before, device_count)) return;
   for (int device = before; device < std::min(device_count, kDevices); device++) {
     // PyTorch's allocator has set this fraction for itself. Asking the allocator would make each GPU current and so start it.
-    slots_[device].fraction = slots_[device].native_fraction = torch_alloc::CUDAAllocatorConfig::per_process_memory_fraction();
+    slots_[device].fraction = slots_[device].native_fraction = configured_fraction();
   }
   // PyTorch attaches a tracker to the devices that exist now. That is all of them, since init runs once.
   if (before == 0) native_->attachAllocatorTraceTracker([this](const TraceEntry& entry) { recording_->put_of_pool(entry); });
@@ -239,8 +247,8 @@ void* WeirAllocator::fail(Slot& slot, weir_device* engine, size_t bytes, uint64_
       follow_native(slot);
       return ptr;
     } catch (const c10::OutOfMemoryError&) {
+      forgive_native(slot);
       follow_native(slot);
-      with_figures(slot, [](Figures& figures) { figures.forgive(); });
     }
   }
   TORCH_CHECK_WITH(OutOfMemoryError, !attempting, explain_shortage(slot.device, shortage, settings_.limit));
@@ -270,10 +278,10 @@ void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stre
     fit_native_limit(slot);
     try {
       ptr = native_->raw_alloc_with_stream(bytes, stream);
-      with_figures(slot, [](Figures& figures) { figures.forgive(); });
+      forgive_native(slot);
     } catch (const c10::OutOfMemoryError&) {
+      forgive_native(slot); // the two attempts are one failure
       follow_native(slot);
-      with_figures(slot, [](Figures& figures) { figures.forgive(); }); // the two attempts are one failure
       size_t free = 0, total = 0;
       if (cudaMemGetInfo(&free, &total) != cudaSuccess) (void)cudaGetLastError();
       recording_->put_failure(slot.device, weir_in_units(bytes), free, handle_of(stream));
@@ -284,6 +292,25 @@ void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stre
   }
   follow_native(slot);
   return ptr;
+}
+
+// PyTorch finds exact addresses in its list of free blocks. Our engine chooses the address itself, but often takes the block that was
+// freed last, so one attempt is worth it. It makes no room, and is no failure of the program.
+DataPtr WeirAllocator::allocate_at(size_t n, void* address) {
+  const DeviceIndex device = current_device();
+  if (n != 0 && pools_.takes(device, c10::cuda::getCurrentCUDAStream(device).stream())) {
+    fit_native_limit(slots_[device]);
+    DataPtr given = Forwarding::allocate_at(n, address);
+    const bool swapped = given.compare_exchange_deleter(native_deleter_, raw_deleter());
+    TORCH_INTERNAL_ASSERT(swapped, "weir: a block of PyTorch's allocator has an unknown deleter");
+    follow_native(slots_[device]);
+    return given;
+  }
+  const Attempt attempt;
+  DataPtr given = allocate(n);
+  TORCH_CHECK(n == 0 || given.get() == address, "Could not allocate CUDA storage at exact address ", address,
+              ": Weir chooses addresses itself; run with --allocator expandable.");
+  return given;
 }
 
 // ---- Freeing.

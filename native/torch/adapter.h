@@ -38,7 +38,7 @@ inline thread_local bool attempting = false;
 
 class WeirAllocator final : public Forwarding {
  public:
-  WeirAllocator(torch_alloc::CUDAAllocator* native, Settings settings, Recording* recording);
+  WeirAllocator(CUDAAllocator* native, Settings settings, Recording* recording);
 
   void forked() override;
   bool gauges(int device, weir_gauges* out) override;
@@ -48,6 +48,7 @@ class WeirAllocator final : public Forwarding {
   DataPtr allocate(size_t n) override;
   c10::DeleterFnPtr raw_deleter() const override { return &WeirAllocator::deleter; }
   void copy_data(void* dest, const void* src, std::size_t count) const override;
+  DataPtr allocate_at(size_t n, void* address) override;
   void* raw_alloc(size_t n) override;
   void* raw_alloc_with_stream(size_t n, cudaStream_t stream) override;
   void raw_delete(void* ptr) override;
@@ -56,29 +57,33 @@ class WeirAllocator final : public Forwarding {
 
   void init(int device_count) override;
   void enable(bool value) override;
-  void emptyCache(MempoolId_t id = {0, 0}) override;
+  void empty_cache(MempoolId_t id) override;
   void cacheInfo(DeviceIndex device, size_t* largest) override;
   void* getBaseAllocation(void* ptr, size_t* size) override;
   double getMemoryFraction(DeviceIndex device) override;
   void setMemoryFraction(double fraction, DeviceIndex device) override;
   DeviceStats getDeviceStats(DeviceIndex device) override;
+  MemoryInfo memory_info(DeviceIndex device) override;
   void resetAccumulatedStats(DeviceIndex device) override;
   void resetPeakStats(DeviceIndex device) override;
 
-  void beginAllocateToPool(DeviceIndex device, MempoolId_t id, std::function<bool(cudaStream_t)> filter) override;
+  void beginAllocateToPool(DeviceIndex device, MempoolId_t id, PoolFilter filter) override;
   void endAllocateToPool(DeviceIndex device, MempoolId_t id) override;
+  void mark_capture(DeviceIndex device, bool begins) override;
   void releasePool(DeviceIndex device, MempoolId_t id) override;
-  void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use) override;
+  void set_use_on_oom(DeviceIndex device, MempoolId_t id, bool use) override;
   torch_alloc::CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<torch_alloc::AllocatorState> state) override;
 
-  torch_alloc::SnapshotInfo snapshot(MempoolId_t id = {0, 0}, bool include_traces = true) override;
+  SnapshotInfo take_snapshot(MempoolId_t id, bool include_traces) override;
   bool isHistoryEnabled() override { return history_.enabled(); }
-  void recordHistory(bool enabled, CreateContextFn context, size_t max_entries, RecordContext when, bool clear,
-                     const std::vector<std::string>& skip_actions) override;
-  void pushCompileContext(std::string& context) override;
-  void popCompileContext() override;
-  void setUserMetadata(const std::string& metadata) override;
-  std::string getUserMetadata() override { return History::metadata(); }
+  void record_history(bool enabled, CreateContextFn context, size_t max_entries, RecordContext when, bool clear,
+                      const Words& skip_actions) override;
+  void push_compile_context(std::string& context) override;
+  void pop_compile_context() override;
+  void set_user_metadata(const std::string& metadata) override;
+  std::string get_user_metadata() override { return History::metadata(); }
+  void annotate(const void* ptr, const std::string& metadata) override;
+  Context context_at(const void* ptr) override;
   void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override;
   void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
 
@@ -160,6 +165,10 @@ class WeirAllocator final : public Forwarding {
   void fit_native_limit(Slot& slot);
   void follow_native(Slot& slot);
   void follow_native_everywhere();
+  void forgive_native(Slot& slot);
+  template <typename Function>
+  void begin_quiet(Function count);
+  void leave_quiet();
   void give_back_ours(Slot& slot, cudaStream_t stream);
   int reclaim(Slot& slot);
   static int reclaim_for(void* slot, uint64_t bytes, int attempt);

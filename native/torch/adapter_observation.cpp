@@ -11,8 +11,8 @@
 
 namespace weir {
 
-torch_alloc::SnapshotInfo WeirAllocator::snapshot(MempoolId_t id, bool include_traces) {
-  torch_alloc::SnapshotInfo result = native_->snapshot(id, include_traces);
+SnapshotInfo WeirAllocator::take_snapshot(MempoolId_t id, bool include_traces) {
+  SnapshotInfo result = Forwarding::take_snapshot(id, include_traces);
   for (auto& entries : result.device_traces) {
     entries.erase(std::remove_if(entries.begin(), entries.end(), [](const TraceEntry& e) { return e.action_ == TraceEntry::SNAPSHOT; }),
                   entries.end());
@@ -46,25 +46,39 @@ torch_alloc::SnapshotInfo WeirAllocator::snapshot(MempoolId_t id, bool include_t
   return result;
 }
 
-void WeirAllocator::recordHistory(bool enabled, CreateContextFn context, size_t max_entries, RecordContext when, bool clear,
-                                  const std::vector<std::string>& skip_actions) {
-  native_->recordHistory(enabled, context, max_entries, when, clear, skip_actions);
+void WeirAllocator::record_history(bool enabled, CreateContextFn context, size_t max_entries, RecordContext when, bool clear,
+                                   const Words& skip_actions) {
+  Forwarding::record_history(enabled, context, max_entries, when, clear, skip_actions);
   history_.configure(enabled, context, max_entries, when, clear, skip_actions);
 }
 
-void WeirAllocator::pushCompileContext(std::string& context) {
-  native_->pushCompileContext(context);
+void WeirAllocator::push_compile_context(std::string& context) {
+  Forwarding::push_compile_context(context);
   History::push_compile_context(context);
 }
 
-void WeirAllocator::popCompileContext() {
-  native_->popCompileContext();
+void WeirAllocator::pop_compile_context() {
+  Forwarding::pop_compile_context();
   History::pop_compile_context();
 }
 
-void WeirAllocator::setUserMetadata(const std::string& metadata) {
-  native_->setUserMetadata(metadata);
+void WeirAllocator::set_user_metadata(const std::string& metadata) {
+  Forwarding::set_user_metadata(metadata);
   History::set_metadata(metadata);
+}
+
+void WeirAllocator::annotate(const void* ptr, const std::string& metadata) {
+  Slot* const slot = owner_of(ptr);
+  if (!slot) return Forwarding::annotate(ptr, metadata);
+  weir_allocation block;
+  TORCH_CHECK(weir_device_find(slot->engine.load(std::memory_order_acquire), reinterpret_cast<uint64_t>(ptr), &block),
+              "annotateMemory: no live allocation found at pointer ", ptr);
+  if (!history_.watched()) return;
+  history_.annotated(slot->device, block.address, block.requested, block.stream, history_.gather(RecordContext::ALLOC), metadata);
+}
+
+Context WeirAllocator::context_at(const void* ptr) {
+  return owner_of(ptr) ? history_.context_of(reinterpret_cast<uint64_t>(ptr)) : Forwarding::context_at(ptr);
 }
 
 // Not attached to PyTorch's allocator: our memory may still serve a request that fails there.

@@ -80,20 +80,37 @@ void WeirAllocator::follow_native(Slot& slot) {
   });
 }
 
+// PyTorch's allocator has failed a request, but that is not a failure of the program.
+void WeirAllocator::forgive_native(Slot& slot) {
+  const DeviceStats native = native_->getDeviceStats(slot.device);
+  with_figures(slot, [&](Figures& figures) { figures.forgive(native); });
+}
+
 void WeirAllocator::follow_native_everywhere() {
   const int count = std::min(initialized_.load(std::memory_order_acquire), kDevices);
   for (int device = 0; device < count; device++) follow_native(slots_[device]);
 }
 
 DeviceStats WeirAllocator::getDeviceStats(DeviceIndex device) {
-  const DeviceStats native = native_->getDeviceStats(device); // throws for a wrong device, or before CUDA has started
+  DeviceStats result = native_->getDeviceStats(device); // throws for a wrong device, or before CUDA has started
   Slot& slot = slots_[device];
   follow_native(slot);
   weir_device* const engine = slot.engine.load(std::memory_order_acquire);
   const uint64_t retries = engine ? weir_device_gauges(engine).retries : 0;
-  DeviceStats result;
-  with_figures(slot, [&](Figures& figures) { result = figures.read(native, retries); });
+  with_figures(slot, [&](Figures& figures) { figures.read(result, retries); });
   return result;
+}
+
+// Where the run has a limit, that is all the memory there is for the program.
+MemoryInfo WeirAllocator::memory_info(DeviceIndex device) {
+  auto [free, total] = Forwarding::memory_info(device);
+  if (settings_.limit) {
+    const bool started = device >= 0 && device < initialized_.load();
+    const uint64_t reserved = started ? static_cast<uint64_t>(getDeviceStats(device).reserved_bytes[0].current) : 0;
+    free = std::min<size_t>(free, settings_.limit - std::min(settings_.limit, reserved));
+    total = std::min<size_t>(total, settings_.limit);
+  }
+  return {free, total};
 }
 
 void WeirAllocator::resetAccumulatedStats(DeviceIndex device) {
@@ -161,8 +178,8 @@ void WeirAllocator::copy_data(void* dest, const void* src, std::size_t count) co
 
 // ---- Giving back.
 
-void WeirAllocator::emptyCache(MempoolId_t id) {
-  native_->emptyCache(id);
+void WeirAllocator::empty_cache(MempoolId_t id) {
+  Forwarding::empty_cache(id);
   if (id.first == 0 && id.second == 0) {
     for (int device = 0; device < used_.load(); device++) {
       weir_device* const there = engine(device);
@@ -221,7 +238,7 @@ int WeirAllocator::reclaim(Slot& slot) {
   if (pools_.open() == 0 && initialized_.load() > 0) {
     const int64_t before = native_->getDeviceStats(slot.device).reserved_bytes[0].current;
     if (before > 0) {
-      native_->emptyCache();
+      Forwarding::empty_cache({0, 0});
       follow_native(slot);
       gave |= native_->getDeviceStats(slot.device).reserved_bytes[0].current < before;
     }
@@ -231,9 +248,10 @@ int WeirAllocator::reclaim(Slot& slot) {
 
 // ---- Private pools.
 
-void WeirAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t id, std::function<bool(cudaStream_t)> filter) {
-  native_->beginAllocateToPool(device, id, filter);
-  // The engines of all GPUs stop using events: a capture forbids them to all threads of the process.
+// The engines of all GPUs stop using events: a capture forbids them to all threads of the process. `count` adds to the pools, and
+// calls what it is given inside their lock.
+template <typename Function>
+void WeirAllocator::begin_quiet(Function count) {
   ipc_.hold();
   // A capture begins after the waits for GPUs that are under way. Requests of other threads, which the GPU may depend on, need the
   // lock of the pools meanwhile.
@@ -244,7 +262,7 @@ void WeirAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t id, std:
     weir_device_begin_capture(there);
     told.set(static_cast<size_t>(other));
   }
-  pools_.add(device, id, std::move(filter), [&] {
+  count([&] {
     for (int other = 0; other < used_.load(); other++) {
       weir_device* const there = engine(other);
       if (!there) continue;
@@ -254,19 +272,40 @@ void WeirAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t id, std:
   });
 }
 
+// Called inside the lock of the pools.
+void WeirAllocator::leave_quiet() {
+  for (int other = 0; other < used_.load(); other++) {
+    weir_device* const there = engine(other);
+    if (!there || slots_[other].captures == 0) continue;
+    weir_device_end_capture(there);
+    slots_[other].captures--;
+  }
+}
+
+void WeirAllocator::beginAllocateToPool(DeviceIndex device, MempoolId_t id, PoolFilter filter) {
+  native_->beginAllocateToPool(device, id, filter);
+  begin_quiet([&](auto changed) { pools_.add(device, id, std::move(filter), changed); });
+}
+
 void WeirAllocator::endAllocateToPool(DeviceIndex device, MempoolId_t id) {
-  pools_.remove(device, id, [this] {
-    for (int other = 0; other < used_.load(); other++) {
-      weir_device* const there = engine(other);
-      if (!there || slots_[other].captures == 0) continue;
-      weir_device_end_capture(there);
-      slots_[other].captures--;
-    }
-  });
+  pools_.remove(device, id, [this] { leave_quiet(); });
   native_->endAllocateToPool(device, id);
   ipc_.release();
   free_late();
   follow_native(slots_[device]);
+}
+
+// PyTorch's allocator must hear of it: by these marks it decides whether it may query events. A CUDA graph opens its pool before,
+// since another thread may free a block between the begin of the capture and this call.
+void WeirAllocator::mark_capture(DeviceIndex device, bool begins) {
+  Forwarding::mark_capture(device, begins);
+  if (begins) {
+    begin_quiet([this](auto changed) { pools_.mark(changed); });
+    return;
+  }
+  pools_.unmark([this] { leave_quiet(); });
+  ipc_.release();
+  free_late();
 }
 
 void WeirAllocator::releasePool(DeviceIndex device, MempoolId_t id) {
@@ -274,8 +313,8 @@ void WeirAllocator::releasePool(DeviceIndex device, MempoolId_t id) {
   follow_native(slots_[device]);
 }
 
-void WeirAllocator::setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use) {
-  native_->setUseOnOOM(device, id, use);
+void WeirAllocator::set_use_on_oom(DeviceIndex device, MempoolId_t id, bool use) {
+  Forwarding::set_use_on_oom(device, id, use);
   if (use) fallback_pools_ = true;
 }
 

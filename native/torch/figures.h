@@ -2,17 +2,14 @@
 // The sums are kept, so that a peak is the peak of the sum and not the sum of two peaks.
 #pragma once
 
-#include <c10/core/CachingDeviceAllocator.h>
-
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <new>
 
-namespace weir {
+#include "versions/versions.h"
 
-using c10::CachingAllocator::Stat;
-using c10::CachingAllocator::StatArray;
-using c10::CachingDeviceAllocator::DeviceStats;
+namespace weir {
 
 // Not thread-safe: used inside the lock of the device, which every request takes anyway.
 class Figures {
@@ -59,33 +56,40 @@ class Figures {
 
   // Adds what PyTorch's allocator, which serves only the private pools, has done since the last call.
   void follow(const DeviceStats& native) noexcept {
-    for (const auto member : kFollowed) {
-      for (size_t type = 0; type < kTypes; type++) add((stats_.*member)[type], (native.*member)[type], (seen_.*member)[type]);
+    const Seen now = seen(native);
+    for (size_t index = 0; index < std::size(kFollowed); index++) {
+      for (size_t type = 0; type < kTypes; type++) {
+        add((stats_.*kFollowed[index])[type], now.followed[index][type], seen_.followed[index][type]);
+      }
     }
-    add(stats_.oversize_allocations, native.oversize_allocations, seen_.oversize_allocations);
-    add(stats_.oversize_segments, native.oversize_segments, seen_.oversize_segments);
-    seen_ = native;
+    add(stats_.oversize_allocations, now.oversize_allocations, seen_.oversize_allocations);
+    add(stats_.oversize_segments, now.oversize_segments, seen_.oversize_segments);
+    seen_ = now;
   }
 
   // For a reset inside PyTorch's allocator, after which its accumulated figures start at 0.
-  void restart(const DeviceStats& native) noexcept { seen_ = native; }
+  void restart(const DeviceStats& native) noexcept { seen_ = seen(native); }
 
   void failed() noexcept { stats_.num_ooms++; }
-  // PyTorch counted a failure, but our memory then served the request.
-  void forgive() noexcept {
-    stats_.num_ooms--;
+  // PyTorch counted a failure, but our memory then served the request, or the failure is counted elsewhere. With
+  // throw_on_cudamalloc_oom PyTorch counts it as rejected instead. Called before `follow`.
+  void forgive(const DeviceStats& native) noexcept {
+    (rejections(native) > seen_.rejections ? rejections_ : stats_.num_ooms)--;
     stats_.num_alloc_retries++;
   }
 
-  // `retries` are those of our engine since its start.
-  DeviceStats read(const DeviceStats& native, uint64_t retries) noexcept {
-    DeviceStats result = stats_;
+  // Turns PyTorch's figures into the sums. What we do not know stays PyTorch's. `retries` are those of our engine since its start.
+  void read(DeviceStats& native, uint64_t retries) noexcept {
+    for (const auto member : kFollowed) native.*member = stats_.*member;
+    native.reserved_bytes = stats_.reserved_bytes;
+    native.oversize_allocations = stats_.oversize_allocations;
+    native.oversize_segments = stats_.oversize_segments;
+    native.num_device_alloc = stats_.num_device_alloc;
+    native.num_device_free = stats_.num_device_free;
     retries_ = static_cast<int64_t>(retries);
-    result.num_alloc_retries += native.num_alloc_retries + retries_ - retries_before_;
-    result.num_ooms += native.num_ooms;
-    result.num_sync_all_streams += native.num_sync_all_streams;
-    result.max_split_size = native.max_split_size;
-    return result;
+    native.num_alloc_retries += stats_.num_alloc_retries + retries_ - retries_before_;
+    native.num_ooms += stats_.num_ooms;
+    set_rejections(native, rejections(native) + rejections_);
   }
 
   void reset_peaks() noexcept {
@@ -94,7 +98,7 @@ class Figures {
 
   void reset_accumulated() noexcept {
     each([](Stat& stat) { stat.reset_accumulated(); });
-    stats_.num_alloc_retries = stats_.num_ooms = stats_.num_sync_all_streams = 0;
+    stats_.num_alloc_retries = stats_.num_ooms = rejections_ = 0;
     stats_.num_device_alloc = stats_.num_device_free = 0;
     retries_before_ = retries_;
   }
@@ -110,9 +114,26 @@ class Figures {
       &DeviceStats::inactive_split_bytes, &DeviceStats::requested_bytes,
   };
 
+  // PyTorch's figures at the last look. Its own structure holds a map, which nobody copies inside the lock of an engine.
+  struct Seen {
+    StatArray followed[std::size(kFollowed)];
+    Stat oversize_allocations, oversize_segments;
+    int64_t reserved_small = 0;
+    int64_t rejections = 0;
+  };
+  static Seen seen(const DeviceStats& native) noexcept {
+    Seen now;
+    for (size_t index = 0; index < std::size(kFollowed); index++) now.followed[index] = native.*kFollowed[index];
+    now.oversize_allocations = native.oversize_allocations;
+    now.oversize_segments = native.oversize_segments;
+    now.reserved_small = native.reserved_bytes[kSmall].current;
+    now.rejections = rejections(native);
+    return now;
+  }
+
   // Our memory serves small and large requests, and counts as large. Only PyTorch's segments count as small.
   void set_reserved(uint64_t bytes) noexcept {
-    const int64_t small = seen_.reserved_bytes[kSmall].current;
+    const int64_t small = seen_.reserved_small;
     const int64_t all = static_cast<int64_t>(bytes);
     const int64_t before = stats_.reserved_bytes[kAll].current;
     if (all > before) stats_.num_device_alloc++;
@@ -145,7 +166,8 @@ class Figures {
   }
 
   DeviceStats stats_;
-  DeviceStats seen_;
+  Seen seen_;
+  int64_t rejections_ = 0;
   int64_t retries_ = 0;
   int64_t retries_before_ = 0;
 };

@@ -16,10 +16,9 @@ thread_local std::string user_metadata;
 
 } // namespace
 
-void History::configure(bool enabled, CreateContextFn gather, size_t max_entries, RecordContext when, bool clear,
-                        const std::vector<std::string>& skip) {
+void History::configure(bool enabled, CreateContextFn gather, size_t max_entries, RecordContext when, bool clear, const Words& skip) {
   std::array<bool, 16> skipped{};
-  for (const std::string& action : skip) skipped[c10::CachingDeviceAllocator::parseTraceEntryAction(action)] = true;
+  for (const std::string& action : skip) skipped[action_named(action)] = true;
   std::lock_guard<std::mutex> guard(mutex_);
   enabled_ = enabled;
   gather_ = enabled ? gather : nullptr;
@@ -43,11 +42,12 @@ Context History::gather(RecordContext level) const {
   return function ? function() : nullptr;
 }
 
-void History::note(TraceEntry::Action action, c10::DeviceIndex device, uint64_t address, uint64_t size, uint64_t stream, Context context) {
+void History::note(TraceEntry::Action action, c10::DeviceIndex device, uint64_t address, uint64_t size, uint64_t stream, Context context,
+                   const std::string& metadata) {
   if (!enabled_ && trackers_.empty()) return;
-  TraceEntry entry(action, device, address, size, reinterpret_cast<void*>(stream), {0, 0}, c10::getApproximateTime(),
-                   when_.load() >= RecordContext::ALLOC ? std::move(context) : nullptr,
-                   compile_contexts.empty() ? "N/A" : compile_contexts.back(), user_metadata);
+  TraceEntry entry = trace_entry(action, device, address, size, stream, c10::getApproximateTime(),
+                                 when_.load() >= RecordContext::ALLOC ? std::move(context) : nullptr,
+                                 compile_contexts.empty() ? "N/A" : compile_contexts.back(), metadata);
   for (const auto& tracker : trackers_) tracker(entry);
   if (!enabled_ || skipped_[action] || static_cast<size_t>(device) >= kDevices) return;
   entry.time_.t_ = c10::getTimeSinceEpoch() / 1000;
@@ -58,7 +58,7 @@ void History::note(TraceEntry::Action action, c10::DeviceIndex device, uint64_t 
 
 void History::allocated(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context) {
   std::lock_guard<std::mutex> guard(mutex_);
-  note(TraceEntry::ALLOC, device, address, requested, stream, context);
+  note(TraceEntry::ALLOC, device, address, requested, stream, context, user_metadata);
   if (context) contexts_[address] = std::move(context);
   update_watched();
 }
@@ -70,8 +70,8 @@ void History::freed(c10::DeviceIndex device, uint64_t address, uint64_t requeste
     if (!context) context = kept->second;
     if (!parked) contexts_.erase(kept);
   }
-  note(TraceEntry::FREE_REQUESTED, device, address, requested, stream, context);
-  if (!parked) note(TraceEntry::FREE_COMPLETED, device, address, requested, stream, std::move(context));
+  note(TraceEntry::FREE_REQUESTED, device, address, requested, stream, context, user_metadata);
+  if (!parked) note(TraceEntry::FREE_COMPLETED, device, address, requested, stream, std::move(context), user_metadata);
   if (contexts_.empty()) update_watched();
 }
 
@@ -83,18 +83,24 @@ void History::completed(c10::DeviceIndex device, uint64_t address, uint64_t requ
     context = std::move(kept->second);
     contexts_.erase(kept);
   }
-  note(TraceEntry::FREE_COMPLETED, device, address, requested, stream, std::move(context));
+  note(TraceEntry::FREE_COMPLETED, device, address, requested, stream, std::move(context), user_metadata);
   if (contexts_.empty()) update_watched();
 }
 
 void History::failed(c10::DeviceIndex device, uint64_t device_free, uint64_t rounded, uint64_t stream, Context context) {
   std::lock_guard<std::mutex> guard(mutex_);
-  note(TraceEntry::OOM, device, device_free, rounded, stream, std::move(context));
+  note(TraceEntry::OOM, device, device_free, rounded, stream, std::move(context), user_metadata);
 }
 
 void History::snapshot_taken(c10::DeviceIndex device, uint64_t active) {
   std::lock_guard<std::mutex> guard(mutex_);
-  note(TraceEntry::SNAPSHOT, device, 0, active, 0, nullptr);
+  note(TraceEntry::SNAPSHOT, device, 0, active, 0, nullptr, user_metadata);
+}
+
+void History::annotated(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context,
+                        const std::string& metadata) {
+  std::lock_guard<std::mutex> guard(mutex_);
+  note(kAnnotation, device, address, requested, stream, std::move(context), metadata);
 }
 
 std::vector<TraceEntry> History::trace(c10::DeviceIndex device) {

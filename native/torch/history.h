@@ -2,8 +2,6 @@
 // While nobody has asked for it, it costs one load: `watched`.
 #pragma once
 
-#include <c10/cuda/CUDACachingAllocator.h>
-
 #include <array>
 #include <atomic>
 #include <deque>
@@ -13,20 +11,13 @@
 #include <unordered_map>
 #include <vector>
 
-namespace weir {
+#include "versions/versions.h"
 
-using c10::GatheredContext;
-using c10::CachingDeviceAllocator::AllocatorTraceTracker;
-using c10::CachingDeviceAllocator::CreateContextFn;
-using c10::CachingDeviceAllocator::RecordContext;
-using c10::CachingDeviceAllocator::TraceEntry;
-using c10::cuda::CUDACachingAllocator::OutOfMemoryObserver;
-using Context = std::shared_ptr<GatheredContext>;
+namespace weir {
 
 class History {
  public:
-  void configure(bool enabled, CreateContextFn gather, size_t max_entries, RecordContext when, bool clear,
-                 const std::vector<std::string>& skip);
+  void configure(bool enabled, CreateContextFn gather, size_t max_entries, RecordContext when, bool clear, const Words& skip);
   bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
 
   // Whether events are wanted, or a stack is kept that a free must drop.
@@ -42,6 +33,9 @@ class History {
   void completed(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream);
   void failed(c10::DeviceIndex device, uint64_t device_free, uint64_t rounded, uint64_t stream, Context context);
   void snapshot_taken(c10::DeviceIndex device, uint64_t active);
+  // A note of the program on a block that is there.
+  void annotated(c10::DeviceIndex device, uint64_t address, uint64_t requested, uint64_t stream, Context context,
+                 const std::string& metadata);
 
   // Oldest first, times in microseconds since 1970.
   std::vector<TraceEntry> trace(c10::DeviceIndex device);
@@ -61,7 +55,8 @@ class History {
 
  private:
   static constexpr size_t kDevices = 128;
-  void note(TraceEntry::Action action, c10::DeviceIndex device, uint64_t address, uint64_t size, uint64_t stream, Context context);
+  void note(TraceEntry::Action action, c10::DeviceIndex device, uint64_t address, uint64_t size, uint64_t stream, Context context,
+            const std::string& metadata);
   void update_watched();
 
   std::mutex mutex_;

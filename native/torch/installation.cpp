@@ -1,6 +1,5 @@
 // Installs our allocator in place of PyTorch's, with handlers for fork and exit.
 // The only entry from Python. Nothing is thrown out of it, and CUDA is not touched.
-#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDAFunctions.h>
 
 #include <pthread.h>
@@ -38,7 +37,7 @@ int refuse(int code, const std::string& sentence, char* why, size_t room) {
 std::string text(const char* value) { return value ? value : ""; }
 
 int install(const weir_torch_options& options, char* why, size_t room) {
-  torch_alloc::CUDAAllocator* const native = torch_alloc::allocator.load();
+  CUDAAllocator* const native = torch_alloc::allocator.load();
   if (!native) return refuse(WEIR_TORCH_BACKEND, "PyTorch has no CUDA allocator in this process", why, room);
   if (native->name() != "native") {
     return refuse(WEIR_TORCH_BACKEND, "PyTorch's allocator is set to \"" + native->name() + "\" and Weir can only stand in for \"native\"",
@@ -53,6 +52,10 @@ int install(const weir_torch_options& options, char* why, size_t room) {
                                    " to the folder native of Weir's sources",
                   why, room);
   }
+  if (const char* const place = interface_differs()) {
+    return refuse(WEIR_TORCH_FAILED, std::string("PyTorch's allocator has a function before ") + place + " that Weir does not know", why,
+                  room);
+  }
   const std::string name = text(options.allocator);
   recording = new Recording(text(options.directory), name, text(options.torch_version), options.ring_rows);
   if (name == WEIR_ALLOCATOR_WEIR || name == WEIR_ALLOCATOR_GMLAKE) {
@@ -61,9 +64,9 @@ int install(const weir_torch_options& options, char* why, size_t room) {
         native, {name == WEIR_ALLOCATOR_GMLAKE, options.lend != 0, options.fine != 0, options.limit, options.faults, options.faults_seed},
         recording);
   } else if (name == WEIR_ALLOCATOR_PYTORCH || name == WEIR_ALLOCATOR_EXPANDABLE) {
-    if (name == WEIR_ALLOCATOR_EXPANDABLE && !c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments()) {
-      const std::string before = c10::CachingAllocator::getAllocatorSettings();
-      c10::CachingAllocator::setAllocatorSettings(before + (before.empty() ? "" : ",") + WEIR_EXPANDABLE_CONF);
+    if (name == WEIR_ALLOCATOR_EXPANDABLE && !weir::expandable_segments()) {
+      const std::string before = allocator_settings();
+      set_allocator_settings(before + (before.empty() ? "" : ",") + WEIR_EXPANDABLE_CONF);
     }
     installed = new RecordingAllocator(native, options.limit, recording);
   } else {
@@ -75,7 +78,7 @@ int install(const weir_torch_options& options, char* why, size_t room) {
   if (native->initialized()) installed->init(c10::cuda::device_count());
   torch_alloc::allocator.store(installed);
   // torch.accelerator.* uses this registration.
-  c10::SetAllocator(c10::DeviceType::CUDA, installed, 0);
+  c10::SetAllocator(c10::DeviceType::CUDA, installed, kRegistrationPriority);
   return WEIR_TORCH_OK;
 }
 
@@ -133,7 +136,7 @@ void weir_torch_steps(uint64_t steps, int swap_settled) {
 
 void weir_torch_on_shortage(int (*relieve)(int device, uint64_t bytes)) { weir::relief.store(relieve); }
 
-int weir_torch_expandable(void) { return c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments(); }
+int weir_torch_expandable(void) { return weir::expandable_segments(); }
 
 // PyTorch calls both with the GPU current, and during a capture with checks relaxed.
 void* weir_torch_plain_alloc(ptrdiff_t bytes, int, void*) {

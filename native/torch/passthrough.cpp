@@ -17,7 +17,7 @@ constexpr uint32_t kRefreshEvery = 64;
 
 } // namespace
 
-RecordingAllocator::RecordingAllocator(torch_alloc::CUDAAllocator* native, uint64_t limit, Recording* recording)
+RecordingAllocator::RecordingAllocator(CUDAAllocator* native, uint64_t limit, Recording* recording)
     : Forwarding(native), limit_(limit), recording_(recording) {}
 
 void RecordingAllocator::init(int device_count) {
@@ -127,9 +127,20 @@ void RecordingAllocator::refresh(DeviceIndex device) {
   publish(device);
 }
 
-c10::CachingDeviceAllocator::DeviceStats RecordingAllocator::getDeviceStats(DeviceIndex device) {
+DeviceStats RecordingAllocator::getDeviceStats(DeviceIndex device) {
   refresh(device);
   return native_->getDeviceStats(device);
+}
+
+MemoryInfo RecordingAllocator::memory_info(DeviceIndex device) {
+  auto [free, total] = Forwarding::memory_info(device);
+  if (limit_) {
+    const bool started = native_->initialized() && device >= 0 && device < c10::cuda::device_count();
+    const uint64_t reserved = started ? static_cast<uint64_t>(native_->getDeviceStats(device).reserved_bytes[0].current) : 0;
+    free = std::min<size_t>(free, limit_ - std::min(limit_, reserved));
+    total = std::min<size_t>(total, limit_);
+  }
+  return {free, total};
 }
 
 void RecordingAllocator::resetPeakStats(DeviceIndex device) {
@@ -137,8 +148,10 @@ void RecordingAllocator::resetPeakStats(DeviceIndex device) {
   native_->resetPeakStats(device);
 }
 
-void RecordingAllocator::emptyCache(MempoolId_t id) {
-  native_->emptyCache(id);
+void RecordingAllocator::empty_cache(MempoolId_t id) {
+  Forwarding::empty_cache(id);
+  // A MemPool that ends calls this for its own memory. The recording shows that by the pool of the segments.
+  if (id.first != 0 || id.second != 0) return;
   for (int device = 0; device < WEIR_RING_DEVICES; device++) {
     if (levels_[device].in_use) recording_->put_plain(device, WEIR_EMPTY_CACHE, 0);
   }

@@ -12,7 +12,7 @@ namespace weir {
 
 class RecordingAllocator final : public Forwarding {
  public:
-  RecordingAllocator(torch_alloc::CUDAAllocator* native, uint64_t limit, Recording* recording);
+  RecordingAllocator(CUDAAllocator* native, uint64_t limit, Recording* recording);
 
   void forked() override;
   bool gauges(int device, weir_gauges* out) override;
@@ -23,17 +23,18 @@ class RecordingAllocator final : public Forwarding {
   void* raw_alloc(size_t n) override;
   void* raw_alloc_with_stream(size_t n, cudaStream_t stream) override;
   void init(int device_count) override;
-  void emptyCache(MempoolId_t id = {0, 0}) override;
+  void empty_cache(MempoolId_t id) override;
   using Forwarding::recordStream;
   void recordStream(const DataPtr& ptr, c10::cuda::CUDAStream stream) override;
   void setMemoryFraction(double fraction, DeviceIndex device) override;
   void resetPeakStats(DeviceIndex device) override;
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override;
+  DeviceStats getDeviceStats(DeviceIndex device) override;
+  MemoryInfo memory_info(DeviceIndex device) override;
 
  private:
   void before(DeviceIndex device);
   void first_use(DeviceIndex device);
-  void follow(const c10::CachingDeviceAllocator::TraceEntry& entry);
+  void follow(const TraceEntry& entry);
   void refresh(DeviceIndex device);
   void publish(int device);
 

@@ -23,8 +23,8 @@ uint8_t kind_of(TraceEntry::Action action) {
     case TraceEntry::SEGMENT_UNMAP: return WEIR_SEGMENT_UNMAP;
     case TraceEntry::SNAPSHOT: return WEIR_SNAPSHOT;
     case TraceEntry::OOM: return WEIR_OOM;
+    default: return 0; // notes of the program on its blocks
   }
-  return 0;
 }
 
 weir_event blank(int device, uint8_t kind) {
@@ -73,18 +73,21 @@ weir_gauges* Recording::gauges(int device) const {
   return recorder && device >= 0 && device < WEIR_RING_DEVICES ? weir_recorder_gauges(recorder, device) : nullptr;
 }
 
-void Recording::put(const TraceEntry& entry) {
+void Recording::put(const TraceEntry& entry, std::optional<MempoolId_t> pool) {
   weir_recorder* const recorder = get();
   const int device = entry.device_;
-  if (!recorder || device < 0 || device >= WEIR_RING_DEVICES) return;
-  weir_event event = blank(device, kind_of(entry.action_));
+  const uint8_t kind = kind_of(entry.action_);
+  if (!recorder || kind == 0 || device < 0 || device >= WEIR_RING_DEVICES) return;
+  weir_event event = blank(device, kind);
   event.address = entry.addr_;
   event.size = entry.size_;
   event.stream = weir_recorder_stream(recorder, device, reinterpret_cast<uint64_t>(entry.stream_));
-  event.pool = weir_recorder_pool(recorder, device, entry.mempool_.first, entry.mempool_.second);
+  event.pool = pool ? weir_recorder_pool(recorder, device, pool->first, pool->second) : -1;
   // Every event needs a stream. One that there is no room for appears as the default stream.
   if (event.stream < 0) event.stream = 0;
-  if (!entry.user_metadata_.empty()) event.metadata = weir_recorder_string(recorder, entry.user_metadata_.c_str());
+  if (const std::string metadata = metadata_of(entry); !metadata.empty()) {
+    event.metadata = weir_recorder_string(recorder, metadata.c_str());
+  }
   weir_recorder_put(recorder, event);
 }
 
@@ -95,7 +98,8 @@ void Recording::put_of_pool(const TraceEntry& entry) {
     case TraceEntry::SEGMENT_MAP:
     case TraceEntry::SEGMENT_UNMAP:
     case TraceEntry::OOM: return;
-    default: put(entry);
+    // Where entries do not say which pool, all private pools count as one.
+    default: put(entry, pool_of(entry).value_or(MempoolId_t{0, UINT64_MAX}));
   }
 }
 

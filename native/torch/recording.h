@@ -2,17 +2,14 @@
 // This class writes rows for PyTorch's own events. The runtime writes those of our engine.
 #pragma once
 
-#include <c10/core/CachingDeviceAllocator.h>
-
 #include <atomic>
 #include <mutex>
 #include <string>
 
 #include "runtime/weir_runtime.h"
+#include "versions/versions.h"
 
 namespace weir {
-
-using c10::CachingDeviceAllocator::TraceEntry;
 
 class Recording {
  public:
@@ -26,7 +23,7 @@ class Recording {
 
   // The gauges of a GPU in the recording, or NULL.
   weir_gauges* gauges(int device) const;
-  void put(const TraceEntry& entry);
+  void put(const TraceEntry& entry) { put(entry, pool_of(entry)); }
   // For an event of a private pool beside our engine. The engine's rows already count its reserved memory, so its segments get no
   // rows. Its failures get none either: put_failure writes one only if our memory could not help.
   void put_of_pool(const TraceEntry& entry);
@@ -36,6 +33,8 @@ class Recording {
   void put_mark(int device, const char* name);
 
  private:
+  void put(const TraceEntry& entry, std::optional<MempoolId_t> pool);
+
   const std::string directory_, allocator_, torch_version_;
   const uint32_t rows_;
   std::mutex mutex_;

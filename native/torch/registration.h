@@ -2,11 +2,11 @@
 // ProcessGroupNCCL registers whole segments and expects each to be one allocation that stays as it is until it is told otherwise.
 #pragma once
 
-#include <c10/core/AllocatorConfig.h>
-
 #include <strings.h>
 
 #include <cstdlib>
+
+#include "versions/versions.h"
 
 namespace weir {
 
@@ -19,7 +19,7 @@ inline bool registers_all_memory() {
     wanted = false;
     for (const char* const yes : {"y", "yes", "1", "t", "true"}) wanted |= strcasecmp(value, yes) == 0;
   }
-  return wanted && !c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments();
+  return wanted && !expandable_segments();
 }
 
 inline constexpr char kRegistersAllMemory[] =

@@ -10,6 +10,8 @@ namespace weir {
 
 namespace {
 
+bool is(const weir_range& range, weir_range_state state) { return static_cast<int>(range.state) == state; }
+
 std::vector<weir_range> ranges_of(weir_device* device) {
   std::vector<weir_range> ranges;
   // Other threads allocate meanwhile, so ask again until all ranges fit.
@@ -24,10 +26,9 @@ std::vector<weir_range> ranges_of(weir_device* device) {
   }
   // Addresses without memory belong to no segment. A carved slab appears as the small blocks inside it, and memory of plans as
   // the planned blocks, at their own addresses.
-  ranges.erase(std::remove_if(ranges.begin(), ranges.end(),
-                              [](const weir_range& r) {
-                                return r.state == WEIR_RANGE_UNBACKED || r.state == WEIR_RANGE_CARVED || r.state == WEIR_RANGE_PLANNED;
-                              }),
+  ranges.erase(std::remove_if(
+                   ranges.begin(), ranges.end(),
+                   [](const weir_range& r) { return is(r, WEIR_RANGE_UNBACKED) || is(r, WEIR_RANGE_CARVED) || is(r, WEIR_RANGE_PLANNED); }),
                ranges.end());
   std::sort(ranges.begin(), ranges.end(), [](const weir_range& a, const weir_range& b) { return a.address < b.address; });
   return ranges;
@@ -45,7 +46,7 @@ std::vector<SegmentInfo> segments_of(weir_device* device, c10::DeviceIndex index
       SegmentInfo segment;
       segment.device = index;
       segment.address = static_cast<size_t>(range.address);
-      segment.stream = reinterpret_cast<void*>(static_cast<uintptr_t>(range.stream));
+      segment.stream = reinterpret_cast<decltype(segment.stream)>(static_cast<uintptr_t>(range.stream));
       segment.is_large = range.small == 0;
       segment.is_expandable = true;
       segments.push_back(std::move(segment));
@@ -55,11 +56,11 @@ std::vector<SegmentInfo> segments_of(weir_device* device, c10::DeviceIndex index
     small = range.small;
 
     SegmentInfo& segment = segments.back();
-    c10::CachingDeviceAllocator::BlockInfo block;
+    BlockInfo block;
     block.size = static_cast<size_t>(range.size);
     block.requested_size = static_cast<size_t>(range.requested);
-    block.allocated = range.state == WEIR_RANGE_LIVE;
-    block.active = block.allocated || range.state == WEIR_RANGE_PENDING || range.state == WEIR_RANGE_PARKED;
+    block.allocated = is(range, WEIR_RANGE_LIVE);
+    block.active = block.allocated || is(range, WEIR_RANGE_PENDING) || is(range, WEIR_RANGE_PARKED);
     if (block.allocated && range.given != 0) block.context_when_allocated = context(static_cast<uint64_t>(range.given));
     segment.total_size += block.size;
     if (block.allocated) segment.allocated_size += block.size;

@@ -1,16 +1,13 @@
 // The engine's ranges as the segments and blocks of a PyTorch memory snapshot.
 #pragma once
 
-#include <c10/core/CachingDeviceAllocator.h>
-
 #include <functional>
 #include <vector>
 
 #include "runtime/weir_runtime.h"
+#include "versions/versions.h"
 
 namespace weir {
-
-using c10::CachingDeviceAllocator::SegmentInfo;
 
 // One segment per contiguous extent of memory of one stream. `context` gives the stack kept for a block's address.
 std::vector<SegmentInfo> segments_of(weir_device* device, c10::DeviceIndex index,

@@ -2,16 +2,14 @@
 // Figures of our memory are of the request's first failure. Figures of the GPU were read after everything had been tried.
 #include "shortage.h"
 
-#include <c10/core/Allocator.h>
-
 #include <algorithm>
 #include <sstream>
+
+#include "versions/versions.h"
 
 namespace weir {
 
 namespace {
-
-using c10::CachingAllocator::format_size;
 
 uint64_t above(uint64_t larger, uint64_t smaller) { return larger > smaller ? larger - smaller : 0; }
 

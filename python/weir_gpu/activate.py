@@ -8,11 +8,13 @@ import sys
 
 
 def activate():
+    from . import adapter
     from . import settings as environment
     from .refusal import Refusal, refuse
 
     settings = environment.read()
-    if not settings.allocator:
+    # If the package is on the path twice, Python 3.9 has the entry point twice.
+    if not settings.allocator or adapter.library() is not None:
         return
     try:
         install(settings)
@@ -35,6 +37,34 @@ def install(settings):
     settings.check()
     machine.check_driver(torch.version.cuda, settings)
     library = _loadable(torch, settings)
+    # First what can be undone: if it fails, PyTorch's allocator is still in place.
+    manager = _swap(settings) if settings.swap else None
+    try:
+        _install_adapter(library, torch, settings)
+    except BaseException:
+        if manager is not None:
+            from . import swap
+
+            swap.uninstall()
+        raise
+    job_python.record(settings)
+    if manager is not None:
+        # Before the interpreter ends: a thread that still allocates must not call into Python then.
+        atexit.register(adapter.on_shortage(manager.relieve))
+
+
+def _swap(settings):
+    from . import adapter, swap
+
+    return swap.install(
+        swap.Options.of(settings, gauges=adapter.swapped, mark=adapter.mark, steps=adapter.steps, attempting=adapter.attempting)
+    )
+
+
+def _install_adapter(library, torch, settings):
+    from . import adapter
+    from .refusal import Refusal
+
     why = adapter.install(
         library,
         allocator=settings.allocator,
@@ -50,16 +80,6 @@ def install(settings):
     )
     if why is not None:
         raise Refusal("backend", why)
-    job_python.record(settings)
-    if settings.swap:
-        from . import swap
-
-        manager = swap.install(
-            swap.Options.of(settings, gauges=adapter.swapped, mark=adapter.mark, steps=adapter.steps, attempting=adapter.attempting)
-        )
-        if manager is not None:
-            # Before the interpreter ends: a thread that still allocates must not call into Python then.
-            atexit.register(adapter.on_shortage(manager.relieve))
 
 
 def check_torch(torch, settings):
@@ -74,19 +94,22 @@ def check_torch(torch, settings):
         raise Refusal("no-cuda", f"PyTorch {version} was built without CUDA")
     minor = ".".join(version.split("+")[0].split(".")[:2])
     if minor not in SUPPORTED_PYTORCH and not settings.allow_untested:
-        tested = ", ".join(SUPPORTED_PYTORCH)
         raise Refusal(
             "untested-torch",
-            f"PyTorch {version} has not been tested with this version of Weir (tested: {tested}); --allow-untested tries it",
+            f"PyTorch {version} has not been tested with this version of Weir (known: {SUPPORTED_PYTORCH[0]} to {SUPPORTED_PYTORCH[-1]}); "
+            "--allow-untested tries it",
         )
 
 
 def _loadable(torch, settings):
     """The path of the compiled adapter. It is compiled again if the cached file cannot be loaded, as after a power failure."""
-    from . import adapter, build
+    from . import adapter, build, prebuilt
     from .abi import UserVariable
     from .refusal import Refusal
 
+    ready = prebuilt.loadable(torch, settings)
+    if ready is not None:
+        return ready
     library = build.library(torch, settings)
     try:
         adapter.load(library.path)

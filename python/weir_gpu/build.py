@@ -6,12 +6,13 @@ import glob
 import hashlib
 import json
 import os
+import re
 import secrets
 import subprocess
 import threading
 import time
 
-from . import __version__, cache, machine
+from . import __version__, cache, compile_error, machine, parts
 from .abi import UserVariable
 from .refusal import Refusal, say
 
@@ -39,10 +40,17 @@ def _compiled(folder, torch, torch_folder, abi, sources, compilers, settings, sp
     commands = compile_commands(
         sources,
         compilers=compilers,
-        extra={"cpp": [f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-isystem", include, "-isystem", headers], "c": []},
+        extra={
+            "cpp": [sources.standard_for(torch.__version__), f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-isystem", include, "-isystem", headers],
+            "c": [],
+        },
         links=["-L" + os.path.join(torch_folder, "lib"), *sources.links, *loaded_standard_library()],
     )
-    return build(folder, commands, f"torch {torch.__version__}", settings, spoiled)
+
+    def explain(log, failed, log_path):
+        return compile_error.sentence(log, torch.__version__, failed, log_path, sources.native)
+
+    return build(folder, commands, f"torch {torch.__version__}", settings, spoiled, explain)
 
 
 def loaded_standard_library():
@@ -61,7 +69,7 @@ class Sources:
         with open(os.path.join(native, "build.json"), encoding="utf-8") as file:
             rules = json.load(file)
         library = rules["libraries"][_LIBRARY]
-        self.standards = rules["standards"]
+        self.standards, self._pytorch_standards = rules["standards"], rules["pytorchStandards"]
         self.shared_flags, self.flags = rules["flags"], [*rules["builds"]["user"], *(f"-I{self._path(name)}" for name in rules["includes"])]
         self.links, self.last = library["links"], rules["link"]
         self.files = []
@@ -71,6 +79,11 @@ class Sources:
             if not found and not part.get("optional"):
                 raise OSError(f"nothing in {native} is {part['sources'][0]}")
             self.files += [(file, flags) for file in found]
+
+    def standard_for(self, torch_version):
+        """The C++ that the headers of a PyTorch need."""
+        flags = [flag for first, flag in self._pytorch_standards.items() if minor_of(first) <= minor_of(torch_version)]
+        return flags[-1] if flags else self.standards["cpp"]
 
     def _path(self, name):
         folder = self.generated if name.startswith("@") else self.native
@@ -92,12 +105,16 @@ class Sources:
                         yield os.path.relpath(path, folder), path
 
 
+def minor_of(torch_version):
+    """(2, 11) for "2.11.0+cu130"."""
+    found = re.match(r"(\d+)\.(\d+)", str(torch_version))
+    return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
+
+
 def find_sources(settings):
     """The sources beside this package. The generated engine lies in native/ if installed, in build/native in the repository."""
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    native = settings.native or os.path.join(os.path.dirname(here), "native")
     # The compiler runs in another folder.
-    native = os.path.abspath(native)
+    native = os.path.abspath(settings.native or parts.path("native"))
     for generated in (native, os.path.join(os.path.dirname(native), "build", "native")):
         if os.path.exists(os.path.join(generated, "engine.c")):
             try:
@@ -136,8 +153,9 @@ def compile_commands(sources, *, compilers, extra, links):
     return [compiles, [[compilers["cpp"], "-shared", *sources.shared_flags, "-o", _LIBRARY, *objects, *links, *sources.last]]]
 
 
-def build(folder, commands, what, settings, spoiled=None):
-    """Runs the commands, unless another process has; returns the library. `spoiled`: the identity of a file to make again."""
+def build(folder, commands, what, settings, spoiled=None, explain=None):
+    """Runs the commands, unless another process has; returns the library. `spoiled`: the identity of a file to make again.
+    `explain` makes a sentence of a failure: what the compilers said, which of them ended how, the path of the log."""
     with _Lock(folder):
         there = folder.library(_LIBRARY)
         if there is not None and there.identity != spoiled:
@@ -147,7 +165,7 @@ def build(folder, commands, what, settings, spoiled=None):
         if not settings.quiet:
             saying.start()
         try:
-            _make(folder, commands)
+            _make(folder, commands, explain or compile_error.plain)
             made = folder.library(_LIBRARY)
         except (OSError, cache.Unsafe) as error:
             why = getattr(error, "strerror", None) or error
@@ -159,13 +177,13 @@ def build(folder, commands, what, settings, spoiled=None):
     return made
 
 
-def _make(folder, commands):
+def _make(folder, commands, explain):
     """Compiles in a folder of its own. A file in the cache is complete, even after a crash."""
     name = f"build-{os.getpid()}-{secrets.token_hex(4)}"
     os.mkdir(name, 0o700, dir_fd=folder.fd)
     work = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder.fd)
     try:
-        _run_all(commands, folder, name, work)
+        _run_all(commands, folder, name, work, explain)
         made = os.open(_LIBRARY, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=work)
         try:
             # With a umask of 002, compilers let the group write.
@@ -201,7 +219,7 @@ class _Lock:
             os.close(self.file)
 
 
-def _run_all(commands, folder, name, work):
+def _run_all(commands, folder, name, work, explain):
     deadline = time.monotonic() + _MOST_SECONDS
     # The compiler must work in this very folder, whatever its name leads to by then.
     place = f"/proc/self/fd/{work}"
@@ -212,7 +230,8 @@ def _run_all(commands, folder, name, work):
             if failed is not None:
                 os.replace("log", "build.log", src_dir_fd=work, dst_dir_fd=folder.fd)
                 log = os.path.join(folder.path, "build.log")
-                raise Refusal("compile", f"Weir's adapter could not be compiled ({failed}); the compiler's words are in {log}")
+                output.seek(0)
+                raise Refusal("compile", explain(output.read().decode(errors="replace"), failed, log))
 
 
 def _run_group(group, folder, output, deadline):

@@ -14,6 +14,8 @@ def facts():
         "torch": None,  # version
         "cuda": None,  # version of CUDA that PyTorch was built for
         "torchProblem": None,  # why torch cannot be imported
+        "adapter": None,  # path of the adapter for this PyTorch that came with Weir
+        "adapterProblem": None,  # why it is not used
         "headers": None,  # folder of CUDA's headers
         "headersProblem": None,
         "refusals": [],  # every sentence that `weir run` would refuse with
@@ -41,7 +43,7 @@ def _import_torch():
 
 def _check(torch, found):
     """The same checks as inside a job, so that the sentences are the same."""
-    from . import activate, machine, settings
+    from . import activate, machine, prebuilt, settings
     from .refusal import Refusal
 
     here = settings.read()
@@ -55,8 +57,13 @@ def _check(torch, found):
 
     attempt(activate.check_torch, torch, here)
     attempt(machine.check_driver, torch.version.cuda, here)
-    attempt(machine.compilers, here)
-    found["headers"], found["headersProblem"] = attempt(machine.cuda_headers, os.path.dirname(torch.__file__), here)
+    try:
+        found["adapter"] = prebuilt.find(torch, here)
+    except prebuilt.Unfit as unfit:
+        found["adapterProblem"] = str(unfit)
+    if found["adapter"] is None:
+        attempt(machine.compilers, here)
+        found["headers"], found["headersProblem"] = attempt(machine.cuda_headers, os.path.dirname(torch.__file__), here)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Optional, Tuple, Union
 
-from .abi import RING_ROWS, ChildVariable, UserVariable
+from .abi import RING_ROWS, ChildVariable, OptionVariable, UserVariable
 from .refusal import Refusal
 
 _DEFAULT_TOLERANCE = 0.01
@@ -14,6 +14,9 @@ _DEFAULT_TOLERANCE = 0.01
 _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 # And how many there are.
 _LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+
+# What clusters call a job.
+_JOB = ("SLURM_JOB_ID", "RAY_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Settings:
     native: Optional[str] = None  # folder of the C sources, if not beside the package
     limit: int = 0  # bytes per GPU; 0 for no limit
     ring_rows: int = RING_ROWS
+    host_memory: Optional[str] = None  # folder in which processes agree on host memory; None for `directory`
     lend: bool = True
     allow_untested: bool = False
     swap: bool = False
@@ -44,6 +48,8 @@ class Settings:
     cc: Optional[str] = None
     cuda_homes: Tuple[str, ...] = ()
     library_path: Tuple[str, ...] = ()
+    runtime_home: Optional[str] = None
+    job: Optional[str] = None  # what a cluster calls the job that this process belongs to
     local_rank: Optional[int] = None  # of this process on this machine, if a launcher says
     local_ranks: Optional[int] = None  # processes of the job on this machine, likewise
     # The first variable that makes no sense; None if all do. Kept for later, because telling it takes some of these settings.
@@ -83,10 +89,35 @@ def read(environment=os.environ):
         cc=reader.text("CC"),
         cuda_homes=tuple(home for home in (reader.text("CUDA_HOME"), reader.text("CUDA_PATH")) if home),
         library_path=tuple(folder for folder in (reader.text("LD_LIBRARY_PATH") or "").split(":") if folder),
+        runtime_home=reader.text("XDG_RUNTIME_DIR"),
+        job=next(filter(None, map(reader.text, _JOB)), None),
         local_rank=reader.foreign(_LOCAL_RANK),
         local_ranks=reader.local_ranks(),
         problem=reader.problem,
     )
+
+
+def options(environment=os.environ):
+    """The options that users have set by variables: variable and text, by the name of the option."""
+    found = {}
+    for constant, variable in vars(OptionVariable).items():
+        if not constant.startswith("_") and environment.get(variable):
+            found[constant.lower()] = (variable, environment[variable])
+    return found
+
+
+def enabled(environment=os.environ):
+    """What the variable says that asks for Weir; None if it is not set."""
+    return environment.get(UserVariable.ENABLE) or None
+
+
+def is_required(environment=os.environ):
+    return environment.get(UserVariable.REQUIRED) == "1"
+
+
+def loads_extensions(environment=os.environ):
+    """Whether PyTorch will load extensions such as Weir."""
+    return environment.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1"
 
 
 class _Reader:

@@ -339,6 +339,21 @@ const HOOKS = {
   },
 };
 
+const IMPORT = {
+  title: 'Cost of import torch',
+  about:
+    'With `weir_gpu` installed and not asked for: median and quartiles of the processor time of 30 fresh processes each, in turn. The entry point is all that Weir adds. The whole import varies by more than that.',
+  make: () => {
+    const { file, text } = newestText('import-cost');
+    const rows = [...text.matchAll(/^(entry point|import torch)\s+(\S.*)$/gm)];
+    return {
+      file,
+      columns: ['What', 'Without, ms', 'With, ms', 'Difference of pairs, ms'],
+      rows: rows.map(([, what, cells]) => [what, ...cells.split(/\s+\|\s+/)]),
+    };
+  },
+};
+
 export const REPLAY_TABLES = [REPLAY, SMALL, LENDING, PLANNED, SWAPPED];
 export const PLAN_TABLES = [MINIMALLOC, IDEALLOC, SMARTPOOL, AUTOSWAP, SWAPS];
-export const SPEED_TABLES = [ENGINE, ENGINE_PAIR, SCALING, READING, REPLAY_SPEED, PAGE, HOOKS];
+export const SPEED_TABLES = [ENGINE, ENGINE_PAIR, SCALING, READING, REPLAY_SPEED, PAGE, HOOKS, IMPORT];

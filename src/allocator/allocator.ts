@@ -1,7 +1,7 @@
 // The interface that every allocator implements. An allocator places memory; a backend provides it.
 // Blocks are small integers, valid from malloc until complete, so that replay can keep them in a typed array.
 import type { Backend, StreamEvents } from '../backend/backend.ts';
-import type { EventKind, Segment } from '../trace/trace.ts';
+import type { EventKind, PoolId, Segment } from '../trace/trace.ts';
 import type { PyTorchRules } from './pytorch/versions.ts';
 
 /** Returned by malloc if the request cannot be served. */
@@ -21,6 +21,8 @@ export interface Allocator {
   recordStream?(block: number, stream: number): void;
   /** Returns all unused memory to the backend. */
   emptyCache(): void;
+  /** A private pool is not used any more: its unused memory goes back to the backend. Allocators without pools have none. */
+  releasePool?(pool: number): void;
 
   addressOf(block: number): number;
   /** Size of the block in bytes, rounding included. */
@@ -77,6 +79,8 @@ export interface AllocatorContext {
   readonly backend: Backend;
   /** Stream handles. PyTorch orders streams by these values. */
   readonly streams: readonly number[];
+  /** Ids of the memory pools. Without them, all but the first are taken for those of CUDA graphs. */
+  readonly pools?: readonly PoolId[] | undefined;
   /** Events of the streams. Without them no stream lends memory to another. */
   readonly events?: StreamEvents | undefined;
   /** Total memory of the GPU, if known. */

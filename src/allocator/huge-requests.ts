@@ -95,6 +95,10 @@ class HugeRequests implements Allocator {
     this.inner.emptyCache();
   }
 
+  releasePool(pool: number): void {
+    this.inner.releasePool?.(pool);
+  }
+
   addressOf(block: number): number {
     return this.blocks.get(block)?.address ?? this.inner.addressOf(block);
   }

@@ -223,6 +223,7 @@ let loaded: Driver | undefined;
 
 function loadDriver(): Driver {
   if (loaded) return loaded;
+  if (process.platform !== 'linux') throw new InputError('--backend cuda needs Linux; use --backend sim');
   const koffi = loadKoffi();
   let library: ReturnType<typeof koffi.load>;
   try {

@@ -20,12 +20,14 @@ const F_SETFL = 4;
 
 export function leaveNow(): never {
   const code = Number(process.exitCode ?? 0);
-  try {
-    const library = loadKoffi().load(null);
-    if (process.platform === 'linux') unblock(library.func('int fcntl(int, int, ...)') as Fcntl);
-    library.func('void _exit(int)')(code);
-  } catch {
-    // Without native code, exit as Node does.
+  if (process.platform === 'linux') {
+    try {
+      const library = loadKoffi().load(null);
+      unblock(library.func('int fcntl(int, int, ...)') as Fcntl);
+      library.func('void _exit(int)')(code);
+    } catch {
+      // Without native code, exit as Node does.
+    }
   }
   process.exit(code);
 }

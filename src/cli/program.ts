@@ -9,6 +9,7 @@ import { replayCommand } from './commands/replay.ts';
 import { reportCommand } from './commands/report.ts';
 import { recordCommand, runCommand } from './commands/run.ts';
 import { serveCommand } from './commands/serve.ts';
+import { superviseCommand } from './commands/supervise.ts';
 import { verifyCommand } from './commands/verify.ts';
 import { readVersion } from './version.ts';
 
@@ -52,5 +53,7 @@ weir run and weir record exit as their command does.`,
   ]) {
     program.addCommand(command.exitOverride().showHelpAfterError(`(see weir ${command.name()} --help)`));
   }
+  // For the Python part alone, which has checked the options.
+  program.addCommand(superviseCommand().exitOverride(), { hidden: true });
   return program;
 }

@@ -1,5 +1,5 @@
 // Messages of a run: on stderr only, each line marked, since all other output belongs to the command.
-import type { RunVoice } from '../run/supervise.ts';
+import type { RunVoice } from '../run/supervision.ts';
 import { createProgress, type Progress } from './progress.ts';
 
 const MARK = 'weir: ';

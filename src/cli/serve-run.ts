@@ -1,7 +1,7 @@
 // The page of a running job, on this machine only. It ends with the job.
 import { listenError } from '../run/summary/metrics.ts';
 import { RunFeed } from '../run/summary/run-feed.ts';
-import type { RunVoice, RunWatcher } from '../run/supervise.ts';
+import type { RunVoice, RunWatcher } from '../run/supervision.ts';
 import { LOCAL_HOST } from './options.ts';
 import { PageServer } from './page-server.ts';
 

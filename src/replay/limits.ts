@@ -39,6 +39,7 @@ export function allowedByFraction(
  * are unmapped belong to a request that got only a part of its pages: one more page did not fit.
  */
 function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
+  if (trace.segmentsUnknown) return { capacity: undefined, allowedBytes: undefined, origin: 'unknown' };
   const { events } = trace;
   let reserved = reservedAtStart(trace);
   let mostReserved = reserved;
@@ -87,6 +88,7 @@ function inferLimits(trace: Trace, settings: PyTorchSettings): MemoryLimits {
 
 /** The largest total that PyTorch checked before a request got new memory. The limit is at least that. */
 export function grantedBytes(trace: Trace, settings: PyTorchSettings): number {
+  if (trace.segmentsUnknown) return Number.POSITIVE_INFINITY;
   const { events } = trace;
   let reserved = reservedAtStart(trace);
   let granted = reserved;

@@ -129,6 +129,7 @@ class Reconstructor {
       {
         backend: this.backend,
         streams: trace.streams,
+        pools: trace.pools,
         deviceBytes: this.limits.capacity,
         allowedBytes: this.limits.allowedBytes,
         rules,
@@ -226,9 +227,9 @@ class Reconstructor {
   /** Handles completions and segment events up to their request. Without a request they come from empty_cache(). */
   private group(start: number, stop: number): number {
     const { events, allocationOf } = this.trace;
-    const early: number[] = [];
+    let early: number[] = [];
     const late: number[] = [];
-    const segments: number[] = [];
+    let segments: number[] = [];
     let firstRelease = -1;
     let end = start;
     for (; end < stop; end++) {
@@ -241,7 +242,20 @@ class Reconstructor {
       } else break;
     }
     const kind = end < stop ? events.kind[end] : 0;
-    if (kind === EventKind.Alloc || kind === EventKind.Oom) {
+    const isRequest = kind === EventKind.Alloc || kind === EventKind.Oom;
+    const ended = this.endedFirst(segments);
+    if (ended > 0 && !(isRequest && this.releasesOwn(segments, events.pool[end]!))) {
+      this.completing = early;
+      this.allocator.releasable = this.releasablePools(segments.slice(0, ended));
+      this.allocator.releasePools();
+      this.completeRemaining();
+      this.compareSegments(segments.slice(0, ended), start);
+      early = [];
+      segments = segments.slice(ended);
+      firstRelease = segments.find((segment) => isRelease(events.kind[segment]!))!;
+    }
+    this.allocator.releasable = this.releasablePools(segments);
+    if (isRequest) {
       this.request(end, early, late, segments, firstRelease);
       return end + 1;
     }
@@ -262,7 +276,7 @@ class Reconstructor {
     if (firstRelease < 0) {
       for (const allocation of early) this.complete(allocation);
       this.completing = late;
-    } else if (this.releasesWereEmptyCache(event, size, stream, pool)) {
+    } else if (!this.releasesOwn(segments, pool) && (this.endsPools(segments) || this.releasesWereEmptyCache(event, size, stream, pool))) {
       const releases = segments.filter((segment) => isRelease(events.kind[segment]!));
       recorded = segments.filter((segment) => !isRelease(events.kind[segment]!));
       this.completing = [...early, ...late];
@@ -323,6 +337,7 @@ class Reconstructor {
    */
   private releasesWereEmptyCache(event: number, size: number, stream: number, pool: number): boolean {
     if (this.allocator.wouldReuse(size, stream, pool)) return true;
+    if (!this.allocator.retriesIn(pool) && !this.allocator.collectsGarbage) return true;
     if (this.trace.events.kind[event] === EventKind.Oom || this.allocator.collectsGarbage) return false;
     const grown = this.allocator.reservedBytesWith(size);
     if (grown > (this.limits.allowedBytes ?? Number.POSITIVE_INFINITY) || grown > (this.limits.capacity ?? Number.POSITIVE_INFINITY))
@@ -337,9 +352,41 @@ class Reconstructor {
 
   private emptyCache(event: number, recorded: readonly number[], isRecorded = false): void {
     const wasRecorded = isRecorded || this.trace.events.kind[event] === EventKind.EmptyCache || this.journal.length > 0;
-    if (!wasRecorded) this.emptyCacheBefore.push(event);
-    this.allocator.emptyCache();
+    if (!wasRecorded && this.endsPools(recorded)) this.allocator.releasePools();
+    else {
+      if (!wasRecorded) this.emptyCacheBefore.push(event);
+      this.allocator.emptyCache();
+    }
     if (recorded.length > 0) this.compareSegments(recorded, event);
+  }
+
+  /** Only the recording says which private pools nothing used any more. */
+  private releasablePools(segments: readonly number[]): number[] {
+    return [...new Set(this.releasedPools(segments).filter((pool) => pool > 0))];
+  }
+
+  /** How many of these events belong to private pools that ended before the default pool gave memory back; 0 if it gave none. */
+  private endedFirst(segments: readonly number[]): number {
+    const { events } = this.trace;
+    const first = segments.findIndex((segment) => !isRelease(events.kind[segment]!) || events.pool[segment]! <= 0);
+    return first > 0 && this.releasedPools(segments).includes(0) ? first : 0;
+  }
+
+  /** A private pool that is asked has not ended. It gives back its own blocks that may not be split, if they are in the way. */
+  private releasesOwn(segments: readonly number[], pool: number): boolean {
+    return pool > 0 && this.releasedPools(segments).includes(pool);
+  }
+
+  /** The pools whose memory these events give back. */
+  private releasedPools(segments: readonly number[]): number[] {
+    const { events } = this.trace;
+    return segments.filter((segment) => isRelease(events.kind[segment]!)).map((segment) => Math.max(0, events.pool[segment]!));
+  }
+
+  /** Memory goes back, and all of it from private pools: they ended, since a retry and empty_cache() begin with the default pool. */
+  private endsPools(segments: readonly number[]): boolean {
+    const pools = this.releasedPools(segments);
+    return pools.length > 0 && !pools.includes(0);
   }
 
   private compareSegments(recorded: readonly number[], event: number): void {

@@ -73,6 +73,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
   const allocator = createAllocator({
     backend,
     streams: trace.streams,
+    pools: trace.pools,
     deviceBytes: options.deviceBytes,
     allowedBytes: options.allowedBytes,
     rules: options.rules,
@@ -169,6 +170,11 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
       }
       case EventKind.EmptyCache:
         allocator.emptyCache();
+        break;
+      case EventKind.SegmentFree:
+      case EventKind.SegmentUnmap:
+        // The recorded allocator gives a private pool back only when nothing uses it any more, whoever serves it.
+        if (events.pool[event]! > 0) allocator.releasePool?.(events.pool[event]!);
         break;
     }
     observer?.after(event, allocator);

@@ -64,6 +64,10 @@ export class VerifyingAllocator implements Allocator {
     this.inner.emptyCache();
   }
 
+  releasePool(pool: number): void {
+    this.inner.releasePool?.(pool);
+  }
+
   addressOf(block: number): number {
     return this.inner.addressOf(block);
   }

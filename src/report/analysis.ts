@@ -6,8 +6,9 @@ import { plannedChoice, withPlan } from '../plan/steps/planned-choice.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { censusOf, type WhatIfGpu } from '../replay/what-if.ts';
+import { leavesOutEvents } from '../trace/assemble.ts';
 import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
-import type { Trace, Warning } from '../trace/trace.ts';
+import type { HostMemory, Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
 import { type Breakdown, breakDown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
 import { type OversizedRequest, oversizedRequest } from './oversized.ts';
@@ -24,6 +25,8 @@ export interface Analysis {
   readonly peak: Breakdown;
   readonly oom: OomFinding | undefined;
   readonly sites: readonly CallSite[];
+  /** Pinned host memory of the process; undefined: not recorded. */
+  readonly hostMemory: HostMemory | undefined;
   /** Memory of the GPU in question; undefined: unknown. */
   readonly capacity: number | undefined;
   /** If the recording shows a range only, `capacity` is its upper end and this its lower. */
@@ -52,6 +55,8 @@ export interface ReplayError {
   /** Events compared, and how many of them the model does differently. */
   readonly compared: number;
   readonly differing: number;
+  /** The recording leaves out kinds of events, so a difference says nothing about the model. */
+  readonly incomplete: boolean;
   readonly firstEvent: number;
   readonly recordedPeakReserved: number | undefined;
   readonly modelledPeakReserved: number;
@@ -108,10 +113,11 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     device: trace.device,
     summary,
     warnings: trace.warnings,
-    replayError: replayErrorOf(whole, summary),
+    replayError: replayErrorOf(whole, summary, trace.warnings),
     peak,
     oom,
     sites,
+    hostMemory: trace.hostMemory,
     capacity,
     capacityAtLeast,
     capacityOrigin: options.capacity !== undefined ? 'given' : whole.limits.origin,
@@ -194,12 +200,13 @@ function isEngine(allocator: TraceSummary['recordedAllocator']): allocator is En
   return ENGINE_ALLOCATORS.some((engine) => engine === allocator);
 }
 
-function replayErrorOf(whole: Reconstruction, summary: TraceSummary): ReplayError {
+function replayErrorOf(whole: Reconstruction, summary: TraceSummary, warnings: readonly Warning[]): ReplayError {
   const { addresses, segments, outcomes, compared, firstEvent } = whole.differences;
   return {
     engine: isEngine(summary.recordedAllocator) ? summary.recordedAllocator : null,
     compared,
     differing: addresses + segments + outcomes,
+    incomplete: leavesOutEvents(warnings),
     firstEvent,
     recordedPeakReserved: summary.recordedPeakReserved,
     modelledPeakReserved: whole.peakReserved,

@@ -88,7 +88,8 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
           ...breakdownJson(oom.breakdown),
         }
       : null,
-    sites: analysis.sites.map((site) => ({ ...site })),
+    sites: analysis.sites.map(({ notes, ...site }) => ({ ...site, ...(notes ? { notes: [...notes] } : {}) })),
+    hostMemory: analysis.hostMemory ? { ...analysis.hostMemory, roundingAtEnd: analysis.hostMemory.roundingAtEnd ?? null } : null,
     capacity: analysis.capacity ?? null,
     capacityAtLeast: analysis.capacityAtLeast ?? null,
     capacityOrigin: analysis.capacityOrigin,

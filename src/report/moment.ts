@@ -21,8 +21,11 @@ export interface Breakdown {
   readonly smallSegments: number;
   /** Free, but cached for other streams. */
   readonly otherStreams: number;
-  /** Free, but in private pools (CUDA graphs, MemPool). */
+  /** Free, but in other pools than the request's: in private ones (CUDA graphs, MemPool), or the default one for a request in those. */
   readonly otherPools: number;
+  /** Part of `reserved`: held by private pools (CUDA graphs, MemPool), and how much of that is requested and in use. */
+  readonly privateReserved: number;
+  readonly privateRequested: number;
   readonly freePieces: number;
   /** Largest of the pieces counted in `fragmented`. */
   readonly largestFree: number;
@@ -59,7 +62,13 @@ export function breakdownAt(
   event: number,
   onProgress?: (fraction: number) => void,
 ): { breakdown: Breakdown; state: Reconstruction } {
-  const state = reconstruct(trace, { settings: whole.settings, limits: whole.limits, stopBefore: event + 1, onProgress });
+  const state = reconstruct(trace, {
+    settings: whole.settings,
+    limits: whole.limits,
+    rules: whole.rules,
+    stopBefore: event + 1,
+    onProgress,
+  });
   return { breakdown: breakDown(trace, state.allocator.census(), event), state };
 }
 
@@ -71,6 +80,7 @@ export function breakDown(trace: Trace, groups: readonly CensusGroup[], event: n
   const free = (group: CensusGroup) => group.free;
   const ownPool = (group: CensusGroup) => group.pool === asking?.pool;
   const ownStream = (group: CensusGroup) => group.stream === asking?.stream;
+  const isPrivate = (group: CensusGroup) => group.pool !== 0;
   const own = (group: CensusGroup) => ownPool(group) && ownStream(group);
   return {
     event,
@@ -83,6 +93,8 @@ export function breakDown(trace: Trace, groups: readonly CensusGroup[], event: n
     smallSegments: sum(free, (group) => own(group) && group.small),
     otherStreams: sum(free, (group) => ownPool(group) && !ownStream(group)),
     otherPools: sum(free, (group) => !ownPool(group)),
+    privateReserved: sum((group) => group.reserved, isPrivate),
+    privateRequested: sum((group) => group.requested, isPrivate),
     freePieces: sum((group) => group.freePieces),
     largestFree: Math.max(0, ...groups.filter((group) => own(group) && !group.small).map((group) => group.largestFree)),
   };

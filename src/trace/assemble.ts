@@ -3,14 +3,15 @@
 import { formatBytes } from '../base/bytes.ts';
 import { formatCount, formatTimes } from '../base/counts.ts';
 import { InputError } from '../base/errors.ts';
-import { linkAllocations } from './links.ts';
-import { fillPools, rebuildStartSegments, segmentHolding } from './start-state.ts';
+import { type Links, linkAllocations } from './links.ts';
+import { fillPools, rebuildStartSegments, type StartSegments, segmentHolding } from './start-state.ts';
 import { recordedEngine } from './summary.ts';
 import type { Symbols } from './symbols.ts';
 import {
   type Annotation,
   type EventColumns,
   EventKind,
+  type HostMemory,
   type PoolId,
   type RecordedLimits,
   type Segment,
@@ -21,6 +22,20 @@ import {
 
 /** The warning about a recording in which nobody asks for memory. */
 export const NO_DEMAND = 'no-demand';
+
+/** Warnings about kinds of events that the recording leaves out, such as by `skip_actions`. */
+const LEFT_OUT: ReadonlySet<string> = new Set([
+  'allocs-skipped',
+  'frees-skipped',
+  'free-requests-skipped',
+  'completions-skipped',
+  'segments-skipped',
+]);
+
+/** Whether whole kinds of events are missing. Then no model can repeat the recording. */
+export function leavesOutEvents(warnings: readonly Warning[]): boolean {
+  return warnings.some(({ code }) => LEFT_OUT.has(code));
+}
 
 /** PyTorch has about 100 streams on a GPU. Allocators keep lists for each stream and pool, so a damaged file must not have many. */
 const MAX_STREAMS = 2048;
@@ -40,6 +55,7 @@ export interface TraceParts {
   readonly settings: ReadonlyMap<string, SettingValue>;
   readonly limits: RecordedLimits;
   readonly annotations: readonly Annotation[];
+  readonly hostMemory?: HostMemory | undefined;
   /** Warnings of the reader (a truncated file, unknown actions). */
   readonly warnings: readonly Warning[];
 }
@@ -49,13 +65,21 @@ export function assembleTrace(parts: TraceParts): Trace {
   requireFew(parts.pools.length, MAX_POOLS, 'memory pools');
   const counts = countKinds(parts.events);
   fillPools(parts.events, parts.endSegments ?? []);
-  const startSegments = parts.startSegments ?? rebuildStartSegments(parts.events, parts.endSegments ?? []);
-  const links = linkAllocations({
-    events: parts.events,
-    allocCount: counts[EventKind.Alloc]!,
-    completionsRecorded: counts[EventKind.FreeCompleted]! > 0,
-    startBlocksFrom: parts.startSegments ?? parts.endSegments ?? [],
-  });
+  const rebuilt = parts.startSegments ? undefined : rebuildStartSegments(parts.events, parts.endSegments ?? []);
+  const link = (ignoresFrees: boolean) =>
+    linkAllocations({
+      events: parts.events,
+      allocCount: counts[EventKind.Alloc]!,
+      completionsRecorded: counts[EventKind.FreeCompleted]! > 0,
+      ignoresFrees,
+      startBlocksFrom: parts.startSegments ?? parts.endSegments ?? [],
+    });
+  let links = link(false);
+  const allocsSkipped = skipsAllocs(counts, links);
+  if (allocsSkipped) links = link(true);
+  const segmentsSkipped = skipsSegments(parts, counts, rebuilt);
+  // Memory that seems to be given back twice would be held twice before the first event.
+  const startSegments = parts.startSegments ?? (rebuilt!.missingGrowths > 0 ? [] : rebuilt!.segments);
   return {
     device: parts.device,
     events: parts.events,
@@ -63,6 +87,7 @@ export function assembleTrace(parts: TraceParts): Trace {
     allocations: links.allocations,
     impliedFrees: links.impliedFrees,
     startSegments: startSegments.map((segment) => ({ ...segment, blocks: [] })),
+    ...(segmentsSkipped && { segmentsUnknown: true }),
     endSegments: parts.endSegments,
     streams: parts.streams,
     pools: parts.pools,
@@ -70,7 +95,8 @@ export function assembleTrace(parts: TraceParts): Trace {
     settings: parts.settings,
     limits: parts.limits,
     annotations: parts.annotations,
-    warnings: [...parts.warnings, ...findGaps(parts, counts, links, startSegments)],
+    ...(parts.hostMemory && { hostMemory: parts.hostMemory }),
+    warnings: [...parts.warnings, ...findGaps(parts, counts, links, { startSegments, allocsSkipped, segmentsSkipped })],
   };
 }
 
@@ -87,8 +113,12 @@ function countKinds(events: EventColumns): Int32Array {
 function findGaps(
   parts: TraceParts,
   counts: Int32Array,
-  links: ReturnType<typeof linkAllocations>,
-  startSegments: readonly Segment[],
+  links: Links,
+  {
+    startSegments,
+    allocsSkipped,
+    segmentsSkipped,
+  }: { startSegments: readonly Segment[]; allocsSkipped: boolean; segmentsSkipped: boolean },
 ): Warning[] {
   const warnings: Warning[] = [];
   const warn = (code: string, message: string) => warnings.push({ code, message });
@@ -103,7 +133,12 @@ function findGaps(
       `the recording's ring buffer overflowed${typeof entries === 'number' ? ` at ${entries} entries` : ''}: its beginning is lost; record again with a larger max_entries`,
     );
   }
-  if (parts.events.count > 0 && allocations.liveAtStart > 0) {
+  if (allocsSkipped) {
+    warn(
+      'allocs-skipped',
+      'the recording has no alloc events (skip_actions?), so answers cover only the moment at which it ended; record without skip_actions',
+    );
+  } else if (parts.events.count > 0 && allocations.liveAtStart > 0) {
     const isOne = allocations.liveAtStart === 1;
     let bytes = 0;
     for (let index = 0; index < allocations.liveAtStart; index++) bytes += allocations.requested[index]!;
@@ -128,11 +163,16 @@ function findGaps(
   if (counts[EventKind.FreeRequested]! > 0 && counts[EventKind.FreeCompleted] === 0 && !onEngine) {
     warn('completions-skipped', 'the recording has no free_completed events (skip_actions?): every free is assumed to complete at once');
   }
-  const segmentEvents = [EventKind.SegmentAlloc, EventKind.SegmentFree, EventKind.SegmentMap, EventKind.SegmentUnmap];
-  if (allocs > 0 && !onEngine && segmentEvents.every((kind) => counts[kind] === 0) && hasStrayAlloc(parts.events, startSegments)) {
+  if (counts[EventKind.FreeCompleted]! > 0 && counts[EventKind.FreeRequested] === 0 && allocs > 0 && !onEngine) {
+    warn(
+      'free-requests-skipped',
+      'the recording has no free_requested events (skip_actions?): memory counts as live until its free completed, which may be too long',
+    );
+  }
+  if (segmentsSkipped) {
     warn(
       'segments-skipped',
-      'the recording has no segment events (skip_actions, or made from a profile), so its reserved memory is unknown; what each allocator needs is still exact',
+      'the recording has no segment events, or not all (skip_actions, or made from a profile), so its reserved memory is unknown; what each allocator needs is still exact',
     );
   }
   if (allocations.count === 0 && counts[EventKind.Oom] === 0) warn(NO_DEMAND, noDemand(parts, startSegments));
@@ -141,9 +181,27 @@ function findGaps(
       links.contradictions === 1
         ? 'event contradicts another (it frees memory that was freed before) and was'
         : 'events contradict others (they free memory that was freed before) and were';
-    warn('contradictions', `${formatCount(links.contradictions)} ${words} ignored`);
+    warn('contradictions', `${formatCount(links.contradictions)} ${words} ignored: alloc events are missing, or the file is damaged`);
   }
   return warnings;
+}
+
+const GROWTHS = [EventKind.SegmentAlloc, EventKind.SegmentMap] as const;
+const RELEASES = [EventKind.SegmentFree, EventKind.SegmentUnmap] as const;
+
+/** New segments serve requests, and memory is not freed twice: without alloc events, somebody left them out. */
+function skipsAllocs(counts: Int32Array, { contradictions }: Links): boolean {
+  return counts[EventKind.Alloc] === 0 && (contradictions > 0 || GROWTHS.some((kind) => counts[kind]! > 0));
+}
+
+function skipsSegments(parts: TraceParts, counts: Int32Array, rebuilt: StartSegments | undefined): boolean {
+  if (recordedEngine(parts) !== undefined) return false;
+  const has = (kinds: readonly EventKind[]) => kinds.some((kind) => counts[kind]! > 0);
+  if (!has(GROWTHS) && !has(RELEASES)) {
+    return counts[EventKind.Alloc]! > 0 && hasStrayAlloc(parts.events, parts.startSegments ?? rebuilt!.segments);
+  }
+  if (!rebuilt || !parts.endSegments) return false;
+  return (!has(GROWTHS) && rebuilt.missingGrowths > 0) || (!has(RELEASES) && rebuilt.missingReleases > 0 && parts.endSegments.length > 0);
 }
 
 /** What a recording without any request does hold. */

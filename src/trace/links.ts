@@ -24,11 +24,13 @@ export function linkAllocations(input: {
   readonly allocCount: number;
   /** False if the recording has no free_completed events. Then a free completes when it is requested. */
   readonly completionsRecorded: boolean;
+  /** True if the recording leaves out alloc events. Then a free says nothing about how long its memory was live. */
+  readonly ignoresFrees?: boolean;
   /** Segments whose live blocks count as live before the first event, unless an event allocates them. */
   readonly startBlocksFrom: readonly Segment[];
 }): Links {
   const linker = new Linker(input.events, input.allocCount, input.completionsRecorded);
-  linker.walk();
+  if (!input.ignoresFrees) linker.walk();
   linker.addStartBlocks(input.startBlocksFrom);
   return linker.finish();
 }
@@ -79,6 +81,9 @@ class Linker {
         case EventKind.RecordStream:
           this.allocationOf[event] = this.open.get(events.address[event]!);
           break;
+        case EventKind.Annotate:
+          this.linkAnnotation(event);
+          break;
       }
     }
   }
@@ -123,6 +128,12 @@ class Linker {
     }
     this.allocationOf[event] = id;
     this.complete(id, event);
+  }
+
+  /** PyTorch annotates live memory only, so what is unknown here is older than the trace. */
+  private linkAnnotation(event: number): void {
+    const { events, open } = this;
+    this.allocationOf[event] = events.size[event]! > 0 ? this.openOrOlder(event) : open.get(events.address[event]!);
   }
 
   private complete(id: number, event: number): void {

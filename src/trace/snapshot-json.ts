@@ -161,11 +161,13 @@ class SnapshotWriter {
     }
   }
 
-  /** PyTorch writes no limits. Our reader finds them by these keys, and other readers ignore them. */
+  /** PyTorch writes no limits, and pinned memory event by event. Our reader finds both by these keys, and other readers ignore them. */
   private writeLimits(): void {
     const { deviceBytes, memoryFraction } = this.traces[0]?.limits ?? {};
     if (deviceBytes !== undefined) this.put(`,\n"total":${deviceBytes}`);
     if (memoryFraction !== undefined) this.put(`,\n"frac":${memoryFraction}`);
+    const hostMemory = this.traces[0]?.hostMemory;
+    if (hostMemory) this.put(`,\n"pinned_host_memory":${JSON.stringify(hostMemory)}`);
   }
 
   private put(text: string): void {

@@ -13,7 +13,18 @@ const MAX_GRANULES = 2 ** 25;
 /** Most granules mapped at a time: 2 TiB. No GPU has this much, and each takes memory here. */
 const MAX_MAPPED = 2 ** 21;
 
-export function rebuildStartSegments(events: EventColumns, endSegments: readonly Segment[]): Segment[] {
+/** The segments before the first event, and the events that contradict the segments at the end: others must be missing. */
+export interface StartSegments {
+  readonly segments: Segment[];
+  /** Memory that is given back, although it was given back before and never taken again. */
+  readonly missingGrowths: number;
+  /** Memory that is taken and not held at the end, although it was never given back. */
+  readonly missingReleases: number;
+}
+
+export function rebuildStartSegments(events: EventColumns, endSegments: readonly Segment[]): StartSegments {
+  let missingGrowths = 0;
+  let missingReleases = 0;
   const plain = new Map<number, Segment>();
   const mapped = new Map<number, Segment>();
   let granulesLeft = MAX_GRANULES;
@@ -33,22 +44,34 @@ export function rebuildStartSegments(events: EventColumns, endSegments: readonly
     const address = events.address[event]!;
     switch (events.kind[event]) {
       case EventKind.SegmentAlloc:
-        plain.delete(address);
+        if (!plain.delete(address)) missingReleases++;
         break;
       case EventKind.SegmentFree:
+        if (plain.has(address)) missingGrowths++;
         plain.set(address, segmentOf(events, event, false));
         break;
-      case EventKind.SegmentMap:
-        eachGranule(address, events.size[event]!, (granule) => mapped.delete(granule));
+      case EventKind.SegmentMap: {
+        let isHeld = true;
+        eachGranule(address, events.size[event]!, (granule) => {
+          isHeld = mapped.delete(granule) && isHeld;
+        });
+        if (!isHeld) missingReleases++;
         break;
+      }
       case EventKind.SegmentUnmap: {
         const segment = segmentOf(events, event, true);
-        eachGranule(address, segment.size, (granule) => mapped.set(granule, segment));
+        let isHeld = false;
+        eachGranule(address, segment.size, (granule) => {
+          isHeld = mapped.has(granule) || isHeld;
+          mapped.set(granule, segment);
+        });
+        if (isHeld) missingGrowths++;
         break;
       }
     }
   }
-  return [...plain.values(), ...extentsOf(mapped)].sort((a, b) => a.address - b.address);
+  const segments = [...plain.values(), ...extentsOf(mapped)].sort((a, b) => a.address - b.address);
+  return { segments, missingGrowths, missingReleases };
 }
 
 function segmentOf(events: EventColumns, event: number, expandable: boolean): Segment {

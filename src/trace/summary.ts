@@ -98,7 +98,10 @@ export function summarizeTrace(trace: Trace): TraceSummary {
   };
 }
 
-function summarizeSegments({ events, startSegments, settings }: Trace): { peakReserved: number | undefined; isExpandable: boolean } {
+function summarizeSegments({ events, startSegments, settings, segmentsUnknown }: Trace): {
+  peakReserved: number | undefined;
+  isExpandable: boolean;
+} {
   let reserved = startSegments.reduce((sum, segment) => sum + segment.size, 0);
   let peakReserved = reserved;
   let segmentEvents = 0;
@@ -127,7 +130,7 @@ function summarizeSegments({ events, startSegments, settings }: Trace): { peakRe
     }
     if (reserved > peakReserved) peakReserved = reserved;
   }
-  const isKnown = segmentEvents > 0 || startSegments.length > 0;
+  const isKnown = !segmentsUnknown && (segmentEvents > 0 || startSegments.length > 0);
   const startedExpandable = startSegments.some((segment) => segment.expandable) || settings.get('expandable_segments') === true;
   return { peakReserved: isKnown ? peakReserved : undefined, isExpandable: maps > 0 || (segmentEvents === 0 && startedExpandable) };
 }

@@ -106,6 +106,18 @@ export interface RecordedLimits {
   readonly memoryFraction?: number | undefined;
 }
 
+/** Pinned host memory of the process, in bytes. PyTorch 2.14 and later record it if asked to. */
+export interface HostMemory {
+  readonly events: number;
+  /** The most that was held from the driver at a time, and how much of that was in use at that time. */
+  readonly peakHeld: number;
+  readonly usedAtPeak: number;
+  readonly heldAtEnd: number;
+  readonly usedAtEnd: number;
+  /** Part of `usedAtEnd` beyond the requests; undefined if only rounded sizes were recorded, as by PyTorch 2.14. */
+  readonly roundingAtEnd?: number | undefined;
+}
+
 /** The recording of one GPU. */
 export interface Trace {
   /** Index of the GPU in its file. */
@@ -121,6 +133,8 @@ export interface Trace {
   readonly impliedFrees: ReadonlyMap<number, number>;
   /** Segments held before the first event, in address order. Their blocks are empty: live memory is in `allocations`. */
   readonly startSegments: readonly Segment[];
+  /** Segment events were left out, so reserved memory is unknown. */
+  readonly segmentsUnknown?: boolean | undefined;
   /** Segments when the snapshot was taken, with blocks; undefined if the format has none. */
   readonly endSegments: readonly Segment[] | undefined;
   /** Recorded stream handles (cudaStream_t as a number; 0 is the legacy default stream). */
@@ -131,6 +145,8 @@ export interface Trace {
   readonly settings: ReadonlyMap<string, SettingValue>;
   readonly limits: RecordedLimits;
   readonly annotations: readonly Annotation[];
+  /** The same for all GPUs of a process; absent if it was not recorded. */
+  readonly hostMemory?: HostMemory | undefined;
   readonly warnings: readonly Warning[];
 }
 

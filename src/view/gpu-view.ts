@@ -8,6 +8,7 @@ import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import type { ReplayOptions } from '../replay/replay.ts';
 import { labelOf } from '../report/sites.ts';
 import { usualChoices } from '../report/what-if.ts';
+import { Notes } from '../trace/notes.ts';
 import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
@@ -44,6 +45,7 @@ export class GpuView {
   private readonly live: Float64Array;
   private readonly liveRange: MinMax;
   private readonly classes: BlockClasses;
+  private readonly notes: Notes;
   private readonly histories = new Map<string, History>();
   private recorded: { choice: AllocatorChoice; job: Pick<ReplayOptions, 'emptyCacheBefore' | 'rules'> } | undefined;
 
@@ -54,6 +56,7 @@ export class GpuView {
     this.live = liveBytes(trace);
     this.liveRange = new MinMax(this.live);
     this.classes = new BlockClasses(trace, this.clock, this.lifetimes);
+    this.notes = new Notes(trace);
   }
 
   describe(): GpuInfo {
@@ -174,6 +177,7 @@ export class GpuView {
       start: this.momentOf(lifetimes.start[allocation]!),
       end: end >= clock.count ? undefined : this.momentOf(end),
       site: this.siteOf(allocation),
+      notes: this.notes.of(allocation),
       node,
       frames:
         node < 0
@@ -201,6 +205,7 @@ export class GpuView {
       event: lifetimes.start[index]!,
       ageUs: clock.position('time', event) - clock.position('time', lifetimes.start[index]!),
       site: this.siteOf(index),
+      notes: this.notes.of(index),
     };
   }
 
@@ -287,6 +292,8 @@ export class GpuView {
         return 'snapshot';
       case EventKind.EmptyCache:
         return 'empty_cache()';
+      case EventKind.Annotate:
+        return `annotation of ${size}`;
       case EventKind.Reserved:
         return `reserved memory is now ${size}`;
       default:

@@ -63,6 +63,8 @@ export interface BlockInfo {
   /** Undefined if it was never freed. */
   readonly end: Moment | undefined;
   readonly site: string;
+  /** Texts that the program gave to it. */
+  readonly notes: readonly string[];
   readonly node: number;
   /** Innermost first. */
   readonly frames: readonly string[];
@@ -77,6 +79,7 @@ export interface LiveRow {
   readonly event: number;
   readonly ageUs: number;
   readonly site: string;
+  readonly notes: readonly string[];
 }
 
 export interface LiveState extends Moment {

@@ -20,11 +20,11 @@ import {
   SNAPSHOT_COLUMNS,
   Statistic,
 } from '../../src/abi/engine.ts';
-import { ChildVariable, UserVariable } from '../../src/abi/environment.ts';
+import { ChildVariable, OptionVariable, UserVariable } from '../../src/abi/environment.ts';
 import { EVENT_BYTES, EventKind, EventOffset } from '../../src/abi/events.ts';
 import { EXCHANGE_FILES, EXCHANGE_SHAPES } from '../../src/abi/exchange.ts';
 import { Format } from '../../src/abi/formats.ts';
-import { SUPPORTED_PYTORCH } from '../../src/abi/pytorch.ts';
+import { PYTORCH_TRUST, PYTORCH_VERSIONS, SUPPORTED_PYTORCH } from '../../src/abi/pytorch.ts';
 import {
   GAUGE_NAMES,
   GAUGES_BYTES,
@@ -211,9 +211,12 @@ print(json.dumps({
     "digest": abi.DIGEST,
     "allocators": abi.ALLOCATORS,
     "pytorch": abi.SUPPORTED_PYTORCH,
+    "trusted": [{"version": version, "trust": trust} for version, trust in abi.PYTORCH_VERSIONS.items()],
+    "trust": abi.PYTORCH_TRUST,
     "exchange": abi.EXCHANGE_VERSION,
     "child": named(abi.ChildVariable),
     "user": named(abi.UserVariable),
+    "option": named(abi.OptionVariable),
     "gauges": abi.GAUGES,
     "gaugesBytes": ctypes.sizeof(abi.Gauges),
     "options": {name: getattr(abi.AdapterOptions, name).offset for name, _ in abi.AdapterOptions._fields_},
@@ -243,9 +246,12 @@ describe.skipIf(noPython !== '')(`Python${noPython}`, () => {
       digest: ABI_DIGEST,
       allocators: RUN_ALLOCATORS,
       pytorch: SUPPORTED_PYTORCH,
+      trusted: PYTORCH_VERSIONS,
+      trust: PYTORCH_TRUST,
       exchange: Format.exchange.version,
       child: named(ChildVariable),
       user: named(UserVariable),
+      option: named(OptionVariable),
       gauges: GAUGE_NAMES,
       gaugesBytes: GAUGES_BYTES,
       files: EXCHANGE_FILES,

@@ -58,7 +58,7 @@ describe.skipIf(reason !== '')(`a job that starts another Python${reason}`, () =
     expect([code, stdout]).toEqual([0, 'on\nended with 0\n']);
     expect(stderr.match(/another Python/g)).toHaveLength(1);
     expect(stderr).toContain(
-      `weir: PyTorch 1.2.3 has not been tested with this version of Weir (tested: 2.11); --allow-untested tries it (this process runs another Python than the job, ${resolve(untested, '../..')}, and goes on with PyTorch's own allocator)\n`,
+      `weir: PyTorch 1.2.3 has not been tested with this version of Weir (known: 2.6 to 2.14); --allow-untested tries it (this process runs another Python than the job, ${resolve(untested, '../..')}, and goes on with PyTorch's own allocator)\n`,
     );
   });
 

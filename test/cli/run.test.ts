@@ -26,6 +26,24 @@ describe('weir run', () => {
     expect([run.traces(), readdirSync(run.temporary)]).toEqual([[], []]);
   });
 
+  it('recommends --check once, if Weir was not run on a GPU with this PyTorch', async () => {
+    const advice = /weir: Weir on PyTorch 2\.14: .*\. Compare your results once: weir run --check\.\n/;
+    const newer = { FAKE_TORCH: '2.14.1+cu130' };
+    const { stderr } = await run.weir(['run', ...job('train=2', 'close')], newer);
+    expect(stderr).toMatch(advice);
+    expect(stderr.match(/--check/g)).toHaveLength(1);
+    for (const parameters of [
+      ['run', '-q'],
+      ['run', '--check'],
+      ['run', '--allocator', 'pytorch'],
+      ['record', '-o', 'x.weir'],
+    ])
+      expect((await run.weir([...parameters, ...job('train=2', 'close')], newer)).stderr).not.toMatch(advice);
+    expect((await run.weir(['run', ...job('train=2', 'close')])).stderr).not.toContain('--check');
+    rmSync(run.path, { recursive: true });
+    mkdirSync(run.path);
+  });
+
   it('passes input and output through byte by byte', async () => {
     const bytes = Buffer.from(Array.from({ length: 100_000 }, (_, index) => (index * 7919) % 256));
     const { code, bytes: out } = await run.weir(['run', '-q', '--', 'cat'], {}, bytes);

@@ -20,7 +20,8 @@ import { Symbols } from '../../src/trace/symbols.ts';
 import { EventKind, type Recording } from '../../src/trace/trace.ts';
 import { writeWeir } from '../../src/trace/weir/writer.ts';
 import { RingWriter } from '../run/ring-writer.ts';
-import { type PickleValue, writePickle } from '../support/pickle-writer.ts';
+import { newestSnapshot } from '../support/newest-snapshot.ts';
+import { type PickleValue, Tuple, writePickle } from '../support/pickle-writer.ts';
 import { readSample } from '../support/samples.ts';
 import { ROOT } from './corpus.ts';
 import { DRAIN, encodePatch, patchesFrom } from './formats/ring.ts';
@@ -59,6 +60,20 @@ function cutSnapshot(name: string, events: number): Snapshot {
 function shorten(segment: object): { address: number } {
   const { blocks, frames, ...rest } = segment as { address: number; blocks?: object[]; frames?: unknown[] };
   return { ...rest, blocks: (blocks ?? []).slice(0, 3), frames: (frames ?? []).slice(0, 2) } as { address: number };
+}
+
+/** As JSON, without what other inputs have too. */
+function textOf(snapshot: PickleValue): string {
+  const left = new Set([
+    'compile_context',
+    'allocator_settings',
+    'fx_original_trace',
+    'allocated_size',
+    'active_size',
+    'segment_type',
+    'is_expandable',
+  ]);
+  return JSON.stringify(snapshot, (key, value) => (left.has(key) ? undefined : value instanceof Tuple ? value.items : value));
 }
 
 function jsonOf(recording: Recording): Snapshot {
@@ -130,6 +145,12 @@ function makeRecordings(): void {
       put('zstd', `${short}-weir`, zstd(weir, '--no-check', '-3'));
     }
   });
+  const newest = readRecording(writePickle(newestSnapshot()));
+  put('pickle', 'newest-5', unframed(writePickle(newestSnapshot(), { protocol: 5 })));
+  put('pickle', 'newest-2', writePickle(newestSnapshot(), { protocol: 2, batch: 2 }));
+  put('json', 'newest', textOf(newestSnapshot()));
+  put('json', 'newest-converted', JSON.stringify(jsonOf(newest)));
+  put('weir', 'newest', weirOf(newest));
   for (const steps of [2, 3]) put('weir', `training-${steps}`, weirOf(training(steps)));
   put('json', 'list', '[[{"action":"alloc","addr":4096,"size":512,"stream":0}],[]]');
   put(

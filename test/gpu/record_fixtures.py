@@ -123,6 +123,30 @@ def fixture_skip(torch, rng):
     return churn(torch, rng, 500, streams=2)
 
 
+def fixture_newest(torch, rng):
+    """What PyTorch 2.12 to 2.14 added: pools that end, annotations, pinned host memory."""
+    memory = torch.cuda.memory
+    if not hasattr(memory, "_annotate_tensor"):
+        raise SystemExit("this fixture needs PyTorch 2.14")
+    memory._record_memory_history(enabled="all", context=None, max_entries=10_000_000, record_pinned_host_memory=True)
+    memory._set_memory_metadata("weights")
+    held = [torch.empty(8 * MIB, dtype=torch.uint8, device="cuda")]
+    memory._set_memory_metadata("")
+    memory._annotate_tensor(held[0], "annotated later")
+    pinned = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for size in (3 * MIB, 5 * MIB, 12 * MIB)]
+    del pinned[1]
+    for _ in range(3):
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            inside = churn(torch, rng, 50, keep=5)
+        del inside, pool
+        held += churn(torch, rng, 50, keep=10)
+    torch.cuda.empty_cache()
+    held += churn(torch, rng, 200, streams=2, keep=20)
+    print("host memory", {key: value for key, value in torch.cuda.host_memory_stats().items() if key.startswith("allocated_bytes")})
+    return [held, pinned]
+
+
 # name: (function, PYTORCH_CUDA_ALLOC_CONF)
 FIXTURES = {
     "async": (fixture_async, ""),
@@ -143,8 +167,10 @@ FIXTURES = {
     "gc-split": (fixture_pressed, "garbage_collection_threshold:0.8,max_split_size_mb:256"),
     "round-exp": (fixture_plain, "roundup_power2_divisions:[64:8,256:4,>:1],expandable_segments:True"),
     "skip": (fixture_skip, ""),
+    "newest": (fixture_newest, ""),
+    "newest-exp": (fixture_newest, "expandable_segments:True"),
 }
-WITHOUT_LIMITS = {"late", "late-exp", "ring", "ring-exp", "full", "full-exp", "pools", "pools-exp", "skip"}
+WITHOUT_LIMITS = {"late", "late-exp", "ring", "ring-exp", "full", "full-exp", "pools", "pools-exp", "skip", "newest", "newest-exp"}
 
 
 def record(out, name):

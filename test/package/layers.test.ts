@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { importsOf, LAYERS, ROOMS, violations, violationsIn, withLayers } from '../../scripts/layers.mjs';
+import { importsOf, LAYERS, NATIVE_LOADER, NATIVE_USERS, ROOMS, violations, violationsIn, withLayers } from '../../scripts/layers.mjs';
 import { ROOT } from '../support/command.ts';
 
 /** Layers that are no folder of src. */
@@ -113,9 +113,23 @@ describe('a pure layer with files for Node', () => {
 
   it('lets those files use Node and FFI, and no others', () => {
     for (const file of backend.nodeFiles!) {
-      expect(violationsIn(`src/backend/${file}`, "import 'node:os';\nimport koffi from 'koffi';\n")).toEqual([]);
+      expect(violationsIn(`src/backend/${file}`, "import 'node:os';\nimport type Koffi from 'koffi';\n")).toEqual([]);
     }
     expect(violationsIn('src/backend/probe.ts', "import koffi from 'koffi';\n").join()).toContain('src/backend is pure but for');
+  });
+
+  it('keeps native code from being loaded with a file', () => {
+    const said = (path: string, source: string) => violationsIn(path, source).join('\n');
+    const ways = ["import koffi from 'koffi';", "import 'koffi';", "export { load } from 'koffi';", "const koffi = await import('koffi');"];
+    for (const source of ways) expect(said(NATIVE_LOADER, source), source).toContain('imports koffi: ');
+    expect(said(NATIVE_LOADER, "export const koffi = createRequire(import.meta.url)('koffi');")).toBe('');
+    expect(said('src/backend/host.ts', "const koffi = require('koffi');")).toContain('loads koffi: only src/backend/ffi.ts does');
+    for (const path of NATIVE_USERS)
+      expect(said(path, `import { loadKoffi } from '${relative(join(path, '..'), NATIVE_LOADER).replace(/^(?!\.)/, './')}';`)).toBe('');
+    for (const path of ['src/cli/input.ts', 'src/cli/commands/analyze.ts', 'src/index.ts', 'src/server/app.ts', 'src/run/supervise.ts']) {
+      const name = relative(join(path, '..'), NATIVE_LOADER);
+      expect(said(path, `import { loadKoffi } from '${name.startsWith('.') ? name : `./${name}`}';\n`), path).toContain('need native code');
+    }
   });
 
   it('keeps pure files from importing them', () => {
@@ -124,7 +138,7 @@ describe('a pure layer with files for Node', () => {
         expect(refusal(fileOf(name), `src/backend/${file}`), name).toContain('is pure: it also runs in the browser');
       }
       expect(refusal('src/backend/probe.ts', `src/backend/${file}`)).toContain('src/backend is pure');
-      expect(refusal('src/pool/probe.ts', `src/backend/${file}`)).toBe('');
+      if (`src/backend/${file}` !== NATIVE_LOADER) expect(refusal('src/pool/probe.ts', `src/backend/${file}`)).toBe('');
     }
   });
 });

@@ -95,7 +95,7 @@ describe.skipIf(reason !== undefined)(`the Python side${reason ? ` (skipped: ${r
       'an untested PyTorch',
       { WEIR_CHILD_ALLOCATOR: 'weir', FAKE_CUDA: '13.0', FAKE_VERSION: '9.9.1' },
       'untested-torch',
-      'PyTorch 9.9.1 has not been tested with this version of Weir (tested: 2.11); --allow-untested tries it',
+      'PyTorch 9.9.1 has not been tested with this version of Weir (known: 2.6 to 2.14); --allow-untested tries it',
     ],
     [
       'an unknown allocator',

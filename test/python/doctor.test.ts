@@ -75,8 +75,21 @@ describe.skipIf(reason !== '')(`weir doctor${reason}`, () => {
     if (isSafe) writeFileSync(join(here, 'weir.py'), 'raise SystemExit("not ours")\n');
     const found = doctor(pathWith(real), { PYTHONPATH: join(folder, 'fake'), LD_LIBRARY_PATH: '/nowhere' }, here);
     expect(found['PyTorch']).toMatchObject({ ok: true, found: '9.9.1, CUDA 13.0' });
-    expect(found['weir run']?.note).toContain('PyTorch 9.9.1 has not been tested with this version of Weir (tested: ');
+    expect(found['weir run']?.note).toContain('PyTorch 9.9.1 has not been tested with this version of Weir (known: ');
     expect(found['weir run']?.note).toContain('there is no C++ compiler here');
+  });
+
+  test.each([
+    ['2.11.3', 'Weir on PyTorch 2.11: run on a GPU.'],
+    ['2.14.1+cu130', /^Weir on PyTorch 2\.14: .+\. Compare your results once: weir run --check\.$/],
+    ['2.6.0', /^Weir on PyTorch 2\.6: .+\. Compare your results once: weir run --check\.$/],
+    ['9.9.1', 'Weir does not know PyTorch 9.9. Compare your results once: weir run --check.'],
+  ])('says how far Weir was tested with PyTorch %s', (version, note) => {
+    const modules = mkdtempSync(join(folder, 'modules-'));
+    mkdirSync(join(modules, 'torch'));
+    writeFileSync(join(modules, 'torch/__init__.py'), `class version: cuda = "13.0"\n__version__ = "${version}"\n`);
+    const found = doctor(pathWith(real), { PYTHONPATH: modules });
+    expect(found['PyTorch']?.note).toEqual(typeof note === 'string' ? note : expect.stringMatching(note));
   });
 
   const old = spawnSync('python3.8', ['-c', 'import sys; print(sys.executable)'], { encoding: 'utf8' });

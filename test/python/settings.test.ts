@@ -91,12 +91,15 @@ describe.skipIf(reason !== '')(`settings of the Python part${reason}`, () => {
     expect(read(variables)).toMatchObject({ problem: expect.stringMatching(sentence) });
   });
 
-  test('the entry point reads the same two variables', () => {
+  test('the entry point reads the same variables', () => {
     const script = `
 import json
 from weir_gpu import variables as entry
-from weir_gpu.abi import ChildVariable
-print(json.dumps([[entry.ALLOCATOR, entry.REQUIRED], [ChildVariable.ALLOCATOR, ChildVariable.REQUIRED]]))`;
+from weir_gpu.abi import ChildVariable, UserVariable
+print(json.dumps([
+    [entry.ALLOCATOR, entry.REQUIRED, entry.ENABLE, entry.ENABLE_REQUIRED],
+    [ChildVariable.ALLOCATOR, ChildVariable.REQUIRED, UserVariable.ENABLE, UserVariable.REQUIRED],
+]))`;
     const [entry, settings] = ask(script);
     expect(entry).toEqual(settings);
   });

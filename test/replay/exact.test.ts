@@ -30,6 +30,9 @@ const RECORDINGS: Record<string, { peakReserved: number; retries: number; ooms: 
   'exact/gc-split.pkl.gz': { peakReserved: 7275020288, retries: 3, ooms: 3 },
   'exact/round-exp.pkl.gz': { peakReserved: 13025411072, retries: 0, ooms: 0 },
   'exact/skip.pkl.gz': { peakReserved: 11324620800, retries: 0, ooms: 0 },
+  // PyTorch 2.14.1.
+  'exact/newest.pkl.gz': { peakReserved: 5179965440, retries: 0, ooms: 0 },
+  'exact/newest-exp.pkl.gz': { peakReserved: 5572132864, retries: 0, ooms: 0 },
   'exact/late.pkl.gz': undefined,
   'exact/late-exp.pkl.gz': undefined,
   'exact/ring.pkl.gz': undefined,

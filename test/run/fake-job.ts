@@ -20,7 +20,12 @@ let ring: RingWriter | undefined;
 const pause = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 
 function openRing(capacity: number): RingWriter {
-  const opened = new RingWriter(folder, { rank, capacity, allocator: allocator || 'weir' });
+  const opened = new RingWriter(folder, {
+    rank,
+    capacity,
+    allocator: allocator || 'weir',
+    torch: process.env['FAKE_TORCH'] ?? '2.11.0+cu130',
+  });
   opened.gauges(0, { total: 1024 * MIB, limit: Number(process.env[ChildVariable.limit] ?? 0) });
   opened.stream(0, 0, 0);
   opened.stream(0, 1, 0x5500_0000_1000);

@@ -229,7 +229,7 @@ describe('a ring that is invalid', () => {
     const ring = openRing();
     const bad: Row[] = [
       { kind: 0 },
-      { kind: 19 },
+      { kind: Math.max(...Object.values(EventKind)) + 1 },
       { ...alloc(1), device: 16 },
       { ...alloc(1), device: 1 },
       { ...alloc(1), stream: 7 },

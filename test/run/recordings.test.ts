@@ -50,7 +50,8 @@ describe('a recording under PyTorch', () => {
     const { events } = original;
     const rings = mkdtempSync(join(folder, 'rings-'));
     const isExpandable = original.settings.get('expandable_segments') === true;
-    const ring = new RingWriter(rings, { capacity: 1 << 20, allocator: isExpandable ? 'expandable' : 'pytorch' });
+    const torch = name.includes('newest') ? '2.14.1' : '2.11.0';
+    const ring = new RingWriter(rings, { capacity: 1 << 20, allocator: isExpandable ? 'expandable' : 'pytorch', torch });
     const { deviceBytes = 0, memoryFraction = 1 } = original.limits;
     ring.gauges(0, { total: deviceBytes, limit: memoryFraction < 1 ? Math.floor(deviceBytes * memoryFraction) : 0 });
     original.streams.forEach((handle, index) => {

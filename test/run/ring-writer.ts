@@ -41,7 +41,7 @@ export class RingWriter {
   private strings = 0;
   private time: number;
 
-  constructor(folder: string, options: { pid?: number; rank?: number; capacity?: number; allocator?: string } = {}) {
+  constructor(folder: string, options: { pid?: number; rank?: number; capacity?: number; allocator?: string; torch?: string } = {}) {
     const pid = options.pid ?? process.pid;
     this.capacity = options.capacity ?? 1 << 12;
     this.path = join(folder, `${pid}.ring`);
@@ -64,7 +64,7 @@ export class RingWriter {
     started.writeDoubleLE(this.time);
     this.bytes(RingOffset.started_us, started);
     this.text(RingOffset.allocator, options.allocator ?? 'weir');
-    this.text(RingOffset.torch_version, '2.11.0+cu130');
+    this.text(RingOffset.torch_version, options.torch ?? '2.11.0+cu130');
     renameSync(hidden, this.path);
   }
 

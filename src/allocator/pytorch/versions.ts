@@ -12,6 +12,8 @@ export interface PyTorchRules {
    * one in the oldest segment.
    */
   readonly takesFirst: 'lowest address' | 'oldest block' | 'oldest segment';
+  /** Whether a request in a MemPool that finds no memory gets the cache of the default pool given back. Inside a capture none does. */
+  readonly retriesInMemPools: boolean;
   /** Bytes that a memory fraction allows. */
   readonly allows: (fraction: number, deviceBytes: number) => number;
 }
@@ -21,9 +23,9 @@ const rounded = (fraction: number, deviceBytes: number) => Math.round(fraction *
 
 /** From old to new. */
 export const PYTORCH_RULES: readonly [PyTorchRules, ...PyTorchRules[]] = [
-  { versions: '2.4 to 2.11', since: 4, takesFirst: 'lowest address', allows: truncated },
-  { versions: '2.12', since: 12, takesFirst: 'oldest block', allows: truncated },
-  { versions: '2.13 and later', since: 13, takesFirst: 'oldest segment', allows: rounded },
+  { versions: '2.4 to 2.11', since: 4, takesFirst: 'lowest address', retriesInMemPools: false, allows: truncated },
+  { versions: '2.12', since: 12, takesFirst: 'oldest block', retriesInMemPools: false, allows: truncated },
+  { versions: '2.13 and later', since: 13, takesFirst: 'oldest segment', retriesInMemPools: true, allows: rounded },
 ];
 
 export const DEFAULT_RULES: PyTorchRules = PYTORCH_RULES[0];

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
 import { formatBytes } from '../../base/bytes.ts';
+import { trustAdvice, trustSentence } from '../../report/words/pytorch-trust.ts';
 import { obstacleIn } from '../../run/child/environment.ts';
 import { staleFolders } from '../../run/child/stale-folders.ts';
 import { jsonOption } from '../options.ts';
@@ -41,7 +42,8 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
     gpu(),
     pythonFinding(python),
     torch(python),
-    compiler(),
+    ...adapter(python),
+    compiler(python),
     headers(python),
     runs(python),
     ...leftovers(),
@@ -101,6 +103,8 @@ interface PythonFacts {
   readonly torch: string | null;
   readonly cuda: string | null;
   readonly torchProblem: string | null;
+  readonly adapter: string | null;
+  readonly adapterProblem: string | null;
   readonly headers: string | null;
   readonly headersProblem: string | null;
   /** Why `weir run` would refuse; empty if it would not. */
@@ -132,11 +136,25 @@ function torch(python: PythonFacts | undefined): Finding {
     name: 'PyTorch',
     ok: typeof python?.torch === 'string',
     found: python?.torch ? `${python.torch}, CUDA ${python.cuda ?? 'none'}` : 'python3 here cannot import torch',
-    note: python?.torch ? '' : 'Needed only where jobs run and snapshots are made; activate the environment the job runs in.',
+    note: python?.torch
+      ? [trustSentence(python.torch), trustAdvice(python.torch)].filter((sentence) => sentence !== undefined).join(' ')
+      : 'Needed only where jobs run and snapshots are made; activate the environment the job runs in.',
   };
 }
 
+/** An adapter that came with Weir needs neither compiler nor headers. */
+const NOT_NEEDED = 'Not needed here: the adapter for this PyTorch came with Weir.';
+
+/** Only for a PyTorch that is there. */
+function adapter(python: PythonFacts | undefined): Finding[] {
+  if (!python?.torch) return [];
+  const { adapter: path, adapterProblem: problem } = python;
+  const note = problem ? `The one that came with Weir is not used: ${problem}.` : '';
+  return [{ name: 'adapter', ok: !problem, found: path ?? 'is compiled on first use', note }];
+}
+
 function headers(python: PythonFacts | undefined): Finding {
+  if (python?.adapter) return { name: 'CUDA headers', ok: true, found: 'not looked for', note: NOT_NEEDED };
   return {
     name: 'CUDA headers',
     ok: typeof python?.headers === 'string',
@@ -165,12 +183,13 @@ function leftovers(): Finding[] {
   return [{ name: 'leftovers', ok: true, found, note: `The next weir run removes ${folders.map(({ path }) => path).join(', ')}.` }];
 }
 
-async function compiler(): Promise<Finding> {
+async function compiler(python: PythonFacts | undefined): Promise<Finding> {
   for (const name of [process.env['CXX'], 'c++', 'g++', 'clang++']) {
     const output = name ? await run(name, ['--version']) : undefined;
     if (output) return { name: 'C++ compiler', ok: true, found: output.split('\n')[0] ?? name ?? '', note: '' };
   }
-  return { name: 'C++ compiler', ok: false, found: 'none', note: 'Needed only to run and record jobs.' };
+  const isNeeded = !python?.adapter;
+  return { name: 'C++ compiler', ok: !isNeeded, found: 'none', note: isNeeded ? 'Needed only to run and record jobs.' : NOT_NEEDED };
 }
 
 /** What the program printed, or undefined if it is not there, fails or hangs. */

@@ -1,9 +1,11 @@
 // `weir run -- CMD`: an unchanged job on Weir's allocator. `weir record -- CMD`: the job on PyTorch's allocator, recorded.
-import { Command, InvalidArgumentError, Option } from 'commander';
-import { RUN_ALLOCATORS, type RunAllocator } from '../../abi/allocators.ts';
-import { RING_ROWS } from '../../abi/ring.ts';
+import { Command, Option } from 'commander';
+import { ENGINE_ALLOCATORS } from '../../abi/allocators.ts';
+import { LEAST_LIMIT } from '../../abi/environment.ts';
+import { LEAST_RING_ROWS, MOST_RING_ROWS, RING_ROWS } from '../../abi/ring.ts';
 import { formatBytes } from '../../base/bytes.ts';
 import { InputError, UsageError } from '../../base/errors.ts';
+import { minorOf, trustAdvice, trustSentence } from '../../report/words/pytorch-trust.ts';
 import { checkTransparency } from '../../run/check/transparency.ts';
 import { type ChildEnd, endAs } from '../../run/child/child.ts';
 import { pythonWithoutTorch } from '../../run/child/missing-torch.ts';
@@ -11,44 +13,35 @@ import { RunError, RunExit } from '../../run/child/run-error.ts';
 import { checkPattern, commandName } from '../../run/rings/trace-names.ts';
 import { summaryJson } from '../../run/summary/summary-json.ts';
 import { emptyReason, formatSummary } from '../../run/summary/summary-text.ts';
-import { checkSummaryFile, type RunOptions, type RunOutcome, type RunVoice, supervise, writeSummary } from '../../run/supervise.ts';
+import { type RunOptions, type RunOutcome, supervise } from '../../run/supervise.ts';
+import { checkSummaryFile, type RunVoice, writeSummary } from '../../run/supervision.ts';
 import { preferTyped, takeEnvironment } from '../environment-options.ts';
 import { ExitCode } from '../exit-code.ts';
-import { asArgument, LOCAL_HOST, parsePort, parsePositive } from '../options.ts';
+import { asArgument, parsePositive } from '../options.ts';
 import { paintFor } from '../paint.ts';
+import {
+  limitOption,
+  parseCount,
+  planOption,
+  runAllocatorOption,
+  type SupervisionFlags,
+  swapOption,
+  withSupervisionOptions,
+} from '../run-options.ts';
 import { createVoice } from '../run-voice.ts';
 import { servePage } from '../serve-run.ts';
 import { readVersion } from '../version.ts';
 
-interface Flags {
-  readonly allocator: RunAllocator;
-  readonly limit?: number;
-  readonly record?: string;
-  readonly force?: boolean;
-  readonly whatIf: boolean;
-  readonly whatIfEvents: number;
-  readonly metrics?: number;
-  readonly metricsHost: string;
-  readonly serve?: boolean;
-  readonly servePort: number;
+interface Flags extends SupervisionFlags {
   readonly check?: boolean;
   readonly checkLines?: RegExp;
   readonly checkOutput?: string;
   readonly lend: boolean;
-  readonly plan?: boolean;
-  readonly swap?: number | 'auto';
   readonly swapHost?: number;
   readonly allowUntested?: boolean;
   readonly ringRows: number;
   readonly json?: boolean;
-  readonly jsonFile?: string;
-  readonly quiet?: boolean;
-  readonly verbose?: boolean;
 }
-
-/** No process can work with less. */
-const LEAST_LIMIT = 32 * 1024 * 1024;
-const DEFAULT_WHAT_IF_EVENTS = 20_000_000;
 
 export function runCommand(): Command {
   return withSharedOptions(new Command('run'))
@@ -56,22 +49,13 @@ export function runCommand(): Command {
     .description(
       "Runs a command with its PyTorch processes on Weir's allocator: same script, same results, less memory. Input, output, signals and exit code stay those of the command. At the end, stderr shows the memory it took and what PyTorch's allocator would have needed.",
     )
-    .addOption(new Option('--allocator <name>', 'the allocator to run on').choices(RUN_ALLOCATORS).default('weir'))
-    .addOption(
-      new Option('--limit <size>', 'act as a smaller GPU: the memory that each process may hold, like 40GiB').argParser(
-        asArgument(parsePositive),
-      ),
-    )
+    .addOption(runAllocatorOption())
+    .addOption(limitOption())
     .option('--check', "run the command on PyTorch's allocator, on Weir's, and on PyTorch's again; compare the losses it prints")
     .addOption(new Option('--check-lines <regex>', 'with --check: compare these lines instead of losses').argParser(asArgument(parseRegex)))
     .option('--check-output <file>', 'with --check: compare a file that the command writes')
-    .option('--plan', 'watch the job for a few steps, then plan an offset for every request of a step')
-    .addOption(
-      new Option(
-        '--swap <size>',
-        'swap idle tensors to host memory: down to this size, like 24GiB, or auto: as low as costs hardly any time',
-      ).argParser(parseSwap),
-    )
+    .addOption(planOption())
+    .addOption(swapOption())
     .addOption(
       new Option(
         '--swap-host <size>',
@@ -113,40 +97,25 @@ export function recordCommand(): Command {
 }
 
 function withSharedOptions(command: Command): Command {
-  return command
-    .passThroughOptions()
-    .argument(
-      '<command...>',
-      'the command and its arguments: python, torchrun, accelerate launch, a shell script; the -- before it is optional',
-    )
-    .option(
-      '-o, --record <file>',
-      'keep a recording of each process as FILE.<pid>.weir; in FILE, %p is the process, %h the host, %r the rank, %q{NAME} a variable',
-    )
-    .option('-f, --force', 'overwrite existing recordings')
-    .option('--no-what-if', 'do not compare with other allocators at the end')
-    .addOption(
-      new Option('--what-if-events <n>', 'replay at most so many events of each process for that')
-        .argParser(asArgument(parseCount))
-        .default(DEFAULT_WHAT_IF_EVENTS),
-    )
-    .addOption(new Option('--metrics <port>', "serve live figures in Prometheus' format on this port").argParser(parsePort))
-    .addOption(new Option('--metrics-host <address>', 'the address for --metrics').default(LOCAL_HOST))
-    .option('--serve', 'serve a live page about the job, on this machine only')
-    .addOption(new Option('--serve-port <port>', 'the port for --serve; 0 chooses a free one').argParser(parsePort).default(0))
+  return withSupervisionOptions(
+    command
+      .passThroughOptions()
+      .argument(
+        '<command...>',
+        'the command and its arguments: python, torchrun, accelerate launch, a shell script; the -- before it is optional',
+      ),
+  )
     .addOption(
       new Option('--ring-rows <n>', 'size of the event buffer of each process, in events; a power of two')
         .argParser(asArgument(parseRows))
         .default(RING_ROWS),
     )
     .option('--json', 'print the summary as JSON (schema 1), and nothing else, on stderr')
-    .option('--json-file <file>', 'write the summary as JSON to a file as well')
-    .option('-q, --quiet', 'print only problems and the URL of --serve on stderr')
-    .option('-v, --verbose', 'print every variable that is set and every file')
     .addHelpText(
       'after',
       `
 Every option can be set in the environment: --what-if-events as WEIR_WHAT_IF_EVENTS. The option wins.
+If there is no command to wrap (a notebook, Ray): weir_gpu.enable() in Python, or WEIR=1; see docs/without-a-wrapper.md.
 Exit codes: the command's own, or
   1    with --check: the results differ, or nothing could be compared
   2    wrong usage
@@ -157,6 +126,10 @@ Exit codes: the command's own, or
 }
 
 async function start(command: string[], self: Command, defaultName: string | undefined): Promise<void> {
+  if (process.platform !== 'linux')
+    throw new RunError(
+      `weir ${self.name()} needs Linux: run the job on the machine with the GPU. Recordings can be analyzed here: weir analyze FILE`,
+    );
   takeEnvironment(self);
   preferTyped(self, 'quiet', 'verbose');
   const flags = self.opts<Flags>();
@@ -230,9 +203,20 @@ function conclude({ summary }: RunOutcome, flags: Flags, voice: RunVoice, more: 
     return;
   }
   for (const line of formatSummary(summary, paintFor(process.stderr))) voice.say(line);
+  if (!flags.check) for (const line of trustLines(summary)) voice.say(line);
   if (summary.processes.length > 0 || summary.refusals.length > 0) return;
   const python = summary.idleProcesses === 0 ? pythonWithoutTorch(summary.command, process.env) : undefined;
   voice.trouble(emptyReason(summary, python));
+}
+
+/** One line for each version of PyTorch with which Weir was not run on a GPU. On PyTorch's own allocator there is nothing to compare. */
+function trustLines({ allocator, processes }: RunOutcome['summary']): string[] {
+  if (!ENGINE_ALLOCATORS.some((engine) => engine === allocator)) return [];
+  const versions = [...new Set(processes.map(({ owner }) => minorOf(owner.torchVersion)))];
+  return versions.flatMap((version) => {
+    const advice = trustAdvice(version);
+    return advice === undefined ? [] : [`${trustSentence(version)} ${advice}`];
+  });
 }
 
 /** Exits as the command did, unless Weir made it fail. */
@@ -279,24 +263,9 @@ function parseRegex(text: string): RegExp {
   }
 }
 
-function parseCount(text: string): number {
-  const value = Number(text.replaceAll('_', ''));
-  if (!Number.isSafeInteger(value) || value <= 0) throw new UsageError(`'${text}' is not a number of events`);
-  return value;
-}
-
 function parseRows(text: string): number {
   const rows = parseCount(text);
-  if (rows < 1024 || rows > 1 << 24 || (rows & (rows - 1)) !== 0)
-    throw new UsageError(`'${text}' is not a power of two from 1024 to ${1 << 24}`);
+  if (rows < LEAST_RING_ROWS || rows > MOST_RING_ROWS || (rows & (rows - 1)) !== 0)
+    throw new UsageError(`'${text}' is not a power of two from ${LEAST_RING_ROWS} to ${MOST_RING_ROWS}`);
   return rows;
-}
-
-function parseSwap(text: string): number | 'auto' {
-  if (text === 'auto') return text;
-  try {
-    return parsePositive(text);
-  } catch {
-    throw new InvalidArgumentError(`'${text}' is neither a size like 24GiB nor auto`);
-  }
 }

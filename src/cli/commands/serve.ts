@@ -56,7 +56,7 @@ async function serve(files: string[], options: ServeOptions): Promise<void> {
   process.stdout.write(`Weir is at ${server.url}\n`);
   if (!options.quiet) {
     process.stderr.write(
-      `from another machine: ssh -L ${port}:${LOCAL_HOST}:${port} ${userInfo().username}@${hostname()}, then open the same address\n`,
+      `from another machine: ssh -L ${port}:${LOCAL_HOST}:${port} ${userName()}@${hostname()}, then open the same address\n`,
     );
     process.stderr.write('whoever has this address can open the page\n');
     process.stderr.write('Ctrl-C stops the server\n');
@@ -66,6 +66,15 @@ async function serve(files: string[], options: ServeOptions): Promise<void> {
   live?.stop();
   server.close();
   for (const source of sources) source.close();
+}
+
+/** In a container, the user may have a number and no name. */
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return process.env['USER'] ?? 'USER';
+  }
 }
 
 function checkFile(file: string): void {

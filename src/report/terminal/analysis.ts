@@ -1,6 +1,7 @@
 // An analysis for the terminal: the answer in one sentence, the verdict, the what-if table, and what to do.
 import { formatBytes } from '../../base/bytes.ts';
 import { printable } from '../../base/printable.ts';
+import { noteWords } from '../../trace/notes.ts';
 import type { Analysis } from '../analysis.ts';
 import { lossesOf } from '../losses.ts';
 import { fitOf, recordedRow } from '../what-if.ts';
@@ -9,6 +10,7 @@ import { formatCount, formatMs, formatShare, formatTimes } from '../words/number
 import {
   floorSentence,
   HELD_SINCE_START,
+  hostMemorySentence,
   lossCause,
   NOTHING_RESERVED,
   oomCause,
@@ -16,6 +18,7 @@ import {
   oomPinning,
   oomState,
   peakHeadline,
+  privatePoolsSentence,
   replayErrorSentence,
 } from '../words/verdict.ts';
 import {
@@ -77,18 +80,27 @@ function oomLines({ oom, summary }: Analysis, paint: Paint): string[] {
   return [`${paint.bad(what)} ${details}`, ...reasons.map((sentence) => `  ${sentence}`)];
 }
 
-function peakLines({ peak, summary }: Analysis, paint: Paint): string[] {
-  if (peak.reserved === 0) return [NOTHING_RESERVED];
+function peakLines({ peak, summary, hostMemory }: Analysis, paint: Paint): string[] {
+  const host = known(hostMemorySentence(hostMemory));
+  if (peak.reserved === 0) return [NOTHING_RESERVED, ...host];
   const { what, details } = peakHeadline(peak);
   const rows = lossesOf(peak).map((loss) => [formatBytes(loss.bytes), formatShare(loss.bytes, peak.reserved), lossCause(loss, peak)]);
   if (peak.heldSinceStart > 0)
     rows.push([formatBytes(peak.heldSinceStart), formatShare(peak.heldSinceStart, peak.reserved), HELD_SINCE_START]);
-  return [`${paint.strong(what)}, ${details}:`, ...tableBody(rows), floorSentence(summary)];
+  return [`${paint.strong(what)}, ${details}:`, ...tableBody(rows), ...known(privatePoolsSentence(peak)), floorSentence(summary), ...host];
+}
+
+function known(sentence: string | undefined): string[] {
+  return sentence === undefined ? [] : [sentence];
 }
 
 function siteLines({ sites, oom }: Analysis, paint: Paint): string[] {
   if (sites.length === 0) return [];
-  const rows = sites.map((site) => [formatBytes(site.bytes), `${formatCount(site.allocations)} x`, printable(site.label)]);
+  const rows = sites.map((site) => [
+    formatBytes(site.bytes),
+    `${formatCount(site.allocations)} x`,
+    printable(site.label + noteWords(site.notes ?? [])),
+  ]);
   return [`${paint.strong('Live memory by call site')}, ${oom ? 'when the request failed' : 'at its peak'}:`, ...tableBody(rows)];
 }
 

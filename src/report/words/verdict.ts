@@ -1,6 +1,7 @@
 // Sentences about what happened to a run: one fact, one sentence. The terminal and the page show the same ones.
 import { formatBytes } from '../../base/bytes.ts';
 import type { TraceSummary } from '../../trace/summary.ts';
+import type { HostMemory } from '../../trace/trace.ts';
 import type { ReplayError } from '../analysis.ts';
 import { lostBytes, type MemoryPart, type PartKind } from '../losses.ts';
 import type { Breakdown, OomFinding } from '../moment.ts';
@@ -16,7 +17,7 @@ const CAUSES: Record<OomFinding['cause'], string> = {
   fragmentation: 'fragmentation. Enough memory was free, but not in one piece.',
   demand: 'demand. The request and the memory in use exceed the limit, whatever the layout.',
   'other-streams': "other streams' caches. Enough memory was free, but PyTorch keeps it for the stream that freed it.",
-  'other-pools': 'private pools. Enough memory was free, but kept for CUDA graphs or a MemPool.',
+  'other-pools': 'memory pools. Enough memory was free, but in another pool than the request (CUDA graphs and MemPools have their own).',
   pending: 'pending frees. Other streams still used freed memory (record_stream).',
 };
 
@@ -63,7 +64,7 @@ export const PART_NAMES: Record<PartKind, string> = {
   used: 'in use',
   fragmented: 'fragmented',
   'other-streams': 'cached for other streams',
-  'other-pools': 'in private pools',
+  'other-pools': 'in other pools',
   'small-segments': 'in small segments',
   pending: 'waiting for streams',
   rounding: 'rounding',
@@ -77,7 +78,7 @@ export function lossCause({ kind }: MemoryPart, { largestFree }: Breakdown): str
     case 'other-streams':
       return 'free, but cached for other streams';
     case 'other-pools':
-      return 'free, but in private pools (CUDA graphs, MemPool)';
+      return "free, but in other pools than the request's (CUDA graphs, MemPool)";
     case 'small-segments':
       return 'free, but in segments for requests up to 1 MiB';
     case 'pending':
@@ -90,6 +91,22 @@ export function lossCause({ kind }: MemoryPart, { largestFree }: Breakdown): str
 }
 
 export const HELD_SINCE_START = 'in use since before the recording began (not lost)';
+
+/** How much of the peak private pools hold; undefined: nothing. */
+export function privatePoolsSentence({ privateReserved, privateRequested }: Breakdown): string | undefined {
+  if (privateReserved === 0) return undefined;
+  return `Private pools (CUDA graphs, MemPool) held ${formatBytes(privateReserved)} of it, ${formatBytes(privateRequested)} in use.`;
+}
+
+/** What the process took from host memory; undefined: not recorded. */
+export function hostMemorySentence(host: HostMemory | undefined): string | undefined {
+  if (!host) return undefined;
+  const rounding =
+    host.roundingAtEnd === undefined
+      ? 'These are sizes after rounding up; the requests are not recorded.'
+      : `Rounding at the end: ${formatBytes(host.roundingAtEnd)}.`;
+  return `Pinned host memory: peak ${formatBytes(host.peakHeld)} (${formatBytes(host.usedAtPeak)} in use), at the end ${formatBytes(host.heldAtEnd)} (${formatBytes(host.usedAtEnd)} in use). ${rounding}`;
+}
 
 /** The least that any allocator needs for this run. */
 export function floorSentence({ peakLive, peakDemand }: TraceSummary): string {
@@ -104,8 +121,10 @@ export function floorSentence({ peakLive, peakDemand }: TraceSummary): string {
 export function replayErrorSentence(error: ReplayError): string {
   const modelled = formatBytes(error.modelledPeakReserved);
   if (error.recordedPeakReserved === undefined)
-    return `Replay error unknown: the recording shows no segments. The model reserves ${modelled} at its peak.`;
+    return `Replay error unknown: the recording does not show all segments. The model reserves ${modelled} at its peak.`;
   const recorded = formatBytes(error.recordedPeakReserved);
+  if (error.incomplete && error.differing > 0)
+    return `Replay error unknown: the recording leaves out events. Peak reserved: ${recorded} recorded, ${modelled} modelled.`;
   const apart = formatShare(Math.abs(error.modelledPeakReserved - error.recordedPeakReserved), error.recordedPeakReserved);
   if (error.engine)
     return `The job ran on ${error.engine} and reserved ${recorded} at its peak. The replay reserves ${modelled} (${apart} apart): in a replay, streams finish at other moments.`;

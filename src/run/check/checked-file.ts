@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { RunError } from '../child/run-error.ts';
 import { removeFolder } from '../child/run-folder.ts';
-import type { RunVoice } from '../supervise.ts';
+import type { RunVoice } from '../supervision.ts';
 import { type FoundNumbers, readText } from './number-comparison.ts';
 
 export interface Contents extends FoundNumbers {

@@ -6,7 +6,8 @@ import { withoutWeir } from '../child/environment.ts';
 import { endingSignals } from '../child/hang-up.ts';
 import type { RunningCommand } from '../child/posix-process.ts';
 import { onSignals } from '../child/signals.ts';
-import type { RunOutcome, RunVoice } from '../supervise.ts';
+import type { RunOutcome } from '../supervise.ts';
+import type { RunVoice } from '../supervision.ts';
 import { CheckedFile, type Contents } from './checked-file.ts';
 import { distance, type FoundNumbers, NumberReader } from './number-comparison.ts';
 

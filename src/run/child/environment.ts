@@ -56,7 +56,7 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
 /** The environment without any run of ours, for the runs on PyTorch's allocator that a check compares with. */
 export function withoutWeir(given: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const environment = { ...given };
-  for (const name of Object.values(ChildVariable)) delete environment[name];
+  for (const name of [...Object.values(ChildVariable), UserVariable.enable]) delete environment[name];
   return environment;
 }
 

@@ -5,6 +5,7 @@ import { readFileSync, readlinkSync } from 'node:fs';
 
 const NAME = /^weir-run-(\d+)-(\d+)-([0-9a-f]{8})-\w{6}$/;
 
+/** A process: its number, and when it started. */
 export interface FolderOwner {
   readonly pid: number;
   /** In ticks since the machine started. */
@@ -24,6 +25,11 @@ export function ownerOf(name: string): FolderOwner | undefined {
 
 export function isAlive({ pid, started }: FolderOwner): boolean {
   return startOf(pid) === started;
+}
+
+/** This process, as others recognize it. */
+export function ownIdentity(): FolderOwner {
+  return { pid: process.pid, started: startOf(process.pid) ?? '0' };
 }
 
 /** Undefined if there is no such process, or it has ended and only its parent has not noticed yet. */

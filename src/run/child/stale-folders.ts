@@ -3,6 +3,7 @@
 import { lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ChildVariable } from '../../abi/environment.ts';
+import { SUPERVISOR_FILE } from '../../abi/exchange.ts';
 import { isAlive, ownerOf } from './folder-owner.ts';
 import { folderPlaces, removeFolder } from './run-folder.ts';
 
@@ -27,7 +28,9 @@ export function staleFolders(environment: NodeJS.ProcessEnv): StaleFolder[] {
   );
   if (abandoned.length === 0) return [];
   const used = usedFolders();
-  return abandoned.filter((path) => !used.has(path) && !isMapped(path)).map((path) => ({ path, bytes: bytesIn(path) }));
+  return abandoned
+    .filter((path) => !used.has(path) && !isSupervised(path) && !isMapped(path))
+    .map((path) => ({ path, bytes: bytesIn(path) }));
 }
 
 /** A folder of this user that nobody else can write to; no link to one. */
@@ -54,8 +57,14 @@ function usedFolders(): Set<string> {
   return found;
 }
 
+/** Whether the supervisor of a process without `weir run` is alive, and perhaps still reads what the process has left. */
+function isSupervised(path: string): boolean {
+  const [pid, started = ''] = read(join(path, SUPERVISOR_FILE)).split(' ');
+  return isAlive({ pid: Number(pid), started });
+}
+
 /** Whether a process has a ring mapped that lies there, even if it has changed its environment since. */
-function isMapped(path: string): boolean {
+export function isMapped(path: string): boolean {
   return namesIn(path).some((name) => {
     const pid = /^(\d+)\.ring$/.exec(name)?.[1];
     return pid !== undefined && read(`/proc/${pid}/maps`).includes(`${path}/`);

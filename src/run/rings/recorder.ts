@@ -26,6 +26,8 @@ export interface RecorderOptions {
   recordingFor(owner: RingOwner): RecordingOptions;
   /** Called with a sentence that the user should see now. */
   onTrouble(sentence: string): void;
+  /** Called with the name of every other file in the folder, at every look. */
+  onFile?(name: string): void;
   /** Called when levels may have changed. */
   onLevels?(): void;
 }
@@ -82,6 +84,7 @@ export class Recorder {
     for (const name of names) {
       if (name.endsWith('.ring')) this.findRing(name);
       else if (name.endsWith(EXCHANGE_FILES.Refusal)) this.readRefusal(name);
+      else this.options.onFile?.(name);
     }
     for (const [name, recording] of this.current) this.empty(name, recording);
     this.options.onLevels?.();

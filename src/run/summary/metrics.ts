@@ -92,6 +92,10 @@ export async function serveMetrics(port: number, host: string, processes: readon
   return server;
 }
 
+export function metricsUrl(host: string, port: number): string {
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}/metrics`;
+}
+
 export function listenError({ code, message }: NodeJS.ErrnoException, port: number, host: string): RunError {
   if (code === 'EADDRINUSE') return new RunError(`port ${port} on ${host} is taken; choose another one, or 0 for a free one`);
   if (code === 'EACCES') return new RunError(`port ${port} needs root; choose one above 1023`);

@@ -23,7 +23,7 @@ export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string
     const details = [
       ...costLines(gauges),
       ...(summary.planner ? planLines(summary.planner.reportOf(process, gpu), gauges) : []),
-      ...(summary.swapper ? swapLines(summary.swapper.reportOf(process)) : []),
+      ...(summary.swapper ? swapLines(summary.swapper.reportOf(process), process) : []),
       ...oomLines(gauges, paint),
       ...(typeof answer === 'string' ? [`other allocators could not be compared: ${answer}`] : []),
       ...(whatIf ? whatIfLines(whatIf, gauges, process) : []),
@@ -96,8 +96,9 @@ function planLines(report: PlanReport | undefined, gauges: Gauges): string[] {
 }
 
 /** Expected against measured, what was moved, and what it cost. */
-function swapLines(report: SwapReport | undefined): string[] {
-  if (!report) return ['nothing swapped: the process gave no reason'];
+function swapLines(report: SwapReport | undefined, process: ProcessRecording): string[] {
+  // A process that still runs reports only when it asks for a summary.
+  if (!report) return process.isFinished ? ['nothing swapped: the process gave no reason'] : [];
   const lines: string[] = [];
   const { expected, stepsPlanned, parametersOut, gradientsOut, reliefs, relievedBytes } = report;
   if (expected) lines.push(`swapped: expected peak ${formatBytes(expected.peak)}, measured ${formatBytes(report.peakAllocated)} allocated`);

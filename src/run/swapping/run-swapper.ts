@@ -38,9 +38,14 @@ export class RunSwapper {
     return this.reports.get(process.owner.pid);
   }
 
-  /** Reads the reports after the job, before the folder is removed. */
+  /** Ends planning and reads the reports, before the folder is removed. */
   finish(): void {
     dismiss(this.worker);
+    this.readReports();
+  }
+
+  /** Reads the reports that are there. A process writes its own when it ends, and when it asks for a summary. */
+  readReports(): void {
     for (const name of readdirSync(this.folder)) {
       const pid = pidIn(name, EXCHANGE_FILES.SwapReport);
       const report = pid === undefined ? undefined : readSwapReport(this.folder, pid);

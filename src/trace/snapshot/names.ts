@@ -29,6 +29,7 @@ export const Key = {
   history: 22,
   real_size: 23,
   stage: 24,
+  forward_frames: 25,
 } as const;
 
 export const KEY_NAMES: readonly string[] = Object.keys(Key);
@@ -44,6 +45,7 @@ export const ACTIONS: readonly (readonly [string, EventKind])[] = [
   ['segment_unmap', EventKind.SegmentUnmap],
   ['oom', EventKind.Oom],
   ['snapshot', EventKind.Snapshot],
+  ['annotate', EventKind.Annotate],
 ];
 
 const WORDS = [
@@ -63,6 +65,9 @@ const WORDS = [
   'external_annotations',
   'total',
   'frac',
+  'host_segments',
+  'host_traces',
+  'pinned_host_memory',
 ] as const;
 
 /** Every known string, at its id. */

@@ -1,26 +1,26 @@
 // Reads PyTorch's memory snapshots: decodes the file into rows, finds the parts of the snapshot in them,
 // and assembles a trace for each GPU.
+import { formatBytes } from '../../base/bytes.ts';
 import { formatCount, formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
 import { ByteWindow } from '../byte-window.ts';
 import { EventStore } from '../event-store.ts';
-import type { EventColumns, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
+import { hostMemoryFrom, hostMemoryOf } from '../host-memory.ts';
+import type { EventColumns, HostMemory, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
 import { rangeLength, rangeStart } from './containers.ts';
 import { JsonDecoder } from './json.ts';
 import { KNOWN_NAMES, Word } from './names.ts';
 import { PickleDecoder } from './pickle.ts';
-import { Rows } from './rows.ts';
+import { HOST_DEVICE, Rows } from './rows.ts';
 import { SegmentBuilder } from './segments.ts';
+import { settingsOf } from './settings.ts';
 import { describeTag, type SnapshotDecoder, Tag } from './values.ts';
 
 /** A file of many events would otherwise reserve memory for all of them at once. */
 const MAX_EXPECTED_EVENTS = 2 ** 23;
-/** Settings are nested once, and there are a few dozen. Deeper values are not settings. */
-const MAX_SETTING_DEPTH = 8;
 /** Unknown actions that a message names. */
 const SHOWN_ACTIONS = 4;
-const MAX_SETTINGS = 2 ** 12;
 /** c10::DeviceIndex is an int8_t. */
 const MAX_DEVICES = 1024;
 /** Bytes of the shortest events of real recordings. */
@@ -97,6 +97,9 @@ interface Range {
 class SnapshotParts {
   private readonly rows: Rows;
   private readonly top = new Map<number, Value>();
+  /** Entries of all traces so far. */
+  private listed = 0;
+  private hostProblem: string | undefined;
 
   constructor(rows: Rows) {
     this.rows = rows;
@@ -105,18 +108,13 @@ class SnapshotParts {
   traces(): Trace[] {
     this.readTop();
     const events = this.eventsByDevice();
-    const segments = this.segmentsByDevice();
+    const builder = new SegmentBuilder(this.rows);
+    const segments = this.segmentsByDevice(builder);
     const settings = this.settings();
-    const warnings = this.warnings(events);
+    const hostMemory = this.hostMemory(builder);
+    const warnings = this.warnings(events, hostMemory);
     const devices = [...new Set([...events.keys(), ...segments.keys()])].sort((a, b) => a - b);
-    if (devices.length === 0) {
-      const unknown = this.unknownActionWords();
-      throw new InputError(
-        unknown === undefined
-          ? 'the snapshot is empty: call torch.cuda.memory._record_memory_history() before the work, and check that the job used the GPU'
-          : `the snapshot holds only entries that weir does not know, ${unknown}: it is damaged, or a newer weir is needed`,
-      );
-    }
+    if (devices.length === 0) throw new InputError(this.emptyWords(hostMemory));
     const { rows } = this;
     return devices.map((device) =>
       assembleTrace({
@@ -130,6 +128,7 @@ class SnapshotParts {
         settings,
         limits: { deviceBytes: this.positive(Word.total), memoryFraction: this.positive(Word.frac) },
         annotations: rows.annotations,
+        hostMemory,
         warnings,
       }),
     );
@@ -186,25 +185,15 @@ class SnapshotParts {
   }
 
   private eventsByDevice(): Map<number, Range[]> {
-    const { containers, events } = this.rows;
+    const { containers } = this.rows;
     const found = new Map<number, Range[]>();
     const traces = this.top.get(Word.device_traces);
     if (!traces || traces.tag === Tag.List || traces.tag === Tag.None) return found;
     if (traces.tag !== Tag.GenericList) throw new InputError(`'device_traces' is ${describeTag(traces.tag)} instead of a list of lists`);
     let device = 0;
-    let total = 0;
     containers.forEach(traces.value, (tag, value) => {
       if (tag === Tag.GenericList) {
-        const ranges: Range[] = [];
-        containers.forEach(value, (itemTag, range) => {
-          if (itemTag !== Tag.EventRange)
-            throw new InputError(`the trace of GPU ${device} holds ${describeTag(itemTag)} where an entry with an 'action' is expected`);
-          total += rangeLength(range);
-          // Otherwise a small file that lists one entry a million times would take gigabytes.
-          if (total > events.count) throw new InputError('the trace lists the same entry more than once: the file is damaged');
-          ranges.push({ from: rangeStart(range), to: rangeStart(range) + rangeLength(range) });
-          return true;
-        });
+        const ranges = this.rangesOf(value, `the trace of GPU ${device}`);
         if (ranges.length > 0) found.set(checkedDevice(device), ranges);
       } else if (tag !== Tag.List) {
         throw new InputError(`the trace of GPU ${device} is ${describeTag(tag)} instead of a list of entries`);
@@ -213,6 +202,61 @@ class SnapshotParts {
       return true;
     });
     return found;
+  }
+
+  private rangesOf(container: number, what: string): Range[] {
+    const ranges: Range[] = [];
+    this.rows.containers.forEach(container, (tag, range) => {
+      if (tag !== Tag.EventRange) throw new InputError(`${what} holds ${describeTag(tag)} where an entry with an 'action' is expected`);
+      this.listed += rangeLength(range);
+      // Otherwise a small file that lists one entry a million times would take gigabytes.
+      if (this.listed > this.rows.events.count) throw new InputError('the trace lists the same entry more than once: the file is damaged');
+      ranges.push({ from: rangeStart(range), to: rangeStart(range) + rangeLength(range) });
+      return true;
+    });
+    return ranges;
+  }
+
+  /** Undefined if it was not recorded: PyTorch 2.14 and later write empty lists then. A damaged part costs only itself. */
+  private hostMemory(builder: SegmentBuilder): HostMemory | undefined {
+    try {
+      const events = this.hostList(Word.host_traces, (container) => this.rangesOf(container, "'host_traces'"));
+      const segments = this.hostList(Word.host_segments, (container) => this.hostSegments(container, builder));
+      if (events || segments) return hostMemoryOf(this.columns(events ?? []), segments);
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      this.hostProblem = error.message;
+      return undefined;
+    }
+    const kept = this.top.get(Word.pinned_host_memory);
+    return kept?.tag === Tag.GenericDict ? hostMemoryFrom(Object.fromEntries(settingsOf(this.rows, kept.value))) : undefined;
+  }
+
+  private hostList<Items>(word: number, read: (container: number) => Items): Items | undefined {
+    const list = this.top.get(word);
+    if (!list || list.tag === Tag.List || list.tag === Tag.None) return undefined;
+    if (list.tag !== Tag.GenericList) throw new InputError(`'${KNOWN_NAMES[word]}' is ${describeTag(list.tag)} instead of a list`);
+    return read(list.value);
+  }
+
+  private hostSegments(container: number, builder: SegmentBuilder): Segment[] {
+    const found: Segment[] = [];
+    this.rows.containers.forEach(container, (tag, value) => {
+      if (tag !== Tag.Segment) throw new InputError(`'host_segments' holds ${describeTag(tag)} where a segment is expected`);
+      found.push(builder.build(value).segment);
+      return true;
+    });
+    return found;
+  }
+
+  /** Why there is nothing about any GPU. */
+  private emptyWords(hostMemory: HostMemory | undefined): string {
+    if (hostMemory)
+      return `the snapshot is about pinned host memory only (${formatBytes(hostMemory.peakHeld)} at its peak): record without record_cuda=False to see GPU memory`;
+    const unknown = this.unknownActionWords();
+    return unknown === undefined
+      ? 'the snapshot is empty: call torch.cuda.memory._record_memory_history() before the work, and check that the job used the GPU'
+      : `the snapshot holds only entries that weir does not know, ${unknown}: it is damaged, or a newer weir is needed`;
   }
 
   private columns(ranges: readonly Range[]): EventColumns {
@@ -225,9 +269,8 @@ class SnapshotParts {
     return gathered(events.view(), ranges);
   }
 
-  private segmentsByDevice(): Map<number, Segment[]> {
+  private segmentsByDevice(builder: SegmentBuilder): Map<number, Segment[]> {
     const { containers, symbols } = this.rows;
-    const builder = new SegmentBuilder(this.rows);
     const found = new Map<number, Segment[]>();
     const listed = this.top.get(Word.segments);
     if (!listed || listed.tag === Tag.List || listed.tag === Tag.None) return found;
@@ -235,6 +278,7 @@ class SnapshotParts {
     containers.forEach(listed.value, (tag, value) => {
       if (tag !== Tag.Segment) throw new InputError(`'segments' holds ${describeTag(tag)} where a segment is expected`);
       const { device, segment } = builder.build(value);
+      if (device === HOST_DEVICE) throw new InputError("'segments' holds pinned host memory where a segment of a GPU is expected");
       const ofDevice = found.get(device);
       if (ofDevice) ofDevice.push(segment);
       else found.set(checkedDevice(device), [segment]);
@@ -254,47 +298,7 @@ class SnapshotParts {
 
   private settings(): ReadonlyMap<string, SettingValue> {
     const settings = this.top.get(Word.allocator_settings);
-    if (!settings || settings.tag !== Tag.GenericDict) return new Map();
-    return this.settingsOf(settings.value, new Map(), 0);
-  }
-
-  /** `done` holds the dicts seen before, so that shared or cyclic ones are read once. */
-  private settingsOf(
-    container: number,
-    done: Map<number, ReadonlyMap<string, SettingValue>>,
-    depth: number,
-  ): ReadonlyMap<string, SettingValue> {
-    const settings = new Map<string, SettingValue>();
-    done.set(container, settings);
-    this.rows.containers.forEachEntry(container, (key, tag, value) => {
-      if (key < 0 || settings.size >= MAX_SETTINGS || done.size >= MAX_SETTINGS) return;
-      const name = this.rows.strings.text(key);
-      if (tag !== Tag.GenericDict) {
-        const scalar = this.scalar(tag, value);
-        if (scalar !== undefined) settings.set(name, scalar);
-      } else if (!done.has(value) && depth < MAX_SETTING_DEPTH) {
-        settings.set(name, this.settingsOf(value, done, depth + 1));
-      }
-    });
-    return settings;
-  }
-
-  private scalar(tag: number, value: number): SettingValue | undefined {
-    switch (tag) {
-      case Tag.None:
-        return null;
-      case Tag.Bool:
-        return value === 1;
-      case Tag.Number:
-        return value;
-      case Tag.BigInt:
-        return Number(this.rows.bigints[value]);
-      case Tag.String:
-        return this.rows.strings.text(value);
-      case Tag.Dict:
-        return new Map();
-    }
-    return undefined;
+    return settings?.tag === Tag.GenericDict ? settingsOf(this.rows, settings.value) : new Map();
   }
 
   private positive(word: number): number | undefined {
@@ -311,7 +315,7 @@ class SnapshotParts {
     return [...shown, ...(rest > 0 ? [`${formatCount(rest)} of others`] : [])].join(', ');
   }
 
-  private warnings(events: ReadonlyMap<number, unknown>): Warning[] {
+  private warnings(events: ReadonlyMap<number, unknown>, hostMemory: HostMemory | undefined): Warning[] {
     const warnings: Warning[] = [];
     const { unknownActions } = this.rows;
     if (unknownActions.size > 0) {
@@ -322,11 +326,15 @@ class SnapshotParts {
         message: `${formatTimes(total, 'trace entry was', 'trace entries were')} ignored because weir does not know ${total === 1 ? 'its action' : 'their actions'}: ${names.join(', ')}`,
       });
     }
+    if (this.hostProblem !== undefined)
+      warnings.push({ code: 'host-memory', message: `pinned host memory was ignored: ${this.hostProblem}` });
     if (events.size === 0) {
+      const remedy = hostMemory
+        ? 'it was recorded with record_cuda=False; record without it'
+        : 'to record one, call torch.cuda.memory._record_memory_history() before the work';
       warnings.push({
         code: 'no-history',
-        message:
-          'the snapshot has no history, so answers cover only the moment it was taken; to record one, call torch.cuda.memory._record_memory_history() before the work',
+        message: `the snapshot has no history${hostMemory ? ' of GPU memory' : ''}, so answers cover only the moment it was taken; ${remedy}`,
       });
     }
     return warnings;

@@ -6,6 +6,7 @@ import { NO_STACK, Symbols } from '../symbols.ts';
 import { type Annotation, type Block, type BlockState, EventKind } from '../trace.ts';
 import { Worth } from '../worth.ts';
 import { Containers, NOT_FROZEN } from './containers.ts';
+import { ForwardFrames } from './forward-frames.ts';
 import { KEY_NAMES, Key, KIND_OF_ACTION, KNOWN_NAMES, Word } from './names.ts';
 import { PoolTable } from './pools.ts';
 import { StackBuilder } from './stacks.ts';
@@ -18,6 +19,8 @@ const MAX_OBJECTS = 2 ** 22;
 const MAX_UNKNOWN_ACTIONS = 64;
 /** Rows that are in no list. Those of lists that are not complete come on top. */
 const MAX_LOOSE_ROWS = 2 ** 20;
+/** A list of more texts is no call stack, and its content is dropped. */
+const MAX_LINES = 256;
 const INT32_MAX = 2 ** 31 - 1;
 const KEY_COUNT = KEY_NAMES.length;
 
@@ -42,6 +45,9 @@ export interface RawSegment {
   readonly blocksTag: number;
   readonly blocksValue: number;
 }
+
+/** The device of segments of pinned host memory. */
+export const HOST_DEVICE = -1;
 
 /** Address of a block whose dict has none. It follows from the blocks before it. */
 export const NO_ADDRESS = -1;
@@ -72,6 +78,8 @@ export class Rows {
   private lastStream = -1;
   private lastStreamIndex = 0;
   private readonly stackBuilder: StackBuilder = new StackBuilder(this.symbols.stacks);
+  private readonly forward: ForwardFrames = new ForwardFrames(this.symbols);
+  private readonly textOf = (id: number): string => this.strings.text(id);
 
   constructor(expectedEvents: number) {
     this.events = new EventStore(expectedEvents);
@@ -135,6 +143,7 @@ export class Rows {
         return;
       }
       case Tag.Texts:
+        values[slot] = this.texts(values[slot]!, from, to);
         return;
     }
     throw new InputError(
@@ -153,12 +162,23 @@ export class Rows {
     else if (first === Tag.Frame) {
       this.worth.stackItems += to - from;
       this.put(slot, Tag.Stack, this.stackBuilder.build(values, from, to));
-    } else if (first === Tag.String) this.put(slot, Tag.Texts, 0);
+    } else if (first === Tag.String) this.put(slot, Tag.Texts, this.texts(NO_STACK, from, to));
     else {
       const pair = first === Tag.Number && to - from === 2 ? this.pools.internPair(values[from]!, values[from + 1]!) : -1;
       if (pair >= 0) this.put(slot, Tag.Pair, pair);
       else this.put(slot, Tag.GenericList, this.collect(from, to));
     }
+  }
+
+  /** The stack `outer` with a list of lines behind it, outermost first. Values that are no text are left out. */
+  private texts(outer: number, from: number, to: number): number {
+    const { tags, values } = this.stack;
+    let node = outer;
+    if (to - from > MAX_LINES) return NO_STACK;
+    for (let slot = from; slot < to; slot++) {
+      if (tags[slot] === Tag.String) node = this.forward.push(node, values[slot]!, this.textOf);
+    }
+    return node;
   }
 
   private put(slot: number, tag: number, value: number): void {
@@ -225,7 +245,7 @@ export class Rows {
     const row = this.events.append(
       kind,
       address,
-      this.size(Key.size),
+      kind === EventKind.Annotate && !this.has(Key.size) ? 0 : this.size(Key.size),
       this.time(),
       this.streamOf(),
       this.has(Key.pool_id) ? this.pool(Key.pool_id) : -1,
@@ -256,7 +276,7 @@ export class Rows {
     if (blocksTag !== Tag.List && blocksTag !== Tag.GenericList) throw this.wrong(Key.blocks, 'a list of blocks');
     this.checkObjectCount(this.segments.length);
     this.segments.push({
-      device: this.has(Key.device) ? this.size(Key.device) : 0,
+      device: this.segmentDevice(),
       address: this.address(Key.address),
       size: this.size(Key.total_size),
       stream: this.streamOf(),
@@ -312,6 +332,12 @@ export class Rows {
       throw this.wrong(key, 'a number of bytes or an index');
     }
     return value;
+  }
+
+  /** PyTorch writes -1 for pinned host memory. */
+  private segmentDevice(): number {
+    const isHost = this.fieldTags[Key.device] === Tag.Number && this.fieldValues[Key.device] === HOST_DEVICE;
+    return !this.has(Key.device) ? 0 : isHost ? HOST_DEVICE : this.size(Key.device);
   }
 
   private address(key: number): number {
@@ -381,6 +407,12 @@ export class Rows {
   }
 
   private frames(): number {
+    const stack = this.ownFrames();
+    const hasForward = this.has(Key.forward_frames) && this.fieldTags[Key.forward_frames] === Tag.Texts;
+    return hasForward ? this.forward.behind(stack, this.fieldValues[Key.forward_frames]!) : stack;
+  }
+
+  private ownFrames(): number {
     if (!this.has(Key.frames)) return NO_STACK;
     const value = this.fieldValues[Key.frames]!;
     switch (this.fieldTags[Key.frames]) {

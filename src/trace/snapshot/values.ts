@@ -51,7 +51,7 @@ export const Tag = {
   Annotation: 15,
   /** Index into the `PoolTable`. Pool ids are written as two integers. */
   Pair: 16,
-  /** A list of strings. The content is dropped. */
+  /** A list of strings, taken as lines of a traceback: an index into `symbols.stacks`. */
   Texts: 17,
   /** Index into `Containers`. */
   GenericDict: 18,

@@ -44,6 +44,8 @@ export const RecordType = {
   Events: 12,
   /** `END_BYTES`. Its presence means that the recording is complete. */
   End: 13,
+  /** Scope, then JSON: `HostMemory`. Since format 1.2. */
+  HostMemory: 14,
 } as const;
 export type RecordType = (typeof RecordType)[keyof typeof RecordType];
 

@@ -5,9 +5,10 @@ import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
 import { PIECE_BYTES } from '../byte-window.ts';
 import { EventStore } from '../event-store.ts';
+import { hostMemoryFrom } from '../host-memory.ts';
 import { settingsFromJson } from '../settings-json.ts';
 import { NO_STACK } from '../symbols.ts';
-import type { Annotation, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
+import type { Annotation, HostMemory, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
 import { Worth } from '../worth.ts';
 import { decodeEvents } from './events.ts';
 import {
@@ -94,6 +95,7 @@ class WeirFile {
   private readonly unfinishedStates = new Map<string, Segment[]>();
   private commonSettings: ReadonlyMap<string, SettingValue> = new Map();
   private readonly commonAnnotations: Annotation[] = [];
+  private hostMemory: HostMemory | undefined;
   private readonly commonWarnings: Warning[] = [];
   private unknownEvents = 0;
   /** Bytes of memory for streams, pools, segments, blocks, annotations and warnings. */
@@ -136,6 +138,7 @@ class WeirFile {
       settings: device.settings ?? this.commonSettings,
       limits: device.limits,
       annotations: device.annotations.length > 0 ? [...this.commonAnnotations, ...device.annotations] : this.commonAnnotations,
+      hostMemory: this.hostMemory,
       warnings: [],
     });
     // Warnings found in the events replace those written in the file. The others are kept.
@@ -182,6 +185,9 @@ class WeirFile {
         break;
       case RecordType.Warnings:
         this.readWarnings(head);
+        break;
+      case RecordType.HostMemory:
+        this.hostMemory = hostMemoryFrom(this.jsonOf(head)) ?? this.tables.refuse('does not hold the figures of pinned host memory');
         break;
       case RecordType.State:
         this.readState(head);

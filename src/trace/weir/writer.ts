@@ -11,6 +11,7 @@ import type {
   Annotation,
   Block,
   EventColumns,
+  HostMemory,
   PoolId,
   RecordedLimits,
   Recording,
@@ -113,6 +114,10 @@ export class WeirWriter {
   warnings(device: number, warnings: readonly Warning[]): void {
     const entries = warnings.map(({ code, message }) => JSON.stringify([code, message]));
     this.writeJsonEntries(RecordType.Warnings, device, entries);
+  }
+
+  hostMemory(device: number, hostMemory: HostMemory): void {
+    this.writeJson(RecordType.HostMemory, device, JSON.stringify(hostMemory));
   }
 
   /** Writes the segments before the first event, or those after the events written so far. */
@@ -290,6 +295,8 @@ export function writeWeir(recording: Recording, sink: (chunk: Uint8Array) => voi
     (trace) => trace.annotations,
     (device, annotations) => writer.annotations(device, annotations),
   );
+  const hostMemory = traces.find((trace) => trace.hostMemory)?.hostMemory;
+  if (hostMemory) writer.hostMemory(EVERY_DEVICE, hostMemory);
   for (const trace of traces) {
     const again = assembleTrace({ ...trace, startSegments: undefined, warnings: [] });
     const foundAgain = new Set(again.warnings.map(({ code }) => code));

@@ -335,7 +335,7 @@ except torch.OutOfMemoryError as error:
 """
 
 PASSTHROUGH = """
-import torch, weir
+import torch, weir_gpu
 kept = [torch.empty(n << 20, dtype=torch.uint8, device="cuda") for n in (1, 5, 50)]
 del kept[1]
 g = weir_gpu.gauges(0)

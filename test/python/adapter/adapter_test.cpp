@@ -25,8 +25,7 @@ static void basics() {
   cca::CUDAAllocator* const a = cca::get();
   CHECK(a->name() == "native" && a->initialized());
   CHECK(c10::cuda::current_device() == 0 && a->getMemoryFraction(1) == 1); // asking has not changed the GPU
-  CHECK(c10::GetAllocator(c10::kCUDA) == a);
-  CHECK(c10::getDeviceAllocator(c10::kCUDA) == a);
+  CHECK(weir::is_registered(a));
   {
     c10::DataPtr empty = a->allocate(0);
     CHECK(empty.get() == nullptr && empty.device().is_cuda());
@@ -188,12 +187,12 @@ static void broken_context() {
 static void pools() {
   cca::CUDAAllocator* const a = cca::get();
   a->resetPeakStats(0);
-  const c10::MempoolId_t id{0, 7};
+  const weir::MempoolId_t id{0, 7};
   {
     c10::DataPtr ours = a->allocate(200 * MIB);
   }
   a->emptyCache();
-  a->createOrIncrefPool(0, id, nullptr);
+  weir::calls::add_pool(a, 0, id);
   a->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
   c10::DataPtr theirs = a->allocate(200 * MIB);
   CHECK(theirs.get_deleter() == a->raw_deleter());
@@ -207,7 +206,7 @@ static void pools() {
   CHECK(current(stats, &Stats::segment) == 1);
   weir_gauges gauges;
   CHECK(weir_torch_gauges(0, &gauges) && gauges.outside == 200 * MIB && gauges.reserved == 200 * MIB);
-  auto snapshot = a->snapshot(id, true);
+  auto snapshot = weir::calls::take_snapshot(a, id, true);
   CHECK(snapshot.segments.size() == 1 && snapshot.segments[0].owner_private_pool_id == id);
 
   // Another filter that accepts nothing: the request is ours.
@@ -259,14 +258,14 @@ static void history() {
   static std::atomic<int> tracked{0};
   a->attachAllocatorTraceTracker([](const TraceEntry& entry) { tracked += entry.action_ == TraceEntry::ALLOC; });
   CHECK(!a->isHistoryEnabled());
-  a->recordHistory(true, &gather, 1000, c10::CachingDeviceAllocator::RecordContext::ALL, true, {});
+  weir::calls::record_history(a, true, &gather, 1000, weir::RecordContext::ALL, true, {});
   CHECK(a->isHistoryEnabled());
-  a->setUserMetadata("phase");
-  CHECK(a->getUserMetadata() == "phase");
+  weir::calls::set_user_metadata(a, "phase");
+  CHECK(weir::calls::get_user_metadata(a) == (weir::kHasMetadata ? "phase" : ""));
   std::vector<c10::DataPtr> kept;
   for (size_t size : {100ul, 5000ul, 3 * MIB, 30 * MIB}) kept.push_back(a->allocate(size));
   kept[1].clear();
-  auto snapshot = a->snapshot({0, 0}, true);
+  auto snapshot = weir::calls::take_snapshot(a, {0, 0}, true);
   size_t total = 0, allocated = 0, stacks = 0;
   for (const auto& segment : snapshot.segments) {
     size_t blocks = 0;
@@ -285,18 +284,19 @@ static void history() {
   CHECK(snapshot.device_traces.size() == 2 && snapshot.device_traces[0].size() == 6);
   if (snapshot.device_traces[0].size() == 6) {
     const auto& trace = snapshot.device_traces[0];
-    CHECK(trace[0].action_ == TraceEntry::ALLOC && trace[0].size_ == 100 && trace[0].user_metadata_ == "phase" && trace[0].context_);
+    CHECK(trace[0].action_ == TraceEntry::ALLOC && trace[0].size_ == 100 &&
+          weir::metadata_of(trace[0]) == (weir::kHasMetadata ? "phase" : "") && trace[0].context_);
     CHECK(trace[4].action_ == TraceEntry::FREE_REQUESTED && trace[5].action_ == TraceEntry::FREE_COMPLETED && trace[5].size_ == 5000);
     CHECK(trace[0].time_.t_ > 1500000000000000);
   }
-  CHECK(a->snapshot({0, 0}, true).device_traces[0].size() == 7);
+  CHECK(weir::calls::take_snapshot(a, {0, 0}, true).device_traces[0].size() == 7);
   CHECK(tracked == 4);
-  a->setUserMetadata("");
-  a->recordHistory(true, nullptr, 2, c10::CachingDeviceAllocator::RecordContext::NEVER, false, {"free_completed"});
+  weir::calls::set_user_metadata(a, "");
+  weir::calls::record_history(a, true, nullptr, 2, weir::RecordContext::NEVER, false, {"free_completed"});
   kept.clear();
-  CHECK(a->snapshot({0, 0}, true).device_traces[0].size() == 2);
-  a->recordHistory(false, nullptr, 1, c10::CachingDeviceAllocator::RecordContext::NEVER, true, {});
-  CHECK(a->snapshot({0, 0}, true).device_traces[0].empty());
+  CHECK(weir::calls::take_snapshot(a, {0, 0}, true).device_traces[0].size() == 2);
+  weir::calls::record_history(a, false, nullptr, 1, weir::RecordContext::NEVER, true, {});
+  CHECK(weir::calls::take_snapshot(a, {0, 0}, true).device_traces[0].empty());
 }
 
 static void streams() {
@@ -327,7 +327,7 @@ static void parked() {
   cca::CUDAAllocator* const a = cca::get();
   c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool();
   a->emptyCache();
-  a->recordHistory(true, &gather, 100, c10::CachingDeviceAllocator::RecordContext::ALL, true, {});
+  weir::calls::record_history(a, true, &gather, 100, weir::RecordContext::ALL, true, {});
   const int64_t size = 8 * MIB;
   c10::DataPtr block = a->allocate(size - 100);
   void* const where = block.get();
@@ -339,7 +339,7 @@ static void parked() {
   CHECK(current(stats, &Stats::active_bytes) == size && current(stats, &Stats::active, 2) == 1 &&
         current(stats, &Stats::active_bytes, 1) == 0);
   CHECK(current(stats, &Stats::requested_bytes) == size - 100);
-  auto trace = a->snapshot({0, 0}, true).device_traces[0];
+  auto trace = weir::calls::take_snapshot(a, {0, 0}, true).device_traces[0];
   CHECK(trace.size() == 2 && trace[1].action_ == TraceEntry::FREE_REQUESTED);
   c10::DataPtr other = a->allocate(size);
   CHECK(other.get() != where && current(a->getDeviceStats(0), &Stats::active_bytes) == 2 * size);
@@ -348,7 +348,7 @@ static void parked() {
   CHECK(again.get() == where);
   stats = a->getDeviceStats(0);
   CHECK(current(stats, &Stats::active_bytes) == 2 * size && current(stats, &Stats::active) == 2 && stats.active_bytes[0].peak >= 2 * size);
-  trace = a->snapshot({0, 0}, true).device_traces[0];
+  trace = weir::calls::take_snapshot(a, {0, 0}, true).device_traces[0];
   CHECK(trace.size() == 6); // with a snapshot and another allocation in between
   const TraceEntry* completed = nullptr;
   for (const TraceEntry& entry : trace) {
@@ -359,7 +359,7 @@ static void parked() {
         completed->context_);
   other.clear();
   again.clear();
-  a->recordHistory(false, nullptr, 1, c10::CachingDeviceAllocator::RecordContext::NEVER, true, {});
+  weir::calls::record_history(a, false, nullptr, 1, weir::RecordContext::NEVER, true, {});
   stats = a->getDeviceStats(0);
   CHECK(current(stats, &Stats::active_bytes) == 0 && current(stats, &Stats::requested_bytes) == 0 && current(stats, &Stats::active) == 0);
 }
@@ -477,10 +477,10 @@ static void sharing() {
   for (const int file : {there[0], back[1]}) close(file);
 
   // While a graph is captured nothing is unmapped; afterwards it is.
-  const c10::MempoolId_t id{0, 9};
+  const weir::MempoolId_t id{0, 9};
   std::shared_ptr<void> late = a->getIpcDevPtr(whole.handle);
   char* const seen = inside(late, whole);
-  a->createOrIncrefPool(0, id, nullptr);
+  weir::calls::add_pool(a, 0, id);
   a->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
   late.reset();
   CHECK(holds(seen, 4096, 7));
@@ -661,6 +661,12 @@ int main(int count, char** words) {
     CHECK(weir_torch_gauges(0, &gauges) && gauges.swapped_out == 1000 && gauges.swapped_in == 900 && gauges.swap_stalls == 2 &&
           gauges.swap_stall_ns == 30);
     CHECK(gauges.steps == 7 && gauges.swap_settled == 1);
+    // A MemPool that ends gives its own memory back, and no other.
+    const weir::MempoolId_t id{0, 7};
+    weir::calls::add_pool(cca::get(), 0, id);
+    cca::get()->releasePool(0, id);
+    if (weir::kEmptiesPools) weir::calls::empty_cache(cca::get(), id);
+    weir_torch_mark("pool");
     cca::get()->emptyCache();
     weir_torch_mark("end");
     return failures != 0;

@@ -59,10 +59,10 @@ static int64_t blocks_on(int device) {
 // A block that another GPU uses, freed while a graph is being captured: no event may be touched, and its memory stays until then.
 static void freed_while_capturing() {
   cca::CUDAAllocator* const a = cca::get();
-  const c10::MempoolId_t id{0, 11}, other{0, 12};
+  const weir::MempoolId_t id{0, 11}, other{0, 12};
   const auto there = c10::cuda::getStreamFromPool(false, 1);
-  a->createOrIncrefPool(0, id, nullptr);
-  a->createOrIncrefPool(1, other, nullptr);
+  weir::calls::add_pool(a, 0, id);
+  weir::calls::add_pool(a, 1, other);
   for (const bool twice : {false, true}) {
     c10::DataPtr block = a->allocate(8 * MIB);
     void* const where = block.get();
@@ -188,7 +188,7 @@ static void registration() {
   const char* const name = "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK";
   const auto attach = []() -> std::string {
     try {
-      cca::get()->attachAllocatorTraceTracker([](const c10::CachingDeviceAllocator::TraceEntry&) {});
+      cca::get()->attachAllocatorTraceTracker([](const TraceEntry&) {});
     } catch (const c10::Error& error) {
       return error.what_without_backtrace();
     }
@@ -205,9 +205,9 @@ static void registration() {
 // Memory of weir_gpu.contiguous(): PyTorch's own, in one piece, and another PyTorch can open what is sent of it.
 static void contiguous() {
   cca::CUDAAllocator* const a = cca::get();
-  const c10::MempoolId_t id{0, 13};
+  const weir::MempoolId_t id{0, 13};
   const size_t held = held_by_weir(0);
-  a->createOrIncrefPool(0, id, nullptr);
+  weir::calls::add_pool(a, 0, id);
   a->beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
   c10::DataPtr block = a->allocate(30 * MIB);
   a->endAllocateToPool(0, id);
@@ -243,8 +243,8 @@ static void wait_until_over() {
 // One thread waits for the GPU: `waits` does that. A capture begins only after the wait. Meanwhile others allocate.
 static void capture_during(uint64_t pool, const std::function<void()>& waits) {
   cca::CUDAAllocator* const a = cca::get();
-  const c10::MempoolId_t id{0, pool};
-  a->createOrIncrefPool(0, id, nullptr);
+  const weir::MempoolId_t id{0, pool};
+  weir::calls::add_pool(a, 0, id);
   std::atomic<bool> captures{false}, allocated{false};
   entered = over = false;
   watched.during = &wait_until_over;
@@ -276,9 +276,9 @@ static void captures_and_waits() {
   capture_during(15, [&] { received.reset(); });
   block.clear();
   // A private pool that finds no memory waits for the cache of the default pool.
-  const c10::MempoolId_t id{0, 16};
+  const weir::MempoolId_t id{0, 16};
   const auto stream = reinterpret_cast<cudaStream_t>(0xabc0);
-  a->createOrIncrefPool(0, id, nullptr);
+  weir::calls::add_pool(a, 0, id);
   a->beginAllocateToPool(0, id, [stream](cudaStream_t asking) { return asking == stream; });
   a->allocate(700 * MIB).clear();
   capture_during(17, [&] { a->raw_delete(a->raw_alloc_with_stream(500 * MIB, stream)); });

@@ -21,9 +21,10 @@
 
 #include "testing/weir_testing.h"
 #include "torch/options.h"
+#include "torch/versions/versions.h"
 
 namespace cca = c10::cuda::CUDACachingAllocator;
-using c10::CachingDeviceAllocator::TraceEntry;
+using weir::TraceEntry;
 
 // Set by ATen's CUDA part, which is not here.
 namespace c10::cuda::_internal {
@@ -95,12 +96,11 @@ inline size_t held_by_weir(int device) {
   return weir_torch_gauges(device, &gauges) ? gauges.reserved - gauges.outside : 0;
 }
 
-inline int64_t current(const c10::CachingDeviceAllocator::DeviceStats& stats,
-                       c10::CachingAllocator::StatArray c10::CachingDeviceAllocator::DeviceStats::* member, int type = 0) {
+inline int64_t current(const weir::DeviceStats& stats, weir::StatArray weir::DeviceStats::* member, int type = 0) {
   return (stats.*member)[type].current;
 }
 
-using Stats = c10::CachingDeviceAllocator::DeviceStats;
+using Stats = weir::DeviceStats;
 
 inline bool in_child(const std::function<void()>& work) {
   fflush(stdout);
@@ -121,7 +121,7 @@ inline weir_torch_options options_here() {
   options.digest = WEIR_ABI_DIGEST;
   options.allocator = getenv(WEIR_CHILD_ALLOCATOR) ? getenv(WEIR_CHILD_ALLOCATOR) : WEIR_ALLOCATOR_WEIR;
   options.directory = getenv(WEIR_CHILD_RUN_DIR);
-  options.torch_version = "2.11.0";
+  options.torch_version = TORCH_VERSION;
   options.ring_rows = 1 << 16;
   options.lend = 1;
   return options;

@@ -3,9 +3,14 @@
 import contextlib
 import gc
 import unittest
+from unittest import mock
 
 import torch
 from support import ORDERS, WIDTH, Run, SwapCase, Training, draw, plain
+from torch.optim import optimizer as optimizers
+from weir_gpu import swap
+from weir_gpu.refusal import Refusal
+from weir_gpu.swap import hooks
 
 
 class Errors(SwapCase):
@@ -162,6 +167,41 @@ class Errors(SwapCase):
             found = training.result()
         self.assertEqual(expected[0], found[0])
         self.assertGreater(run.report["misses"], 0)
+
+    def test_a_pytorch_that_is_not_as_expected(self):
+        """Nothing of ours stays in it."""
+
+        def traces():
+            disable, enable = torch._C._autograd._saved_tensors_hooks_disable, torch._C._autograd._saved_tensors_hooks_enable
+            return [
+                torch._C._autograd._top_saved_tensors_default_hooks(True) or None,
+                vars(torch.autograd.Function)["apply"],
+                *(disable, enable, torch.compile, torch.cuda.graphs.CUDAGraph.capture_begin, torch.Stream),
+                *(len(hooks) for hooks in (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks)),
+            ]
+
+        before = traces()
+        for limit in (None, 1 << 40):
+            for part in ("FunctionSaves", "ModuleHooks", "StreamHooks"):
+                if part == "ModuleHooks" and limit is None:
+                    continue
+                options = swap.Options(limit=limit, on_profile=lambda _: None)
+                with mock.patch.object(hooks, part, side_effect=AttributeError("not there")), self.assertRaises(AttributeError):
+                    swap.install(options)
+                self.assertEqual(traces(), before, part)
+                self.assertIsNone(swap.report())
+
+    def test_a_pytorch_that_is_too_old(self):
+        """Up to 2.7 nothing tells which hooks are on top of the stack."""
+        autograd = torch._C._autograd
+        top = autograd._top_saved_tensors_default_hooks
+        del autograd._top_saved_tensors_default_hooks
+        try:
+            with self.assertRaisesRegex(Refusal, "swapping needs PyTorch 2.8 or newer"):
+                swap.install(swap.Options(on_profile=lambda _: None))
+        finally:
+            autograd._top_saved_tensors_default_hooks = top
+        self.assertIsNone(swap.report())
 
 
 if __name__ == "__main__":

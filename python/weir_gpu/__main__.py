@@ -1,0 +1,7 @@
+"""`python -m weir_gpu` is the command `weir`."""
+
+import sys
+
+from .command import main
+
+sys.exit(main())

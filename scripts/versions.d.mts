@@ -1,0 +1,2 @@
+/** A document with the table of PyTorch's versions between its markers. */
+export function withVersions(text: string): string;
