@@ -20,7 +20,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
-WIDTH, LAYERS, HEADS, WORDS, BATCH = 512, 8, 8, 8192, 32
+WIDTH, LAYERS, HEADS, WORDS, BATCH = 512, 8, 8, 8192, 64
 
 
 class Block(nn.Module):
