@@ -2,7 +2,6 @@
 // An entry of the list has all that a survey reads: the end of the handle and the finding to write.
 import { fresh, give, takeClear } from './memory';
 import { Range, Region } from './nodes';
-import { soloRelease } from './streams';
 
 /** An entry of a region's list of handles: end (u64), handle (u32), finding (u32). */
 export const HANDLE_ENTRY: usize = 16;
@@ -13,7 +12,7 @@ export class Handle {
   bytes: u64 = 0;
   /** The driver's name for the handle. */
   id: u64 = 0;
-  /** The last release of any of its bytes while there were several streams; see `lastRelease`. */
+  /** The last release of any of its bytes that it knows of (records/releases.ts). */
   released: u64 = 0;
   region: Region = changetype<Region>(0);
   /** In how many stitches it is mapped. */
@@ -129,22 +128,6 @@ export function handleIndex(region: Region, address: u64): u32 {
     count = select(count - half - 1, half, below);
   }
   return low;
-}
-
-/** Notes the release of memory in every handle that it touches. */
-export function noteRelease(range: Range, point: u64): void {
-  const region = range.region;
-  const end = range.address + range.size;
-  for (let index = handleIndex(region, range.address); index < region.handleCount; index++) {
-    const handle = handleAt(region, index);
-    if (handle.address >= end) break;
-    if (handle.released < point) handle.released = point;
-  }
-}
-
-/** The last release of any byte of a handle. A free range has the latest release of all its parts; a handle may be over earlier. */
-export function lastRelease(handle: Handle): u64 {
-  return handle.released > soloRelease ? handle.released : soloRelease;
 }
 
 /** Notes in every handle of a range whether it is part of a block, for preset gmlake. */

@@ -13,6 +13,8 @@ export class Stream {
   asked: u32 = 0;
   /** All releases up to this number are over. */
   done: u64 = 0;
+  /** Handles may not know of releases up to this number (records/releases.ts). */
+  floor: u64 = 0;
   /** Bytes released since the newest event. */
   since: u64 = 0;
   /** Events in flight are numbered from `oldest` to before `newest`. Event n has place n modulo RING of the ring. */
@@ -24,7 +26,7 @@ export class Stream {
 }
 
 /** Most events of a stream in flight. */
-export const RING: u32 = 32;
+export const RING: u32 = 128;
 export const STREAM_RING: usize = offsetof<Stream>() + ((8 - (offsetof<Stream>() & 7)) & 7);
 export const STREAM_SLOTS: usize = STREAM_RING + <usize>RING * 8;
 const STREAM_SIZE: usize = STREAM_SLOTS + <usize>RING;
@@ -77,13 +79,6 @@ export function setSettled(point: u64): void {
 
 export let firstStream: Stream = NO_STREAM;
 export let streamCount: u32 = 0;
-
-/** The last release before there was a second stream. Handles note only later ones. */
-export let soloRelease: u64 = 0;
-
-export function setSoloRelease(point: u64): void {
-  soloRelease = point;
-}
 
 /** The record of a stream, made on first use; NO_STREAM if the engine's own memory is exhausted. */
 export function streamOf(id: u32): Stream {

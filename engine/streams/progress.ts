@@ -3,6 +3,7 @@
 import { countEvent, countQuery, countWait } from '../abi/counters';
 import { eventQuery, eventRecord, streamWait } from '../abi/driver';
 import { eventBytes, lend } from '../abi/settings';
+import { larger } from '../base/units';
 import {
   firstStream,
   NO_STREAM,
@@ -13,25 +14,33 @@ import {
   STREAM_SLOTS,
   Stream,
   setSettled,
-  setSoloRelease,
   streamCount,
   streamOf,
   Wait,
 } from '../records/streams';
 
 let capturingCount: u32 = 0;
+/** Captures of streams for which there was no record. */
+let strangers: u32 = 0;
 /** The number of the latest release. */
 let clock: u64 = 0;
 
-/** While a stream is captured into a graph, no event of any stream may be recorded, queried or waited for. */
-export function setCapture(id: u32, capturing: bool): bool {
+/**
+ * While a stream is captured into a graph, no event of any stream may be recorded, queried or waited for. Works without memory
+ * of the engine's own, since nobody could stop the capture.
+ */
+export function setCapture(id: u32, capturing: bool): void {
   const stream = streamOf(id);
-  if (stream === NO_STREAM) return false;
-  if (stream.capturing === capturing) return true;
-  stream.capturing = capturing;
+  if (stream === NO_STREAM || (!capturing && !stream.capturing)) {
+    if (capturing) strangers++;
+    else if (strangers > 0) strangers--;
+    else return;
+  } else {
+    if (stream.capturing === capturing) return;
+    stream.capturing = capturing;
+  }
   if (capturing) capturingCount++;
   else capturingCount--;
-  return true;
 }
 
 export function isCapturing(): bool {
@@ -43,7 +52,7 @@ export function stamp(stream: Stream, bytes: u64): u64 {
   clock++;
   stream.since += bytes;
   if (streamCount <= 1) {
-    setSoloRelease(clock);
+    stream.floor = clock;
     return clock;
   }
   // With a single stream nobody asks for its progress, so it needs no events.
@@ -113,9 +122,13 @@ export function pollStreams(): void {
 
 /** Whether work given to `later` now comes after the release `point` of `earlier`, without a new wait. */
 export function isOrdered(later: Stream, earlier: Stream, point: u64): bool {
-  if (later === earlier || point <= earlier.done) return true;
+  return later === earlier || point <= earlier.done || point <= orderedUpTo(later, earlier);
+}
+
+/** The last release of `earlier` that work given to `later` now comes after, without a new wait. */
+export function orderedUpTo(later: Stream, earlier: Stream): u64 {
   const wait = waitOf(later, earlier);
-  return wait !== NO_WAIT && point <= wait.point;
+  return wait === NO_WAIT ? earlier.done : larger(earlier.done, wait.point);
 }
 
 /** Orders work given to `later` after that release, if necessary by a wait on the GPU. False if that is impossible. */
@@ -154,7 +167,16 @@ export function cover(stream: Stream, point: u64): bool {
 /** The oldest event in flight that covers a release; if there is none, the number of the next event. */
 function eventFor(stream: Stream, point: u64): u32 {
   let number = stream.oldest;
-  while (number !== stream.newest && load<u64>(coverOf(stream, number)) < point) number++;
+  let count = stream.newest - number;
+  while (count > 0) {
+    const half = count >>> 1;
+    if (load<u64>(coverOf(stream, number + half)) < point) {
+      number += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
   return number;
 }
 

@@ -26,8 +26,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'an event is taken to cover the release after it',
     file: 'engine/streams/progress.ts',
-    from: 'load<u64>(coverOf(stream, number)) < point) number++;',
-    to: 'load<u64>(coverOf(stream, number)) + 1 < point) number++;',
+    from: 'if (load<u64>(coverOf(stream, number + half)) < point) {',
+    to: 'if (load<u64>(coverOf(stream, number + half)) + 1 < point) {',
   },
   {
     name: 'every event is over',
@@ -73,20 +73,20 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'handles keep an older release',
-    file: 'engine/records/handles.ts',
-    from: 'if (handle.released < point) handle.released = point;',
+    file: 'engine/records/releases.ts',
+    from: 'handle.released = larger(handle.released, entry.point);',
     to: '',
   },
   {
     name: 'handles have no release from before the second stream',
-    file: 'engine/records/handles.ts',
-    from: 'return handle.released > soloRelease ? handle.released : soloRelease;',
+    file: 'engine/records/releases.ts',
+    from: 'return larger(handle.released, lane.floor);',
     to: 'return handle.released;',
   },
   {
     name: 'handles are taken before their release is over',
     file: 'engine/streams/lending.ts',
-    from: 'if (!isOrdered(borrower.lane, lender.lane, point)) {',
+    from: 'if (point > ordered) {',
     to: 'if (false) {',
   },
 ];
