@@ -89,6 +89,66 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'if (point > ordered) {',
     to: 'if (false) {',
   },
+  {
+    name: 'handles do not learn of free memory that is lent',
+    file: 'engine/space/ranges.ts',
+    from: '  range.state = State.Free;\n  if (streamCount > 1 && !arena.small) noteRelease',
+    to: '  const lent = range.state === State.Free;\n  range.state = State.Free;\n  if (streamCount > 1 && !arena.small && !lent) noteRelease',
+  },
+  {
+    name: 'a handle does not learn of a block that begins inside it',
+    file: 'engine/records/releases.ts',
+    from: 'handle.released = larger(handle.released, entry.point);',
+    to: 'if (handle.address >= entry.address) handle.released = larger(handle.released, entry.point);',
+  },
+  {
+    name: 'handles do not learn of releases before one is lent',
+    file: 'engine/streams/lending.ts',
+    from: '  settleReleases();\n',
+    to: '',
+  },
+  {
+    name: 'handles do not learn of a release that is nearly over',
+    file: 'engine/records/releases.ts',
+    from: 'if (entry.point <= entry.lane.done) continue;',
+    to: 'if (entry.point <= entry.lane.done + 1) continue;',
+  },
+  {
+    name: 'a range that joins the next keeps the older release',
+    file: 'engine/space/ranges.ts',
+    from: '    point = larger(point, next.releasePoint);\n',
+    to: '',
+  },
+  {
+    name: 'lent memory is over when the borrower has come as far',
+    file: 'engine/streams/lending.ts',
+    from: 'range.releasePoint <= lender.lane.done ? 0',
+    to: 'range.releasePoint <= borrower.lane.done ? 0',
+  },
+  {
+    name: 'lent memory has no release on the stream of the borrower',
+    file: 'engine/streams/lending.ts',
+    from: '? 0 : stamp(borrower.lane, 0);',
+    to: '? 0 : range.releasePoint;',
+  },
+  {
+    name: 'handles that are taken have the release of the last of them',
+    file: 'engine/streams/lending.ts',
+    from: 'latest = larger(latest, point);',
+    to: 'latest = point;',
+  },
+  {
+    name: 'handles are taken from the first that is over, whatever lies between',
+    file: 'engine/streams/lending.ts',
+    from: 'if (size === 0) start = handle.address;',
+    to: 'if (start === 0) start = handle.address;',
+  },
+  {
+    name: 'handles that are not over count as taken',
+    file: 'engine/streams/lending.ts',
+    from: '      size = 0;\n      latest = 0;\n',
+    to: '',
+  },
 ];
 
 /** Mistakes that show when memory is unmapped or freed. */
@@ -122,6 +182,12 @@ export const UNMAPPING_MUTANTS: readonly Mutant[] = [
     file: 'engine/space/last-use.ts',
     from: 'for (let use = stitch.otherUses; use !== NO_USE; use = use.next) if (!isOver(use.lane, use.point)) return false;',
     to: '',
+  },
+  {
+    name: 'a stitch keeps the first release of a stream that comes back',
+    file: 'engine/space/last-use.ts',
+    from: 'use.point = larger(use.point, stitch.releasePoint);',
+    to: 'if (use.point === 0) use.point = stitch.releasePoint;',
   },
   {
     name: 'memory is freed whatever the GPU does',
@@ -182,6 +248,46 @@ export const UNMAPPING_MUTANTS: readonly Mutant[] = [
     file: 'engine/blocks.ts',
     from: 'if (hasUses(block)) park(block, blockSize(block));\n  else finish(block, 0);',
     to: 'finish(block, 0);',
+  },
+];
+
+/** Mistakes that need longer programs than a search can reach. */
+export const RANDOM_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'a release that falls out of the ring is forgotten',
+    file: 'engine/records/releases.ts',
+    from: 'if (entry.point > entry.lane.floor) entry.lane.floor = entry.point;',
+    to: '',
+  },
+  {
+    name: 'releases of a region outlive it',
+    file: 'engine/space/arenas.ts',
+    from: '  forgetRegion(region);\n',
+    to: '',
+  },
+  {
+    name: 'a slab returned has no release',
+    file: 'engine/policy/small.ts',
+    from: 'setFree(carved, point);',
+    to: 'setFree(carved, 0);',
+  },
+  {
+    name: 'memory given back by a plan has the release from before the plan',
+    file: 'engine/plans/memory.ts',
+    from: 'setFree(range, larger(range.releasePoint, givenBackPoint));',
+    to: 'setFree(range, range.releasePoint);',
+  },
+  {
+    name: 'memory is lent across pools',
+    file: 'engine/streams/lending.ts',
+    from: 'lender.pool !== borrower.pool || ',
+    to: '',
+  },
+  {
+    name: 'an event dropped from the ring takes the next one with it',
+    file: 'engine/streams/progress.ts',
+    from: '  store<u64>(coverOf(stream, stream.oldest + 1), load<u64>(coverOf(stream, stream.oldest)));\n',
+    to: '',
   },
 ];
 
