@@ -130,9 +130,9 @@ export const SETTINGS: readonly Setting[] = [
   setting(
     'waitShare',
     'share',
-    1300,
+    1450,
     ANY,
-    'A stream waits for another only if that saves more than this share of peak live: a wait costs time.',
+    'A stream waits for another only if that saves more than this share of peak live: a wait costs time. Rare waits: five eighths.',
   ),
   setting('forgetNeed', 'flag', 1, FLAG, '1: after emptyCache() the engine takes for needed only the peak in use since then.'),
   setting(

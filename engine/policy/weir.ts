@@ -34,8 +34,13 @@ import { assemblable, listWholes, surveyArena, wholeCount } from '../space/surve
 import { makeWay } from '../streams/eviction';
 import { borrowBlock, borrowHandles, gather, pollLenders, reunite } from '../streams/lending';
 import { borrowExtent } from '../streams/lent-extents';
+import { sinceWait } from '../streams/progress';
 import { markHandles, selectForExtension, selectForStitch, selectionStart } from './assembly';
 import { awaitParked } from './completion';
+
+/** A wait is rare if there was none for this many releases. A rare one may save less: this many eighths of waitShare. */
+const RARE_WAIT: u64 = 1000;
+const RARE_EIGHTHS: u64 = 5;
 
 /** A block for a request that no free range holds. `pressed`: memory has run out, so all that is free is stitched. */
 export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
@@ -134,7 +139,8 @@ function isCheaperThanWaiting(arena: Arena, size: u64): bool {
   const free = assemblable();
   const missing = free < size ? atLeast(arena, size - free) : 0;
   const peak = larger(neededInUse, inUse + size);
-  return reserved + missing <= peak + (peak >> 16) * waitShare;
+  const share = sinceWait() < RARE_WAIT ? waitShare : (waitShare * RARE_EIGHTHS) >> 3;
+  return reserved + missing <= peak + (peak >> 16) * share;
 }
 
 /**

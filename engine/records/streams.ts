@@ -17,6 +17,8 @@ export class Stream {
   floor: u64 = 0;
   /** Bytes released since the newest event. */
   since: u64 = 0;
+  /** Events are this many powers of two further apart than eventBytes. */
+  sparse: u64 = 0;
   /** Events in flight are numbered from `oldest` to before `newest`. Event n has place n modulo RING of the ring. */
   oldest: u32 = 0;
   newest: u32 = 0;
@@ -26,7 +28,7 @@ export class Stream {
 }
 
 /** Most events of a stream in flight. */
-export const RING: u32 = 128;
+export const RING: u32 = 32;
 export const STREAM_RING: usize = offsetof<Stream>() + ((8 - (offsetof<Stream>() & 7)) & 7);
 export const STREAM_SLOTS: usize = STREAM_RING + <usize>RING * 8;
 const STREAM_SIZE: usize = STREAM_SLOTS + <usize>RING;

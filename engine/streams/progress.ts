@@ -19,11 +19,16 @@ import {
   Wait,
 } from '../records/streams';
 
+/** Events of a stream are at most so many powers of two further apart than eventBytes. */
+const MOST_SPARSE: u64 = 4;
+
 let capturingCount: u32 = 0;
 /** Captures of streams for which there was no record. */
 let strangers: u32 = 0;
 /** The number of the latest release. */
 let clock: u64 = 0;
+/** The latest release when a stream was last made to wait. */
+let lastWait: u64 = 0;
 
 /**
  * While a stream is captured into a graph, no event of any stream may be recorded, queried or waited for. Works without memory
@@ -56,7 +61,7 @@ export function stamp(stream: Stream, bytes: u64): u64 {
     return clock;
   }
   // With a single stream nobody asks for its progress, so it needs no events.
-  if (lend !== 0 && stream.since >= eventBytes) mark(stream);
+  if (lend !== 0 && stream.since >= eventBytes << stream.sparse) mark(stream);
   return clock;
 }
 
@@ -65,10 +70,15 @@ export function latestRelease(): u64 {
   return clock;
 }
 
+/** Releases since a stream was last made to wait for another. */
+export function sinceWait(): u64 {
+  return clock - lastWait;
+}
+
 /** Records an event that covers all releases of the stream so far. */
 export function mark(stream: Stream): bool {
   if (capturingCount !== 0) return false;
-  if (stream.newest - stream.oldest === RING) dropSecond(stream);
+  if (stream.newest - stream.oldest === RING) thin(stream);
   // If the driver fails, the next attempt comes only after eventBytes.
   stream.since = 0;
   if (eventRecord(stream.id, slotOf(stream, stream.newest)) < 0) return false;
@@ -79,17 +89,22 @@ export function mark(stream: Stream): bool {
 }
 
 /**
- * Drops the second event of a full ring, since the next one covers the same releases. The oldest stays: on a stream that is far
- * behind, no event would ever be over otherwise.
+ * Drops every second event of a full ring, since the next one covers the same releases, and records fewer from now on. So the
+ * events of a stream that is far behind lie further apart, but cover all of it. The oldest stays: no event would ever be over
+ * otherwise.
  */
-function dropSecond(stream: Stream): void {
-  const first = slotPlace(stream, stream.oldest);
-  const second = slotPlace(stream, stream.oldest + 1);
-  const kept = load<u8>(first);
-  store<u8>(first, load<u8>(second));
-  store<u8>(second, kept);
-  store<u64>(coverOf(stream, stream.oldest + 1), load<u64>(coverOf(stream, stream.oldest)));
-  stream.oldest++;
+function thin(stream: Stream): void {
+  let kept = stream.oldest + 1;
+  for (let number = kept; number - stream.oldest < RING; number += 2) exchange(stream, number, kept++);
+  stream.newest = kept;
+  if (stream.sparse < MOST_SPARSE) stream.sparse++;
+}
+
+function exchange(stream: Stream, number: u32, other: u32): void {
+  const slot = load<u8>(slotPlace(stream, number));
+  store<u8>(slotPlace(stream, number), load<u8>(slotPlace(stream, other)));
+  store<u8>(slotPlace(stream, other), slot);
+  store<u64>(coverOf(stream, other), load<u64>(coverOf(stream, number)));
 }
 
 /** Queries events, oldest first, up to the first that is not over. */
@@ -100,6 +115,7 @@ export function poll(stream: Stream): void {
     if (eventQuery(slotOf(stream, stream.oldest)) !== 1) return;
     stream.done = load<u64>(coverOf(stream, stream.oldest));
     stream.oldest++;
+    if (stream.newest - stream.oldest < RING / 4 && stream.sparse > 0) stream.sparse--;
   }
 }
 
@@ -150,6 +166,7 @@ export function order(later: Stream, earlier: Stream, point: u64): bool {
   }
   if (streamWait(later.id, slotOf(earlier, number)) < 0) return false;
   countWait();
+  lastWait = clock;
   wait.point = load<u64>(coverOf(earlier, number));
   return true;
 }

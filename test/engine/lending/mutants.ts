@@ -254,18 +254,6 @@ export const UNMAPPING_MUTANTS: readonly Mutant[] = [
 /** Mistakes that need longer programs than a search can reach. */
 export const RANDOM_MUTANTS: readonly Mutant[] = [
   {
-    name: 'a release that falls out of the ring is forgotten',
-    file: 'engine/records/releases.ts',
-    from: 'if (entry.point > entry.lane.floor) entry.lane.floor = entry.point;',
-    to: '',
-  },
-  {
-    name: 'releases of a region outlive it',
-    file: 'engine/space/arenas.ts',
-    from: '  forgetRegion(region);\n',
-    to: '',
-  },
-  {
     name: 'a slab returned has no release',
     file: 'engine/policy/small.ts',
     from: 'setFree(carved, point);',
@@ -284,9 +272,15 @@ export const RANDOM_MUTANTS: readonly Mutant[] = [
     to: '',
   },
   {
-    name: 'an event dropped from the ring takes the next one with it',
+    name: 'an event that stays in a full ring covers what a dropped one did',
     file: 'engine/streams/progress.ts',
-    from: '  store<u64>(coverOf(stream, stream.oldest + 1), load<u64>(coverOf(stream, stream.oldest)));\n',
+    from: '  store<u64>(coverOf(stream, other), load<u64>(coverOf(stream, number)));\n',
+    to: '',
+  },
+  {
+    name: 'an event that stays in a full ring has the slot of a dropped one',
+    file: 'engine/streams/progress.ts',
+    from: '  store<u8>(slotPlace(stream, other), slot);\n',
     to: '',
   },
 ];
