@@ -210,6 +210,7 @@ test('by the rules of GLake, no range that is much larger than the request is sp
   for (const [rules, left] of [
     [LENDING_RULES.weir, 48],
     [LENDING_RULES.glake, 64],
+    [{ sizeDifferenceLimit: 16_384, stitchBorrowed: 0 }, 64],
   ] as const) {
     const { allocator, timeline } = setUp({ ...rules, sharedSlackShare: 0, slackBytes: 0 }, 1000, 1024 * MIB);
     release(allocator, allocator.malloc(8 * MIB, 1, 0));
@@ -221,6 +222,21 @@ test('by the rules of GLake, no range that is much larger than the request is sp
     const free = allocator.snapshot().filter(({ state, stream }) => state === 'free' && stream === 0);
     expect(free.map(({ size }) => size)).toEqual([left * MIB]);
   }
+});
+
+test.each([0, 1])('if ranges may be split (%i), handles of one that are over are lent', (splitBorrowed) => {
+  const settings = { splitBorrowed, stitchBorrowed: 0, waitAllowed: 0, fixedHandle: 4 * MIB, slackBytes: 0, sharedSlackShare: 0 };
+  const { allocator, timeline } = setUp(settings);
+  release(allocator, allocator.malloc(4 * MIB, 1, 0));
+  allocator.emptyCache();
+  const early = allocator.malloc(8 * MIB, 0, 0);
+  const late = allocator.malloc(8 * MIB, 0, 0);
+  release(allocator, early);
+  timeline.advanceTo(5000);
+  release(allocator, late);
+  allocator.malloc(8 * MIB, 1, 0);
+  const free = allocator.snapshot().filter(({ state, stream }) => state === 'free' && stream === 0);
+  expect(free.map(({ size }) => size)).toEqual([splitBorrowed ? 8 * MIB : 16 * MIB]);
 });
 
 test('a release from before many others still counts', () => {
