@@ -130,7 +130,7 @@ export const SETTINGS: readonly Setting[] = [
   setting(
     'waitShare',
     'share',
-    1450,
+    1400,
     ANY,
     'A stream waits for another only if that saves more than this share of peak live: a wait costs time. Rare waits: five eighths.',
   ),

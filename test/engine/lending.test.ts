@@ -224,8 +224,15 @@ test('by the rules of GLake, no range that is much larger than the request is sp
   }
 });
 
-test.each([0, 1])('if ranges may be split (%i), handles of one that are over are lent', (splitBorrowed) => {
-  const settings = { splitBorrowed, stitchBorrowed: 0, waitAllowed: 0, fixedHandle: 4 * MIB, slackBytes: 0, sharedSlackShare: 0 };
+test.each([0, 1] as const)('if ranges may be split (%i), handles of one that are over are lent', (splitBorrowed) => {
+  const settings: Partial<EngineSettings> = {
+    splitBorrowed,
+    stitchBorrowed: 0,
+    waitAllowed: 0,
+    fixedHandle: 4 * MIB,
+    slackBytes: 0,
+    sharedSlackShare: 0,
+  };
   const { allocator, timeline } = setUp(settings);
   release(allocator, allocator.malloc(4 * MIB, 1, 0));
   allocator.emptyCache();
