@@ -22,7 +22,7 @@ export const PYTORCH_VERSIONS: readonly { readonly version: string; readonly tru
   { version: '2.11', trust: 'gpu' },
   { version: '2.12', trust: 'sources' },
   { version: '2.13', trust: 'sources' },
-  { version: '2.14', trust: 'libraries' },
+  { version: '2.14', trust: 'gpu' },
 ];
 
 export const SUPPORTED_PYTORCH: readonly string[] = PYTORCH_VERSIONS.map((entry) => entry.version);

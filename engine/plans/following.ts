@@ -63,8 +63,10 @@ export function servePlanned(bytes: u64, size: u64): Range {
       const first = load<u32>(place, 8);
       const end = load<u32>(place, 12);
       if (areFree(first, end)) {
+        const block = addPlanned(home, plannedAddress() + offset, size, bytes, first, end);
+        // Last: if the plans stand down now, they keep the memory of all blocks that they know.
         hit(plan);
-        return addPlanned(home, plannedAddress() + offset, size, bytes, first, end);
+        return block;
       }
       taken = true;
     }

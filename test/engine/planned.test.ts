@@ -138,6 +138,28 @@ describe('a run that leaves its plan', () => {
     expect(training.end()).toBe(true);
   });
 
+  test.each([0, 1, 2, 3, 4, 5])('stands down at a request that it has just served, after %i others', (others) => {
+    const sizes = Array.from({ length: 12 }, (_, index) => (3 + index) * MIB);
+    const offsets = sizes.map((_, index) => sizes.slice(0, index).reduce((sum, size) => sum + size, 0));
+    const requests = sizes.map((size) => ({ size, stream: 0 }));
+    const training = new Training(new StrictBackend());
+    const footprint = offsets.at(-1)! + sizes.at(-1)!;
+    training.allocator.installPlan({ requests, turns: 1, offsets: Float64Array.from(offsets), footprint });
+    for (let step = 0; step < 6; step++) for (const block of sizes.map((size) => training.malloc(size))) training.free(block);
+    for (let other = 0; other < others; other++) training.free(training.malloc(1.25 * MIB));
+    // Five of six requests are not planned, so one of the planned ones is the last before the plan is judged.
+    for (let step = 0; step < 20; step++) {
+      const blocks = sizes.map((size) => {
+        const block = training.malloc(size);
+        const more = [40, 41, 42, 43, 44].map((unit) => training.malloc((unit * MIB) / 16));
+        for (const one of more) training.free(one);
+        return block;
+      });
+      for (const block of blocks) training.free(block);
+    }
+    expect(training.end()).toBe(true);
+  });
+
   test('another phase takes the memory of an empty plan at once', () => {
     const shape = shapeFrom(5, 20, 24 * MIB, 0);
     const training = planned(new StrictBackend(), [shape]);
