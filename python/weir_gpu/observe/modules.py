@@ -1,0 +1,172 @@
+"""Modules of the program, and what is in them: parameters, gradients, buffers, caches of keys and values.
+
+PyTorch tells of each module that gets a parameter or a buffer. Copies and unpickled modules tell by __setstate__."""
+
+import functools
+import re
+import weakref
+
+import torch
+from torch.nn.modules import module as of_all
+
+from ..abi import Category
+from .tensors import is_tensor
+
+# Names of buffers and attributes that hold keys and values: k_cache, cache_v, past_key_values, kv_cache.
+_KV = re.compile(r"(^|_)(k|v|kv|keys?|values?)_?caches?($|_)|(^|_)caches?_(k|v|kv|keys?|values?)($|_)|^past_key|^kv$")
+
+
+def is_kv_cache(name):
+    return isinstance(name, str) and _KV.search(name) is not None
+
+
+def category_of_buffer(name):
+    return Category.KV_CACHE if is_kv_cache(name) else Category.BUFFER
+
+
+class Modules:
+    """Weak references to modules with tensors of their own, in the order of their making."""
+
+    def __init__(self, on_registered, on_moved):
+        self.by_id = {}
+        self.on_registered = on_registered  # called with a tensor and its category, before the module has it
+        self.on_moved = on_moved  # called with modules that may be on a GPU now
+        self.applying = 0
+        self.to_close = []
+
+    def open(self):
+        try:
+            for register, hook in (
+                (of_all.register_module_parameter_registration_hook, self._parameter_registered),
+                (of_all.register_module_buffer_registration_hook, self._buffer_registered),
+            ):
+                self.to_close.append(register(hook).remove)
+            self._wrap("__setstate__", self._after_setstate)
+            self._wrap("_apply", self._around_apply)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        while self.to_close:
+            self.to_close.pop()()
+
+    def note(self, module):
+        identity = id(module)
+        if identity not in self.by_id:
+            forget = self.by_id.pop
+            # Without a reference to us: this may be called at any moment.
+            self.by_id[identity] = weakref.ref(module, lambda _: forget(identity, None))
+
+    def all(self):
+        return [module for module in [reference() for reference in list(self.by_id.values())] if module is not None]
+
+    def _parameter_registered(self, module, _name, parameter):
+        self._registered(module, parameter, Category.PARAMETER)
+
+    def _buffer_registered(self, module, name, buffer):
+        self._registered(module, buffer, category_of_buffer(name))
+
+    def _registered(self, module, tensor, category):
+        if torch.compiler.is_compiling():
+            return
+        try:
+            self.note(module)
+            if tensor is not None:
+                self.on_registered(tensor, category)
+        except Exception:
+            pass
+
+    def _after_setstate(self, original):
+        modules = self
+
+        @functools.wraps(original)
+        def __setstate__(module, state):
+            original(module, state)
+            try:
+                if _own(module, "_parameters") or _own(module, "_buffers"):
+                    modules.note(module)
+            except Exception:
+                pass
+
+        return __setstate__
+
+    def _around_apply(self, original):
+        """to(), cuda(), half() and so on."""
+        modules = self
+
+        @functools.wraps(original)
+        def _apply(module, *arguments, **named):
+            modules.applying += 1
+            try:
+                return original(module, *arguments, **named)
+            finally:
+                modules.applying -= 1
+                if modules.applying == 0:
+                    try:
+                        modules.on_moved(_tree(module))
+                    except Exception:
+                        pass
+
+        return _apply
+
+    def _wrap(self, name, make):
+        original = getattr(torch.nn.Module, name)
+        wrapper = make(original)
+        setattr(torch.nn.Module, name, wrapper)
+
+        def restore():
+            # Another library may have wrapped ours meanwhile. Then ours stays.
+            if torch.nn.Module.__dict__.get(name) is wrapper:
+                setattr(torch.nn.Module, name, original)
+
+        self.to_close.append(restore)
+
+
+def _own(module, name):
+    """The dictionary of that name, or nothing. Attributes of modules are not asked for: they may be properties of the program."""
+    found = module.__dict__.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _tree(module):
+    found, rest = {id(module): module}, [module]
+    while rest:
+        for child in _own(rest.pop(), "_modules").values():
+            if child is not None and id(child) not in found:
+                found[id(child)] = child
+                rest.append(child)
+    return list(found.values())
+
+
+def parameters_of(module):
+    return [parameter for parameter in list(_own(module, "_parameters").values()) if parameter is not None]
+
+
+def add_parameters(telling, module):
+    for parameter in parameters_of(module):
+        telling.add(parameter, Category.PARAMETER)
+
+
+def add_gradients(telling, parameters):
+    """Returns how many there were."""
+    count = 0
+    for parameter in parameters:
+        gradient = parameter.grad
+        if gradient is not None:
+            telling.add(gradient, Category.GRADIENT)
+            count += 1
+    return count
+
+
+def add_others(telling, module):
+    """Buffers, and tensors that are plain attributes. Others may have found better names for those, so they come last."""
+    for name, tensor in list(_own(module, "_buffers").items()):
+        telling.add(tensor, category_of_buffer(name))
+    for name, value in list(module.__dict__.items()):
+        if is_tensor(value) and value.grad_fn is None:
+            telling.add(value, category_of_buffer(name))
+        elif type(value) in (list, tuple) and is_kv_cache(name):
+            for tensor in value:
+                if is_tensor(tensor):
+                    telling.add(tensor, Category.KV_CACHE)

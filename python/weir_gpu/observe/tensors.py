@@ -1,0 +1,105 @@
+"""Where tensors lie: the address of the memory behind a tensor, and the tensors inside of one. Runs no code of the program."""
+
+import torch
+
+# Taken now: swapping replaces it by one that swaps in. It asks no subclass, as methods of tensors would.
+storage_address = getattr(torch._C, "_storage_address", None) or (lambda tensor: tensor.untyped_storage().data_ptr())
+
+PLAIN, WRAPPER, OPAQUE = range(3)
+# Inside of a wrapper there may be others.
+MOST_DEPTH = 4
+
+_kinds = {torch.Tensor: PLAIN, torch.nn.Parameter: PLAIN}
+
+
+def _kind_of(cls):
+    """Whether tensors of a class have memory of their own, hold tensors that have, or neither."""
+    if hasattr(cls, "__tensor_flatten__"):
+        kind = WRAPPER
+    elif cls.__module__.startswith(("torch._subclasses", "torch._higher_order_ops")):
+        kind = OPAQUE  # made up while a compiler looks
+    else:
+        kind = PLAIN
+    _kinds[cls] = kind
+    return kind
+
+
+def kind_of(tensor):
+    cls = type(tensor)
+    found = _kinds.get(cls)
+    return _kind_of(cls) if found is None else found
+
+
+def is_tensor(value):
+    """Without asking the value, as isinstance() does: proxies answer that with code of the program."""
+    return issubclass(type(value), torch.Tensor)
+
+
+def places(tensor, device_of, depth=0):
+    """(GPU, address) of all memory behind a tensor. A distributed tensor has its local one, and a quantized one its parts."""
+    kind = kind_of(tensor)
+    try:
+        if kind == PLAIN:
+            device = device_of(tensor)
+            address = storage_address(tensor) if device >= 0 else 0
+            return [(device, address)] if address else []
+        if kind == OPAQUE or depth == MOST_DEPTH:
+            return []
+        found = []
+        for name in tensor.__tensor_flatten__()[0]:
+            inner = getattr(tensor, name)
+            if is_tensor(inner):
+                found += places(inner, device_of, depth + 1)
+        return found
+    except Exception:
+        return []  # without memory: meta, sparse, inside of a transform
+
+
+def get_device(tensor):
+    """The number of the tensor's GPU; -1 if it is on none."""
+    return tensor.get_device() if tensor.is_cuda else -1
+
+
+class Telling:
+    """What is told in one go. It holds the tensors until then, so that their memory is not freed and given out again in between."""
+
+    def __init__(self, tell, device_of):
+        self.tell = tell
+        self.device_of = device_of
+        self.by_device = {}  # GPU -> {address: category}
+        self.held = []
+
+    def add(self, tensor, category):
+        if tensor is None:
+            return
+        device_of = self.device_of
+        if kind_of(tensor) == PLAIN:
+            try:
+                device = device_of(tensor)
+                address = storage_address(tensor) if device >= 0 else 0
+            except Exception:
+                return
+            if address:
+                self.put(device, address, category)
+                self.held.append(tensor)
+            return
+        for device, address in places(tensor, device_of):
+            self.put(device, address, category)
+        self.held.append(tensor)
+
+    def put(self, device, address, category):
+        """The first word on an address counts: a gradient may lie in the memory of a buffer."""
+        known = self.by_device.get(device)
+        if known is None:
+            self.by_device[device] = {address: category}
+        elif address not in known:
+            known[address] = category
+
+    def knows(self, device, address):
+        return address in self.by_device.get(device, ())
+
+    def send(self):
+        for device, known in self.by_device.items():
+            self.tell(device, known)
+        self.by_device = {}
+        self.held = []
