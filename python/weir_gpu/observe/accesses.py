@@ -10,6 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .tensors import is_tensor, places
 
+# Views that do not say so.
+UNSAID_VIEWS = ("aten::_unsafe_view",)
 # Steps before: they make optimizer state and fill caches.
 WARM_UP = 2
 
@@ -52,7 +54,7 @@ class Recorder(TorchDispatchMode):
                     mutated.add(place)
                     names.add(argument.name)
             returned = [value.alias_info for value in schema.returns]
-            is_view = bool(returned) and not mutated and all(info is not None and not info.is_write for info in returned)
+            is_view = schema.name in UNSAID_VIEWS or bool(returned) and not mutated and all(info is not None and not info.is_write for info in returned)
         except Exception:
             pass
         found = self.written[func] = is_view, mutated, names

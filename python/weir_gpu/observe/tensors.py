@@ -3,7 +3,7 @@
 import torch
 
 # Taken now: swapping replaces it by one that swaps in. It asks no subclass, as methods of tensors would.
-storage_address = getattr(torch._C, "_storage_address", None) or (lambda tensor: tensor.untyped_storage().data_ptr())
+storage_address = getattr(torch._C, "_data_address", None) or (lambda tensor: tensor.untyped_storage().data_ptr())
 
 PLAIN, WRAPPER, OPAQUE = range(3)
 # Inside of a wrapper there may be others.

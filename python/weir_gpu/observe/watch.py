@@ -100,8 +100,13 @@ class Watch:
 
     def backward_begins(self):
         with torch._C.DisableTorchFunctionSubclass():
-            self.expects_gradients = not self.samples or any(
-                parameter.requires_grad and parameter.grad is None for parameter in self.sampled_parameters()
+            sampled = self.sampled_parameters()
+            # Where gradients are there already, the pass adds to them. If there are other modules, samples tell nothing.
+            self.expects_gradients = (
+                self.sampled is None
+                or self.sampled[-1] != len(self.modules.by_id)
+                or len(sampled) < max(1, len(self.samples))
+                or any(parameter.requires_grad and parameter.grad is None for parameter in sampled)
             )
         self.tells_gradients = self.gradient_pace.is_due()
 
