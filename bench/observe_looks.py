@@ -8,6 +8,7 @@ import time
 
 import torch
 from weir_gpu import observe
+from weir_gpu.abi import Category
 from weir_gpu.observe import modules, optimizers
 
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
@@ -28,7 +29,7 @@ def fastest(function):
     return best * 1e3
 
 
-watch = observe.install(tell, lambda _: None, device_of=lambda tensor: tensor.get_device() + 1)
+watch = observe.install(tell, lambda _: None, device_of=torch._C.TensorBase.element_size)
 model = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(COUNT // 2)])
 optimizer = torch.optim.Adam(model.parameters())
 for parameter in model.parameters():
@@ -38,7 +39,7 @@ optimizer.step()
 
 def gradients():
     telling = watch.telling()
-    modules.add_gradients(telling, watch.parameters())
+    telling.add_all(modules.gradients_of(watch.parameters()), Category.GRADIENT)
     telling.send()
 
 
@@ -52,8 +53,7 @@ def parameters():
     telling = watch.telling()
     found = watch.modules.all()
     watch.add_parameters(telling, found)
-    for module in found:
-        modules.add_others(telling, module)
+    modules.add_others(telling, found)
     telling.send()
     watch.choose_samples(found)
 

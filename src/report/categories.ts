@@ -5,7 +5,7 @@ import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { type StackMeaning, StackMeanings } from './categories/stacks.ts';
-import { type Phase, SHORT_LIFE, type Timeline, timelineOf } from './categories/timeline.ts';
+import { type Phase, type Timeline, timelineOf } from './categories/timeline.ts';
 
 export { CATEGORY_NAMES, type Category } from '../abi/events.ts';
 
@@ -58,6 +58,9 @@ export function categoriesAt(trace: Trace, event: number): CategoryBytes {
 export function categoryOfAllocation(trace: Trace, allocation: number): Categorized {
   return categoriesOf(trace).of(allocation);
 }
+
+/** A block that is freed within so many events was only needed by one operator, even where a phase seems to end meanwhile. */
+const MOMENT = 8;
 
 const UNKNOWN: Categorized = { category: 'unknown', way: 'none' };
 
@@ -125,7 +128,7 @@ class TraceCategories implements Categories {
 
   private isShort(allocation: number): boolean {
     const ended = this.ended[allocation]!;
-    return ended >= 0 && ended - this.trace.allocations.allocEvent[allocation]! <= SHORT_LIFE;
+    return ended >= 0 && ended - this.trace.allocations.allocEvent[allocation]! <= MOMENT;
   }
 
   /** Whether it lives through a whole step, or for as long as the recording. */
@@ -162,7 +165,6 @@ class TraceCategories implements Categories {
     if (born === died) return 'temporary';
     switch (born.name) {
       case 'setup':
-        if (born.origin === 'stacks' && !this.meaningOf(allocation)?.inInit) return 'unknown';
         return !died || steps > 1 ? 'parameter' : 'unknown';
       case 'optimizer':
         if (isOpen) return 'unknown';
@@ -173,7 +175,8 @@ class TraceCategories implements Categories {
       case 'forward':
         if (steps > 1 || (!died && steps > 0)) return 'unknown';
         if (born.origin === 'lifetimes' && this.isShort(allocation)) return 'temporary';
-        return isOpen || !died || this.crossesBackward(born, died) ? this.openForward(isOpen, allocation) : 'temporary';
+        if (!died) return this.hasPassed(born) ? 'unknown' : this.openForward(isOpen, allocation);
+        return this.hasBetween(born, died, 'backward') ? 'activation' : 'temporary';
     }
   }
 
@@ -200,8 +203,10 @@ class TraceCategories implements Categories {
     return this.meaningOf(allocation)?.inModule ? 'activation' : 'unknown';
   }
 
-  private crossesBackward(born: Phase, died: Phase): boolean {
-    return this.hasBetween(born, died, 'backward');
+  /** Whether a backward pass after this phase is over. It would have freed what it needed. */
+  private hasPassed(born: Phase): boolean {
+    const { phases, phaseOf } = this.timeline;
+    return phases.slice(phaseOf[born.from]! + 1, -1).some(({ name }) => name === 'backward');
   }
 
   private reachesOptimizer(born: Phase, died: Phase | undefined): boolean {

@@ -24,6 +24,10 @@ def category_of_buffer(name):
     return Category.KV_CACHE if is_kv_cache(name) else Category.BUFFER
 
 
+# Attributes that every module has.
+STANDARD = frozenset(torch.nn.Module().__dict__)
+
+
 class Modules:
     """Weak references to modules with tensors of their own, in the order of their making."""
 
@@ -139,34 +143,31 @@ def _tree(module):
     return list(found.values())
 
 
-def parameters_of(module):
-    return [parameter for parameter in list(_own(module, "_parameters").values()) if parameter is not None]
+def parameters_of(modules):
+    found = []
+    for module in modules:
+        found += _own(module, "_parameters").values()
+    return [parameter for parameter in found if parameter is not None]
 
 
-def add_parameters(telling, module):
-    for parameter in parameters_of(module):
-        telling.add(parameter, Category.PARAMETER)
+def gradients_of(parameters):
+    return [gradient for gradient in [parameter.grad for parameter in parameters] if gradient is not None]
 
 
-def add_gradients(telling, parameters):
-    """Returns how many there were."""
-    count = 0
-    for parameter in parameters:
-        gradient = parameter.grad
-        if gradient is not None:
-            telling.add(gradient, Category.GRADIENT)
-            count += 1
-    return count
-
-
-def add_others(telling, module):
+def add_others(telling, modules):
     """Buffers, and tensors that are plain attributes. Others may have found better names for those, so they come last."""
-    for name, tensor in list(_own(module, "_buffers").items()):
-        telling.add(tensor, category_of_buffer(name))
-    for name, value in list(module.__dict__.items()):
-        if is_tensor(value) and value.grad_fn is None:
-            telling.add(value, category_of_buffer(name))
-        elif type(value) in (list, tuple) and is_kv_cache(name):
-            for tensor in value:
-                if is_tensor(tensor):
-                    telling.add(tensor, Category.KV_CACHE)
+    buffers, caches = [], []
+    for module in modules:
+        own = module.__dict__
+        for name, tensor in list(_own(module, "_buffers").items()):
+            if tensor is not None:
+                (caches if is_kv_cache(name) else buffers).append(tensor)
+        for name in own.keys() - STANDARD:
+            value = own[name]
+            if is_tensor(value):
+                if value.grad_fn is None:
+                    (caches if is_kv_cache(name) else buffers).append(value)
+            elif type(value) in (list, tuple) and is_kv_cache(name):
+                caches += [tensor for tensor in value if is_tensor(tensor)]
+    telling.add_all(caches, Category.KV_CACHE)
+    telling.add_all(buffers, Category.BUFFER)

@@ -100,18 +100,22 @@ def sample_of(optimizer, address_of):
 
 
 def add_state(telling, optimizer):
+    found = []
     # Without the methods of the dictionary: where state is swapped, they would swap it in.
     for values in list(dict.values(_state_of(optimizer))):
-        _add(telling, values, 0)
+        _collect(found, values, 0)
+    telling.add_all(found, Category.OPTIMIZER_STATE)
 
 
-def _add(telling, value, depth):
+def _collect(found, value, depth):
     if is_tensor(value):
-        telling.add(value, Category.OPTIMIZER_STATE)
+        found.append(value)
     elif depth < MOST_DEPTH:
         if isinstance(value, dict):
-            for inner in list(dict.values(value)):
-                _add(telling, inner, depth + 1)
+            inner = list(dict.values(value))
         elif type(value) in (list, tuple):
-            for inner in value:
-                _add(telling, inner, depth + 1)
+            inner = value
+        else:
+            return
+        for entry in inner:
+            _collect(found, entry, depth + 1)

@@ -32,7 +32,8 @@ def kind_of(tensor):
 
 def is_tensor(value):
     """Without asking the value, as isinstance() does: proxies answer that with code of the program."""
-    return issubclass(type(value), torch.Tensor)
+    cls = type(value)
+    return cls in _kinds or issubclass(cls, torch.Tensor)
 
 
 def places(tensor, device_of, depth=0):
@@ -55,9 +56,8 @@ def places(tensor, device_of, depth=0):
         return []  # without memory: meta, sparse, inside of a transform
 
 
-def get_device(tensor):
-    """The number of the tensor's GPU; -1 if it is on none."""
-    return tensor.get_device() if tensor.is_cuda else -1
+# The number of a tensor's GPU; -1 if it is on none.
+get_device = torch._C.TensorBase.get_device
 
 
 class Telling:
@@ -70,22 +70,32 @@ class Telling:
         self.held = []
 
     def add(self, tensor, category):
-        if tensor is None:
+        if tensor is not None:
+            self.add_all([tensor], category)
+
+    def add_all(self, tensors, category):
+        """There may be thousands, so the usual case is done by functions in C."""
+        if not tensors:
             return
-        device_of = self.device_of
-        if kind_of(tensor) == PLAIN:
-            try:
-                device = device_of(tensor)
-                address = storage_address(tensor) if device >= 0 else 0
-            except Exception:
-                return
-            if address:
+        self.held.append(tensors)
+        try:
+            if all(_kinds.get(cls) == PLAIN for cls in set(map(type, tensors))):
+                devices = list(map(self.device_of, tensors))
+                if len(set(devices)) == 1:
+                    if devices[0] >= 0:
+                        self._put_all(devices[0], list(map(storage_address, tensors)), category)
+                    return
+        except Exception:
+            pass  # One of them has no memory.
+        for tensor in tensors:
+            for device, address in places(tensor, self.device_of):
                 self.put(device, address, category)
-                self.held.append(tensor)
-            return
-        for device, address in places(tensor, device_of):
-            self.put(device, address, category)
-        self.held.append(tensor)
+
+    def _put_all(self, device, addresses, category):
+        added = dict.fromkeys(addresses, category)
+        added.pop(0, None)
+        added.update(self.by_device.get(device, ()))
+        self.by_device[device] = added
 
     def put(self, device, address, category):
         """The first word on an address counts: a gradient may lie in the memory of a buffer."""

@@ -90,10 +90,8 @@ class Watch:
     def moved(self, modules):
         with torch._C.DisableTorchFunctionSubclass():
             telling = self.telling()
-            for module in modules:
-                of_modules.add_parameters(telling, module)
-            for module in modules:
-                of_modules.add_others(telling, module)
+            telling.add_all(of_modules.parameters_of(modules), Category.PARAMETER)
+            of_modules.add_others(telling, modules)
             telling.send()
 
     # ---- passes and steps
@@ -117,7 +115,7 @@ class Watch:
             if self.expects_gradients and self.tells_gradients:
                 with self.gradient_pace:
                     telling = self.telling()
-                    of_modules.add_gradients(telling, self.parameters())
+                    telling.add_all(of_modules.gradients_of(self.parameters()), Category.GRADIENT)
                     telling.send()
             self.look_at_some_optimizers()
 
@@ -126,7 +124,7 @@ class Watch:
         if self.phases.passes > 0 and self.tells_gradients:
             with torch._C.DisableTorchFunctionSubclass():
                 telling = self.telling()
-                of_modules.add_gradients(telling, of_optimizers.parameters_of(optimizer))
+                telling.add_all(of_modules.gradients_of(of_optimizers.parameters_of(optimizer)), Category.GRADIENT)
                 telling.send()
 
     def optimizer_ends(self, optimizer):
@@ -145,7 +143,7 @@ class Watch:
 
     def parameters(self):
         """Those of modules, and those that only optimizers know."""
-        found = [parameter for module in self.modules.all() for parameter in of_modules.parameters_of(module)]
+        found = of_modules.parameters_of(self.modules.all())
         if self.has_foreign or not found:
             known = set(map(id, found))
             for _, optimizer in self.optimizers.all():
@@ -173,36 +171,33 @@ class Watch:
             telling = self.telling()
             modules = self.modules.all()
             self.add_parameters(telling, modules)
-            for module in modules:
-                of_modules.add_others(telling, module)
+            of_modules.add_others(telling, modules)
             telling.send()
             self.choose_samples(modules)
             self.sampled = [places(parameter, self.device_of) for parameter in self.sampled_parameters()]
             self.sampled.append(len(self.modules.by_id))
 
     def add_parameters(self, telling, modules):
-        known = set()
-        for module in modules:
-            of_modules.add_parameters(telling, module)
-            known.update(map(id, of_modules.parameters_of(module)))
-        self.has_foreign = False
+        own = of_modules.parameters_of(modules)
+        known = set(map(id, own))
+        foreign = []
         for _, optimizer in self.optimizers.all():
-            for parameter in of_optimizers.parameters_of(optimizer):
-                if id(parameter) not in known:
-                    self.has_foreign = True
-                    telling.add(parameter, Category.PARAMETER)
+            foreign += [parameter for parameter in of_optimizers.parameters_of(optimizer) if id(parameter) not in known]
+        self.has_foreign = bool(foreign)
+        telling.add_all(own, Category.PARAMETER)
+        telling.add_all(foreign, Category.PARAMETER)
 
     def choose_samples(self, modules):
         by_id = self.modules.by_id
-        names = [
+        gap = max(1, len(modules) // SAMPLES)
+        chosen = [*modules[::gap][: SAMPLES - 1], *modules[-1:]]
+        self.samples = [
             (by_id[id(module)], name)
-            for module in modules
+            for module in chosen
             if id(module) in by_id
-            for name, parameter in list(module.__dict__.get("_parameters", {}).items())
+            for name, parameter in list(module.__dict__.get("_parameters", {}).items())[:2]
             if parameter is not None
         ]
-        gap = max(1, len(names) // SAMPLES)
-        self.samples = [*names[::gap][: SAMPLES - 1], *names[-1:]]
 
     def look_at_some_optimizers(self):
         known = self.optimizers.all()
@@ -228,11 +223,10 @@ class Watch:
             telling = self.telling()
             modules = self.modules.all()
             self.add_parameters(telling, modules)
-            of_modules.add_gradients(telling, self.parameters())
+            telling.add_all(of_modules.gradients_of(self.parameters()), Category.GRADIENT)
             for _, optimizer in self.optimizers.all():
                 of_optimizers.add_state(telling, optimizer)
-            for module in modules:
-                of_modules.add_others(telling, module)
+            of_modules.add_others(telling, modules)
             return telling
 
 

@@ -12,14 +12,13 @@ export interface StackMeaning {
   readonly holds?: 'optimizerState' | 'kvCache' | 'parameter' | undefined;
   /** A module's forward pass made the request. */
   readonly inModule: boolean;
-  /** Some object was being made. */
-  readonly inInit: boolean;
 }
 
 const OPTIMIZER_FILES = /(^|\/)(torch\/optim|apex\/optimizers|bitsandbytes\/optim|deepspeed\/ops\/(adam|lamb|lion)|torchao\/optim)\//;
 const STATE_MAKERS = /^(_init_group|init_state|_init_state|get_state_buffer|state_init)$/;
+/** Whoever makes a model, moves or loads it. */
 const SETUP_NAMES =
-  /^(_apply|to_empty|load_state_dict|from_pretrained|_load_from_state_dict|set_module_tensor_to_device|_init_sharded_param)$/;
+  /^(__init__|_apply|to_empty|load_state_dict|from_pretrained|_load_from_state_dict|set_module_tensor_to_device|_init_sharded_param)$/;
 const MODULE_FILES = /(^|\/)torch\/nn\/modules\//;
 const MODULE_CALL = /^(_call_impl|_wrapped_call_impl|_slow_forward)$/;
 const CACHE_FILES = /(^|\/)(cache_utils|kv_cache|kv_cache_manager)\.py$/;
@@ -33,7 +32,7 @@ export class StackMeanings {
   constructor(trace: Trace) {
     this.trace = trace;
     // Where Python's frames were recorded, a request without any came from a thread of autograd.
-    this.bare = { phase: hasMostStacks(trace) ? 'backward' : 'none', inModule: false, inInit: false };
+    this.bare = { phase: hasMostStacks(trace) ? 'backward' : 'none', inModule: false };
   }
 
   /** Whether stacks say enough to tell the phases of the run. */
@@ -56,28 +55,25 @@ function meaningOf(frames: Iterable<Frame>): StackMeaning {
   let phase: StackPhase = 'none';
   let holds: StackMeaning['holds'];
   let inModule = false;
-  let inInit = false;
   for (const { name, filename: recorded } of frames) {
     const filename = recorded.replaceAll('\\', '/');
     const isPython = filename.endsWith('.py');
-    if (name === FORWARD_MARK || name.startsWith('backward of ')) return { phase: 'backward', inModule, inInit };
-    if (OPTIMIZER_FILES.test(filename)) {
-      // Gradients of several GPUs are scaled and clipped in other files, so this is the step itself.
+    if (name === FORWARD_MARK || name.startsWith('backward of ')) return { phase: 'backward', inModule };
+    // An optimizer with a closure has the passes inside of it.
+    if (OPTIMIZER_FILES.test(filename) && !inModule) {
       if (STATE_MAKERS.test(name)) holds = 'optimizerState';
       phase = 'optimizer';
     } else if (CACHE_FILES.test(filename)) holds ??= 'kvCache';
-    else if (phase !== 'optimizer' && (SETUP_NAMES.test(name) || (MODULE_FILES.test(filename) && name === '__init__'))) {
-      phase = 'setup';
-      holds ??= 'parameter';
-    }
-    if (phase !== 'optimizer' && isBackward(name, filename)) return { phase: 'backward', inModule, inInit };
+    else if (phase !== 'optimizer' && isPython && SETUP_NAMES.test(name)) phase = 'setup';
+    if (phase !== 'optimizer' && isBackward(name, filename)) return { phase: 'backward', inModule };
     if (MODULE_FILES.test(filename) && MODULE_CALL.test(name)) inModule = true;
-    if (name === '__init__') inInit = true;
     if (isPython && phase === 'none') phase = 'forward';
   }
   // Frames of C++ only: a thread without Python, and those are autograd's.
-  if (phase === 'none') return { phase: 'backward', inModule, inInit };
-  return { phase, holds, inModule, inInit };
+  if (phase === 'none') return { phase: 'backward', inModule };
+  // A module may make objects while it runs.
+  if (phase === 'setup' && inModule) phase = 'forward';
+  return { phase, holds: phase === 'setup' ? (holds ?? 'parameter') : holds, inModule };
 }
 
 function isBackward(name: string, filename: string): boolean {

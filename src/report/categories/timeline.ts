@@ -39,13 +39,13 @@ interface Change {
 const PASS_SHARE = 0.4;
 /** Finding the step of a longer recording takes too long for a report that asks for it in passing. */
 const MOST_SEARCHED = 400_000;
-/** Blocks that live for no more events than this say nothing about the phase that they are in. */
-export const SHORT_LIFE = 8;
+/** Blocks that live for no more events than this are no sign that a step has begun. */
+const SHORT_LIFE = 8;
 
 export function timelineOf(trace: Trace, stacks: StackMeanings): Timeline {
   const { changes, origin } = changesOf(trace, stacks);
   const live = changes.some(({ name }) => name === 'either') ? liveCurve(trace) : undefined;
-  const setupEnd = setupEndOf(trace, changes);
+  const setupEnd = origin === 'stacks' ? 0 : setupEndOf(trace, changes);
   const phases: Phase[] = [];
   let step = 0;
   const add = (from: number, name: PhaseName, by: PhaseOrigin) => {
@@ -59,7 +59,7 @@ export function timelineOf(trace: Trace, stacks: StackMeanings): Timeline {
     const to = changes[index + 1]?.from ?? trace.events.count;
     let start = from;
     if (from < setupEnd) {
-      add(from, 'setup', origin === 'stacks' ? 'stacks' : 'lifetimes');
+      add(from, 'setup', 'lifetimes');
       start = Math.min(setupEnd, to);
       if (start === to) return;
     }
@@ -112,9 +112,8 @@ function stackChanges({ events }: Trace, stacks: StackMeanings): Change[] {
     if (events.kind[event] !== EventKind.Alloc) continue;
     const { phase } = stacks.of(events.stack[event]!);
     if (phase === 'none' || phase === last) continue;
-    const name: PhaseName = phase === 'setup' ? 'forward' : phase;
-    if (name !== last) changes.push({ from: event, name, endsStep: last === 'optimizer' });
-    last = name;
+    changes.push({ from: event, name: phase, endsStep: last === 'optimizer' });
+    last = phase;
   }
   return changes;
 }
