@@ -73,6 +73,10 @@ class TraceCategories implements Categories {
   /** The event at which each allocation ends; -1: never. */
   private readonly ended: Int32Array;
   private readonly startStacks: ReadonlyMap<number, number>;
+  /** Whether the process told anything. */
+  private readonly hasTold: boolean;
+  /** Backward passes after which the process told their gradients. After others it may have had no time for that. */
+  private readonly toldGradients: ReadonlySet<Phase>;
   private parameterSizes: ReadonlySet<number> | undefined;
 
   constructor(trace: Trace) {
@@ -82,6 +86,8 @@ class TraceCategories implements Categories {
     this.told = toldBy(trace);
     this.ended = endsOf(trace);
     this.startStacks = stacksAtEnd(trace);
+    this.hasTold = this.told.some((category) => category > 0);
+    this.toldGradients = this.passesWithGradients();
   }
 
   of(allocation: number): Categorized {
@@ -165,12 +171,14 @@ class TraceCategories implements Categories {
     if (born === died) return 'temporary';
     switch (born.name) {
       case 'setup':
+        // A process that tells its parameters tells all of them.
+        if (this.hasTold) return 'unknown';
         return !died || steps > 1 ? 'parameter' : 'unknown';
       case 'optimizer':
-        if (isOpen) return 'unknown';
-        return died && steps <= 1 ? 'temporary' : 'optimizerState';
+        if (died && steps <= 1) return 'temporary';
+        return isOpen || this.hasTold ? 'unknown' : 'optimizerState';
       case 'backward':
-        if (isOpen || (!died && !this.hasSizeOfParameter(allocation))) return 'unknown';
+        if (isOpen || this.toldGradients.has(born) || (!died && !this.hasSizeOfParameter(allocation))) return 'unknown';
         return !this.timeline.hasOptimizer || this.reachesOptimizer(born, died) ? 'gradient' : 'temporary';
       case 'forward':
         if (steps > 1 || (!died && steps > 0)) return 'unknown';
@@ -184,6 +192,15 @@ class TraceCategories implements Categories {
   private hasSizeOfParameter(allocation: number): boolean {
     this.parameterSizes ??= this.sizesOfParameters();
     return this.parameterSizes.size === 0 || this.parameterSizes.has(this.trace.allocations.requested[allocation]!);
+  }
+
+  private passesWithGradients(): Set<Phase> {
+    const passes = new Set<Phase>();
+    this.told.forEach((category, allocation) => {
+      const { born } = this.lifeOf(allocation);
+      if (category === CATEGORY_NAMES.indexOf('gradient') && born) passes.add(born);
+    });
+    return passes;
   }
 
   private sizesOfParameters(): Set<number> {

@@ -202,6 +202,28 @@ describe('what the process told', () => {
     expect(categoriesAt(trace, 0).bytes.buffer).toBe(8 * MIB);
   });
 
+  test('leaves no parameters to guess, and no gradients of a pass that has told them', () => {
+    const run = new Run();
+    const seen = train(run, true, () => {});
+    const [weight, ...others] = seen.weights;
+    run.tell(weight!, 'parameter');
+    const backward = (tells: boolean) => {
+      run.mark(PhaseMark.backward);
+      const [told, other] = [run.alloc(8 * MIB), run.alloc(9 * MIB)];
+      run.mark(PhaseMark.forward);
+      if (tells) run.tell(told!, 'gradient');
+      run.mark(PhaseMark.optimizer);
+      run.mark(PhaseMark.step);
+      run.free(told!, other!);
+      return other!;
+    };
+    const [other, guessed] = [backward(true), backward(false)];
+    const trace = run.trace();
+    expect(categories(trace, others)).toEqual(new Set(['unknown by none']));
+    expect(categories(trace, [other])).toEqual(new Set(['unknown by none']));
+    expect(categories(trace, [guessed])).toEqual(new Set(['gradient by phases']));
+  });
+
   test('is about the memory that is at the address at that time', () => {
     const run = new Run();
     const address = run.alloc(MIB);

@@ -48,9 +48,9 @@ def uninstall():
 
 
 def step():
-    """A step has ended, in a program without an optimizer of torch.optim."""
-    if _watch is not None and _watch.phases.steps == 0:
-        _watch.step_ends()
+    """A step has ended. Counts only in a program without an optimizer of torch.optim."""
+    if _watch is not None and _watch.phases.anchor is None:
+        _watch.phases.end_step()
 
 
 def _at_exit(pid):

@@ -88,7 +88,7 @@ class Phases:
             owes_step, self.owes_step = self.owes_step, False
         self._call(self.listener.backward_ends)
         if owes_step:
-            self._end_step()
+            self.end_step()
         else:
             # A closure runs inside of its optimizer.
             self.mark(PhaseMark.OPTIMIZER if self.stepping else PhaseMark.FORWARD)
@@ -115,7 +115,7 @@ class Phases:
         if self.passes > 0:
             self.owes_step = self.owes_step or is_end
         elif is_end:
-            self._end_step()
+            self.end_step()
         else:
             self.mark(PhaseMark.FORWARD)
 
@@ -131,7 +131,7 @@ class Phases:
         self.others = 0 if anchor is optimizer else self.others + 1
         return anchor is optimizer
 
-    def _end_step(self):
+    def end_step(self):
         self.steps += 1
         self._call(self.listener.step_ends)
         self.mark(PhaseMark.STEP)

@@ -55,6 +55,16 @@ class Phases(ObserveCase):
         self.assertEqual(self.phases().count("step"), 3)
         self.assertEqual(self.phases().count("optimizer"), 6)
 
+    def test_steps_that_the_program_marks(self):
+        import weir_gpu
+
+        weir_gpu.step()
+        weir_gpu.step("epoch")
+        self.assertEqual(self.phases(), ["step"])
+        torch.optim.SGD(net().parameters(), lr=0.1).step()
+        weir_gpu.step()
+        self.assertEqual(self.phases(), ["step", "optimizer", "step"])
+
     def test_an_anchor_that_is_gone(self):
         model = net()
         torch.optim.SGD(model.parameters(), lr=0.1).step()
