@@ -65,6 +65,9 @@ def _swap(settings):
 
 def _observe(torch, settings):
     """Categories and phases are for recordings. Without them, everything else works."""
+    # A PyTorch without these has nothing to observe. They are not imported for it.
+    if not all(name in sys.modules for name in ("torch.nn", "torch.optim", "torch.autograd.graph")):
+        return
     from . import adapter, observe
     from .refusal import say
 
