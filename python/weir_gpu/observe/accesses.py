@@ -54,7 +54,8 @@ class Recorder(TorchDispatchMode):
                     mutated.add(place)
                     names.add(argument.name)
             returned = [value.alias_info for value in schema.returns]
-            is_view = schema.name in UNSAID_VIEWS or bool(returned) and not mutated and all(info is not None and not info.is_write for info in returned)
+            only_views = all(info is not None and not info.is_write for info in returned)
+            is_view = schema.name in UNSAID_VIEWS or (bool(returned) and not mutated and only_views)
         except Exception:
             pass
         found = self.written[func] = is_view, mutated, names
