@@ -312,6 +312,14 @@ describe('the parts', () => {
     }
   });
 
+  test('add up where frees are missing', () => {
+    const run = new Run();
+    const address = run.alloc(4 * MIB);
+    run.store.append(EventKind.Alloc, address, 6 * MIB, 5000, 0, 0, NO_STACK, 0);
+    const trace = run.trace();
+    expect([summarizeTrace(trace).peakLive, categoriesAt(trace, 1).live]).toEqual([6 * MIB, 6 * MIB]);
+  });
+
   // VGG-16 has 138,357,544 parameters, ResNet-50 25,557,032 and 53,120 numbers in buffers, each of 4 bytes; SGD with momentum has one
   // number of state for each. GPT-2 XL has 1,557,611,200 of 2 bytes, and two of state. What is beyond that is rounding to 512 B.
   test.each([

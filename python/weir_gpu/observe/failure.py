@@ -29,10 +29,13 @@ class Failures:
         self.is_busy = False
 
     def attach(self):
-        """CUDA must be in use: this call would start it."""
+        """CUDA must be in use: this call would start it. PyTorch passes an error here on to the program, so there is none."""
         attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
-        if attach is not None:
-            attach(self.observe)
+        try:
+            if attach is not None:
+                attach(self.observe)
+        except Exception:
+            pass
 
     def observe(self, _device, _size, _total, _free):
         """PyTorch calls this in the thread of the request, after the failure is in the recording and before the error is raised."""

@@ -88,8 +88,7 @@ class Modules:
         def __setstate__(module, state):
             original(module, state)
             try:
-                if _own(module, "_parameters") or _own(module, "_buffers"):
-                    modules.note(module)
+                modules._note_holder(module)
             except Exception:
                 pass
 
@@ -107,12 +106,23 @@ class Modules:
             finally:
                 modules.applying -= 1
                 if modules.applying == 0:
-                    try:
-                        modules.on_moved(_tree(module))
-                    except Exception:
-                        pass
+                    modules._moved(module)
 
         return _apply
+
+    def _moved(self, module):
+        try:
+            tree = _tree(module)
+            # They may be older than the hooks.
+            for part in tree:
+                self._note_holder(part)
+            self.on_moved(tree)
+        except Exception:
+            pass
+
+    def _note_holder(self, module):
+        if _own(module, "_parameters") or _own(module, "_buffers"):
+            self.note(module)
 
     def _wrap(self, name, make):
         original = getattr(torch.nn.Module, name)

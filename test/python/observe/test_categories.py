@@ -121,6 +121,17 @@ class Categories(ObserveCase):
             self.assertTold(list(copied.parameters()), Category.PARAMETER)
             self.assertTold(list(copied.buffers()), Category.BUFFER)
 
+    def test_modules_and_optimizers_that_were_there_before(self):
+        self.tearDown()
+        model = net()
+        optimizer = torch.optim.Adam(model.parameters())
+        self.setUp()
+        model.float()
+        train(model, optimizer)
+        self.assertTold(list(model.parameters()), Category.PARAMETER)
+        self.assertTold([parameter.grad for parameter in model.parameters()], Category.GRADIENT)
+        self.assertTold(states(optimizer), Category.OPTIMIZER_STATE)
+
     def test_caches_of_keys_and_values(self):
         class Attention(torch.nn.Module):
             def __init__(self):

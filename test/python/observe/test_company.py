@@ -71,6 +71,7 @@ class Company(ObserveCase):
         model = net().eval()
         exported = torch.export.export(model, (X,))
         self.assertTrue(torch.allclose(exported.module()(X), model(X)))
+        self.assertTrue(torch.allclose(torch.jit.script(model)(X), model(X)))
         traced = torch.jit.trace(model, (X,))
         self.assertTrue(torch.allclose(traced(X), model(X)))
         traced(X).sum().backward()
