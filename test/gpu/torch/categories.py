@@ -193,7 +193,7 @@ def workload(name, out):
 
 def weir(*words):
     command = shlex.split(os.environ.get("WEIR_COMMAND", "weir"))
-    result = subprocess.run([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    result = subprocess.run([*command, *words], capture_output=True, text=True)
     if result.returncode != 0:
         raise SystemExit(f"weir {' '.join(words)} ended with {result.returncode}:\n{result.stdout[-2000:]}{result.stderr[-4000:]}")
     return result.stdout
