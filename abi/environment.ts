@@ -17,6 +17,7 @@ export const CHILD_VARIABLES: readonly Variable[] = [
   child('ringRows', 'Events that may wait to be recorded, a power of two.'),
   child('quiet', '1: print nothing but refusals that end the process.'),
   child('allowUntested', '1: accept versions of PyTorch that were not tested.'),
+  child('accesses', 'Steps whose operators are recorded.'),
   child('swap', '`auto`, or bytes to swap down to.'),
   child('swapHost', 'Bytes of host memory that swapping may take.'),
 ];
@@ -53,6 +54,7 @@ export const USER_VARIABLES: readonly Variable[] = [
   user('cacheDir', 'WEIR_CACHE_DIR', "Folder for the compiled adapter, instead of one in the user's cache."),
   user('swapTolerance', 'WEIR_SWAP_TOLERANCE', 'Percent of a step that swapping may cost under `--swap auto`, or `any`.'),
   user('swapDebug', 'WEIR_SWAP_DEBUG', '1: compare every tensor that is swapped in with what was swapped out.'),
+  user('observe', 'WEIR_OBSERVE', '0: set no hooks that find out what memory holds, and which phase a step is in.'),
   user('faults', 'WEIR_FAULTS', 'RATE:SEED: driver calls in a million that fail on purpose; for tests.'),
   user('pythonDir', 'WEIR_PYTHON_DIR', 'Folder of the Python part, instead of the one in this package.'),
   user('nativeDir', 'WEIR_NATIVE', 'Folder of the native sources, instead of the one in this package.'),

@@ -204,6 +204,10 @@ void recorder_put_rows(weir_recorder *recorder, weir_event *rows, uint32_t count
 
 void weir_recorder_put(weir_recorder *recorder, weir_event event) { recorder_put_rows(recorder, &event, 1); }
 
+void weir_recorder_put_all(weir_recorder *recorder, weir_event *rows, uint32_t count) { recorder_put_rows(recorder, rows, count); }
+
+double weir_recorder_now(const weir_recorder *recorder) { return recorder->origin_us + monotonic_us(); }
+
 int32_t weir_recorder_stream(weir_recorder *recorder, int device, uint64_t handle) {
   if (device < 0 || device >= WEIR_RING_DEVICES || atomic_load(&recorder->forgotten)) return -1;
   weir_ring_header *ring = recorder->ring;

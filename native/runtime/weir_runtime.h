@@ -38,6 +38,10 @@ int32_t weir_recorder_pool(weir_recorder *recorder, int device, uint64_t first, 
 uint32_t weir_recorder_string(weir_recorder *recorder, const char *text);
 /* Adds a row. Sets its thread, and its time if that is 0. A full ring drops the row and counts it. */
 void weir_recorder_put(weir_recorder *recorder, weir_event event);
+/* Now, on the clock of rows. */
+double weir_recorder_now(const weir_recorder *recorder);
+/* Adds rows that belong together. If they do not all fit, none is added. */
+void weir_recorder_put_all(weir_recorder *recorder, weir_event *rows, uint32_t count);
 /* Gauges that the caller keeps up to date; device below WEIR_RING_DEVICES. */
 weir_gauges *weir_recorder_gauges(weir_recorder *recorder, int device);
 /* The number of the newest plan that the supervisor has announced. */

@@ -10,3 +10,4 @@
 #include "recording.cpp"
 #include "segments.cpp"
 #include "shortage.cpp"
+#include "telling.cpp"

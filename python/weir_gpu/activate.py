@@ -48,6 +48,8 @@ def install(settings):
             swap.uninstall()
         raise
     job_python.record(settings)
+    if settings.directory and settings.observe:
+        _observe(torch, settings)
     if manager is not None:
         # Before the interpreter ends: a thread that still allocates must not call into Python then.
         atexit.register(adapter.on_shortage(manager.relieve))
@@ -59,6 +61,28 @@ def _swap(settings):
     return swap.install(
         swap.Options.of(settings, gauges=adapter.swapped, mark=adapter.mark, steps=adapter.steps, attempting=adapter.attempting)
     )
+
+
+def _observe(torch, settings):
+    """Categories and phases are for recordings. Without them, everything else works."""
+    # A PyTorch without these has nothing to observe. They are not imported for it.
+    if not all(name in sys.modules for name in ("torch.nn", "torch.optim", "torch.autograd.graph")):
+        return
+    from . import adapter, observe
+    from .refusal import say
+
+    try:
+        observe.install(
+            adapter.categories,
+            adapter.mark,
+            adapter.operator,
+            accesses=settings.accesses,
+            when_used=torch.cuda._lazy_call,
+            quiet=settings.quiet,
+        )
+    except Exception as error:
+        if not settings.quiet:
+            say(f"weir: categories and phases are not recorded: {type(error).__name__}: {error}")
 
 
 def _install_adapter(library, torch, settings):

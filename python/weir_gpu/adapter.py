@@ -1,6 +1,7 @@
 """The C functions of the compiled adapter, as declared in native/torch/options.h."""
 
 import _thread
+import array
 import contextlib
 import ctypes
 
@@ -28,6 +29,12 @@ def load(path):
     library.weir_torch_expandable.argtypes = []
     library.weir_torch_attempt.argtypes = [ctypes.c_int]
     library.weir_torch_attempt.restype = None
+    library.weir_torch_categories.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32]
+    library.weir_torch_categories.restype = None
+    library.weir_torch_operator.argtypes = [
+        ctypes.c_char_p, ctypes.c_int, ctypes.c_double, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32
+    ]  # fmt: skip
+    library.weir_torch_operator.restype = None
     library.weir_torch_check.argtypes = [ctypes.c_uint32]
     library.weir_torch_check.restype = ctypes.c_uint32
     return library
@@ -71,6 +78,20 @@ def gauges(device):
     if _library is None or not _library.weir_torch_gauges(device, ctypes.byref(found)):
         return None
     return {name: getattr(found, name) for name in GAUGES}
+
+
+def categories(device, known):
+    """Tells what live allocations hold: {address: category}."""
+    if _library is not None and known:
+        addresses = array.array("Q", known)
+        _library.weir_torch_categories(device, addresses.buffer_info()[0], bytes(known.values()), len(known))
+
+
+def operator(name, device, microseconds, known):
+    """An operator has just ended: {address: whether it is written}."""
+    if _library is not None and known:
+        addresses = array.array("Q", known)
+        _library.weir_torch_operator(name.encode(), device, microseconds, addresses.buffer_info()[0], bytes(known.values()), len(known))
 
 
 def swapped(device, out, back, stalls, stall_ns):

@@ -34,6 +34,8 @@ class Settings:
     host_memory: Optional[str] = None  # folder in which processes agree on host memory; None for `directory`
     lend: bool = True
     allow_untested: bool = False
+    observe: bool = True  # finds what memory holds, for recordings
+    accesses: int = 0  # steps whose operators are recorded
     swap: bool = False
     swap_limit: Optional[int] = None  # bytes to swap down to; None for as low as swapping is nearly free
     swap_host: Optional[int] = None  # bytes of host memory for swapping
@@ -72,6 +74,8 @@ def read(environment=os.environ):
         python=reader.text(ChildVariable.PYTHON),
         quiet=reader.text(ChildVariable.QUIET) == "1",
         native=reader.text(ChildVariable.NATIVE) or reader.text(UserVariable.NATIVE_DIR),
+        observe=reader.text(UserVariable.OBSERVE) != "0",
+        accesses=reader.number(ChildVariable.ACCESSES, 0),
         swap=swap,
         swap_limit=swap_limit,
         swap_host=reader.number(ChildVariable.SWAP_HOST, None),

@@ -10,6 +10,7 @@ import { leavesOutEvents } from '../trace/assemble.ts';
 import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import type { HostMemory, Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
+import { type CategoryBytes, categoriesAt } from './categories.ts';
 import { type Breakdown, breakDown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
 import { type OversizedRequest, oversizedRequest } from './oversized.ts';
 import { type CallSite, topSites } from './sites.ts';
@@ -25,6 +26,8 @@ export interface Analysis {
   readonly peak: Breakdown;
   readonly oom: OomFinding | undefined;
   readonly sites: readonly CallSite[];
+  /** What live memory held at its peak. The parts add up to `summary.peakLive`. */
+  readonly categories: CategoryBytes;
   /** Pinned host memory of the process; undefined: not recorded. */
   readonly hostMemory: HostMemory | undefined;
   /** Memory of the GPU in question; undefined: unknown. */
@@ -100,6 +103,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const atPeak = (done: number) => progress(0.2 + done * 0.05, 'looking at the peak');
   const peak = breakdownAt(trace, whole, whole.peakReservedEvent, atPeak).breakdown;
   const oom = explainOom(trace, whole, (done) => progress(0.25 + done * 0.05, 'looking at the out-of-memory error'));
+  const categories = categoriesAt(trace, summary.peakLiveEvent);
   const sites = topSites(trace, oom?.event ?? summary.peakLiveEvent, 5);
 
   const inferred = whole.limits.allowedBytes ?? whole.limits.capacity;
@@ -117,6 +121,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     peak,
     oom,
     sites,
+    categories,
     hostMemory: trace.hostMemory,
     capacity,
     capacityAtLeast,

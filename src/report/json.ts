@@ -2,6 +2,7 @@
 import { Format } from '../abi/formats.ts';
 import type { TraceSummary } from '../trace/summary.ts';
 import type { Analysis } from './analysis.ts';
+import type { CategoryBytes } from './categories.ts';
 import type { Breakdown } from './moment.ts';
 import type { OffsetsFacts, StepFacts, SwapFacts } from './plan.ts';
 import type { ReplayRow } from './replay-row.ts';
@@ -89,6 +90,7 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
         }
       : null,
     sites: analysis.sites.map(({ notes, ...site }) => ({ ...site, ...(notes ? { notes: [...notes] } : {}) })),
+    peakByCategory: categoriesJson(analysis.categories),
     hostMemory: analysis.hostMemory ? { ...analysis.hostMemory, roundingAtEnd: analysis.hostMemory.roundingAtEnd ?? null } : null,
     capacity: analysis.capacity ?? null,
     capacityAtLeast: analysis.capacityAtLeast ?? null,
@@ -114,6 +116,10 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
     })),
     advice: analysis.advice.map((advice) => ({ line: adviceLine(advice), effect: adviceEffect(advice), savedBytes: advice.savedBytes })),
   };
+}
+
+function categoriesJson({ event, live, bytes, ways }: CategoryBytes): { [key: string]: Json } {
+  return { event, live, bytes: { ...bytes }, ways: { ...ways } };
 }
 
 function breakdownJson(breakdown: Breakdown): { [key: string]: Json } {

@@ -57,7 +57,7 @@ function largest(noted: ReadonlyMap<string, number>): string[] {
 }
 
 /** Libraries between the user's code and the allocator. The first frame outside of them tells more. */
-const LIBRARIES = /(^|\/)(torch|accelerate|deepspeed|lightning|pytorch_lightning)\/|^\?\?$|\.(cpp|cc|h|so)\b|^$/;
+const LIBRARIES = /(^|\/)(torch|weir_gpu|accelerate|deepspeed|lightning|pytorch_lightning)\/|^\?\?$|\.(cpp|cc|h|so)\b|^$/;
 
 /** The innermost frame outside of those libraries; `older` allocations have no stack. */
 export function labelOf(trace: Trace, stack: number, older: boolean): string {

@@ -18,6 +18,8 @@ export interface RunOptions extends SupervisionOptions {
   readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
   readonly ringRows: number;
+  /** Steps whose operators are recorded; undefined: none. */
+  readonly accesses?: number | undefined;
   readonly quiet: boolean;
   /** If set, receives the command's output, which then goes through a pipe. */
   readonly onOutput?: ((child: RunningCommand) => void) | undefined;

@@ -52,6 +52,8 @@ class Linker {
   /** Ids of the allocations that are not freed yet, by address. */
   private readonly open = new AddressMap(4096);
   private readonly everAllocated = new AddressMap(4096);
+  /** Category events about memory that is older than the trace, by address. */
+  private readonly waiting = new Map<number, number[]>();
   private contradictions = 0;
 
   constructor(events: EventColumns, allocCount: number, completionsRecorded: boolean) {
@@ -84,6 +86,9 @@ class Linker {
         case EventKind.Annotate:
           this.linkAnnotation(event);
           break;
+        case EventKind.Category:
+          this.linkCategory(event);
+          break;
       }
     }
   }
@@ -105,6 +110,8 @@ class Linker {
     this.allocationOf[event] = id;
     this.open.set(address, id);
     this.everAllocated.set(address, id);
+    // What was told of this address before was about memory that is gone without a trace.
+    this.waiting.delete(address);
   }
 
   private linkFreeRequested(event: number): void {
@@ -136,6 +143,14 @@ class Linker {
     this.allocationOf[event] = events.size[event]! > 0 ? this.openOrOlder(event) : open.get(events.address[event]!);
   }
 
+  /** It has no size. Memory older than the trace is known only once it is freed, or from the state at the start. */
+  private linkCategory(event: number): void {
+    const address = this.events.address[event]!;
+    const known = this.open.get(address);
+    if (known < 0 && this.everAllocated.get(address) < 0) this.waiting.set(address, [...(this.waiting.get(address) ?? []), event]);
+    else this.allocationOf[event] = known;
+  }
+
   private complete(id: number, event: number): void {
     const start = this.startOf(id);
     if (start) start.freeCompletedEvent = event;
@@ -161,7 +176,10 @@ class Linker {
   }
 
   private addStart(address: number, requested: number, stream: number, pool: number): number {
-    return this.allocCount + this.starts.push({ address, requested, stream, pool, freeRequestedEvent: -1, freeCompletedEvent: -1 }) - 1;
+    const id = this.allocCount + this.starts.push({ address, requested, stream, pool, freeRequestedEvent: -1, freeCompletedEvent: -1 }) - 1;
+    for (const event of this.waiting.get(address) ?? []) this.allocationOf[event] = id;
+    this.waiting.delete(address);
+    return id;
   }
 
   finish(): Links {

@@ -294,6 +294,8 @@ export class GpuView {
         return 'empty_cache()';
       case EventKind.Annotate:
         return `annotation of ${size}`;
+      case EventKind.Category:
+        return 'category of memory';
       case EventKind.Reserved:
         return `reserved memory is now ${size}`;
       default:

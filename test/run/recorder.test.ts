@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { CATEGORY_NAMES } from '../../src/abi/events.ts';
 import { RING_HEADER_BYTES, RingOffset } from '../../src/abi/ring.ts';
+import { categoryOfAllocation } from '../../src/report/categories.ts';
 import { Recorder } from '../../src/run/rings/recorder.ts';
 import { TraceFile } from '../../src/run/rings/trace-file.ts';
 import { summarizeTrace } from '../../src/trace/summary.ts';
@@ -115,6 +117,16 @@ describe('a recorder', () => {
     });
     expect(trace!.symbols.strings[trace!.events.detail![1]!]).toBe('step 1');
     expect(trace!.events.detail![2]).toBe(0);
+  });
+
+  it('keeps what a process tells of its memory', async () => {
+    const ring = openRing();
+    ring.put(alloc(1));
+    ring.put({ kind: EventKind.Category, address: alloc(1).address!, detail: CATEGORY_NAMES.indexOf('gradient') });
+    const recorder = createRecorder();
+    await recorder.finish();
+    const [trace] = readTrace().traces;
+    expect(categoryOfAllocation(trace!, 0)).toEqual({ category: 'gradient', way: 'told' });
   });
 
   it('begins anew when a process replaces itself by another program', async () => {
@@ -238,6 +250,9 @@ describe('a ring that is invalid', () => {
       { ...alloc(1), pool: -2 },
       { ...alloc(1), size: 2 ** 60 },
       { ...alloc(1), address: 2 ** 60 },
+      { kind: EventKind.Category, address: 512 },
+      { kind: EventKind.Category, address: 512, detail: CATEGORY_NAMES.length },
+      { kind: EventKind.Category, address: 512, detail: -1 },
       { kind: EventKind.Operator, size: 2 ** 63 },
     ];
     for (const row of bad) {

@@ -40,6 +40,7 @@ interface Flags extends SupervisionFlags {
   readonly swapHost?: number;
   readonly allowUntested?: boolean;
   readonly ringRows: number;
+  readonly accesses?: number;
   readonly json?: boolean;
 }
 
@@ -86,10 +87,19 @@ export function recordCommand(): Command {
         .choices(['pytorch', 'expandable'])
         .default('pytorch'),
     )
+    .addOption(
+      new Option(
+        '--accesses [steps]',
+        'also record every operator of so many steps, with the memory that it reads and writes, for weir plan --swap; it slows these steps down',
+      )
+        .preset(DEFAULT_ACCESSES)
+        .argParser(asArgument(parseSteps)),
+    )
     .addHelpText(
       'before',
       `Examples:
   weir record -- python train.py
+  weir record --accesses=3 -- python train.py      # for weir plan --swap
   weir record -o runs/%q{SLURM_JOB_ID}.%r.weir -- torchrun --nproc-per-node=8 train.py
 `,
     )
@@ -155,6 +165,7 @@ async function start(command: string[], self: Command, defaultName: string | und
     swapHost: flags.swapHost,
     allowUntested: flags.allowUntested ?? false,
     ringRows: flags.ringRows,
+    accesses: flags.accesses,
     quiet: flags.quiet || flags.json || false,
     version: readVersion(),
     environment: process.env,
@@ -261,6 +272,17 @@ function parseRegex(text: string): RegExp {
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error));
   }
+}
+
+/** Steps whose operators are recorded, unless a number is given. */
+const DEFAULT_ACCESSES = '3';
+const MOST_ACCESSES = 1000;
+
+function parseSteps(text: string): number {
+  const steps = /^\d+$/.test(text) ? Number(text) : 0;
+  if (steps < 1 || steps > MOST_ACCESSES)
+    throw new UsageError(`'${text}' is not a number of steps from 1 to ${MOST_ACCESSES}; write --accesses=3, or --accesses -- COMMAND`);
+  return steps;
 }
 
 function parseRows(text: string): number {

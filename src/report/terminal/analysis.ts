@@ -6,6 +6,7 @@ import type { Analysis } from '../analysis.ts';
 import { lossesOf } from '../losses.ts';
 import { fitOf, recordedRow } from '../what-if.ts';
 import { adviceEffect, adviceLine, leadSentence, noAdvice } from '../words/advice.ts';
+import { categoryRows, waysSentence } from '../words/categories.ts';
 import { formatCount, formatMs, formatShare, formatTimes } from '../words/numbers.ts';
 import {
   floorSentence,
@@ -56,6 +57,7 @@ export function formatAnalysis(analysis: Analysis, title: string, style: Analysi
     analysis.warnings.map((warning) => `${paint.bad('warning:')} ${printable(warning.message)}`),
     oomLines(analysis, paint),
     peakLines(analysis, paint),
+    categoryLines(analysis, paint),
     siteLines(analysis, paint),
     timeline,
     whatIfLines(analysis, paint, isWide ? Number.POSITIVE_INFINITY : TABLE_WIDTH - INDENT.length),
@@ -92,6 +94,12 @@ function peakLines({ peak, summary, hostMemory }: Analysis, paint: Paint): strin
 
 function known(sentence: string | undefined): string[] {
   return sentence === undefined ? [] : [sentence];
+}
+
+function categoryLines({ categories }: Analysis, paint: Paint): string[] {
+  const rows = categoryRows(categories);
+  if (rows.length === 0) return [];
+  return [`${paint.strong('Live memory by category')}, at its peak:`, ...tableBody(rows), paint.dim(waysSentence(categories))];
 }
 
 function siteLines({ sites, oom }: Analysis, paint: Paint): string[] {

@@ -22,6 +22,8 @@ export interface EnvironmentOptions {
   readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
   readonly ringRows: number;
+  /** Steps whose operators are recorded. */
+  readonly accesses?: number | undefined;
   readonly quiet: boolean;
 }
 
@@ -43,6 +45,7 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
   if (prefix !== undefined) changed[ChildVariable.python] = prefix;
   if (options.swap !== undefined) changed[ChildVariable.swap] = String(options.swap);
   if (options.swapHost !== undefined) changed[ChildVariable.swapHost] = String(options.swapHost);
+  if (options.accesses !== undefined) changed[ChildVariable.accesses] = String(options.accesses);
   if (options.limit !== undefined) changed[ChildVariable.limit] = String(options.limit);
   if (options.allocator === 'expandable') {
     for (const name of CONF_VARIABLES) {

@@ -669,6 +669,18 @@ int main(int count, char** words) {
     weir_torch_mark("pool");
     cca::get()->emptyCache();
     weir_torch_mark("end");
+    {
+      c10::DataPtr block = cca::get()->allocate(3 * MIB);
+      // More than fit into one piece, and a GPU that is not in use.
+      std::vector<uint64_t> addresses(300, reinterpret_cast<uint64_t>(block.get()));
+      std::vector<uint8_t> categories(300, 3), writes(300, 0);
+      writes[299] = 1;
+      weir_torch_categories(0, addresses.data(), categories.data(), 300);
+      weir_torch_categories(9, addresses.data(), categories.data(), 300);
+      weir_torch_categories(-1, addresses.data(), categories.data(), 300);
+      weir_torch_operator("aten::mm", 0, 12.5, addresses.data(), writes.data(), 300);
+      weir_torch_operator("aten::mm", 0, -1, addresses.data(), writes.data(), 300);
+    }
     return failures != 0;
   }
   basics();

@@ -93,6 +93,22 @@ void weir_torch_mark(const char *name) {
   weir_recorder_put(recorder, event);
 }
 
+void weir_torch_categories(int index, const uint64_t *addresses, const uint8_t *categories, uint32_t count) {
+  if (!recorder || index != 0) return;
+  weir_event event = {.kind = WEIR_CATEGORY, .stack = -1, .pool = -1, .fields = 1};
+  event.stream = weir_recorder_stream(recorder, 0, 0);
+  for (uint32_t at = 0; at < count; at++) {
+    event.address = addresses[at];
+    event.detail = categories[at];
+    weir_recorder_put(recorder, event);
+  }
+}
+
+void weir_torch_operator(const char *name, int index, double microseconds, const uint64_t *addresses, const uint8_t *writes,
+                         uint32_t count) {
+  (void)name, (void)index, (void)microseconds, (void)addresses, (void)writes, (void)count;
+}
+
 int weir_torch_gauges(int index, weir_gauges *gauges) {
   if (!device || index != 0) return 0;
   *gauges = weir_device_gauges(device);
