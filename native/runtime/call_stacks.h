@@ -1,0 +1,40 @@
+/* The call stack of the request that this thread is about to make: Python frames, the forward line of a backward pass, frames of C.
+ *
+ * To be called before any lock of ours or of PyTorch's allocator is taken. It never waits for the GIL: a thread without it has no
+ * Python frames. Nothing here throws or runs code of the program, but for weir_stacks_tidy. */
+#ifndef WEIR_CALL_STACKS_H
+#define WEIR_CALL_STACKS_H
+
+#include "weir_runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weir_stacks weir_stacks;
+
+/* What autograd does in this thread. Zeros: nothing is known. */
+typedef struct weir_autograd {
+  /* The node whose backward pass runs: its class (an address and a mangled name), its number and the thread that made it. */
+  const void *node_class;
+  const char *class_name; /* NULL: no backward pass runs */
+  uint64_t node_number, node_thread;
+  /* The forward pass: whether nodes are made, the number of the last one, and this thread. */
+  int makes_nodes;
+  uint64_t last_number, thread;
+} weir_autograd;
+
+/* With frames of C and C++ if `natively`. NULL and a reason if there are no Python frames to read. */
+weir_stacks *weir_stacks_new(int natively, char *why, size_t room);
+/* The number of the stack in the recording; -1 if there is none, or no room for it, which is counted. */
+int32_t weir_stacks_capture(weir_stacks *stacks, weir_recorder *recorder, const weir_autograd *autograd);
+/* Lets go of code that was kept for the last captures. To be called after a capture, without any lock: code of the program may run. */
+void weir_stacks_tidy(weir_stacks *stacks);
+/* In the child of a fork: another thread of the parent may have held the lock. */
+void weir_stacks_forked(weir_stacks *stacks);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,34 @@
+/* The Python frames of this thread, read through CPython's C functions as the running process has them. Not exported.
+ * No header of Python is used: one library serves every Python. Nothing here waits for the GIL or runs code of the program. */
+#ifndef WEIR_PYTHON_FRAMES_H
+#define WEIR_PYTHON_FRAMES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "weir_runtime.h"
+
+typedef struct python_frame {
+  void *code; /* borrowed: the frame that runs it keeps it alive */
+  int32_t at; /* the instruction; its line before Python 3.11 */
+} python_frame;
+
+typedef struct python_description {
+  weir_text name, filename;
+  int32_t line;
+  void *owned[2]; /* the strings */
+} python_description;
+
+/* Finds the functions; 0 and a reason if this process has no Python, or one that cannot be read. */
+int python_open(char *why, size_t room);
+/* Whether this thread has the GIL and may use Python now. All functions below need that. */
+int python_is_ours(void);
+/* The frames of this thread, innermost first. Gives how many there are, of which `most` are written at the most. */
+int python_walk(python_frame *frames, int most);
+void python_describe(const python_frame *frame, python_description *description);
+void python_release(python_description *description);
+void python_keep(void *code);
+/* May run code of the program, if it was the last reference. */
+void python_let_go(void *code);
+
+#endif
