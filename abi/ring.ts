@@ -58,7 +58,11 @@ export const RING_HEADER: readonly Field[] = [
   { name: 'string_bytes', type: 'u64', doc: 'Written by the process: used bytes of the string area. Strings before this are whole.' },
   { name: 'stack_count', type: 'u64', doc: 'Written by the process: stacks, of which all frames are there.' },
   { name: 'frame_count', type: 'u64', doc: 'Written by the process: frames, of which all strings are there.' },
-  { name: 'frame_string_bytes', type: 'u64', doc: 'Written by the process: used bytes of the strings of frames. Strings before this are whole.' },
+  {
+    name: 'frame_string_bytes',
+    type: 'u64',
+    doc: 'Written by the process: used bytes of the strings of frames. Strings before this are whole.',
+  },
   { name: 'stacks_lost', type: 'u64', doc: 'Written by the process: requests whose stack found no room in the tables.' },
   { name: 'head', type: 'u64', doc: 'Written by the reader: rows it has taken.' },
   { name: 'zero_3', type: 'u8', dims: [56], doc: 'Zero.' },

@@ -155,8 +155,9 @@ static int remember(weir_stacks *stacks, void *code, int32_t at, int32_t parent,
   return done;
 }
 
-void weir_stacks_tidy(weir_stacks *stacks) {
-  if (!__atomic_load_n(&stacks->outdated, __ATOMIC_RELAXED) || !python_is_ours()) return;
+/* With the GIL and without a lock: code of the program may run. */
+static void tidy(weir_stacks *stacks) {
+  if (!__atomic_load_n(&stacks->outdated, __ATOMIC_RELAXED)) return;
   pthread_mutex_lock(&stacks->mutex);
   known_frame *outdated = stacks->outdated;
   stacks->outdated = NULL;
@@ -172,17 +173,44 @@ static weir_text text(const char *value) { return (weir_text){value, (uint32_t)s
 
 /* ---- Python. */
 
+/* The stack of a new frame; the parent's if it is none of the program; -1 if there is no room. With the GIL. */
 static int32_t new_python_frame(weir_stacks *stacks, weir_recorder *recorder, const python_frame *frame, int32_t parent) {
   python_description description;
-  python_describe(frame, &description);
+  if (!python_describe(frame, &description)) {
+    last.generation = 0;
+    return parent;
+  }
   int32_t stack = weir_recorder_stack(recorder, parent, description.name, description.filename, description.line);
   python_release(&description);
   if (stack < 0) return -1;
-  /* A thread that remembers it at the same time has a reference of its own. */
   python_keep(frame->code);
   if (!remember(stacks, frame->code, frame->at, parent, stack, 1)) {
     last.generation = 0;
     python_let_go(frame->code); /* not the last: the frame runs */
+  }
+  return stack;
+}
+
+/* Stacks of the frames from `depth` on, outermost first, on top of `stack`. Takes the GIL for those that are new. */
+static int32_t name_frames(weir_stacks *stacks, weir_recorder *recorder, int depth, int count, int32_t stack) {
+  int entered = 0;
+  for (; depth < count && stack >= -1; depth++) {
+    const python_frame *frame = &last.walked[count - 1 - depth];
+    int32_t parent = stack;
+    stack = find(stacks, frame->code, frame->at, parent);
+    if (stack < 0 && !entered) {
+      /* Another thread may name it while this one waits. */
+      entered = python_enter();
+      if (entered) stack = find(stacks, frame->code, frame->at, parent);
+    }
+    if (stack < 0) stack = entered ? new_python_frame(stacks, recorder, frame, parent) : -1;
+    if (stack < 0) stack = -2;
+    last.frames[depth].frame = *frame;
+    last.frames[depth].stack = stack;
+  }
+  if (entered) {
+    tidy(stacks);
+    python_leave(entered);
   }
   return stack;
 }
@@ -205,21 +233,25 @@ static int32_t python_stack(weir_stacks *stacks, weir_recorder *recorder, int32_
     }
   }
   int32_t stack = depth > 0 ? last.frames[depth - 1].stack : base;
+  if (depth == count) return stack;
   last.generation = generation;
   last.base = base;
-  for (; depth < count; depth++) {
-    const python_frame *frame = &last.walked[count - 1 - depth];
-    int32_t parent = stack;
-    stack = find(stacks, frame->code, frame->at, parent);
-    if (stack < 0) stack = new_python_frame(stacks, recorder, frame, parent);
-    if (stack < 0) {
-      last.generation = 0;
-      return -2;
-    }
-    last.frames[depth].frame = *frame;
-    last.frames[depth].stack = stack;
-  }
   last.depth = count;
+  stack = name_frames(stacks, recorder, depth, count, stack);
+  if (stack < 0) last.generation = 0;
+  return stack;
+}
+
+/* Where frames can be read only with the GIL, a backward pass waits for it only if it has it already: it may hold locks of
+ * autograd, and mostly runs no Python. */
+static int32_t any_python_stack(weir_stacks *stacks, weir_recorder *recorder, int32_t base, int is_backward) {
+  if (!python_has_thread()) return base;
+  if (python_is_free()) return python_stack(stacks, recorder, base);
+  if (is_backward && !python_is_ours()) return base;
+  int entered = python_enter();
+  if (!entered) return base;
+  int32_t stack = python_stack(stacks, recorder, base);
+  python_leave(entered);
   return stack;
 }
 
@@ -332,7 +364,7 @@ static int32_t native_stack(weir_stacks *stacks, weir_recorder *recorder, int32_
 static int32_t capture(weir_stacks *stacks, weir_recorder *recorder, const weir_autograd *autograd) {
   int32_t stack = -1;
   if (autograd->class_name) stack = backward_stack(stacks, recorder, autograd);
-  if (stack >= -1 && python_is_ours()) stack = python_stack(stacks, recorder, stack);
+  if (stack >= -1) stack = any_python_stack(stacks, recorder, stack, autograd->class_name != NULL);
   if (stack >= 0 && !autograd->class_name && autograd->makes_nodes) note_forward(stacks, autograd, stack);
   if (stack >= -1 && stacks->natively) stack = native_stack(stacks, recorder, stack);
   return stack;

@@ -1,7 +1,7 @@
 /* The call stack of the request that this thread is about to make: Python frames, the forward line of a backward pass, frames of C.
  *
- * To be called before any lock of ours or of PyTorch's allocator is taken. It never waits for the GIL: a thread without it has no
- * Python frames. Nothing here throws or runs code of the program, but for weir_stacks_tidy. */
+ * To be called without any lock of ours or of PyTorch's allocator: for frames that were never seen before it waits for the GIL, to
+ * learn their names. Whoever has the GIL may wait for those locks. Nothing here throws. */
 #ifndef WEIR_CALL_STACKS_H
 #define WEIR_CALL_STACKS_H
 
@@ -28,8 +28,6 @@ typedef struct weir_autograd {
 weir_stacks *weir_stacks_new(int natively, char *why, size_t room);
 /* The number of the stack in the recording; -1 if there is none, or no room for it, which is counted. */
 int32_t weir_stacks_capture(weir_stacks *stacks, weir_recorder *recorder, const weir_autograd *autograd);
-/* Lets go of code that was kept for the last captures. To be called after a capture, without any lock: code of the program may run. */
-void weir_stacks_tidy(weir_stacks *stacks);
 /* In the child of a fork: another thread of the parent may have held the lock. */
 void weir_stacks_forked(weir_stacks *stacks);
 

@@ -1,5 +1,7 @@
 /* The Python frames of this thread, read through CPython's C functions as the running process has them. Not exported.
- * No header of Python is used: one library serves every Python. Nothing here waits for the GIL or runs code of the program. */
+ *
+ * No header of Python is used: one library serves every Python. PyTorch's operators run without the GIL, so the frames are read without
+ * it too: those of a thread stand still while it is in C. Only names need the GIL. */
 #ifndef WEIR_PYTHON_FRAMES_H
 #define WEIR_PYTHON_FRAMES_H
 
@@ -19,13 +21,24 @@ typedef struct python_description {
   void *owned[2]; /* the strings */
 } python_description;
 
-/* Finds the functions; 0 and a reason if this process has no Python, or one that cannot be read. */
+/* Finds the functions; 0 and a reason if this process has no Python, or one that cannot be read. To be called from Python. */
 int python_open(char *why, size_t room);
-/* Whether this thread has the GIL and may use Python now. All functions below need that. */
+/* Whether python_walk needs no GIL. */
+int python_is_free(void);
+/* Whether this thread runs Python at all, as far as that can be seen without the GIL. */
+int python_has_thread(void);
+/* Whether this thread has the GIL and may use Python now. */
 int python_is_ours(void);
+/* Takes the GIL if this thread does not have it, and may wait for it; 0 if Python is ending. What it gives is for python_leave. */
+int python_enter(void);
+void python_leave(int entered);
 /* The frames of this thread, innermost first. Gives how many there are, of which `most` are written at the most. */
 int python_walk(python_frame *frames, int most);
-void python_describe(const python_frame *frame, python_description *description);
+
+/* With the GIL: */
+
+/* 0 if the frame is none of a program: it is left out from now on. */
+int python_describe(const python_frame *frame, python_description *description);
 void python_release(python_description *description);
 void python_keep(void *code);
 /* May run code of the program, if it was the last reference. */

@@ -53,9 +53,7 @@ int32_t Recording::capture_stack() noexcept {
   weir_recorder* const recorder = get();
   if (!recorder || !stacks_) return -1;
   const weir_autograd autograd = autograd_->now();
-  const int32_t stack = weir_stacks_capture(stacks_, recorder, &autograd);
-  weir_stacks_tidy(stacks_);
-  return stack;
+  return weir_stacks_capture(stacks_, recorder, &autograd);
 }
 
 weir_recorder* Recording::open() {

@@ -18,6 +18,8 @@ export interface RunOptions extends SupervisionOptions {
   readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
   readonly ringRows: number;
+  /** Call stacks to record, as the processes are told; undefined for none. */
+  readonly stacks: string | undefined;
   readonly quiet: boolean;
   /** If set, receives the command's output, which then goes through a pipe. */
   readonly onOutput?: ((child: RunningCommand) => void) | undefined;

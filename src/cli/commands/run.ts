@@ -24,9 +24,12 @@ import {
   parseCount,
   planOption,
   runAllocatorOption,
+  type StacksFlag,
   type SupervisionFlags,
+  stacksOption,
   swapOption,
   withSupervisionOptions,
+  withSwallowedPython,
 } from '../run-options.ts';
 import { createVoice } from '../run-voice.ts';
 import { servePage } from '../serve-run.ts';
@@ -40,6 +43,7 @@ interface Flags extends SupervisionFlags {
   readonly swapHost?: number;
   readonly allowUntested?: boolean;
   readonly ringRows: number;
+  readonly stacks: StacksFlag;
   readonly json?: boolean;
 }
 
@@ -62,6 +66,7 @@ export function runCommand(): Command {
         'host memory for swapping, of all processes on this machine together (default: half of what is available)',
       ).argParser(asArgument(parsePositive)),
     )
+    .addOption(stacksOption('large'))
     .option('--no-lend', 'do not lend freed memory between streams')
     .option('--allow-untested', 'allow versions of PyTorch that Weir was not tested with')
     .addHelpText(
@@ -72,7 +77,7 @@ export function runCommand(): Command {
   weir run --check -- python train.py            # the same losses as on PyTorch's allocator?
 `,
     )
-    .action((command: string[], _: unknown, self: Command) => start(command, self, undefined));
+    .action((command: string[], _: unknown, self: Command) => start(command, self, false));
 }
 
 export function recordCommand(): Command {
@@ -86,6 +91,7 @@ export function recordCommand(): Command {
         .choices(['pytorch', 'expandable'])
         .default('pytorch'),
     )
+    .addOption(stacksOption('python'))
     .addHelpText(
       'before',
       `Examples:
@@ -93,7 +99,7 @@ export function recordCommand(): Command {
   weir record -o runs/%q{SLURM_JOB_ID}.%r.weir -- torchrun --nproc-per-node=8 train.py
 `,
     )
-    .action((command: string[], _: unknown, self: Command) => start(command, self, commandName(command)));
+    .action((command: string[], _: unknown, self: Command) => start(command, self, true));
 }
 
 function withSharedOptions(command: Command): Command {
@@ -125,7 +131,7 @@ Exit codes: the command's own, or
     );
 }
 
-async function start(command: string[], self: Command, defaultName: string | undefined): Promise<void> {
+async function start(words: readonly string[], self: Command, namesRecording: boolean): Promise<void> {
   if (process.platform !== 'linux')
     throw new RunError(
       `weir ${self.name()} needs Linux: run the job on the machine with the GPU. Recordings can be analyzed here: weir analyze FILE`,
@@ -133,7 +139,8 @@ async function start(command: string[], self: Command, defaultName: string | und
   takeEnvironment(self);
   preferTyped(self, 'quiet', 'verbose');
   const flags = self.opts<Flags>();
-  const record = flags.record ?? (defaultName === undefined ? undefined : `${defaultName}.weir`);
+  const command = withSwallowedPython(words, process.argv);
+  const record = flags.record ?? (namesRecording ? `${commandName(command)}.weir` : undefined);
   checkFlags(flags, record);
   if (flags.jsonFile !== undefined) checkSummaryFile(flags.jsonFile);
   // The command goes on if its terminal is gone, so Weir must too.
@@ -155,6 +162,7 @@ async function start(command: string[], self: Command, defaultName: string | und
     swapHost: flags.swapHost,
     allowUntested: flags.allowUntested ?? false,
     ringRows: flags.ringRows,
+    stacks: flags.stacks === 'off' ? undefined : flags.stacks,
     quiet: flags.quiet || flags.json || false,
     version: readVersion(),
     environment: process.env,

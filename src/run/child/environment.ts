@@ -22,6 +22,8 @@ export interface EnvironmentOptions {
   readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
   readonly ringRows: number;
+  /** Value of the variable; undefined for no call stacks. */
+  readonly stacks: string | undefined;
   readonly quiet: boolean;
 }
 
@@ -41,6 +43,7 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
   };
   const prefix = jobPython(options.command, given);
   if (prefix !== undefined) changed[ChildVariable.python] = prefix;
+  if (options.stacks !== undefined) changed[ChildVariable.stacks] = options.stacks;
   if (options.swap !== undefined) changed[ChildVariable.swap] = String(options.swap);
   if (options.swapHost !== undefined) changed[ChildVariable.swapHost] = String(options.swapHost);
   if (options.limit !== undefined) changed[ChildVariable.limit] = String(options.limit);

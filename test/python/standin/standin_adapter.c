@@ -15,22 +15,7 @@
 #define TOTAL (1024 * MIB)
 
 WEIR_TORCH_EXPORT uint64_t standin_allocate(uint64_t bytes);
-WEIR_TORCH_EXPORT /* As the real adapter: the stack is taken before any lock, if this thread has the GIL. */
-uint64_t standin_allocate(uint64_t bytes) {
-  static const weir_autograd nothing;
-  pthread_mutex_lock(&mutex);
-  int got = is_installed && begin();
-  pthread_mutex_unlock(&mutex);
-  if (!got) return 0;
-  int32_t stack = stacks && recorder && bytes >= given.stacks_from ? weir_stacks_capture(stacks, recorder, &nothing) : -1;
-  if (stacks) weir_stacks_tidy(stacks);
-  int32_t before = weir_recorder_hold_stack(stack);
-  uint64_t address = serve(bytes);
-  weir_recorder_hold_stack(before);
-  return address;
-}
-
-int standin_free(uint64_t address);
+WEIR_TORCH_EXPORT int standin_free(uint64_t address);
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int is_installed;
@@ -97,6 +82,20 @@ static uint64_t serve(uint64_t bytes) {
   }
   weir_device_failed(device, &shortage, 0);
   return 0;
+}
+
+/* As the real adapter: the stack is taken before any lock. */
+uint64_t standin_allocate(uint64_t bytes) {
+  static const weir_autograd nothing;
+  pthread_mutex_lock(&mutex);
+  int got = is_installed && begin();
+  pthread_mutex_unlock(&mutex);
+  if (!got) return 0;
+  int32_t stack = stacks && recorder && bytes >= given.stacks_from ? weir_stacks_capture(stacks, recorder, &nothing) : -1;
+  int32_t before = weir_recorder_hold_stack(stack);
+  uint64_t address = serve(bytes);
+  weir_recorder_hold_stack(before);
+  return address;
 }
 
 int standin_free(uint64_t address) {
