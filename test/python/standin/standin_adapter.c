@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/call_stacks.h"
 #include "runtime/weir_runtime.h"
@@ -16,6 +17,12 @@
 
 WEIR_TORCH_EXPORT uint64_t standin_allocate(uint64_t bytes);
 WEIR_TORCH_EXPORT int standin_free(uint64_t address);
+/* For a thread without the GIL: a request, then as many more while another thread is in standin_hold with the GIL. */
+WEIR_TORCH_EXPORT void standin_repeat(uint64_t bytes, int count);
+/* Whether that thread has made its first request. */
+WEIR_TORCH_EXPORT int standin_has_begun(void);
+/* Lets it go on; 1 if it has ended within so many milliseconds. */
+WEIR_TORCH_EXPORT int standin_hold(int milliseconds);
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int is_installed;
@@ -30,6 +37,7 @@ static void in_child(void) {
   pthread_mutex_init(&mutex, NULL);
   if (recorder) weir_recorder_forget(recorder);
   recorder = NULL;
+  device = NULL; /* another thread of the parent may have held its lock */
   weir_stacks_forked(stacks);
 }
 
@@ -96,6 +104,24 @@ uint64_t standin_allocate(uint64_t bytes) {
   uint64_t address = serve(bytes);
   weir_recorder_hold_stack(before);
   return address;
+}
+
+static _Atomic int has_begun, may_go_on, has_ended;
+
+void standin_repeat(uint64_t bytes, int count) {
+  standin_free(standin_allocate(bytes));
+  has_begun = 1;
+  while (!may_go_on) usleep(100);
+  for (int index = 0; index < count; index++) standin_free(standin_allocate(bytes));
+  has_ended = 1;
+}
+
+int standin_has_begun(void) { return has_begun; }
+
+int standin_hold(int milliseconds) {
+  may_go_on = 1;
+  for (int waited = 0; !has_ended && waited < milliseconds; waited++) usleep(1000);
+  return has_ended;
 }
 
 int standin_free(uint64_t address) {
