@@ -365,7 +365,7 @@ static int32_t capture(weir_stacks *stacks, weir_recorder *recorder, const weir_
   int32_t stack = -1;
   if (autograd->class_name) stack = backward_stack(stacks, recorder, autograd);
   if (stack >= -1) stack = any_python_stack(stacks, recorder, stack, autograd->class_name != NULL);
-  if (stack >= 0 && !autograd->class_name && autograd->makes_nodes) note_forward(stacks, autograd, stack);
+  if (stack >= 0 && !autograd->class_name && autograd->made_nodes) note_forward(stacks, autograd, stack);
   if (stack >= -1 && stacks->natively) stack = native_stack(stacks, recorder, stack);
   return stack;
 }

@@ -19,8 +19,8 @@ typedef struct weir_autograd {
   const void *node_class;
   const char *class_name; /* NULL: no backward pass runs */
   uint64_t node_number, node_thread;
-  /* The forward pass: whether nodes are made, the number of the last one, and this thread. */
-  int makes_nodes;
+  /* The forward pass: whether this thread has made nodes, the number of the last one, and of the thread. */
+  int made_nodes;
   uint64_t last_number, thread;
 } weir_autograd;
 

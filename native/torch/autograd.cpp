@@ -2,7 +2,6 @@
 // Virtual functions of a node are not called: those of nodes that are written in Python wait for the GIL.
 #include "autograd.h"
 
-#include <c10/core/GradMode.h>
 #include <c10/util/intrusive_ptr.h>
 #include <dlfcn.h>
 
@@ -71,7 +70,8 @@ weir_autograd Autograd::now() const noexcept {
     return state;
   }
   const uint64_t next = next_number_();
-  state.makes_nodes = next > 0 && c10::GradMode::is_enabled();
+  // Also where gradients are off: functions that are written in Python run so, after their node was made.
+  state.made_nodes = next > 0;
   state.last_number = next - 1;
   state.thread = thread_();
   return state;
