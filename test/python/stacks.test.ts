@@ -198,7 +198,12 @@ for _ in range(10):
     expect(deep[0]![0]).toBe('(outer frames are left out)');
     expect(found.get(3000)!.at(-1)![0]).toBe('busy');
     expect(files).toHaveLength(11);
-    for (const child of files.slice(1)) expect(stacksOf(readWeir(readFileSync(child))).get(3000)!.at(-1)![1]).toBe('child');
+    for (const child of files.slice(1))
+      expect(
+        stacksOf(readWeir(readFileSync(child)))
+          .get(3000)!
+          .at(-1)![1],
+      ).toBe('child');
   });
 
   test('all: frames of C lie on top of those of Python', async () => {
@@ -206,7 +211,7 @@ for _ in range(10):
     const frames = found.get(1000)!;
     const take = frames.findIndex(([name]) => name === 'take');
     expect(take).toBeGreaterThan(0);
-    expect(frames.slice(take + 1).some(([, filename]) => filename.includes('ffi'))).toBe(true);
-    expect(frames.some(([, filename]) => filename.includes('libstandin'))).toBe(false);
+    expect(frames.slice(take + 1).some(([, filename]) => filename!.includes('ffi'))).toBe(true);
+    expect(frames.some(([, filename]) => filename!.includes('libstandin'))).toBe(false);
   });
 });
