@@ -129,6 +129,7 @@ int python_open(char *why, size_t room) {
 }
 
 int python_is_free(void) { return layout.is_found; }
+void python_forget_layout(void) { layout.is_found = 0; }
 int python_has_thread(void) {
   return python.is_initialized() && !(python.is_finalizing && python.is_finalizing()) && python.this_thread();
 }

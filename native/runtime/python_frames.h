@@ -25,6 +25,8 @@ typedef struct python_description {
 int python_open(char *why, size_t room);
 /* Whether python_walk needs no GIL. */
 int python_is_free(void);
+/* For tests: from now on it does, as on a Python whose frames are not found in memory. */
+void python_forget_layout(void);
 /* Whether this thread runs Python at all, as far as that can be seen without the GIL. */
 int python_has_thread(void);
 /* Whether this thread has the GIL and may use Python now. */

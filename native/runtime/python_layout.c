@@ -4,8 +4,8 @@
 #define _GNU_SOURCE
 #include "python_layout.h"
 
+#include <fcntl.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 /* Words that are looked at in a thread state, in what leads to a frame, and in a frame. */
@@ -18,11 +18,14 @@ enum { MOST_CODE_HEADER = 1024 };
 /* Newer versions mark pointers in their lowest bits. */
 static uint64_t plain(uint64_t word) { return word & ~(uint64_t)7; }
 
-/* Reads without a signal where nothing is mapped. */
+/* Reads without a signal where nothing is mapped: the kernel refuses to copy from there into a pipe. */
+static int pipe_ends[2];
 static int read_words(uint64_t address, uint64_t *words, int count) {
-  struct iovec here = {words, (size_t)count * 8}, there = {(void *)(uintptr_t)address, (size_t)count * 8};
+  size_t bytes = (size_t)count * sizeof *words;
   if (address == 0 || address % 8 != 0) return 0;
-  return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)here.iov_len;
+  ssize_t written = write(pipe_ends[1], (const void *)(uintptr_t)address, bytes);
+  /* What was copied before a page that is not mapped is taken out again. */
+  return written > 0 && read(pipe_ends[0], words, (size_t)written) == written && (size_t)written == bytes;
 }
 
 static int is_shim(const python_layout *layout, const void *code) {
@@ -80,14 +83,10 @@ static int fits(python_layout *layout, uint64_t address, const python_frame *fra
   return 0;
 }
 
-int layout_find(python_layout *layout, const void *thread, const python_frame *frames, int count) {
+static void search(python_layout *layout, const void *thread, const python_frame *frames, int count) {
   static uint64_t kept[MOST_FRAMES][FRAME_WORDS]; /* called once, under the GIL */
   uint64_t words[THREAD_WORDS], leading[LEADING_WORDS];
-  *layout = (python_layout){0};
-  int differ = 0;
-  for (int index = 1; index < count; index++) differ |= frames[index].code != frames[0].code;
-  if (!differ || count < LEAST_FRAMES || count > MOST_FRAMES) return 0;
-  if (!read_words((uint64_t)(uintptr_t)thread, words, THREAD_WORDS)) return 0;
+  if (!read_words((uint64_t)(uintptr_t)thread, words, THREAD_WORDS)) return;
   for (int word = 0; word < THREAD_WORDS && !layout->is_found; word++) {
     layout->thread_to_first = (uint32_t)word * 8;
     layout->first_to_frame = -1;
@@ -98,6 +97,16 @@ int layout_find(python_layout *layout, const void *thread, const python_frame *f
       layout->is_found = fits(layout, leading[next], frames, count, kept);
     }
   }
+}
+
+int layout_find(python_layout *layout, const void *thread, const python_frame *frames, int count) {
+  int differ = 0;
+  *layout = (python_layout){0};
+  for (int index = 1; index < count; index++) differ |= frames[index].code != frames[0].code;
+  if (!differ || count < LEAST_FRAMES || count > MOST_FRAMES || pipe2(pipe_ends, O_CLOEXEC) != 0) return 0;
+  search(layout, thread, frames, count);
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
   return layout->is_found;
 }
 

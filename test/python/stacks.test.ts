@@ -69,8 +69,12 @@ describe.skipIf(reason !== undefined)(`call stacks${reason ? ` (skipped: ${reaso
     return (frames ?? []).map(([name, ...rest]) => [name!.split('.').at(-1)!, ...rest]);
   }
 
-  test('are those that Python shows, from all kinds of callers', async () => {
-    const { expected, found } = await run(`
+  test.each([
+    ['read from memory', {}],
+    ["read by Python's functions", { STANDIN_FRAMES: 'functions' }],
+  ])('are those that Python shows, from all kinds of callers: %s', async (_, variables) => {
+    const { expected, found } = await run(
+      `
 class Layer:
     def forward(self, size, library=free):
         return take(size, library)
@@ -97,7 +101,10 @@ try:
     raise ValueError("seen")
 except ValueError:
     take(8000)
-`);
+`,
+      'stacks="python"',
+      variables,
+    );
     expect(expected.size).toBeGreaterThan(15);
     for (const [size, frames] of expected) expect(plain(found.get(size)), String(size)).toEqual(plain(frames));
     expect(found.get(1000)!.at(-2)![0]).toMatch(/forward$/);
@@ -118,8 +125,9 @@ thread.join()
     expect(found.get(1000)!.at(-1)![0]).toMatch(/<lambda>$/);
   });
 
-  test('of many threads at once, with and without the GIL, while code comes and goes', async () => {
-    const { expected, found } = await run(`
+  test.each([{}, { STANDIN_FRAMES: 'functions' }])('of many threads at once, with and without the GIL %o', async (variables) => {
+    const { expected, found } = await run(
+      `
 import gc, sys
 sys.setswitchinterval(1e-5)
 gc.set_threshold(50)
@@ -136,7 +144,10 @@ threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join(60)
 assert not any(thread.is_alive() for thread in threads)
-`);
+`,
+      'stacks="python"',
+      variables,
+    );
     expect(expected.size).toBe(8 * 150);
     for (const [size, frames] of expected) expect(plain(found.get(size)), String(size)).toEqual(plain(frames));
   });

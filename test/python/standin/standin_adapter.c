@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/call_stacks.h"
+#include "runtime/python_frames.h"
 #include "runtime/weir_runtime.h"
 #include "testing/weir_testing.h"
 #include "torch/options.h"
@@ -61,6 +62,7 @@ int weir_torch_install(const weir_torch_options *options, char *why, size_t room
   char reason[256];
   if (options->stacks != WEIR_TORCH_STACKS_NONE && directory[0]) {
     stacks = weir_stacks_new(options->stacks == WEIR_TORCH_STACKS_ALL, reason, sizeof reason);
+    if (stacks && getenv("STANDIN_FRAMES")) python_forget_layout();
     if (!stacks) snprintf(why, room, "call stacks are not recorded: %s", reason);
   }
   pthread_atfork(NULL, NULL, in_child);
