@@ -130,9 +130,7 @@ int python_open(char *why, size_t room) {
 
 int python_is_free(void) { return layout.is_found; }
 void python_forget_layout(void) { layout.is_found = 0; }
-int python_has_thread(void) {
-  return python.is_initialized() && !(python.is_finalizing && python.is_finalizing()) && python.this_thread();
-}
+int python_has_thread(void) { return python.is_initialized() && !(python.is_finalizing && python.is_finalizing()) && python.this_thread(); }
 
 int python_walk(python_frame *frames, int most) {
   return layout.is_found ? layout_walk(&layout, python.this_thread(), frames, most) : walk_by_functions(frames, most);

@@ -119,7 +119,8 @@ def resnet(torch):
 def bert(torch):
     nn = torch.nn
     layer = nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", batch_first=True)
-    model = nn.Sequential(nn.Embedding(30522, 768), nn.TransformerEncoder(layer, 12, enable_nested_tensor=False), nn.Linear(768, 30522)).cuda()
+    body = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+    model = nn.Sequential(nn.Embedding(30522, 768), body, nn.Linear(768, 30522)).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     tokens = torch.randint(30522, (16, 512), device="cuda")
 
@@ -278,7 +279,8 @@ def main():
     print(f"took {time.perf_counter() - began:.0f} s")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "results": results, "ratios": ratios}, file, indent=1)
+            where = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+            json.dump({**where, "results": results, "ratios": ratios}, file, indent=1)
 
 
 if __name__ == "__main__":
