@@ -99,7 +99,7 @@ export function parseCount(text: string): number {
 }
 
 function parseStacks(text: string): StacksFlag {
-  const [word, size] = text.toLowerCase().split(':', 2) as [string, string | undefined];
+  const [, word, size] = /^([^:]*)(?::(.*))?$/s.exec(text.toLowerCase()) as unknown as [string, string, string | undefined];
   if (size === undefined && ['off', '0', 'false', 'no'].includes(word)) return 'off';
   if (size === undefined && ['python', '1', 'true', 'yes', 'on'].includes(word)) return 'python';
   if (size === undefined && word === 'all') return 'all';
