@@ -1,11 +1,42 @@
 // The adapter reads which node of autograd runs in a thread, and which was made last, from PyTorch's memory. The real PyTorch of
 // WEIR_TEST_PYTHON must agree, on the CPU: saved-tensor hooks run inside of operators and nodes, where requests of memory do too.
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { run as compile, compilerOf, hasCompiler, pytorchStandard } from '../../scripts/native-rules.mjs';
+import { run as compile, compileParts, compilerOf, hasCompiler, pytorchStandard } from '../../scripts/native-rules.mjs';
+
+import { ProcessRecording } from '../../src/run/rings/process-recording.ts';
+import { Ring } from '../../src/run/rings/ring.ts';
+import { TraceFile } from '../../src/run/rings/trace-file.ts';
+import { readWeir } from '../../src/trace/weir/reader.ts';
+
+/** Requests in operators and in their backward passes. The number of a saved tensor is the size of the request. */
+const REQUESTS = `
+import ctypes, sys
+import torch
+library = ctypes.CDLL(sys.argv[1])
+library.start.argtypes, library.request.argtypes = [ctypes.c_char_p], [ctypes.c_uint64]
+def prepare(): return begin()
+def begin(): return library.start(sys.argv[2].encode())
+assert prepare()
+count = 0
+def pack(tensor):
+    global count
+    count += 1
+    library.request(count)
+    return count, tensor
+def unpack(packed):
+    library.request(100 + packed[0])
+    return packed[1]
+def embed(x): return x.exp()
+def square(x): return x.pow(2)
+def loss(x): return (x * x.sin()).sum()
+with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+    x = torch.randn(8, requires_grad=True)
+    loss(square(embed(x))).backward()
+`;
 
 const PYTHON = process.env['WEIR_TEST_PYTHON'] ?? 'python3';
 
@@ -68,7 +99,15 @@ describe.skipIf(reason !== '')(`autograd${reason && ` (skipped: ${reason})`}`, (
     const include = join(place, 'include');
     compile(compilerOf('cpp'), [
       ...[pytorchStandard(include), '-O2', '-shared', '-fPIC', '-w', '-Inative', '-Inative/engine', '-Ibuild/native', '-isystem', include],
-      ...['test/python/adapter/autograd_probe.cpp', '-o', join(folder, 'probe.so'), `-L${join(place, 'lib')}`, '-lc10', '-ldl'],
+      ...[
+        'test/python/adapter/autograd_probe.cpp',
+        ...compileParts(['engine', 'backend', 'runtime'], 'release', folder),
+        '-o',
+        join(folder, 'probe.so'),
+        `-L${join(place, 'lib')}`,
+        '-lc10',
+        '-ldl',
+      ],
     ]);
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -85,5 +124,38 @@ describe.skipIf(reason !== '')(`autograd${reason && ` (skipped: ${reason})`}`, (
     const names = backward.map(([, name]: [number, string]) => name).join(' ');
     for (const name of ['ExpBackward0', 'MulBackward0', 'SinBackward0', 'PowBackward0', 'PyNode']) expect(names).toContain(name);
     expect([without, end]).toEqual([0, null]);
+  });
+
+  test('a request in a backward pass is shown on top of the line that made the node', () => {
+    const rings = mkdtempSync(join(folder, 'rings-'));
+    const result = python(REQUESTS, join(folder, 'probe.so'), rings);
+    expect([result.stderr, result.status]).toEqual(['', 0]);
+    const ring = Ring.open(join(rings, readdirSync(rings)[0]!))!;
+    const file = join(rings, 'run.weir');
+    const recording = new ProcessRecording(ring, new TraceFile(file, true), {
+      ...{ meta: {}, settings: new Map(), mostEvents: 1e6, whatIfEvents: 1e6 },
+    });
+    while (recording.drain());
+    recording.finish();
+    const { events, symbols } = readWeir(readFileSync(file)).traces[0]!;
+    const stacks = new Map<number, string[]>();
+    for (let event = 0; event < events.count; event++)
+      stacks.set(events.size[event]!, [...symbols.framesOf(events.stack[event]!)].map(({ name }) => name).reverse());
+    // Of the two tensors that * saves, the first finds the node; both come back in it.
+    const forward = (index: number) => stacks.get(index)!.slice(0, -1);
+    expect([1, 2, 3, 4].map(forward).map((names) => names.join(' '))).toEqual([
+      '<module> embed',
+      '<module> square',
+      '<module> loss',
+      '<module> loss',
+    ]);
+    for (const [index, node] of [
+      [1, 'ExpBackward0'],
+      [2, 'PowBackward0'],
+      [3, 'SinBackward0'],
+      [4, 'MulBackward0'],
+      [5, 'MulBackward0'],
+    ] as const)
+      expect(stacks.get(100 + index)!.join(' ')).toMatch(new RegExp(`^${forward(index).join(' ')} pack backward of ${node} .*unpack$`));
   });
 });
