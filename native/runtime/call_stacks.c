@@ -49,6 +49,7 @@ struct weir_stacks {
   uint32_t known_count;
   known_frame *outdated; /* whose code is to be let go */
   forward_node *forward;
+  void *engine_code; /* of the Python function that runs backward passes; we have a reference */
   char *(*demangle)(const char *, char *, size_t *, int *);
 };
 
@@ -90,6 +91,7 @@ static void forget(weir_stacks *stacks) {
   stacks->known_count = 0;
   stacks->outdated = NULL;
   stacks->forward = NULL;
+  stacks->engine_code = NULL;
   atomic_fetch_add(&stacks->generation, 1);
 }
 
@@ -171,7 +173,14 @@ static void tidy(weir_stacks *stacks) {
 
 static weir_text text(const char *value) { return (weir_text){value, (uint32_t)strlen(value)}; }
 
+static int is_text(weir_text value, const char *other) {
+  return value.bytes == strlen(other) && memcmp(value.text, other, value.bytes) == 0;
+}
+
 /* ---- Python. */
+
+/* The function of torch.autograd.graph that every backward pass is called from. */
+#define RUNS_BACKWARD "_engine_run_backward"
 
 /* The stack of a new frame; the parent's if it is none of the program; -1 if there is no room. With the GIL. */
 static int32_t new_python_frame(weir_stacks *stacks, weir_recorder *recorder, const python_frame *frame, int32_t parent) {
@@ -181,6 +190,10 @@ static int32_t new_python_frame(weir_stacks *stacks, weir_recorder *recorder, co
     return parent;
   }
   int32_t stack = weir_recorder_stack(recorder, parent, description.name, description.filename, description.line);
+  if (!__atomic_load_n(&stacks->engine_code, __ATOMIC_RELAXED) && is_text(description.name, RUNS_BACKWARD)) {
+    python_keep(frame->code);
+    __atomic_store_n(&stacks->engine_code, frame->code, __ATOMIC_RELEASE);
+  }
   python_release(&description);
   if (stack < 0) return -1;
   python_keep(frame->code);
@@ -215,10 +228,20 @@ static int32_t name_frames(weir_stacks *stacks, weir_recorder *recorder, int dep
   return stack;
 }
 
+/* Without the frames that called the backward pass, if it runs in the thread that did: they are not those of its nodes. */
+static int inside_backward(int count, const void *engine_code) {
+  for (int index = 0; index < count && index < DEPTH; index++) {
+    if (last.walked[index].code == engine_code) return index;
+  }
+  return count;
+}
+
 /* The frames of this thread on top of a stack. -2 if there is no room for them. */
-static int32_t python_stack(weir_stacks *stacks, weir_recorder *recorder, int32_t base) {
+static int32_t python_stack(weir_stacks *stacks, weir_recorder *recorder, int32_t base, int is_backward) {
   uint64_t generation = atomic_load(&stacks->generation);
+  const void *engine_code = __atomic_load_n(&stacks->engine_code, __ATOMIC_ACQUIRE);
   int count = python_walk(last.walked, DEPTH);
+  if (is_backward && engine_code) count = inside_backward(count, engine_code);
   if (count == 0) return base;
   if (count > DEPTH) {
     base = weir_recorder_stack(recorder, base, text("(outer frames are left out)"), text(""), 0);
@@ -239,6 +262,8 @@ static int32_t python_stack(weir_stacks *stacks, weir_recorder *recorder, int32_
   last.depth = count;
   stack = name_frames(stacks, recorder, depth, count, stack);
   if (stack < 0) last.generation = 0;
+  /* Seen for the first time just now. */
+  if (is_backward && !engine_code && stacks->engine_code) return python_stack(stacks, recorder, base, is_backward);
   return stack;
 }
 
@@ -246,11 +271,11 @@ static int32_t python_stack(weir_stacks *stacks, weir_recorder *recorder, int32_
  * autograd, and mostly runs no Python. */
 static int32_t any_python_stack(weir_stacks *stacks, weir_recorder *recorder, int32_t base, int is_backward) {
   if (!python_has_thread()) return base;
-  if (python_is_free()) return python_stack(stacks, recorder, base);
+  if (python_is_free()) return python_stack(stacks, recorder, base, is_backward);
   if (is_backward && !python_is_ours()) return base;
   int entered = python_enter();
   if (!entered) return base;
-  int32_t stack = python_stack(stacks, recorder, base);
+  int32_t stack = python_stack(stacks, recorder, base, is_backward);
   python_leave(entered);
   return stack;
 }

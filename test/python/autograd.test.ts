@@ -156,6 +156,6 @@ describe.skipIf(reason !== '')(`autograd${reason && ` (skipped: ${reason})`}`, (
       [4, 'MulBackward0'],
       [5, 'MulBackward0'],
     ] as const)
-      expect(stacks.get(100 + index)!.join(' ')).toMatch(new RegExp(`^${forward(index).join(' ')} pack backward of ${node} .*unpack$`));
+      expect(stacks.get(100 + index)!.join(' ')).toMatch(new RegExp(`^${forward(index).join(' ')} pack backward of ${node} unpack$`));
   });
 });
