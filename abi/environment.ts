@@ -15,6 +15,7 @@ export const CHILD_VARIABLES: readonly Variable[] = [
   child('lend', '0: streams keep to their own memory.'),
   child('limit', 'Bytes that the process may hold on each GPU.'),
   child('ringRows', 'Events that may wait to be recorded, a power of two.'),
+  child('stacks', 'Call stacks to record: `python` or `all`, and the least bytes of a request after a colon; not set: none.'),
   child('quiet', '1: print nothing but refusals that end the process.'),
   child('allowUntested', '1: accept versions of PyTorch that were not tested.'),
   child('accesses', 'Steps whose operators are recorded.'),
@@ -43,6 +44,7 @@ export const OPTION_VARIABLES: readonly Variable[] = [
   option('lend', '0: streams keep to their own memory.'),
   option('allowUntested', '1: accept versions of PyTorch that were not tested.'),
   option('ringRows', 'Events that may wait to be recorded, a power of two.'),
+  option('stacks', 'Call stacks to record: off, large, large:SIZE, python, all.'),
   option('jsonFile', 'File for the summary as JSON.'),
   option('quiet', '1: print only problems and the URL of the page.'),
   option('verbose', '1: print more.'),
@@ -62,6 +64,9 @@ export const USER_VARIABLES: readonly Variable[] = [
 
 /** Bytes of the smallest limit: no process can work with less. */
 export const LEAST_LIMIT: number = 32 * 1024 * 1024;
+
+/** Bytes of the requests that `--stacks large` is about: nearly all memory, in few requests. */
+export const LARGE_REQUEST: number = 1024 * 1024;
 
 /** Exit code of Weir's own failures around a command, as `env` and `timeout` use it. */
 export const OWN_EXIT_CODE = 125;

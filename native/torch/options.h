@@ -14,7 +14,7 @@ extern "C" {
 
 #define WEIR_TORCH_EXPORT __attribute__((visibility("default")))
 
-/* 0, or an error code with a sentence in `why`. Touches neither CUDA nor a file. */
+/* 0, or an error code with a sentence in `why`. With 0, a sentence says what is left out. Touches neither CUDA nor a file. */
 WEIR_TORCH_EXPORT int weir_torch_install(const weir_torch_options *options, char *why, size_t room);
 /* Writes a mark into the recording, on every GPU in use. */
 WEIR_TORCH_EXPORT void weir_torch_mark(const char *name);

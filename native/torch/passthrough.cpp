@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <new>
 
+#include "request_stack.h"
+
 namespace weir {
 
 namespace {
@@ -55,16 +57,19 @@ void RecordingAllocator::first_use(DeviceIndex device) {
 
 DataPtr RecordingAllocator::allocate(size_t n) {
   if (n) before(current_device());
+  const RequestStack request(recording_, n);
   return native_->allocate(n);
 }
 
 void* RecordingAllocator::raw_alloc(size_t n) {
   if (n) before(current_device());
+  const RequestStack request(recording_, n);
   return native_->raw_alloc(n);
 }
 
 void* RecordingAllocator::raw_alloc_with_stream(size_t n, cudaStream_t stream) {
   if (n) before(current_device());
+  const RequestStack request(recording_, n);
   return native_->raw_alloc_with_stream(n, stream);
 }
 

@@ -26,6 +26,7 @@ def enable(
     serve=None,
     serve_port=None,
     ring_rows=None,
+    stacks=None,
     json_file=None,
     allow_untested=None,
     quiet=None,

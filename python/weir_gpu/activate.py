@@ -87,7 +87,7 @@ def _observe(torch, settings):
 
 def _install_adapter(library, torch, settings):
     from . import adapter
-    from .refusal import Refusal
+    from .refusal import Refusal, say
 
     why = adapter.install(
         library,
@@ -97,6 +97,8 @@ def _install_adapter(library, torch, settings):
         limit=settings.limit,
         ring_rows=settings.ring_rows,
         lend=settings.lend,
+        stacks=settings.stacks,
+        stacks_from=settings.stacks_from,
         # With a swap limit, tensors are swapped in and out everywhere, and every free piece counts.
         fine=settings.swap_limit is not None,
         faults=settings.faults,
@@ -104,6 +106,8 @@ def _install_adapter(library, torch, settings):
     )
     if why is not None:
         raise Refusal("backend", why)
+    if adapter.left_out() and not settings.quiet:
+        say(f"weir: {adapter.left_out()}")
 
 
 def check_torch(torch, settings):

@@ -10,6 +10,7 @@ from .abi import DIGEST, GAUGES, AdapterOptions, Gauges
 _Relief = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_uint64)
 
 _library = None
+_left_out = ""
 _relief = None  # kept alive for as long as the adapter may call it
 
 
@@ -40,9 +41,9 @@ def load(path):
     return library
 
 
-def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend, fine, faults, faults_seed):
-    """Installs the allocator. Returns None, or why it was refused."""
-    global _library
+def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend, stacks, stacks_from, fine, faults, faults_seed):
+    """Installs the allocator. Returns None, or why it was refused. `left_out` says what it does without."""
+    global _library, _left_out
     library = load(path)
     options = AdapterOptions(
         digest=DIGEST,
@@ -52,6 +53,8 @@ def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend
         limit=limit,
         ring_rows=ring_rows,
         lend=int(lend),
+        stacks=stacks,
+        stacks_from=stacks_from,
         fine=int(fine),
         faults=faults,
         faults_seed=faults_seed,
@@ -60,7 +63,13 @@ def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend
     if library.weir_torch_install(ctypes.byref(options), why, len(why)) != 0:
         return why.value.decode("utf-8", "replace")
     _library = library
+    _left_out = why.value.decode("utf-8", "replace")
     return None
+
+
+def left_out():
+    """A sentence about what the adapter could not do, or an empty text."""
+    return _left_out
 
 
 def library():

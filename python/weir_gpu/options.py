@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, fields
 from typing import Optional, Union
 
-from .abi import ALLOCATORS, LEAST_LIMIT, LEAST_RING_ROWS, MOST_RING_ROWS, RING_ROWS, ChildVariable
+from .abi import ALLOCATORS, LARGE_REQUEST, LEAST_LIMIT, LEAST_RING_ROWS, MOST_RING_ROWS, RING_ROWS, ChildVariable
 from .refusal import Refusal
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -36,6 +36,7 @@ class Options:
     lend: bool = True
     allow_untested: bool = False
     ring_rows: int = RING_ROWS
+    stacks: Optional[str] = f"python:{LARGE_REQUEST}"  # as ChildVariable.STACKS
     json_file: Optional[str] = None
     quiet: bool = False
     verbose: bool = False
@@ -54,6 +55,8 @@ class Options:
             ChildVariable.RING_ROWS: str(self.ring_rows),
             ChildVariable.QUIET: "1" if self.quiet else "0",
         }
+        if self.stacks is not None:
+            found[ChildVariable.STACKS] = self.stacks
         sizes = ((ChildVariable.LIMIT, self.limit), (ChildVariable.SWAP, self.swap), (ChildVariable.SWAP_HOST, self.swap_host))
         found.update({variable: str(value) for variable, value in sizes if value is not None})
         return found
@@ -144,6 +147,21 @@ def _count(value):
     return _whole(value)
 
 
+def _stacks(value):
+    """The value of ChildVariable.STACKS; None for no stacks."""
+    word = value.lower() if isinstance(value, str) else value
+    if word is False or word in _NO:
+        return None
+    if word is True or word in ("python", *_YES):
+        return "python"
+    if word == "all":
+        return word
+    name, colon, size = word.partition(":") if isinstance(word, str) else ("", "", "")
+    if name != "large":
+        raise ValueError("it is off, large, large:SIZE, python or all")
+    return f"python:{parse_size(size) if colon else LARGE_REQUEST}"
+
+
 def _rows(value):
     rows = _count(value)
     if not LEAST_RING_ROWS <= rows <= MOST_RING_ROWS or rows & (rows - 1):
@@ -226,6 +244,7 @@ _PARSERS = {
     "lend": parse_switch,
     "allow_untested": parse_switch,
     "ring_rows": _rows,
+    "stacks": _stacks,
     "json_file": _off(_file),
     "quiet": parse_switch,
     "verbose": parse_switch,

@@ -20,6 +20,8 @@ export interface RunOptions extends SupervisionOptions {
   readonly ringRows: number;
   /** Steps whose operators are recorded; undefined: none. */
   readonly accesses?: number | undefined;
+  /** Call stacks to record, as the processes are told; undefined for none. */
+  readonly stacks: string | undefined;
   readonly quiet: boolean;
   /** If set, receives the command's output, which then goes through a pipe. */
   readonly onOutput?: ((child: RunningCommand) => void) | undefined;

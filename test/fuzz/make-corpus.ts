@@ -296,14 +296,16 @@ function makeExchange(): void {
   const take = () => patchesFrom(readFileSync(writer.path));
   writer.put({ kind: EventKind.Settings, detail: settings, time: 1 });
   writer.put({ kind: EventKind.Mark, detail: name, time: 2 });
-  writer.put({ kind: EventKind.Alloc, address: 4096, size: 512, time: 3 });
+  const frame = writer.frame(writer.frameString('step'), writer.frameString('train.py'), 7);
+  const stack = writer.stack(writer.stack(-1, frame), writer.frame(writer.frameString('backward of Mul'), 0, 0));
+  writer.put({ kind: EventKind.Alloc, address: 4096, size: 512, time: 3, stack });
   const first = take();
   put('ring', 'begun', first);
   writer.stream(0, 1, 77);
   for (let row = 0; row < 6; row++) {
     writer.put({ kind: EventKind.FreeRequested, address: 4096, size: 512, time: 4 + row });
     writer.put({ kind: EventKind.FreeCompleted, address: 4096, size: 512, stream: 1, time: 4 + row });
-    writer.put({ kind: EventKind.Alloc, address: 4096, size: 512, time: 5 + row });
+    writer.put({ kind: EventKind.Alloc, address: 4096, size: 512, time: 5 + row, stack: row % 3 });
   }
   writer.close();
   put('ring', 'closed', joined(first, encodePatch({ at: DRAIN, bytes: new Uint8Array(0) }), take()));

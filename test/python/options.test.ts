@@ -9,6 +9,7 @@ import { parseBytes } from '../../src/base/bytes.ts';
 import { runCommand } from '../../src/cli/commands/run.ts';
 import { superviseCommand } from '../../src/cli/commands/supervise.ts';
 import { variableOf } from '../../src/cli/environment-options.ts';
+import { stacksOption } from '../../src/cli/run-options.ts';
 import { ownerOf } from '../../src/run/child/folder-owner.ts';
 
 const found = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))']);
@@ -64,6 +65,32 @@ print(json.dumps([size(text) for text in json.loads(${JSON.stringify(JSON.string
     });
     expect(refused).not.toContain('accepted');
     expect(ask(script(wrong))).toEqual(refused);
+  });
+
+  test('stacks mean the same', () => {
+    const option = stacksOption('large');
+    const texts = ['off', '0', 'no', 'large', 'Large:4MiB', 'large:1', 'python', 'on', '1', 'all', 'ALL'];
+    const wrong = ['', 'c++', 'large:', 'large:x', 'python:4KiB', 'all:1', 'large:0', 'torchrun', 'large:1:2'];
+    const script = (list: string[]) => `
+from weir_gpu import options
+def stacks(text):
+    try: return options._stacks(text) or "off"
+    except ValueError: return "refused"
+print(json.dumps([stacks(text) for text in json.loads(${JSON.stringify(JSON.stringify(list))})]))`;
+    const parsed = (text: string) => {
+      try {
+        return option.parseArg!(text, undefined);
+      } catch {
+        return 'refused';
+      }
+    };
+    expect(texts.map(parsed)).toEqual(ask(script(texts)));
+    expect(texts.map(parsed)).not.toContain('refused');
+    expect([wrong.map(parsed), ask(script(wrong))]).toEqual([wrong.map(() => 'refused'), wrong.map(() => 'refused')]);
+    const [standard, python, off] = ask(`
+from weir_gpu import options
+print(json.dumps([options.read(given, {}).variables().get("WEIR_CHILD_STACKS") for given in ({}, {"stacks": True}, {"stacks": False})]))`);
+    expect([standard, python, off]).toEqual([option.defaultValue, 'python', null]);
   });
 
   test('reach the supervisor as they were given', () => {

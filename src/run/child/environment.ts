@@ -24,6 +24,8 @@ export interface EnvironmentOptions {
   readonly ringRows: number;
   /** Steps whose operators are recorded. */
   readonly accesses?: number | undefined;
+  /** Value of the variable; undefined for no call stacks. */
+  readonly stacks: string | undefined;
   readonly quiet: boolean;
 }
 
@@ -43,6 +45,7 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
   };
   const prefix = jobPython(options.command, given);
   if (prefix !== undefined) changed[ChildVariable.python] = prefix;
+  if (options.stacks !== undefined) changed[ChildVariable.stacks] = options.stacks;
   if (options.swap !== undefined) changed[ChildVariable.swap] = String(options.swap);
   if (options.swapHost !== undefined) changed[ChildVariable.swapHost] = String(options.swapHost);
   if (options.accesses !== undefined) changed[ChildVariable.accesses] = String(options.accesses);

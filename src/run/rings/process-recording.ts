@@ -6,6 +6,7 @@ import { VERSION_SETTING } from '../../allocator/pytorch/versions.ts';
 import { formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { settingsFromJson } from '../../trace/settings-json.ts';
+import { NO_STACK } from '../../trace/symbols.ts';
 import type { RecordedLimits, SettingValue } from '../../trace/trace.ts';
 import { EVENT_BYTES, EVERY_DEVICE } from '../../trace/weir/format.ts';
 import { WeirWriter } from '../../trace/weir/writer.ts';
@@ -39,6 +40,8 @@ export class ProcessRecording {
   whatIfBytes = 0;
   dropped = 0;
   gaps = 0;
+  /** Requests whose call stack found no room. */
+  stacksLost = 0;
   isFinished = false;
   /** The defect of the ring, if any. */
   damage: string | undefined;
@@ -48,7 +51,12 @@ export class ProcessRecording {
   private readonly options: RecordingOptions;
   private readonly writer: WeirWriter;
   private readonly checker = new RowChecker();
-  private readonly declared = { strings: [0], streams: new Int32Array(RING_DEVICES), pools: new Int32Array(RING_DEVICES) };
+  private readonly declared = {
+    strings: [0],
+    streams: new Int32Array(RING_DEVICES),
+    pools: new Int32Array(RING_DEVICES),
+    stackOf: (stack: number): number => this.ring.stacks?.numberIn(this.writer.symbols, stack) ?? NO_STACK,
+  };
   private readonly streams: bigint[][] = [];
   private readonly defaultPools: number[] = [];
   private settings: ReadonlyMap<string, SettingValue>;
@@ -119,6 +127,11 @@ export class ProcessRecording {
       const message = `${formatTimes(this.dropped, 'event is', 'events are')} missing in ${formatTimes(this.gaps, 'place', 'places')}, because events came faster than they could be written`;
       this.warn('dropped-events', message);
     }
+    if (this.stacksLost > 0)
+      this.warn(
+        'lost-stacks',
+        `${formatTimes(this.stacksLost, 'request has', 'requests have')} no call stack, because there was no room for more`,
+      );
     if (this.counts.damaged > 0)
       this.warn('damaged-events', `${formatTimes(this.counts.damaged, 'invalid event was', 'invalid events were')} ignored`);
     if (this.isCut) {
@@ -165,11 +178,13 @@ export class ProcessRecording {
   private noteLevels(): void {
     this.dropped = this.ring.dropped;
     this.gaps = this.ring.gaps;
+    this.stacksLost = this.ring.stacksLost;
     this.gauges = this.ring.gauges;
   }
 
   private declare(): void {
     const { declared } = this;
+    this.ring.stacks?.take();
     for (const text of this.ring.newStrings()) declared.strings.push(this.writer.symbols.internString(text));
     for (let device = 0; device < RING_DEVICES; device++) {
       const streams = this.ring.newStreams(device);

@@ -20,6 +20,8 @@ export interface Declared {
   readonly pools: ArrayLike<number>;
   /** Number in the file of each string of the ring. Entry 0 is 0. */
   readonly strings: readonly number[];
+  /** Number in the file of a call stack of the ring; -1 if there is no such stack. */
+  stackOf(stack: number): number;
 }
 
 /** What was found beside valid rows. */
@@ -68,8 +70,7 @@ export class RowChecker {
     if (!hasPossibleSize(view, row, kind)) return 'damaged';
     if (kind === EventKind.Category && !hasCategory(view, row)) return 'damaged';
     this.setTime(view, row, device);
-    // Recorders do not write stacks yet.
-    view.setInt32(row + EventOffset.stack, -1, true);
+    view.setInt32(row + EventOffset.stack, declared.stackOf(view.getInt32(row + EventOffset.stack, true)), true);
     const metadata = declared.strings[view.getUint32(row + EventOffset.metadata, true)] ?? 0;
     view.setUint32(row + EventOffset.metadata, metadata, true);
     let fields = view.getUint8(row + EventOffset.fields) & (EventField.Detail | EventField.Thread | EventField.CompileContext);
