@@ -2,6 +2,7 @@
 import { ADAPTER_OPTIONS } from '../adapter.ts';
 import { ALLOCATORS, RUN_ALLOCATORS } from '../allocators.ts';
 import { CHILD_VARIABLES, LEAST_LIMIT, OPTION_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES } from '../environment.ts';
+import { CATEGORIES, PHASE_MARKS } from '../events.ts';
 import { FORK_FILE, SHAPES, type Shape, type ShapeType, SUPERVISOR_FILE } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGE_WORDS, GAUGES } from '../gauges.ts';
@@ -75,6 +76,18 @@ class UserVariable:
     """Set by users."""
 
 ${USER_VARIABLES.map((entry) => `    ${screaming(entry.name)} = "${entry.variable}"  # ${entry.doc}`).join('\n')}
+
+
+class Category:
+    """What memory holds."""
+
+${CATEGORIES.map((entry) => `    ${screaming(entry.name)} = ${entry.number}  # ${entry.doc}`).join('\n')}
+
+
+class PhaseMark:
+    """Marks that a process sets by itself."""
+
+${PHASE_MARKS.map((entry) => `    ${screaming(entry.name)} = "${entry.text}"  # ${entry.doc}`).join('\n')}
 
 
 class AdapterOptions(ctypes.Structure):

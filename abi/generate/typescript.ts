@@ -13,7 +13,7 @@ import {
   STATISTICS,
 } from '../engine.ts';
 import { CHILD_VARIABLES, LEAST_LIMIT, OPTION_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES, type Variable } from '../environment.ts';
-import { EVENT, EVENT_FIELDS, EVENT_KINDS } from '../events.ts';
+import { CATEGORIES, EVENT, EVENT_FIELDS, EVENT_KINDS, PHASE_MARKS } from '../events.ts';
 import { FORK_FILE, SHAPES, type ShapeType, SUPERVISOR_FILE } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGES } from '../gauges.ts';
@@ -155,6 +155,8 @@ function eventsFile(): string {
   return file(
     'Events of a recording: kinds and layout.',
     `${numbers('EventKind', EVENT_KINDS)}\nexport type EventKind = (typeof EventKind)[keyof typeof EventKind];`,
+    `/** What memory holds, by number. */\n${names('CATEGORY_NAMES', CATEGORIES)}\nexport type Category = (typeof CATEGORY_NAMES)[number];`,
+    `/** Marks that a process sets by itself. */\nexport const PhaseMark = {\n${PHASE_MARKS.map((mark) => `${docLine(mark.doc, '  ')}  ${mark.name}: ${text(mark.text)},`).join('\n')}\n} as const;`,
     numbers('EventField', EVENT_FIELDS),
     offsets('EventOffset', EVENT, 'EVENT_BYTES'),
   );
