@@ -1,7 +1,9 @@
 // What live memory holds: parameters, gradients, optimizer state, activations and so on, and how that was found.
 // The bytes of all categories always add up to what is live: what is not known is `unknown`.
-import type { Category } from '../abi/events.ts';
-import type { Trace } from '../trace/trace.ts';
+import { CATEGORY_NAMES, type Category } from '../abi/events.ts';
+import { liveSize } from '../trace/summary.ts';
+import { EventKind, type Trace } from '../trace/trace.ts';
+import { isLiveAt } from './moment.ts';
 
 export { CATEGORY_NAMES, type Category } from '../abi/events.ts';
 
@@ -36,8 +38,29 @@ export interface Categories {
   at(event: number): CategoryBytes;
 }
 
-export function categoriesOf(_trace: Trace): Categories {
-  throw new Error('not written yet');
+export function categoriesOf(trace: Trace): Categories {
+  const { allocations, events, allocationOf } = trace;
+  const told = new Uint8Array(allocations.count);
+  for (let event = 0; event < events.count; event++)
+    if (events.kind[event] === EventKind.Category && allocationOf[event]! >= 0)
+      told[allocationOf[event]!] = CATEGORY_NAMES[events.detail?.[event] ?? 0] ? events.detail![event]! : 0;
+  const of = (allocation: number): Categorized =>
+    told[allocation] ? { category: CATEGORY_NAMES[told[allocation]]!, way: 'told' } : { category: 'unknown', way: 'none' };
+  const at = (event: number): CategoryBytes => {
+    const bytes = Object.fromEntries(CATEGORY_NAMES.map((name) => [name, 0])) as Record<Category, number>;
+    const ways = Object.fromEntries(CATEGORY_WAYS.map((name) => [name, 0])) as Record<CategoryWay, number>;
+    let live = 0;
+    for (let allocation = 0; allocation < allocations.count; allocation++) {
+      if (!isLiveAt(trace, allocation, event)) continue;
+      const size = liveSize(allocations.requested[allocation]!);
+      const { category, way } = of(allocation);
+      bytes[category] += size;
+      ways[way] += size;
+      live += size;
+    }
+    return { event, live, bytes, ways };
+  };
+  return { of, at };
 }
 
 export function categoriesAt(trace: Trace, event: number): CategoryBytes {

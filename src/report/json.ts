@@ -80,6 +80,9 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
           event: oom.event,
           timeUs: oom.timeUs,
           asked: oom.asked,
+          site: oom.site ?? null,
+          stack: oom.stack.map((frame) => ({ ...frame })),
+          categories: { ...oom.categories },
           deviceFree: oom.deviceFree,
           limit: oom.limit ?? null,
           limitOrigin: oom.limitOrigin,
@@ -89,6 +92,7 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
         }
       : null,
     sites: analysis.sites.map(({ notes, ...site }) => ({ ...site, ...(notes ? { notes: [...notes] } : {}) })),
+    otherMemory: analysis.otherMemory ? { ...analysis.otherMemory, process: analysis.otherMemory.process ?? null } : null,
     hostMemory: analysis.hostMemory ? { ...analysis.hostMemory, roundingAtEnd: analysis.hostMemory.roundingAtEnd ?? null } : null,
     capacity: analysis.capacity ?? null,
     capacityAtLeast: analysis.capacityAtLeast ?? null,

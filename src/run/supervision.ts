@@ -9,6 +9,9 @@ import type { ChildEnd } from './child/child.ts';
 import { settingsOf } from './child/environment.ts';
 import { RunError } from './child/run-error.ts';
 import { createScratchFolder } from './child/run-folder.ts';
+import { FailureWatch } from './failures/failure-watch.ts';
+import { OtherMemoryWatch } from './failures/other-memory-watch.ts';
+import { PinnedMemory } from './failures/pinned-memory.ts';
 import { RunPlanner } from './planning/run-planner.ts';
 import { processName } from './rings/levels.ts';
 import type { ProcessRecording } from './rings/process-recording.ts';
@@ -28,6 +31,8 @@ export interface SupervisionOptions {
   /** Pattern of the recordings' names; undefined to keep none. */
   readonly record: string | undefined;
   readonly force: boolean;
+  /** Folder for files about out-of-memory errors, or `none`; undefined: beside the recordings, or the current folder. */
+  readonly oomDir: string | undefined;
   readonly whatIf: boolean;
   readonly whatIfEvents: number;
   readonly metricsPort: number | undefined;
@@ -71,6 +76,9 @@ export class Supervision {
   private readonly swapper: RunSwapper | undefined;
   private readonly planner: RunPlanner | undefined;
   private readonly requests: SummaryRequests;
+  private readonly failures: FailureWatch;
+  private readonly otherMemory: OtherMemoryWatch;
+  private readonly pinned: PinnedMemory;
   private metrics: Server | undefined;
   private started = performance.now();
   private ended: number | undefined;
@@ -91,6 +99,16 @@ export class Supervision {
     this.swapper = options.swap === undefined ? undefined : new RunSwapper(folder, voice);
     this.planner = options.plan ? new RunPlanner(folder, voice, this.swapper !== undefined) : undefined;
     this.requests = new SummaryRequests(folder, { summaryOf: (whatIf) => this.summaryNow(whatIf), onFarewell });
+    this.otherMemory = new OtherMemoryWatch(environment);
+    this.pinned = new PinnedMemory(folder);
+    this.failures = new FailureWatch({
+      folder: options.oomDir,
+      keepsTraces: options.record !== undefined,
+      say: (line) => voice.say(line),
+      trouble: (line) => voice.trouble(line),
+      otherMemory: (process, gpu, deviceFree) => this.otherMemory.of(process, gpu, deviceFree),
+      hostMemory: (process) => this.pinned.of(process),
+    });
     this.recorder = this.createRecorder(folder, environment);
   }
 
@@ -115,6 +133,7 @@ export class Supervision {
   /** The job has ended: reads the rest and closes everything. */
   async finish(): Promise<void> {
     await this.recorder.finish();
+    await this.failures.finish();
     this.planner?.finish();
     this.swapper?.finish();
     this.metrics?.close();
@@ -136,6 +155,9 @@ export class Supervision {
       whatIf,
       planner,
       swapper,
+      failures: this.failures,
+      otherMemory: this.otherMemory,
+      pinned: this.pinned,
       keepsTraces: options.record !== undefined,
       recorderMs: recorder.busyMs,
       refusals: recorder.refusals,
@@ -155,7 +177,7 @@ export class Supervision {
   }
 
   private createRecorder(folder: string, environment: NodeJS.ProcessEnv): Recorder {
-    const { options, voice, planner, watcher, scratch } = this;
+    const { options, voice, planner, watcher, scratch, failures } = this;
     const used = new Set<string>();
     const settings = settingsOf(environment);
     return new Recorder({
@@ -179,11 +201,21 @@ export class Supervision {
         // If no file is kept, write only what the what-if replays.
         mostEvents: options.record === undefined ? options.whatIfEvents : Number.POSITIVE_INFINITY,
         whatIfEvents: options.whatIfEvents,
-        onRows: planner && ((recording, rows) => planner.rows(recording, rows)),
+        onRows: (recording, rows) => {
+          failures.rows(recording, rows);
+          planner?.rows(recording, rows);
+        },
+        otherMemory: (recording, gpu) => this.otherMemory.of(recording, gpu, undefined),
+        hostMemory: (recording) => this.pinned.of(recording),
       }),
       onTrouble: (sentence) => voice.trouble(sentence),
-      onFile: (name) => this.requests.see(name),
+      onFile: (name) => {
+        this.requests.see(name);
+        this.pinned.see(name);
+      },
       onLevels: () => {
+        this.otherMemory.look(this.recorder.processes);
+        failures.look();
         planner?.levels();
         watcher?.levels();
       },
@@ -213,6 +245,11 @@ export function checkRecordFolder(pattern: string): void {
 /** The same for the summary, which may also go to an existing file such as /dev/stdout. */
 export function checkSummaryFile(path: string): void {
   checkWritable(existsSync(path) ? path : dirname(path));
+}
+
+/** Refuses a long job early if a folder cannot be written. */
+export function checkFolder(folder: string): void {
+  checkWritable(folder);
 }
 
 function checkWritable(folder: string): void {

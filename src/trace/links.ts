@@ -83,6 +83,7 @@ class Linker {
           this.linkFreeCompleted(event);
           break;
         case EventKind.RecordStream:
+        case EventKind.Category:
           this.allocationOf[event] = this.open.get(events.address[event]!);
           break;
         case EventKind.Annotate:

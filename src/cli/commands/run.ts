@@ -145,6 +145,7 @@ async function start(command: string[], self: Command, defaultName: string | und
     limit: flags.limit,
     record,
     force: flags.force ?? false,
+    oomDir: flags.oomDir,
     whatIf: flags.whatIf && !flags.check,
     whatIfEvents: flags.whatIfEvents,
     metricsPort: flags.metrics,
