@@ -55,6 +55,8 @@ export interface FailureReport {
 interface Case {
   failure: Failure;
   readonly seenAt: number;
+  /** Number of the look that saw it. */
+  readonly look: number;
   path: string | undefined;
   /** Rows about categories in the file. */
   writtenLate: number;
@@ -76,6 +78,7 @@ export class FailureWatch {
   private readonly watched = new Map<ProcessRecording, Watched>();
   private readonly used = new Set<string>();
   private readonly explaining = new Set<Promise<void>>();
+  private looks = 0;
   private hasToldFirst = false;
   private hasToldProblem = false;
 
@@ -91,22 +94,24 @@ export class FailureWatch {
 
   /** To be called at every look: writes what has become whole, and tells of it. */
   look(isLast = false): void {
-    const ready: Watched[] = [];
+    const untold: Watched[] = [];
     for (const watched of this.watched.values()) {
       const { first, last, memory } = watched;
       if (!first || !last) continue;
       const isDue = isLast || performance.now() - last.seenAt > MOST_WAIT_MS || watched.recording.isFinished;
       if (isDue) memory.close();
-      if (first.failure.isWhole && !watched.hasTold) {
-        this.write(watched, first);
-        ready.push(watched);
+      if (!watched.hasTold) {
+        if (first.failure.isWhole) this.write(watched, first);
+        untold.push(watched);
       }
       const mayWrite = isLast || performance.now() - watched.wroteLastAt > REWRITE_MS;
       if (last !== first && last.failure.isWhole && mayWrite) this.writeLast(watched, last);
     }
-    // Rings are read one after the other, so the first that was seen need not be the first that failed.
-    ready.sort((a, b) => a.first!.failure.timeUs - b.first!.failure.timeUs);
-    for (const watched of ready) this.tell(watched);
+    // Rings are read one after the other, so the first failure that was seen need not be the first that happened. One more look tells.
+    untold.sort((a, b) => a.first!.failure.timeUs - b.first!.failure.timeUs);
+    const waits = untold.findIndex(({ first }) => !isLast && (!first!.failure.isWhole || first!.look === this.looks));
+    for (const watched of waits < 0 ? untold : untold.slice(0, waits)) this.tell(watched);
+    this.looks++;
   }
 
   /** All processes have ended. */
@@ -164,7 +169,7 @@ export class FailureWatch {
   }
 
   private fail(watched: Watched, failure: Failure): void {
-    const found: Case = { failure, seenAt: performance.now(), path: watched.last?.path, writtenLate: -1 };
+    const found: Case = { failure, seenAt: performance.now(), look: this.looks, path: watched.last?.path, writtenLate: -1 };
     if (watched.first) {
       if (watched.last === watched.first) found.path = undefined;
       watched.last = found;
