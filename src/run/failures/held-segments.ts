@@ -1,12 +1,9 @@
 // The segments that PyTorch's allocator holds on one GPU, as its events tell: whole ones, and mapped parts of expandable ones.
-import { MIB } from '../../base/bytes.ts';
 import { SMALL_SEGMENT } from '../../trace/start-state.ts';
 import type { Segment } from '../../trace/trace.ts';
 
 /** A job of weeks has some thousands. A damaged ring must not fill our memory. */
 const MOST_SEGMENTS = 1 << 16;
-/** Page of large requests in an expandable segment. */
-const LARGE_PAGE: number = 20 * MIB;
 
 export type HeldSegment = Omit<Segment, 'blocks'>;
 
@@ -27,7 +24,7 @@ export class HeldSegments {
 
   mappedAt(address: number, size: number, stream: number, pool: number, stack: number): void {
     if (this.hasRoom(this.mapped, address))
-      this.mapped.set(address, { address, size, stream, pool, stack, small: size % LARGE_PAGE !== 0, expandable: true });
+      this.mapped.set(address, { address, size, stream, pool, stack, small: size === SMALL_SEGMENT, expandable: true });
   }
 
   /** What is unmapped in one piece may have been mapped in several, and the other way round. */
