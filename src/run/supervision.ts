@@ -18,7 +18,7 @@ import type { ProcessRecording } from './rings/process-recording.ts';
 import { Recorder, type Refusal } from './rings/recorder.ts';
 import { TraceFile } from './rings/trace-file.ts';
 import { freeName, linkLatest, traceName } from './rings/trace-names.ts';
-import { serveMetrics } from './summary/metrics.ts';
+import { type OtherFigures, serveMetrics } from './summary/metrics.ts';
 import type { RunSummary } from './summary/summary.ts';
 import { SummaryRequests } from './summary/summary-requests.ts';
 import { type GpuWhatIf, runWhatIf } from './summary/what-if.ts';
@@ -119,7 +119,11 @@ export class Supervision {
   /** Opens the ports that the options ask for. Throws RunError if one is taken. Returns the port of the metrics. */
   async listen(): Promise<number | undefined> {
     const { metricsPort, metricsHost } = this.options;
-    if (metricsPort !== undefined) this.metrics = await serveMetrics(metricsPort, metricsHost, this.recorder.processes);
+    const figures: OtherFigures = {
+      otherMemory: (process, gpu) => this.otherMemory.of(process, gpu, undefined),
+      pinned: (process) => this.pinned.of(process),
+    };
+    if (metricsPort !== undefined) this.metrics = await serveMetrics(metricsPort, metricsHost, this.recorder.processes, figures);
     await this.watcher?.begin(this.recorder.processes);
     const address = this.metrics?.address();
     return typeof address === 'object' && address ? address.port : undefined;
