@@ -77,7 +77,7 @@ export class FailureWatch {
   private readonly options: FailureOptions;
   private readonly watched = new Map<ProcessRecording, Watched>();
   private readonly used = new Set<string>();
-  private readonly explaining = new Set<Promise<void>>();
+  private telling: Promise<void> = Promise.resolve();
   private looks = 0;
   private hasToldFirst = false;
   private hasToldProblem = false;
@@ -117,7 +117,7 @@ export class FailureWatch {
   /** All processes have ended. */
   async finish(): Promise<void> {
     this.look(true);
-    await Promise.all(this.explaining);
+    await this.telling;
   }
 
   reportOf(process: ProcessRecording): FailureReport | undefined {
@@ -235,7 +235,9 @@ export class FailureWatch {
     this.hasToldFirst = true;
     const who = `${processName(recording)}${recording.owner.rank >= 0 ? ` (process ${recording.owner.pid})` : ''}`;
     const bytes = this.bytesOf(recording, failure);
-    const work = explainInThread({ bytes, gpu: failure.gpu }).then((answer) => {
+    // One after the other: with many ranks, and in the order in which they failed.
+    this.telling = this.telling.then(async () => {
+      const answer = await explainInThread({ bytes, gpu: failure.gpu });
       if (typeof answer !== 'string') watched.facts = answer;
       const lines = typeof answer === 'string' ? briefLines(failure, who, answer) : failureLines(answer, who, path && shellWord(path));
       const [headline, ...rest] = (isFirst ? lines : [`${lines[0]}${path === undefined ? '' : `; see ${path}`}`]).map(printable);
@@ -246,8 +248,6 @@ export class FailureWatch {
     // What was live is in the file and with the thread.
     first!.failure = { ...failure, live: new Map(), window: NOTHING, marks: NOTHING, late: [] };
     first!.writtenLate = 0;
-    this.explaining.add(work);
-    void work.finally(() => this.explaining.delete(work));
   }
 }
 
