@@ -58,6 +58,8 @@ interface Case {
   /** Number of the look that saw it. */
   readonly look: number;
   path: string | undefined;
+  /** The file, until it is told what is in it. */
+  bytes: Uint8Array | undefined;
   /** Rows about categories in the file. */
   writtenLate: number;
 }
@@ -169,7 +171,7 @@ export class FailureWatch {
   }
 
   private fail(watched: Watched, failure: Failure): void {
-    const found: Case = { failure, seenAt: performance.now(), look: this.looks, path: watched.last?.path, writtenLate: -1 };
+    const found: Case = { failure, seenAt: performance.now(), look: this.looks, path: watched.last?.path, bytes: undefined, writtenLate: -1 };
     if (watched.first) {
       if (watched.last === watched.first) found.path = undefined;
       watched.last = found;
@@ -193,7 +195,9 @@ export class FailureWatch {
     found.writtenLate = failure.late.length;
     const { recording } = watched;
     found.path ??= this.nameFor(recording, failure.number > 1);
-    const problem = writeWhole(found.path, this.bytesOf(recording, failure));
+    const bytes = this.bytesOf(recording, failure);
+    if (found === watched.first && !watched.hasTold) found.bytes = bytes;
+    const problem = writeWhole(found.path, bytes);
     if (problem === undefined) return;
     watched.problem = problem;
     if (!this.hasToldProblem)
@@ -234,7 +238,8 @@ export class FailureWatch {
     const isFirst = !this.hasToldFirst;
     this.hasToldFirst = true;
     const who = `${processName(recording)}${recording.owner.rank >= 0 ? ` (process ${recording.owner.pid})` : ''}`;
-    const bytes = this.bytesOf(recording, failure);
+    const bytes = first!.bytes ?? this.bytesOf(recording, failure);
+    first!.bytes = undefined;
     // One after the other: with many ranks, and in the order in which they failed.
     this.telling = this.telling.then(async () => {
       const answer = await explainInThread({ bytes, gpu: failure.gpu });
