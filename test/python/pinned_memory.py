@@ -49,7 +49,12 @@ def torch_with(stats, initialized=True):
     return types.SimpleNamespace(cuda=cuda, Tensor=Tensor, nn=types.SimpleNamespace(Parameter=Tensor), strided="strided")
 
 
-NEW = {"allocated_bytes.current": 96 * KIB, "allocated_bytes.peak": 128 * KIB, "active_bytes.current": 80 * KIB, "active_bytes.peak": 99 * KIB}
+NEW = {
+    "allocated_bytes.current": 96 * KIB,
+    "allocated_bytes.peak": 128 * KIB,
+    "active_bytes.current": 80 * KIB,
+    "active_bytes.peak": 99 * KIB,
+}
 
 
 class Pinned(unittest.TestCase):

@@ -171,7 +171,14 @@ export class FailureWatch {
   }
 
   private fail(watched: Watched, failure: Failure): void {
-    const found: Case = { failure, seenAt: performance.now(), look: this.looks, path: watched.last?.path, bytes: undefined, writtenLate: -1 };
+    const found: Case = {
+      failure,
+      seenAt: performance.now(),
+      look: this.looks,
+      path: watched.last?.path,
+      bytes: undefined,
+      writtenLate: -1,
+    };
     if (watched.first) {
       if (watched.last === watched.first) found.path = undefined;
       watched.last = found;
