@@ -13,6 +13,8 @@ from .abi import EXCHANGE_VERSION, PinnedReport
 
 # Looking for pinned tensors asks the driver about each tensor of the host. A program with many of them must not wait for that.
 _MOST_SECONDS = 0.2
+# A program that tries batch sizes may fail hundreds of times a second.
+_PAUSE_SECONDS = 5.0
 # Smaller ones hardly count.
 _LEAST_BYTES = 4096
 
@@ -20,11 +22,18 @@ _LEAST_BYTES = 4096
 def install(torch, directory):
     """Reports when the process ends, and when a request for GPU memory fails."""
     pid = os.getpid()
+    reported = float("-inf")
+
+    def failed(*_):
+        nonlocal reported
+        if time.monotonic() - reported > _PAUSE_SECONDS:
+            _report_of(pid, torch, directory)
+            reported = time.monotonic()
 
     def attach():
         observe = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
         if observe is not None:
-            observe(lambda *_: _report_of(pid, torch, directory))
+            observe(failed)
 
     atexit.register(_report_of, pid, torch, directory)
     later = getattr(torch.cuda, "_lazy_call", None)

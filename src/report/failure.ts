@@ -37,7 +37,7 @@ export interface Fit {
   readonly short: number;
   /** If `short` is 0: free memory that could not be used in one piece. */
   readonly scattered: number;
-  /** The request alone is larger than what the process could ever get. */
+  /** The request alone is larger than the GPU. */
   readonly isOversized: boolean;
   /** A limit that would do, if the GPU has so much. */
   readonly limit: number | undefined;
@@ -81,7 +81,7 @@ export function explainFailure(trace: Trace): FailureFacts | undefined {
     fit: {
       short,
       scattered: short > 0 ? 0 : Math.max(0, most - live),
-      isOversized: liveSize(oom.asked) > (limit ?? deviceBytes ?? Number.POSITIVE_INFINITY),
+      isOversized: liveSize(oom.asked) > (deviceBytes ?? Number.POSITIVE_INFINITY),
       limit: short > 0 && limit !== undefined && room >= needed ? needed : undefined,
       others: short > 0 && other?.own !== undefined && other.others >= short ? other.others : undefined,
       setting: short > 0 ? undefined : settingOf(analysis),

@@ -176,6 +176,8 @@ export class Supervision {
   private async summaryNow(whatIf: boolean): Promise<RunSummary> {
     this.recorder.look();
     this.swapper?.readReports();
+    // A process that ends because of a failure has its summary after what is told of the failure.
+    await this.failures.finish();
     const answers = whatIf ? await this.replay(new AbortController().signal, SILENT) : new Map();
     return this.summary({ code: null, signal: null }, answers);
   }

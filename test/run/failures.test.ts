@@ -288,6 +288,7 @@ describe('a failure of a recording on PyTorch', () => {
     const last = { kind: EventKind.Oom, address: isOom ? events.address[stop]! : 0, size: isOom ? events.size[stop]! : 2 ** 36 };
     const [failure] = failuresOf(process, [...rows, { ...last, time: events.timeUs[stop]! }], Math.floor(stop / 3));
     const trace = readTrace(failure!, process);
+    expect(trace.warnings).toEqual([]);
     const before = reconstruct(whole, { stopBefore: stop }).allocator;
     const { allocator: after, differences } = reconstruct(trace, { stopBefore: lastOom(trace) });
     expect(after.allocatedBytes).toBe(before.allocatedBytes);

@@ -75,7 +75,7 @@ export function otherMemorySentence(other: OtherMemory | undefined): string | un
 /** What would have made the request fit. */
 function fitSentence({ fit, categories }: FailureFacts): string {
   if (fit.isOversized)
-    return 'nothing makes it fit: the request alone is larger. Look for an accidental broadcast, such as [N, 1] with [N]';
+    return 'nothing makes it fit: the request alone is larger than the GPU. Look for an accidental broadcast, such as [N, 1] with [N]';
   if (fit.short > 0) return `to make it fit: ${formatBytes(fit.short)} less. ${demandWords(fit, categories)}`;
   const scattered = `to make it fit: no less memory, but in one piece (${formatBytes(fit.scattered)} were free)`;
   return fit.setting === undefined ? `${scattered}. weir run --plan lays out each step` : `${scattered}. ${fit.setting}`;

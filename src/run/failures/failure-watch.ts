@@ -116,7 +116,7 @@ export class FailureWatch {
     this.looks++;
   }
 
-  /** All processes have ended. */
+  /** Tells all that there is to tell, as when processes have ended. */
   async finish(): Promise<void> {
     this.look(true);
     await this.telling;
