@@ -252,6 +252,24 @@ describe('the file about a failure', () => {
   });
 });
 
+describe('the table of what is live', () => {
+  it('uses rows again, and what it knew of a block ends with the block', () => {
+    const table = new LiveTable(2);
+    for (let turn = 0; turn < 10; turn++) {
+      const rows = rowsOf([
+        { kind: EventKind.Alloc, address: BASE + turn * MIB, size: MIB },
+        { kind: EventKind.FreeCompleted, address: BASE + (turn - 1) * MIB, size: MIB },
+      ]);
+      const view = new DataView(rows.buffer, rows.byteOffset, rows.length);
+      for (let at = 0; at < rows.length; at += EVENT_BYTES) table.apply(view, at);
+      const { state, category, count } = table.copy();
+      for (let row = 0; row < count; row++) if (state[row] !== 0) expect(category[row]).toBe(0);
+      table.categorize(BASE + turn * MIB, 3);
+    }
+    expect([table.size, table.copy().omitted]).toEqual([1, 0]);
+  });
+});
+
 describe('a failure of a recording on PyTorch', () => {
   // From the first event on, so that a file about a failure in the middle can be compared with the whole recording.
   /**
