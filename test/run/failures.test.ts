@@ -1,9 +1,7 @@
 // Files about out-of-memory errors: everything live, with stacks and categories, whatever the window, and after lost events.
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { CATEGORY_NAMES, PhaseMark } from '../../src/abi/events.ts';
 import { MIB } from '../../src/base/bytes.ts';
 import { reconstruct } from '../../src/replay/reconstruct.ts';
@@ -27,8 +25,6 @@ import { sampleTrace } from '../support/traces.ts';
 import { rowsOf, TestProcess, type TestRow } from './failure-rows.ts';
 
 const BASE = 0x7f00_0000_0000;
-const folder = mkdtempSync(join(tmpdir(), 'weir-failures-'));
-afterAll(() => rmSync(folder, { recursive: true }));
 
 /** All failures of a process that has written these rows, read in pieces of `piece` rows. */
 function failuresOf(process: TestProcess, rows: readonly TestRow[], windowRows = 8, piece = 1000): Failure[] {
