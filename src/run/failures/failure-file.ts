@@ -157,10 +157,9 @@ function rowsBefore(live: LiveBlocks, kept: readonly number[], gpu: number, time
   };
   if (live.reserved !== undefined) put(EventKind.Reserved, 0, live.reserved, 0, -1);
   for (const row of kept) {
-    const putBlock = (kind: number, detail?: number) =>
-      put(kind, live.address[row]!, live.requested[row]!, live.stream[row]!, live.pool[row]!, detail);
-    if (live.category[row] !== 0) putBlock(EventKind.Category, live.category[row]!);
-    if (live.state[row] === LiveState.Pending) putBlock(EventKind.FreeRequested);
+    const [address, stream, pool] = [live.address[row]!, live.stream[row]!, live.pool[row]!];
+    if (live.category[row] !== 0) put(EventKind.Category, address, 0, stream, pool, live.category[row]!);
+    if (live.state[row] === LiveState.Pending) put(EventKind.FreeRequested, address, live.requested[row]!, stream, pool);
   }
   return Buffer.concat(rows);
 }
