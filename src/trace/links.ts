@@ -56,6 +56,8 @@ class Linker {
   /** Ids of the allocations that are not freed yet, by address. */
   private readonly open = new AddressMap(4096);
   private readonly everAllocated = new AddressMap(4096);
+  /** Category events about memory that is older than the trace, by address. */
+  private readonly waiting = new Map<number, number[]>();
   private contradictions = 0;
 
   constructor(events: EventColumns, allocCount: number, completionsRecorded: boolean) {
@@ -83,11 +85,13 @@ class Linker {
           this.linkFreeCompleted(event);
           break;
         case EventKind.RecordStream:
-        case EventKind.Category:
           this.allocationOf[event] = this.open.get(events.address[event]!);
           break;
         case EventKind.Annotate:
           this.linkAnnotation(event);
+          break;
+        case EventKind.Category:
+          this.linkCategory(event);
           break;
       }
     }
@@ -121,6 +125,8 @@ class Linker {
     this.allocationOf[event] = id;
     this.open.set(address, id);
     this.everAllocated.set(address, id);
+    // What was told of this address before was about memory that is gone without a trace.
+    this.waiting.delete(address);
   }
 
   private linkFreeRequested(event: number): void {
@@ -152,6 +158,14 @@ class Linker {
     this.allocationOf[event] = events.size[event]! > 0 ? this.openOrOlder(event) : open.get(events.address[event]!);
   }
 
+  /** It has no size. Memory older than the trace is known only once it is freed, or from the state at the start. */
+  private linkCategory(event: number): void {
+    const address = this.events.address[event]!;
+    const known = this.open.get(address);
+    if (known < 0 && this.everAllocated.get(address) < 0) this.waiting.set(address, [...(this.waiting.get(address) ?? []), event]);
+    else this.allocationOf[event] = known;
+  }
+
   private complete(id: number, event: number): void {
     const start = this.startOf(id);
     if (start) start.freeCompletedEvent = event;
@@ -178,7 +192,10 @@ class Linker {
 
   private addStart(address: number, requested: number, stream: number, pool: number, stack = -1): number {
     const start = { address, requested, stream, pool, stack, freeRequestedEvent: -1, freeCompletedEvent: -1 };
-    return this.allocCount + this.starts.push(start) - 1;
+    const id = this.allocCount + this.starts.push(start) - 1;
+    for (const event of this.waiting.get(address) ?? []) this.allocationOf[event] = id;
+    this.waiting.delete(address);
+    return id;
   }
 
   finish(hasStartStacks: boolean): Links {
