@@ -32,6 +32,7 @@ export const OPTION_VARIABLES: readonly Variable[] = [
   option('limit', 'Memory that the process may hold on each GPU.'),
   option('record', 'File to keep a recording in.'),
   option('force', '1: overwrite existing recordings.'),
+  option('oomDir', 'Folder for files about out-of-memory errors; `none`: write none.'),
   option('whatIf', '0: do not compare with other allocators.'),
   option('whatIfEvents', 'Most events to replay for that.'),
   option('metrics', "Port for live figures in Prometheus' format."),

@@ -17,6 +17,7 @@ def enable(
     allocator=None,
     record=None,
     force=None,
+    oom_dir=None,
     plan=None,
     lend=None,
     what_if=None,

@@ -26,7 +26,7 @@ def activate():
 
 
 def install(settings):
-    from . import adapter, job_python, machine
+    from . import adapter, job_python, machine, pinned
     from .abi import ALLOCATORS
     from .refusal import Refusal
 
@@ -50,6 +50,8 @@ def install(settings):
     job_python.record(settings)
     if settings.directory and settings.observe:
         _observe(torch, settings)
+    if settings.directory:
+        pinned.install(torch, settings.directory)
     if manager is not None:
         # Before the interpreter ends: a thread that still allocates must not call into Python then.
         atexit.register(adapter.on_shortage(manager.relieve))

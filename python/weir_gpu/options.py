@@ -24,6 +24,7 @@ class Options:
     limit: Optional[int] = None
     record: Optional[str] = None
     force: bool = False
+    oom_dir: Optional[str] = None
     what_if: bool = True
     what_if_events: Optional[int] = None
     metrics: Optional[int] = None
@@ -64,7 +65,7 @@ class Options:
     def words(self):
         """For the command line of the supervisor."""
         found = ["--allocator", self.allocator]
-        for name in ("limit", "record", "what_if_events", "metrics", "metrics_host", "serve_port", "swap", "json_file"):
+        for name in ("limit", "record", "oom_dir", "what_if_events", "metrics", "metrics_host", "serve_port", "swap", "json_file"):
             if getattr(self, name) is not None:
                 found.append(f"--{name.replace('_', '-')}={getattr(self, name)}")
         found += [f"--{name}" for name in ("force", "serve", "plan", "quiet", "verbose") if getattr(self, name)]
@@ -196,6 +197,17 @@ def _file(value):
     return path
 
 
+def _folder(value):
+    """An absolute path, or `none`."""
+    if value is False or value == "none":
+        return "none"
+    path = os.path.abspath(os.fspath(value)) if isinstance(value, (str, os.PathLike)) and os.fspath(value) else None
+    if path is None:
+        raise ValueError("it is the name of a folder, or none")
+    _writable(path)
+    return path
+
+
 def _record(value):
     """The pattern of recordings. In a folder, they are named as the program is."""
     text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else ""
@@ -232,6 +244,7 @@ _PARSERS = {
     "limit": _off(parse_size),
     "record": _off(_record),
     "force": parse_switch,
+    "oom_dir": _folder,
     "what_if": parse_switch,
     "what_if_events": _count,
     "metrics": _off(_port),

@@ -11,6 +11,7 @@ export interface SupervisionFlags {
   readonly limit?: number;
   readonly record?: string;
   readonly force?: boolean;
+  readonly oomDir?: string;
   readonly whatIf: boolean;
   readonly whatIfEvents: number;
   readonly metrics?: number;
@@ -77,6 +78,10 @@ export function withSupervisionOptions(command: Command): Command {
       'keep a recording of each process as FILE.<pid>.weir; in FILE, %p is the process, %h the host, %r the rank, %q{NAME} a variable',
     )
     .option('-f, --force', 'overwrite existing recordings')
+    .option(
+      '--oom-dir <folder>',
+      'where oom.<rank>.<pid>.weir goes if a request fails (default: beside the recording, or here); none: nowhere',
+    )
     .option('--no-what-if', 'do not compare with other allocators at the end')
     .addOption(
       new Option('--what-if-events <n>', 'replay at most so many events of each process for that')

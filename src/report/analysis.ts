@@ -8,7 +8,7 @@ import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { censusOf, type WhatIfGpu } from '../replay/what-if.ts';
 import { leavesOutEvents } from '../trace/assemble.ts';
 import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
-import type { HostMemory, Trace, Warning } from '../trace/trace.ts';
+import type { HostMemory, OtherMemory, Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
 import { type CategoryBytes, categoriesAt } from './categories.ts';
 import { type Breakdown, breakDown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
@@ -30,6 +30,8 @@ export interface Analysis {
   readonly categories: CategoryBytes;
   /** Pinned host memory of the process; undefined: not recorded. */
   readonly hostMemory: HostMemory | undefined;
+  /** Memory of the GPU that is not PyTorch's; undefined: not recorded. */
+  readonly otherMemory: OtherMemory | undefined;
   /** Memory of the GPU in question; undefined: unknown. */
   readonly capacity: number | undefined;
   /** If the recording shows a range only, `capacity` is its upper end and this its lower. */
@@ -123,6 +125,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     sites,
     categories,
     hostMemory: trace.hostMemory,
+    otherMemory: trace.otherMemory,
     capacity,
     capacityAtLeast,
     capacityOrigin: options.capacity !== undefined ? 'given' : whole.limits.origin,

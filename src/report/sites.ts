@@ -1,5 +1,6 @@
 // Live allocations at one moment, by the place in the user's code that requested them.
 import { Notes } from '../trace/notes.ts';
+import { isOlder, stackOf } from '../trace/stacks.ts';
 import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import type { Trace } from '../trace/trace.ts';
@@ -19,20 +20,20 @@ const MOST_NOTES = 3;
 
 /** The call sites with the most live memory after `event`, largest first; empty: neither stacks nor notes were recorded. */
 export function topSites(trace: Trace, event: number, count: number): CallSite[] {
-  const { allocations, events } = trace;
+  const { allocations } = trace;
   const labels = new Map<number, string>();
   const sites = new Map<string, { bytes: number; allocations: number; noted: Map<string, number> }>();
   const notes = new Notes(trace);
   let described = 0;
   for (let allocation = 0; allocation < allocations.count; allocation++) {
     if (!isLiveAt(trace, allocation, event)) continue;
-    const allocEvent = allocations.allocEvent[allocation]!;
-    const stack = allocEvent < 0 ? NO_STACK : events.stack[allocEvent]!;
+    const older = isOlder(trace, allocation);
+    const stack = stackOf(trace, allocation);
     const texts = notes.of(allocation);
     if (stack !== NO_STACK || texts.length > 0) described++;
     let label = labels.get(stack);
     if (label === undefined) {
-      label = labelOf(trace, stack, allocEvent < 0);
+      label = labelOf(trace, stack, older);
       labels.set(stack, label);
     }
     const site = sites.get(label) ?? { bytes: 0, allocations: 0, noted: new Map<string, number>() };

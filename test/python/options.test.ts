@@ -94,7 +94,7 @@ print(json.dumps([options.read(given, {}).variables().get("WEIR_CHILD_STACKS") f
   });
 
   test('reach the supervisor as they were given', () => {
-    const given = `dict(allocator="gmlake", limit="40GiB", record="a b/%r.weir", force=True, what_if=False, what_if_events=5_000, metrics=0,
+    const given = `dict(allocator="gmlake", limit="40GiB", record="a b/%r.weir", force=True, oom_dir="a b", what_if=False, what_if_events=5_000, metrics=0,
 metrics_host="::1", serve=True, serve_port=8080, swap="24GiB", swap_host="1GiB", json_file="-s.json", verbose=True, ring_rows=4096)`;
     const script = `
 import os
@@ -115,6 +115,7 @@ print(json.dumps(options.read(${given}, {}).words()))`;
       limit: 40 * 2 ** 30,
       record: join(folder, 'a b/%r.weir'),
       force: true,
+      oomDir: join(folder, 'a b'),
       whatIf: false,
       whatIfEvents: 5000,
       metrics: 0,

@@ -162,6 +162,7 @@ async function start(words: readonly string[], self: Command, namesRecording: bo
     limit: flags.limit,
     record,
     force: flags.force ?? false,
+    oomDir: flags.oomDir,
     whatIf: flags.whatIf && !flags.check,
     whatIfEvents: flags.whatIfEvents,
     metricsPort: flags.metrics,

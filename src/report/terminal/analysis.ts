@@ -4,9 +4,11 @@ import { printable } from '../../base/printable.ts';
 import { noteWords } from '../../trace/notes.ts';
 import type { Analysis } from '../analysis.ts';
 import { lossesOf } from '../losses.ts';
+import type { OomFinding } from '../moment.ts';
 import { fitOf, recordedRow } from '../what-if.ts';
 import { adviceEffect, adviceLine, leadSentence, noAdvice } from '../words/advice.ts';
 import { categoryRows, waysSentence } from '../words/categories.ts';
+import { categoryWords, otherMemorySentence } from '../words/failure.ts';
 import { formatCount, formatMs, formatShare, formatTimes } from '../words/numbers.ts';
 import {
   floorSentence,
@@ -79,11 +81,28 @@ function oomLines({ oom, summary }: Analysis, paint: Paint): string[] {
   if (!oom) return [];
   const { what, details } = oomHeadline(oom, summary.ooms);
   const reasons = [oomCause(oom), oomState(oom), oomPinning(oom)].filter((sentence) => sentence !== undefined);
-  return [`${paint.bad(what)} ${details}`, ...reasons.map((sentence) => `  ${sentence}`)];
+  return [`${paint.bad(what)} ${details}`, ...reasons.map((sentence) => `  ${sentence}`), ...requestLines(oom)];
 }
 
-function peakLines({ peak, summary, hostMemory }: Analysis, paint: Paint): string[] {
-  const host = known(hostMemorySentence(hostMemory));
+/** Frames of the failed request that are shown. */
+const SHOWN_FRAMES = 12;
+
+/** Where the request came from, and what held memory then by category. */
+function requestLines({ site, stack, categories }: OomFinding): string[] {
+  const lines: string[] = [];
+  if (site !== undefined) {
+    lines.push(`  Requested at ${printable(site)}:`);
+    for (const { name, filename, line } of stack.slice(0, SHOWN_FRAMES))
+      lines.push(`    ${printable(filename === '' ? name : `${filename}:${line} ${name}`)}`);
+    if (stack.length > SHOWN_FRAMES) lines.push(`    (${formatTimes(stack.length - SHOWN_FRAMES, 'more frame', 'more frames')})`);
+  }
+  const words = categoryWords(categories);
+  if (words !== 'unknown') lines.push(`  In use by category: ${words}.`);
+  return lines;
+}
+
+function peakLines({ peak, summary, hostMemory, otherMemory }: Analysis, paint: Paint): string[] {
+  const host = [...known(otherMemorySentence(otherMemory)), ...known(hostMemorySentence(hostMemory))];
   if (peak.reserved === 0) return [NOTHING_RESERVED, ...host];
   const { what, details } = peakHeadline(peak);
   const rows = lossesOf(peak).map((loss) => [formatBytes(loss.bytes), formatShare(loss.bytes, peak.reserved), lossCause(loss, peak)]);

@@ -6,8 +6,8 @@ import { VERSION_SETTING } from '../../allocator/pytorch/versions.ts';
 import { formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { settingsFromJson } from '../../trace/settings-json.ts';
-import { NO_STACK } from '../../trace/symbols.ts';
-import type { RecordedLimits, SettingValue } from '../../trace/trace.ts';
+import { NO_STACK, type Symbols } from '../../trace/symbols.ts';
+import type { HostMemory, OtherMemory, PoolId, RecordedLimits, SettingValue } from '../../trace/trace.ts';
 import { EVENT_BYTES, EVERY_DEVICE } from '../../trace/weir/format.ts';
 import { WeirWriter } from '../../trace/weir/writer.ts';
 import { type Ring, RingDamage, type RingOwner } from './ring.ts';
@@ -27,6 +27,9 @@ export interface RecordingOptions {
   readonly mostEvents: number;
   /** Number of events that a what-if replays. */
   readonly whatIfEvents: number;
+  /** What is written at the end: memory that is not PyTorch's, and pinned host memory. */
+  readonly otherMemory?: ((recording: ProcessRecording, gpu: number) => OtherMemory | undefined) | undefined;
+  readonly hostMemory?: ((recording: ProcessRecording) => HostMemory | undefined) | undefined;
   /** Called with the valid rows before they are written. */
   readonly onRows?: ((recording: ProcessRecording, rows: Buffer) => void) | undefined;
 }
@@ -34,6 +37,8 @@ export interface RecordingOptions {
 export class ProcessRecording {
   readonly owner: RingOwner;
   readonly file: TraceFile;
+  /** Written into the file: tool, host, command, process. */
+  readonly meta: Readonly<Record<string, unknown>>;
   events = 0;
   /** Number of events in the file, and its length when it held `whatIfEvents`. */
   writtenEvents = 0;
@@ -58,6 +63,7 @@ export class ProcessRecording {
     stackOf: (stack: number): number => this.ring.stacks?.numberIn(this.writer.symbols, stack) ?? NO_STACK,
   };
   private readonly streams: bigint[][] = [];
+  private readonly pools: PoolId[][] = [];
   private readonly defaultPools: number[] = [];
   private settings: ReadonlyMap<string, SettingValue>;
   private hasToldGap = false;
@@ -67,7 +73,7 @@ export class ProcessRecording {
     this.owner = ring.owner;
     this.file = file;
     this.options = options;
-    this.writer = new WeirWriter((record) => file.write(record), {
+    this.meta = {
       ...options.meta,
       pid: this.owner.pid,
       rank: this.owner.rank,
@@ -75,7 +81,8 @@ export class ProcessRecording {
       worldSize: this.owner.worldSize,
       torch: this.owner.torchVersion,
       allocator: this.owner.allocator,
-    });
+    };
+    this.writer = new WeirWriter((record) => file.write(record), this.meta);
     this.settings = new Map<string, SettingValue>([
       ...options.settings,
       ['allocator', this.owner.allocator],
@@ -138,6 +145,7 @@ export class ProcessRecording {
       const message = `recording stopped after ${this.writtenEvents.toLocaleString('en-US')} of ${this.events.toLocaleString('en-US')} events`;
       this.warn('cut', message);
     }
+    this.writeOtherMemory();
     this.writer.end();
     this.noteWhatIf();
     this.file.close();
@@ -147,6 +155,21 @@ export class ProcessRecording {
   /** Stream handles of a GPU, by their numbers in rows. */
   streamsOf(device: number): readonly bigint[] {
     return this.streams[device] ?? [];
+  }
+
+  /** Ids of pools of a GPU, by their numbers in rows. */
+  poolsOf(device: number): readonly PoolId[] {
+    return this.pools[device] ?? [];
+  }
+
+  /** What rows refer to, once they are valid. */
+  get symbols(): Symbols {
+    return this.writer.symbols;
+  }
+
+  /** The allocator's settings, as far as they are known. */
+  get allSettings(): ReadonlyMap<string, SettingValue> {
+    return this.settings;
   }
 
   /** Number of the default pool in rows. */
@@ -197,6 +220,7 @@ export class ProcessRecording {
       );
       this.writer.pools(device, pools);
       this.streams[device] = [...(this.streams[device] ?? []), ...streams];
+      this.pools[device] = [...(this.pools[device] ?? []), ...pools];
       const first = pools.findIndex(([high, low]) => high === 0 && low === 0);
       if (first >= 0) this.defaultPools[device] ??= declared.pools[device]! + first;
       declared.streams[device]! += streams.length;
@@ -236,6 +260,16 @@ export class ProcessRecording {
     }
     this.settings = new Map([...this.settings, ...said]);
     this.writer.settings(EVERY_DEVICE, this.settings);
+  }
+
+  private writeOtherMemory(): void {
+    const { otherMemory, hostMemory } = this.options;
+    for (const gpu of this.gauges.keys()) {
+      const other = this.streamsOf(gpu).length > 0 ? otherMemory?.(this, gpu) : undefined;
+      if (other) this.writer.otherMemory(gpu, other);
+    }
+    const host = hostMemory?.(this);
+    if (host) this.writer.hostMemory(EVERY_DEVICE, host);
   }
 
   private tellGaps(): void {
