@@ -38,7 +38,8 @@ function stacksOf(recording: Recording): Map<number, string[][]> {
   for (let event = 0; event < events.count; event++) {
     if (events.kind[event] !== EventKind.Alloc) continue;
     const frames = [...symbols.framesOf(events.stack[event]!)].map(({ name, filename, line }) => [name, filename, String(line)]);
-    found.set(events.size[event]!, frames.reverse());
+    // While Python ends, requests have none.
+    if (frames.length > 0 || !found.has(events.size[event]!)) found.set(events.size[event]!, frames.reverse());
   }
   return found;
 }
