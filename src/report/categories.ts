@@ -119,8 +119,8 @@ class TraceCategories implements Categories {
   private meaningOf(allocation: number): StackMeaning | undefined {
     const { allocations, events } = this.trace;
     const began = allocations.allocEvent[allocation]!;
-    let stack = began >= 0 ? events.stack[began]! : NO_STACK;
-    if (began < 0 && this.ended[allocation]! < 0) stack = this.startStacks.get(allocations.address[allocation]!) ?? NO_STACK;
+    let stack = began >= 0 ? events.stack[began]! : (allocations.startStack?.[allocation] ?? NO_STACK);
+    if (began < 0 && stack === NO_STACK && this.ended[allocation]! < 0) stack = this.startStacks.get(allocations.address[allocation]!) ?? NO_STACK;
     return stack === NO_STACK ? undefined : this.stacks.of(stack);
   }
 
