@@ -12,7 +12,7 @@ import type { HostMemory, Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
 import { type Breakdown, breakDown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
 import { type OversizedRequest, oversizedRequest } from './oversized.ts';
-import { type CallSite, topSites } from './sites.ts';
+import { type SiteMemory, topSites } from './sites.ts';
 import { usualChoices, type WhatIfRow, whatIfRow } from './what-if.ts';
 
 export interface Analysis {
@@ -24,7 +24,7 @@ export interface Analysis {
   /** Where memory was when reserved memory peaked. */
   readonly peak: Breakdown;
   readonly oom: OomFinding | undefined;
-  readonly sites: readonly CallSite[];
+  readonly sites: readonly SiteMemory[];
   /** Pinned host memory of the process; undefined: not recorded. */
   readonly hostMemory: HostMemory | undefined;
   /** Memory of the GPU in question; undefined: unknown. */

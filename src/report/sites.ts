@@ -1,12 +1,15 @@
 // Live allocations at one moment, by the place in the user's code that requested them.
+import { MIB } from '../base/bytes.ts';
 import { Notes } from '../trace/notes.ts';
 import { liveSize } from '../trace/summary.ts';
-import { NO_STACK } from '../trace/symbols.ts';
-import type { Trace } from '../trace/trace.ts';
+import { NO_STACK, type Symbols } from '../trace/symbols.ts';
+import { EventKind, type Trace } from '../trace/trace.ts';
+import { CallSites } from './call-site.ts';
 import { isLiveAt } from './moment.ts';
 
-export interface CallSite {
-  /** `file.py:123 function`, or why it is unknown. */
+/** Memory of one call site. */
+export interface SiteMemory {
+  /** `file.py:123 function`, `backward of bmm at file.py:123 function`, or why the line is unknown. */
   readonly label: string;
   readonly bytes: number;
   readonly allocations: number;
@@ -18,7 +21,7 @@ export interface CallSite {
 const MOST_NOTES = 3;
 
 /** The call sites with the most live memory after `event`, largest first; empty: neither stacks nor notes were recorded. */
-export function topSites(trace: Trace, event: number, count: number): CallSite[] {
+export function topSites(trace: Trace, event: number, count: number): SiteMemory[] {
   const { allocations, events } = trace;
   const labels = new Map<number, string>();
   const sites = new Map<string, { bytes: number; allocations: number; noted: Map<string, number> }>();
@@ -56,30 +59,49 @@ function largest(noted: ReadonlyMap<string, number>): string[] {
     .map(([text]) => text);
 }
 
-/** Libraries between the user's code and the allocator. The first frame outside of them tells more. */
-const LIBRARIES = /(^|\/)(torch|accelerate|deepspeed|lightning|pytorch_lightning)\/|^\?\?$|\.(cpp|cc|h|so)\b|^$/;
-
-/** The innermost frame outside of those libraries; `older` allocations have no stack. */
+/** The call site of a stack, in words; `older` allocations have no stack. */
 export function labelOf(trace: Trace, stack: number, older: boolean): string {
-  if (older) return '(allocated before the recording began)';
-  if (stack === NO_STACK) return '(no stack recorded)';
-  let innermost = '';
-  for (const frame of trace.symbols.framesOf(stack)) {
-    // A recording of a job on Windows has backslashes.
-    const filename = frame.filename.replaceAll('\\', '/');
-    const label = filename === '' ? frame.name : `${shorten(filename)}:${frame.line} ${frame.name}`;
-    if (innermost === '') innermost = label;
-    if (!LIBRARIES.test(inPackages(filename))) return label;
+  if (older) return OLDER;
+  if (stack === NO_STACK) return noStackLabel(trace);
+  return callSitesOf(trace).of(stack).label;
+}
+
+const OLDER = '(allocated before the recording began)';
+const NO_STACKS = '(no stack recorded)';
+/** Python frames were recorded, but not for this memory: autograd's threads have none. */
+const NO_FRAMES = '(no stack: probably a backward pass)';
+
+const callSites = new WeakMap<Symbols, CallSites>();
+
+/** All GPUs of a recording share their symbols. */
+export function callSitesOf({ symbols }: Pick<Trace, 'symbols'>): CallSites {
+  let sites = callSites.get(symbols);
+  if (!sites) {
+    sites = new CallSites(symbols);
+    callSites.set(symbols, sites);
   }
-  return innermost;
+  return sites;
 }
 
-/** The path below the installed packages, since the environment itself may be in a folder called torch. */
-function inPackages(filename: string): string {
-  return filename.replace(/^.*\/(site|dist)-packages\//, '');
-}
+const noStackLabels = new WeakMap<Trace, string>();
+/** Smaller requests may have no stack because stacks were recorded for large ones only. */
+const LARGE = 1 * MIB;
+/** The least share of large requests that has a stack, if stacks were recorded at all. */
+const RECORDED_SHARE = 0.1;
 
-/** The last two parts of a path are enough to tell files apart. */
-function shorten(filename: string): string {
-  return filename.split('/').slice(-2).join('/');
+function noStackLabel(trace: Trace): string {
+  let label = noStackLabels.get(trace);
+  if (label === undefined) {
+    const { events } = trace;
+    let large = 0;
+    let withStack = 0;
+    for (let event = 0; event < events.count; event++) {
+      if (events.kind[event] !== EventKind.Alloc || events.size[event]! < LARGE) continue;
+      large++;
+      if (events.stack[event] !== NO_STACK) withStack++;
+    }
+    label = withStack < large && withStack > RECORDED_SHARE * large ? NO_FRAMES : NO_STACKS;
+    noStackLabels.set(trace, label);
+  }
+  return label;
 }
