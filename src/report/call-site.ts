@@ -62,6 +62,11 @@ export class CallSites {
     return site;
   }
 
+  /** Whether a frame is of the user's own code. */
+  isUser(frame: number): boolean {
+    return (this.kinds[frame] || this.kind(frame, this.frame(frame))) === Kind.User;
+  }
+
   private find(stack: number): CallSite {
     const { stacks } = this.symbols;
     let operator = '';

@@ -9,7 +9,7 @@ import { adviceEffect, adviceLine } from './words/advice.ts';
 
 export const SCHEMA: number = Format.output.version;
 
-type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
 function traceJson(summary: TraceSummary): Json {
   return {

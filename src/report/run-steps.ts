@@ -125,7 +125,11 @@ function fromRepetition(trace: Trace): RunSteps | NoSteps {
   const starts = period.stretches.flatMap(({ from, to }) =>
     Array.from({ length: Math.floor((to - from) / period.length) + 1 }, (_, turn) => from + turn * period.length),
   );
-  if (starts.length < LEAST_STEPS || starts.length * period.length < LEAST_COVERAGE * ops.count || !reachesRange(ops, starts, period.length))
+  if (
+    starts.length < LEAST_STEPS ||
+    starts.length * period.length < LEAST_COVERAGE * ops.count ||
+    !reachesRange(ops, starts, period.length)
+  )
     return { reason: ONLY_PARTS };
   const steps = starts.map((op) => ({
     from: ops.event![op]!,

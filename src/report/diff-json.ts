@@ -1,0 +1,60 @@
+// The difference between two runs as JSON, schema 1 (docs/json.md). Fields are only ever added; bytes are numbers.
+import type { Frame } from '../trace/symbols.ts';
+import { type Diff, type DiffSide, growthOf } from './diff.ts';
+import { type Json, SCHEMA } from './json.ts';
+import type { LeakingSite, Leaks } from './leaks.ts';
+import { hasSteps } from './run-steps.ts';
+import { alignmentSentence, diffHeadline } from './words/diff.ts';
+
+export function diffJson(diff: Diff): { [key: string]: Json } {
+  const { alignment } = diff;
+  const step = alignment.step;
+  return {
+    schema: SCHEMA,
+    headline: diffHeadline(diff),
+    before: sideJson(diff.before, alignment.before),
+    after: sideJson(diff.after, alignment.after),
+    alignment: {
+      by: alignment.by,
+      step: step ? { number: step.number, isCounted: step.isCounted, common: step.common } : null,
+      reason: alignment.reason ?? null,
+      sentence: alignmentSentence(diff),
+    },
+    growth: growthOf(diff),
+    growthShare: alignment.before.bytes === 0 ? null : growthOf(diff) / alignment.before.bytes,
+    categories: diff.categories?.map((change) => ({ category: change.label, before: change.before, after: change.after })) ?? null,
+    sites: diff.sites.map((site) => ({ ...site, movedFrom: site.movedFrom ?? null, callers: [...site.callers] })),
+    newLeaks: diff.newLeaks?.map(leakJson) ?? null,
+    movedFiles: diff.movedFiles.map(([before, after]) => ({ before, after })),
+    editedFiles: [...diff.editedFiles],
+  };
+}
+
+function sideJson(side: DiffSide, moment: { readonly event: number; readonly bytes: number }): Json {
+  return {
+    file: side.file,
+    device: side.gpu,
+    event: moment.event,
+    live: moment.bytes,
+    peakLive: side.summary.peakLive,
+    peakReserved: side.summary.recordedPeakReserved ?? null,
+    recordedAllocator: side.summary.recordedAllocator,
+    steps: hasSteps(side.steps) ? { by: side.steps.by, name: side.steps.name, count: side.steps.steps.length } : null,
+    located: side.located,
+    leaks: leaksJson(side.leaks),
+    warnings: side.warnings.map(({ code, message }) => ({ code, message })),
+  };
+}
+
+export function leaksJson(leaks: Leaks): Json {
+  if (!('sites' in leaks)) return { steps: 0, by: null, reason: leaks.reason, sites: [] };
+  return { steps: leaks.steps, by: leaks.by, reason: null, sites: leaks.sites.map(leakJson) };
+}
+
+function leakJson({ label, frame, callers, bytesPerStep, first, last }: LeakingSite): Json {
+  return { label, ...lineJson(frame), callers: [...callers], bytesPerStep, first, last };
+}
+
+function lineJson(frame: Frame | undefined): { [key: string]: Json } {
+  return { file: frame?.filename ?? null, line: frame?.line ?? null, function: frame?.name ?? null };
+}
