@@ -35,7 +35,7 @@ const SAME_PEAK = 0.001;
 export function align(before: AlignedRun, after: AlignedRun, by: AlignmentKind | undefined): Alignment {
   if (by === 'end') return { by, before: before.curve.end(), after: after.curve.end(), step: undefined, reason: undefined };
   const found = by === 'peak' ? undefined : alignSteps(before, after);
-  if (found && !('reason' in found)) return found;
+  if (found && 'by' in found) return found;
   return { by: 'peak', before: before.curve.peak(), after: after.curve.peak(), step: undefined, reason: found?.reason };
 }
 

@@ -10,8 +10,10 @@ import { leavesOutEvents } from '../trace/assemble.ts';
 import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import type { HostMemory, Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
+import { findLeaks, type Leaks } from './leaks.ts';
 import { type Breakdown, breakDown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
 import { type OversizedRequest, oversizedRequest } from './oversized.ts';
+import { stepsOf } from './run-steps.ts';
 import { type SiteMemory, topSites } from './sites.ts';
 import { usualChoices, type WhatIfRow, whatIfRow } from './what-if.ts';
 
@@ -24,7 +26,12 @@ export interface Analysis {
   /** Where memory was when reserved memory peaked. */
   readonly peak: Breakdown;
   readonly oom: OomFinding | undefined;
+  /** The call sites that hold most when the request failed, else at the peak of live memory. */
   readonly sites: readonly SiteMemory[];
+  /** All memory live at that moment. */
+  readonly liveAtSites: number;
+  /** Call sites that grow from step to step. */
+  readonly leaks: Leaks;
   /** Pinned host memory of the process; undefined: not recorded. */
   readonly hostMemory: HostMemory | undefined;
   /** Memory of the GPU in question; undefined: unknown. */
@@ -100,7 +107,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const atPeak = (done: number) => progress(0.2 + done * 0.05, 'looking at the peak');
   const peak = breakdownAt(trace, whole, whole.peakReservedEvent, atPeak).breakdown;
   const oom = explainOom(trace, whole, (done) => progress(0.25 + done * 0.05, 'looking at the out-of-memory error'));
-  const sites = topSites(trace, oom?.event ?? summary.peakLiveEvent, 5);
+  const { sites, live: liveAtSites } = topSites(trace, oom?.event ?? summary.peakLiveEvent, 5);
+  const leaks = findLeaks(trace, stepsOf(trace), summary.peakLive);
 
   const inferred = whole.limits.allowedBytes ?? whole.limits.capacity;
   const capacity = options.capacity ?? inferred;
@@ -117,6 +125,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     peak,
     oom,
     sites,
+    liveAtSites,
+    leaks,
     hostMemory: trace.hostMemory,
     capacity,
     capacityAtLeast,

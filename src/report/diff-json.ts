@@ -1,8 +1,6 @@
 // The difference between two runs as JSON, schema 1 (docs/json.md). Fields are only ever added; bytes are numbers.
-import type { Frame } from '../trace/symbols.ts';
 import { type Diff, type DiffSide, growthOf } from './diff.ts';
-import { type Json, SCHEMA } from './json.ts';
-import type { LeakingSite, Leaks } from './leaks.ts';
+import { type Json, leakJson, leaksJson, SCHEMA } from './json.ts';
 import { hasSteps } from './run-steps.ts';
 import { alignmentSentence, diffHeadline } from './words/diff.ts';
 
@@ -44,17 +42,4 @@ function sideJson(side: DiffSide, moment: { readonly event: number; readonly byt
     leaks: leaksJson(side.leaks),
     warnings: side.warnings.map(({ code, message }) => ({ code, message })),
   };
-}
-
-export function leaksJson(leaks: Leaks): Json {
-  if (!('sites' in leaks)) return { steps: 0, by: null, reason: leaks.reason, sites: [] };
-  return { steps: leaks.steps, by: leaks.by, reason: null, sites: leaks.sites.map(leakJson) };
-}
-
-function leakJson({ label, frame, callers, bytesPerStep, first, last }: LeakingSite): Json {
-  return { label, ...lineJson(frame), callers: [...callers], bytesPerStep, first, last };
-}
-
-function lineJson(frame: Frame | undefined): { [key: string]: Json } {
-  return { file: frame?.filename ?? null, line: frame?.line ?? null, function: frame?.name ?? null };
 }

@@ -3,7 +3,7 @@
 import { formatBytes } from '../base/bytes.ts';
 import { liveSize, summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
-import type { Trace, Warning } from '../trace/trace.ts';
+import { EventKind, type Trace, type Warning } from '../trace/trace.ts';
 import { type Alignment, type AlignmentKind, align } from './alignment.ts';
 import { lineOf } from './call-site.ts';
 import { findLeaks, type LeakingSite, type Leaks } from './leaks.ts';
@@ -20,7 +20,9 @@ export interface DiffSide {
   readonly summary: TraceSummary;
   readonly warnings: readonly Warning[];
   readonly steps: RunSteps | NoSteps;
-  /** Share of the live bytes compared that have a call site, 0 to 1. */
+  /** The call site of the request at the moment compared; undefined: there is none, or it has no stack. */
+  readonly place: string | undefined;
+  /** Share of the live bytes compared that have a call stack, 0 to 1. What is older than the recording does not count. */
   readonly located: number;
   readonly leaks: Leaks;
 }
@@ -33,6 +35,8 @@ export interface Change {
 }
 
 export interface SiteChange extends Change {
+  /** The line asks for memory in one of the runs only, not just at the moment compared. */
+  readonly isOnly: boolean;
   readonly allocationsBefore: number;
   readonly allocationsAfter: number;
   /** The line's label in the first run, if it has moved since. */
@@ -51,6 +55,8 @@ export interface Diff {
   readonly sites: readonly SiteChange[];
   /** Call sites that grow from step to step in the second run, but not in the first; undefined: the second has no steps. */
   readonly newLeaks: readonly LeakingSite[] | undefined;
+  /** The moments compared are at different lines, so some sites are live at one of them only. */
+  readonly differsInPlace: boolean;
   readonly movedFiles: LineMatches['moved'];
   readonly editedFiles: LineMatches['edited'];
 }
@@ -83,8 +89,10 @@ export function diffTraces(before: DiffInput, after: DiffInput, options: DiffOpt
     before: heldAt(before.trace, alignment.before.event, bySize),
     after: heldAt(after.trace, alignment.after.event, bySize),
   };
-  const side = ({ trace, file }: DiffInput, run: (typeof runs)[0], { located, total }: Held): DiffSide => ({
+  const places = { before: placeOf(before.trace, alignment.before.event), after: placeOf(after.trace, alignment.after.event) };
+  const side = ({ trace, file }: DiffInput, run: (typeof runs)[0], { located, total }: Held, place: Place | undefined): DiffSide => ({
     file,
+    place: place?.label,
     gpu: trace.device,
     summary: run.summary,
     warnings: trace.warnings,
@@ -92,13 +100,14 @@ export function diffTraces(before: DiffInput, after: DiffInput, options: DiffOpt
     located: total === 0 ? 1 : located / total,
     leaks: findLeaks(trace, run.steps, run.summary.peakLive),
   });
-  const sides = { before: side(before, first, held.before), after: side(after, second, held.after) };
+  const sides = { before: side(before, first, held.before, places.before), after: side(after, second, held.after, places.after) };
   progress(0.9, 'comparing call sites');
   return {
     ...sides,
     alignment,
     categories: categoryChanges(before.trace, after.trace, alignment),
     sites: siteChanges(held.before, held.after, matches),
+    differsInPlace: places.before !== undefined && places.after !== undefined && keyThere(places.before, matches) !== keyIn(places.after),
     newLeaks: newLeaks(sides.before.leaks, sides.after.leaks, matches),
     movedFiles: matches.moved,
     editedFiles: matches.edited,
@@ -108,6 +117,18 @@ export function diffTraces(before: DiffInput, after: DiffInput, options: DiffOpt
 /** Growth of live memory at the moment compared, in bytes. */
 export function growthOf({ alignment }: Pick<Diff, 'alignment'>): number {
   return alignment.after.bytes - alignment.before.bytes;
+}
+
+type Place = Pick<HeldSite, 'label' | 'frame' | 'backward'>;
+
+/** The call site of the request at an event, or the last before it. */
+function placeOf(trace: Trace, event: number): Place | undefined {
+  const { events } = trace;
+  for (let at = event; at >= 0; at--) {
+    if (events.kind[at] !== EventKind.Alloc) continue;
+    return events.stack[at] === NO_STACK ? undefined : callSitesOf(trace).of(events.stack[at]!);
+  }
+  return undefined;
 }
 
 interface HeldSite {
@@ -122,6 +143,9 @@ interface HeldSite {
 
 interface Held {
   readonly sites: readonly HeldSite[];
+  /** All sites that ask for memory in the run, at any moment; see `keyIn`. */
+  readonly everywhere: readonly Place[];
+  /** Bytes allocated while recording. */
   readonly total: number;
   readonly located: number;
 }
@@ -149,15 +173,37 @@ function heldAt(trace: Trace, event: number, bySize: boolean): Held {
     entry.site.bytes += bytes;
     entry.site.allocations++;
     entry.callers.bytes += bytes;
-    total += bytes;
+    if (allocEvent >= 0) total += bytes;
     if (stack !== NO_STACK) located += bytes;
   }
-  return { sites: [...sites.values()], total, located };
+  return { sites: [...sites.values()], everywhere: placesIn(trace, bySize), total, located };
+}
+
+function placesIn(trace: Trace, bySize: boolean): Place[] {
+  const { events } = trace;
+  const known = new Map<number, Place>();
+  for (let event = 0; event < events.count; event++) {
+    if (events.kind[event] !== EventKind.Alloc) continue;
+    const stack = events.stack[event]!;
+    const bytes = liveSize(events.size[event]!);
+    const key = bySize ? bytes : stack;
+    if (known.has(key)) continue;
+    if (bySize) known.set(key, { label: sizeLabel(bytes), frame: undefined, backward: undefined });
+    else
+      known.set(
+        key,
+        stack === NO_STACK ? { label: labelOf(trace, stack, false), frame: undefined, backward: undefined } : callSitesOf(trace).of(stack),
+      );
+  }
+  return [...known.values()];
+}
+
+function sizeLabel(bytes: number): string {
+  return `requests of ${formatBytes(bytes)} (no stack recorded)`;
 }
 
 function sizeSite(bytes: number, sites: Map<string, HeldSite>): { site: HeldSite; callers: { bytes: number } } {
-  const label = `requests of ${formatBytes(bytes)} (no stack recorded)`;
-  const site: HeldSite = { label, frame: undefined, backward: undefined, bytes: 0, allocations: 0, callers: new Map() };
+  const site: HeldSite = { label: sizeLabel(bytes), frame: undefined, backward: undefined, bytes: 0, allocations: 0, callers: new Map() };
   sites.set(String(bytes), site);
   return { site, callers: { bytes: 0 } };
 }
@@ -190,7 +236,7 @@ function frameKey({ filename, line, name }: Frame): string {
   return `${filename}\0${line}\0${name}`;
 }
 
-function siteKey({ label, frame, backward }: Pick<HeldSite, 'label' | 'frame' | 'backward'>): string {
+function siteKey({ label, frame, backward }: Place): string {
   return frame ? `${backward ?? '-'}\0${frameKey(frame)}` : label;
 }
 
@@ -200,17 +246,20 @@ function siteChanges(before: Held, after: Held, matches: LineMatches): SiteChang
   const pairs = new Map<string, { before?: HeldSite; after?: HeldSite }>();
   for (const site of after.sites) pairs.set(keyIn(site), { after: site });
   for (const site of before.sites) {
-    const frame = site.frame && matches.of(site.frame);
-    // A line that the second run does not have must not meet another one of the same number.
-    const key = site.frame && !frame ? `gone\0${keyIn(site)}` : keyIn({ ...site, frame });
+    const key = keyThere(site, matches);
     pairs.set(key, { ...pairs.get(key), before: site });
   }
-  const changes = [...pairs.values()].map(({ before: old, after: now }) => {
+  const known = {
+    before: new Set(before.everywhere.map((place) => keyThere(place, matches))),
+    after: new Set(after.everywhere.map(keyIn)),
+  };
+  const changes = [...pairs].map(([key, { before: old, after: now }]) => {
     const hasMoved = old?.frame && now?.frame && old.frame.line !== now.frame.line;
     return {
       label: (now ?? old)!.label,
       before: old?.bytes ?? 0,
       after: now?.bytes ?? 0,
+      isOnly: (!old && !known.before.has(key)) || (!now && !known.after.has(key)),
       allocationsBefore: old?.allocations ?? 0,
       allocationsAfter: now?.allocations ?? 0,
       movedFrom: hasMoved ? old.label : undefined,
@@ -222,8 +271,15 @@ function siteChanges(before: Held, after: Held, matches: LineMatches): SiteChang
     .sort((a, b) => Math.abs(b.after - b.before) - Math.abs(a.after - a.before) || (a.label < b.label ? -1 : 1));
 }
 
+/** The key that a site of the first run has in the second. */
+function keyThere(site: Place, matches: LineMatches): string {
+  const frame = site.frame && matches.of(site.frame);
+  // A line that the second run does not have must not meet another one of the same number.
+  return site.frame && !frame ? `gone\0${keyIn(site)}` : keyIn({ ...site, frame });
+}
+
 /** Whatever has no stack is one site, whatever it is called. */
-function keyIn(site: Pick<HeldSite, 'label' | 'frame' | 'backward'>): string {
+function keyIn(site: Place): string {
   return siteKey(site.frame || !site.label.startsWith('(no stack') ? site : { ...site, label: UNKNOWN_SITE });
 }
 

@@ -2,6 +2,7 @@
 import { Format } from '../abi/formats.ts';
 import type { TraceSummary } from '../trace/summary.ts';
 import type { Analysis } from './analysis.ts';
+import type { LeakingSite, Leaks } from './leaks.ts';
 import type { Breakdown } from './moment.ts';
 import type { OffsetsFacts, StepFacts, SwapFacts } from './plan.ts';
 import type { ReplayRow } from './replay-row.ts';
@@ -89,6 +90,8 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
         }
       : null,
     sites: analysis.sites.map(({ notes, ...site }) => ({ ...site, ...(notes ? { notes: [...notes] } : {}) })),
+    liveAtSites: analysis.liveAtSites,
+    leaks: leaksJson(analysis.leaks),
     hostMemory: analysis.hostMemory ? { ...analysis.hostMemory, roundingAtEnd: analysis.hostMemory.roundingAtEnd ?? null } : null,
     capacity: analysis.capacity ?? null,
     capacityAtLeast: analysis.capacityAtLeast ?? null,
@@ -114,6 +117,16 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
     })),
     advice: analysis.advice.map((advice) => ({ line: adviceLine(advice), effect: adviceEffect(advice), savedBytes: advice.savedBytes })),
   };
+}
+
+export function leaksJson(leaks: Leaks): Json {
+  if (!('sites' in leaks)) return { steps: 0, by: null, reason: leaks.reason, sites: [] };
+  return { steps: leaks.steps, by: leaks.by, reason: null, sites: leaks.sites.map(leakJson) };
+}
+
+export function leakJson({ label, frame, callers, bytesPerStep, first, last }: LeakingSite): Json {
+  const line = { file: frame?.filename ?? null, line: frame?.line ?? null, function: frame?.name ?? null };
+  return { label, ...line, callers: [...callers], bytesPerStep, first, last };
 }
 
 function breakdownJson(breakdown: Breakdown): { [key: string]: Json } {

@@ -20,13 +20,21 @@ export interface SiteMemory {
 /** Texts shown for one call site. */
 const MOST_NOTES = 3;
 
-/** The call sites with the most live memory after `event`, largest first; empty: neither stacks nor notes were recorded. */
-export function topSites(trace: Trace, event: number, count: number): SiteMemory[] {
+export interface LiveSites {
+  /** The call sites with the most live memory, largest first; empty: neither stacks nor notes were recorded. */
+  readonly sites: readonly SiteMemory[];
+  /** All live memory. */
+  readonly live: number;
+}
+
+/** The `count` call sites with the most live memory after `event`. */
+export function topSites(trace: Trace, event: number, count: number): LiveSites {
   const { allocations, events } = trace;
   const labels = new Map<number, string>();
   const sites = new Map<string, { bytes: number; allocations: number; noted: Map<string, number> }>();
   const notes = new Notes(trace);
   let described = 0;
+  let live = 0;
   for (let allocation = 0; allocation < allocations.count; allocation++) {
     if (!isLiveAt(trace, allocation, event)) continue;
     const allocEvent = allocations.allocEvent[allocation]!;
@@ -41,15 +49,17 @@ export function topSites(trace: Trace, event: number, count: number): SiteMemory
     const site = sites.get(label) ?? { bytes: 0, allocations: 0, noted: new Map<string, number>() };
     const bytes = liveSize(allocations.requested[allocation]!);
     site.bytes += bytes;
+    live += bytes;
     for (const text of texts) site.noted.set(text, (site.noted.get(text) ?? 0) + bytes);
     site.allocations++;
     sites.set(label, site);
   }
-  if (described === 0) return [];
-  return [...sites]
+  if (described === 0) return { sites: [], live };
+  const largestSites = [...sites]
     .map(([label, { noted, ...site }]) => ({ label, ...site, ...(noted.size > 0 && { notes: largest(noted) }) }))
     .sort((a, b) => b.bytes - a.bytes)
     .slice(0, count);
+  return { sites: largestSites, live };
 }
 
 function largest(noted: ReadonlyMap<string, number>): string[] {

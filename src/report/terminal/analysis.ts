@@ -6,10 +6,12 @@ import type { Analysis } from '../analysis.ts';
 import { lossesOf } from '../losses.ts';
 import { fitOf, recordedRow } from '../what-if.ts';
 import { adviceEffect, adviceLine, leadSentence, noAdvice } from '../words/advice.ts';
+import { leakHeadline, leakRow } from '../words/leaks.ts';
 import { formatCount, formatMs, formatShare, formatTimes } from '../words/numbers.ts';
 import {
   floorSentence,
   HELD_SINCE_START,
+  holdersSentence,
   hostMemorySentence,
   lossCause,
   NOTHING_RESERVED,
@@ -57,6 +59,7 @@ export function formatAnalysis(analysis: Analysis, title: string, style: Analysi
     oomLines(analysis, paint),
     peakLines(analysis, paint),
     siteLines(analysis, paint),
+    leakLines(analysis, paint),
     timeline,
     whatIfLines(analysis, paint, isWide ? Number.POSITIVE_INFINITY : TABLE_WIDTH - INDENT.length),
     adviceLines(analysis, paint),
@@ -73,22 +76,44 @@ function recordingLine({ summary, device }: Analysis): string {
   return parts.join(', ');
 }
 
-function oomLines({ oom, summary }: Analysis, paint: Paint): string[] {
+function oomLines(analysis: Analysis, paint: Paint): string[] {
+  const { oom, summary } = analysis;
   if (!oom) return [];
   const { what, details } = oomHeadline(oom, summary.ooms);
-  const reasons = [oomCause(oom), oomState(oom), oomPinning(oom)].filter((sentence) => sentence !== undefined);
+  const holders = holdersSentence(analysis);
+  const reasons = [oomCause(oom), oomState(oom), oomPinning(oom), holders && printable(holders)].filter(
+    (sentence) => sentence !== undefined,
+  );
   return [`${paint.bad(what)} ${details}`, ...reasons.map((sentence) => `  ${sentence}`)];
 }
 
-function peakLines({ peak, summary, hostMemory }: Analysis, paint: Paint): string[] {
+function peakLines(analysis: Analysis, paint: Paint): string[] {
+  const { peak, summary, hostMemory, oom } = analysis;
   const host = known(hostMemorySentence(hostMemory));
   if (peak.reserved === 0) return [NOTHING_RESERVED, ...host];
   const { what, details } = peakHeadline(peak);
   const rows = lossesOf(peak).map((loss) => [formatBytes(loss.bytes), formatShare(loss.bytes, peak.reserved), lossCause(loss, peak)]);
   if (peak.heldSinceStart > 0)
     rows.push([formatBytes(peak.heldSinceStart), formatShare(peak.heldSinceStart, peak.reserved), HELD_SINCE_START]);
-  return [`${paint.strong(what)}, ${details}:`, ...tableBody(rows), ...known(privatePoolsSentence(peak)), floorSentence(summary), ...host];
+  // Beside a failed request, the lines are named there.
+  const holders = oom ? undefined : holdersSentence(analysis);
+  return [
+    `${paint.strong(what)}, ${details}:`,
+    ...tableBody(rows),
+    ...known(holders && printable(holders)),
+    ...known(privatePoolsSentence(peak)),
+    floorSentence(summary),
+    ...host,
+  ];
 }
+
+function leakLines({ leaks }: Analysis, paint: Paint): string[] {
+  if (!('sites' in leaks) || leaks.sites.length === 0) return [];
+  const { what, details } = leakHeadline(leaks);
+  return [`${paint.bad(what)} ${details}:`, ...tableBody(leaks.sites.slice(0, MOST_LEAKS).map((site) => leakRow(site).map(printable)))];
+}
+
+const MOST_LEAKS = 10;
 
 function known(sentence: string | undefined): string[] {
   return sentence === undefined ? [] : [sentence];

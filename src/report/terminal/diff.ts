@@ -10,7 +10,9 @@ import {
   formatGrowth,
   growthSentence,
   matchNotes,
+  novelty,
   peaksSentence,
+  placesSentence,
   siteWords,
 } from '../words/diff.ts';
 import { leakHeadline, leakRow } from '../words/leaks.ts';
@@ -35,7 +37,7 @@ export function formatDiff(diff: Diff, style: DiffStyle = {}): string {
   const sections = [
     [paint.dim(`A: ${nameOf(diff.before)}`), paint.dim(`B: ${nameOf(diff.after)}`)],
     answer.map((sentence) => paint.strong(printable(sentence))),
-    [alignmentSentence(diff), peaksSentence(diff)].map(printable),
+    [alignmentSentence(diff), placesSentence(diff), peaksSentence(diff)].filter((sentence) => sentence !== undefined).map(printable),
     diffCautions(diff).map((caution) => `${paint.bad('warning:')} ${printable(caution)}`),
     categoryLines(diff, paint),
     siteLines(diff, paint, isWhole),
@@ -84,9 +86,9 @@ function nameOf({ file, gpu, summary }: Diff['before']): string {
   return `${printable(file)}, GPU ${gpu}, ${formatTimes(summary.events, 'event', 'events')}, ${summary.recordedAllocator}`;
 }
 
-function changeCells({ before, after }: Change): string[] {
-  const novelty = before === 0 ? 'new' : after === 0 ? 'gone' : formatChange(after, before);
-  return [before === 0 ? '-' : formatBytes(before), after === 0 ? '-' : formatBytes(after), formatGrowth(after - before), novelty];
+function changeCells({ before, after }: Change, note = ''): string[] {
+  const percent = before === 0 || after === 0 ? note : formatChange(after, before);
+  return [before === 0 ? '-' : formatBytes(before), after === 0 ? '-' : formatBytes(after), formatGrowth(after - before), percent];
 }
 
 const CHANGE_COLUMNS: readonly Column[] = [
@@ -109,7 +111,7 @@ function siteLines({ sites, alignment }: Diff, paint: Paint, isWhole: boolean): 
   const shown = sites.filter((site) => Math.abs(site.after - site.before) >= least).slice(0, isWhole ? undefined : MOST_SITES);
   const others = sites.slice(shown.length);
   const rows = shown.map((site) => [
-    ...changeCells(site),
+    ...changeCells(site, novelty(site)),
     site.allocationsBefore === site.allocationsAfter
       ? `${site.allocationsAfter} x`
       : `${site.allocationsBefore} -> ${site.allocationsAfter} x`,

@@ -48,13 +48,22 @@ export function growthSentence(diff: Diff): string | undefined {
     named.push(site);
     explained += Math.abs(site.after - site.before);
   }
-  const words = named.map((site) => `${site.label} (${formatGrowth(site.after - site.before)}${noveltyWords(site)})`);
+  const words = named.map(
+    (site) => `${site.label} (${formatGrowth(site.after - site.before)}${novelty(site) === '' ? '' : `, ${novelty(site)}`})`,
+  );
   return `${growth >= 0 ? 'What grew most' : 'What shrank most'}: ${words.join(', ')}.`;
 }
 
-function noveltyWords({ before, after }: SiteChange): string {
-  if (before === 0) return ', new';
-  return after === 0 ? ', gone' : '';
+/** Whether one of the runs does not have the line at all; empty otherwise. */
+export function novelty({ before, after, isOnly }: Pick<SiteChange, 'before' | 'after' | 'isOnly'>): string {
+  if (!isOnly) return '';
+  return before === 0 ? 'new' : after === 0 ? 'gone' : '';
+}
+
+/** The peaks may be at different lines of the program. */
+export function placesSentence({ before, after, alignment, differsInPlace }: Diff): string | undefined {
+  if (!differsInPlace || alignment.by === 'end') return undefined;
+  return `The peak is elsewhere in the program: in A at ${before.place}, in B at ${after.place}. Some call sites are live at one of both peaks only.`;
 }
 
 /** How the moments were chosen. */
@@ -96,8 +105,13 @@ export function peaksSentence({ alignment, before, after }: Diff): string {
 export function diffCautions(diff: Diff): string[] {
   return [
     ...stackCautions(diff),
-    ...[diff.before, diff.after].flatMap((side, index) => side.warnings.map(({ message }) => `${index === 0 ? 'A' : 'B'}: ${message}`)),
+    ...diff.before.warnings.map(({ message }) => `${isIn(diff.after, message) ? 'A and B' : 'A'}: ${message}`),
+    ...diff.after.warnings.filter(({ message }) => !isIn(diff.before, message)).map(({ message }) => `B: ${message}`),
   ];
+}
+
+function isIn({ warnings }: DiffSide, message: string): boolean {
+  return warnings.some((warning) => warning.message === message);
 }
 
 const MOST_FILES = 3;
@@ -129,5 +143,5 @@ function stackCautions({ before, after }: Diff): string[] {
 
 export function siteWords(site: SiteChange): string {
   const moved = site.movedFrom === undefined ? '' : ` (in A: ${site.movedFrom})`;
-  return site.label + moved + callersWords(site.callers);
+  return site.label + moved + callersWords(site.callers.slice(0, 1));
 }
