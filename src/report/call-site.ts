@@ -196,6 +196,18 @@ export class CallSites {
   }
 }
 
+const callSites = new WeakMap<Symbols, CallSites>();
+
+/** All GPUs of a recording share their symbols. */
+export function callSitesOf({ symbols }: { readonly symbols: Symbols }): CallSites {
+  let sites = callSites.get(symbols);
+  if (!sites) {
+    sites = new CallSites(symbols);
+    callSites.set(symbols, sites);
+  }
+  return sites;
+}
+
 function kindOf({ filename, name }: Frame): number {
   if (filename === '' && (name === FORWARD_MARK || BACKWARD_MARK.test(name))) return Kind.Mark;
   if (NATIVE.test(filename)) {

@@ -5,14 +5,14 @@ import { liveSize, summarizeTrace, type TraceSummary } from '../trace/summary.ts
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace, type Warning } from '../trace/trace.ts';
 import { type Alignment, type AlignmentKind, align } from './alignment.ts';
-import { lineOf } from './call-site.ts';
+import { callSitesOf, lineOf } from './call-site.ts';
 import { findLeaks, type LeakingSite, type Leaks } from './leaks.ts';
 import { type LineMatches, matchLines } from './line-matching.ts';
 import { LiveCurve } from './live-curve.ts';
 import { categoryBytesAt } from './memory-categories.ts';
 import { isLiveAt } from './moment.ts';
 import { type NoSteps, type RunSteps, stepsOf } from './run-steps.ts';
-import { callSitesOf, labelOf } from './sites.ts';
+import { labelOf } from './sites.ts';
 
 export interface DiffSide {
   readonly file: string;

@@ -4,9 +4,9 @@ import { KIB, MIB } from '../base/bytes.ts';
 import { liveSize } from '../trace/summary.ts';
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { lineOf } from './call-site.ts';
+import { callSitesOf, lineOf } from './call-site.ts';
 import { hasSteps, type NoSteps, type RunStep, type RunSteps } from './run-steps.ts';
-import { callSitesOf, labelOf } from './sites.ts';
+import { labelOf } from './sites.ts';
 
 export interface LeakingSite {
   readonly label: string;

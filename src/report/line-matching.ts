@@ -28,7 +28,7 @@ export function matchLines(before: Trace, after: Trace): LineMatches {
     for (const [a, b] of pairs) lines.set(keyOf(path, a), { filename: other, line: b.line, name: b.name });
     if (pairs.some(([a, b]) => a.line !== b.line)) edited.push(path);
   }
-  const moved = [...files].filter(([path, other]) => portablePath(path) !== portablePath(other));
+  const moved = [...files].filter(([path, other]) => portablePath(path) !== portablePath(other)).sort();
   return { of: (frame) => lines.get(keyOf(frame.filename, frame)), moved, edited };
 }
 

@@ -1,7 +1,9 @@
 // Where memory was at one moment of the recorded run, and why free memory could not be used.
 import type { CensusGroup } from '../allocator/allocator.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
+import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
+import { callSitesOf } from './call-site.ts';
 
 /** All reserved memory at one moment, by its state. The parts add up to `reserved`. */
 export interface Breakdown {
@@ -37,6 +39,8 @@ export interface OomFinding {
   readonly timeUs: number;
   /** Rounded as the allocator rounds. */
   readonly asked: number;
+  /** The call site of the request; undefined: its stack was not recorded. */
+  readonly site: string | undefined;
   /** Free memory that the driver reported. */
   readonly deviceFree: number;
   /** The job's memory limit; undefined: unknown. */
@@ -140,6 +144,7 @@ export function explainOom(trace: Trace, whole: Reconstruction, onProgress?: (fr
     event,
     timeUs: events.timeUs[event]!,
     asked,
+    site: events.stack[event] === NO_STACK ? undefined : callSitesOf(trace).of(events.stack[event]!).label,
     deviceFree: events.address[event]!,
     limit,
     limitOrigin: whole.limits.origin,

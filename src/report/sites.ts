@@ -2,9 +2,9 @@
 import { MIB } from '../base/bytes.ts';
 import { Notes } from '../trace/notes.ts';
 import { liveSize } from '../trace/summary.ts';
-import { NO_STACK, type Symbols } from '../trace/symbols.ts';
+import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { CallSites } from './call-site.ts';
+import { callSitesOf } from './call-site.ts';
 import { isLiveAt } from './moment.ts';
 
 /** Memory of one call site. */
@@ -80,18 +80,6 @@ const OLDER = '(allocated before the recording began)';
 const NO_STACKS = '(no stack recorded)';
 /** Python frames were recorded, but not for this memory: autograd's threads have none. */
 const NO_FRAMES = '(no stack: probably a backward pass)';
-
-const callSites = new WeakMap<Symbols, CallSites>();
-
-/** All GPUs of a recording share their symbols. */
-export function callSitesOf({ symbols }: Pick<Trace, 'symbols'>): CallSites {
-  let sites = callSites.get(symbols);
-  if (!sites) {
-    sites = new CallSites(symbols);
-    callSites.set(symbols, sites);
-  }
-  return sites;
-}
 
 const noStackLabels = new WeakMap<Trace, string>();
 /** Smaller requests may have no stack because stacks were recorded for large ones only. */

@@ -10,7 +10,10 @@ import { formatCount, formatShare, formatTimes } from './numbers.ts';
 /** What failed; the finding is about the last of `failures`. */
 export function oomHeadline(oom: OomFinding, failures: number): { readonly what: string; readonly details: string } {
   const which = failures > 1 ? ` (the last of ${formatCount(failures)} failures)` : '';
-  return { what: 'Out of memory', details: `at event ${formatCount(oom.event)}${which}: a request for ${formatBytes(oom.asked)} failed.` };
+  return {
+    what: 'Out of memory',
+    details: `at event ${formatCount(oom.event)}${which}: a request for ${formatBytes(oom.asked)}${oom.site === undefined ? '' : `, made at ${oom.site},`} failed.`,
+  };
 }
 
 const CAUSES: Record<OomFinding['cause'], string> = {
