@@ -37,6 +37,7 @@ function sideJson(side: DiffSide, moment: { readonly event: number; readonly byt
     peakLive: side.summary.peakLive,
     peakReserved: side.summary.recordedPeakReserved ?? null,
     recordedAllocator: side.summary.recordedAllocator,
+    place: side.place ?? null,
     steps: hasSteps(side.steps) ? { by: side.steps.by, name: side.steps.name, count: side.steps.steps.length } : null,
     located: side.located,
     leaks: leaksJson(side.leaks),
