@@ -11,10 +11,10 @@ import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import type { HostMemory, Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
 import { findLeaks, type Leaks } from './leaks.ts';
-import { type Breakdown, breakDown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
+import { type Breakdown, breakDown, breakdownAt, explainOom, liveAt, type OomFinding } from './moment.ts';
 import { type OversizedRequest, oversizedRequest } from './oversized.ts';
 import { stepsOf } from './run-steps.ts';
-import { type SiteMemory, topSites } from './sites.ts';
+import { type CallSite, topSites } from './sites.ts';
 import { usualChoices, type WhatIfRow, whatIfRow } from './what-if.ts';
 
 export interface Analysis {
@@ -27,7 +27,7 @@ export interface Analysis {
   readonly peak: Breakdown;
   readonly oom: OomFinding | undefined;
   /** The call sites that hold most when the request failed, else at the peak of live memory. */
-  readonly sites: readonly SiteMemory[];
+  readonly sites: readonly CallSite[];
   /** All memory live at that moment. */
   readonly liveAtSites: number;
   /** Call sites that grow from step to step. */
@@ -107,7 +107,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const atPeak = (done: number) => progress(0.2 + done * 0.05, 'looking at the peak');
   const peak = breakdownAt(trace, whole, whole.peakReservedEvent, atPeak).breakdown;
   const oom = explainOom(trace, whole, (done) => progress(0.25 + done * 0.05, 'looking at the out-of-memory error'));
-  const { sites, live: liveAtSites } = topSites(trace, oom?.event ?? summary.peakLiveEvent, 5);
+  const sites = topSites(trace, oom?.event ?? summary.peakLiveEvent, 5);
+  const liveAtSites = oom ? liveAt(trace, oom.event) : summary.peakLive;
   const leaks = findLeaks(trace, stepsOf(trace), summary.peakLive);
 
   const inferred = whole.limits.allowedBytes ?? whole.limits.capacity;

@@ -5,14 +5,14 @@ import { liveSize, summarizeTrace, type TraceSummary } from '../trace/summary.ts
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace, type Warning } from '../trace/trace.ts';
 import { type Alignment, type AlignmentKind, align } from './alignment.ts';
-import { callSitesOf, lineOf } from './call-site.ts';
 import { findLeaks, type LeakingSite, type Leaks } from './leaks.ts';
 import { type LineMatches, matchLines } from './line-matching.ts';
 import { LiveCurve } from './live-curve.ts';
 import { categoryBytesAt } from './memory-categories.ts';
 import { isLiveAt } from './moment.ts';
+import { lineOf, originsOf } from './origin.ts';
 import { type NoSteps, type RunSteps, stepsOf } from './run-steps.ts';
-import { labelOf } from './sites.ts';
+import { labelOf, OLDER_STACK, stackOf } from './sites.ts';
 
 export interface DiffSide {
   readonly file: string;
@@ -126,7 +126,7 @@ function placeOf(trace: Trace, event: number): Place | undefined {
   const { events } = trace;
   for (let at = event; at >= 0; at--) {
     if (events.kind[at] !== EventKind.Alloc) continue;
-    return events.stack[at] === NO_STACK ? undefined : callSitesOf(trace).of(events.stack[at]!);
+    return events.stack[at] === NO_STACK ? undefined : originsOf(trace).of(events.stack[at]!);
   }
   return undefined;
 }
@@ -154,26 +154,25 @@ const UNKNOWN_SITE = 'no stack';
 
 /** What is live after an event, by call site. Sites are told apart by their whole path; without any stacks, requests by their size. */
 function heldAt(trace: Trace, event: number, bySize: boolean): Held {
-  const { allocations, events } = trace;
+  const { allocations } = trace;
   const sites = new Map<string, HeldSite>();
   const byStack = new Map<number, { site: HeldSite; callers: { bytes: number } }>();
   let total = 0;
   let located = 0;
   for (let allocation = 0; allocation < allocations.count; allocation++) {
     if (!isLiveAt(trace, allocation, event)) continue;
-    const allocEvent = allocations.allocEvent[allocation]!;
-    const stack = allocEvent < 0 ? NO_STACK : events.stack[allocEvent]!;
+    const { stack, isOlder } = stackOf(trace, allocation);
     const bytes = liveSize(allocations.requested[allocation]!);
-    const key = allocEvent < 0 ? NO_STACK - 1 : bySize ? bytes : stack;
+    const key = isOlder ? OLDER_STACK : bySize ? bytes : stack;
     let entry = byStack.get(key);
     if (!entry) {
-      entry = bySize && allocEvent >= 0 ? sizeSite(bytes, sites) : heldSite(trace, stack, allocEvent < 0, sites);
+      entry = bySize && !isOlder ? sizeSite(bytes, sites) : heldSite(trace, stack, isOlder, sites);
       byStack.set(key, entry);
     }
     entry.site.bytes += bytes;
     entry.site.allocations++;
     entry.callers.bytes += bytes;
-    if (allocEvent >= 0) total += bytes;
+    if (!isOlder) total += bytes;
     if (stack !== NO_STACK) located += bytes;
   }
   return { sites: [...sites.values()], everywhere: placesIn(trace, bySize), total, located };
@@ -192,7 +191,7 @@ function placesIn(trace: Trace, bySize: boolean): Place[] {
     else
       known.set(
         key,
-        stack === NO_STACK ? { label: labelOf(trace, stack, false), frame: undefined, backward: undefined } : callSitesOf(trace).of(stack),
+        stack === NO_STACK ? { label: labelOf(trace, stack, false), frame: undefined, backward: undefined } : originsOf(trace).of(stack),
       );
   }
   return [...known.values()];
@@ -214,7 +213,7 @@ function heldSite(
   older: boolean,
   sites: Map<string, HeldSite>,
 ): { site: HeldSite; callers: { bytes: number } } {
-  const found = stack === NO_STACK ? undefined : callSitesOf(trace).of(stack);
+  const found = stack === NO_STACK ? undefined : originsOf(trace).of(stack);
   const label = found?.label ?? labelOf(trace, stack, older);
   const key = siteKey({ label: found || older ? label : UNKNOWN_SITE, frame: found?.frame, backward: found?.backward });
   let site = sites.get(key);

@@ -81,7 +81,6 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
           event: oom.event,
           timeUs: oom.timeUs,
           asked: oom.asked,
-          site: oom.site ?? null,
           deviceFree: oom.deviceFree,
           limit: oom.limit ?? null,
           limitOrigin: oom.limitOrigin,

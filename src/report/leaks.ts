@@ -4,13 +4,13 @@ import { KIB, MIB } from '../base/bytes.ts';
 import { liveSize } from '../trace/summary.ts';
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { callSitesOf, lineOf } from './call-site.ts';
+import { lineOf, originsOf } from './origin.ts';
 import { hasSteps, type NoSteps, type RunStep, type RunSteps } from './run-steps.ts';
-import { labelOf } from './sites.ts';
+import { labelOf, OLDER_STACK, stackOf } from './sites.ts';
 
 export interface LeakingSite {
   readonly label: string;
-  /** The line, and what a backward pass runs there (see `CallSite`); undefined: unknown. */
+  /** The line, and what a backward pass runs there (see `Origin`); undefined: unknown. */
   readonly frame: Frame | undefined;
   readonly backward: string | undefined;
   /** Lines of the user's code that led there, innermost first. */
@@ -64,7 +64,7 @@ export function findLeaks(trace: Trace, found: RunSteps | NoSteps, peakLive: num
     const growth = series.at(-1)! - series[0]!;
     if (growth < threshold || !growsThroughout(series)) continue;
     const stack = sampleStack[site]!;
-    const found = stack === NO_STACK ? undefined : callSitesOf(trace).of(stack);
+    const found = stack === NO_STACK ? undefined : originsOf(trace).of(stack);
     const callers = (found?.callers ?? []).slice(0, MOST_CALLERS).map(lineOf);
     const where = { label: labels[site]!, frame: found?.frame, backward: found?.backward, callers };
     sites.push({ ...where, bytesPerStep: growth / before, first: series[0]!, last: series.at(-1)! });
@@ -92,19 +92,18 @@ function groupsOf(steps: readonly RunStep[]): StepGroup[] {
 
 /** A number for the call site of each allocation; those with equal labels share one. */
 function sitesOfAllocations(trace: Trace): { siteOf: Int32Array; labels: string[]; sampleStack: number[] } {
-  const { allocations, events } = trace;
+  const { allocations } = trace;
   const siteOf = new Int32Array(allocations.count);
   const labels: string[] = [];
   const sampleStack: number[] = [];
   const ids = new Map<string, number>();
   const byStack = new Map<number, number>();
   for (let allocation = 0; allocation < allocations.count; allocation++) {
-    const event = allocations.allocEvent[allocation]!;
-    const stack = event < 0 ? NO_STACK : events.stack[event]!;
-    const key = event < 0 ? NO_STACK - 1 : stack;
+    const { stack, isOlder } = stackOf(trace, allocation);
+    const key = isOlder ? OLDER_STACK : stack;
     let site = byStack.get(key);
     if (site === undefined) {
-      const label = labelOf(trace, stack, event < 0);
+      const label = labelOf(trace, stack, isOlder);
       site = ids.get(label);
       if (site === undefined) {
         site = labels.push(label) - 1;

@@ -1,9 +1,8 @@
 // Where memory was at one moment of the recorded run, and why free memory could not be used.
 import type { CensusGroup } from '../allocator/allocator.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
-import { NO_STACK } from '../trace/symbols.ts';
+import { liveSize } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { callSitesOf } from './call-site.ts';
 
 /** All reserved memory at one moment, by its state. The parts add up to `reserved`. */
 export interface Breakdown {
@@ -39,8 +38,6 @@ export interface OomFinding {
   readonly timeUs: number;
   /** Rounded as the allocator rounds. */
   readonly asked: number;
-  /** The call site of the request; undefined: its stack was not recorded. */
-  readonly site: string | undefined;
   /** Free memory that the driver reported. */
   readonly deviceFree: number;
   /** The job's memory limit; undefined: unknown. */
@@ -131,6 +128,14 @@ export function isLiveAt(trace: Trace, allocation: number, event: number): boole
   return ended < 0 || ended > event;
 }
 
+/** Live bytes after an event. */
+export function liveAt(trace: Trace, event: number): number {
+  let live = 0;
+  for (let allocation = 0; allocation < trace.allocations.count; allocation++)
+    if (isLiveAt(trace, allocation, event)) live += liveSize(trace.allocations.requested[allocation]!);
+  return live;
+}
+
 /** Explains the last out-of-memory event, since an earlier one did not end the job. */
 export function explainOom(trace: Trace, whole: Reconstruction, onProgress?: (fraction: number) => void): OomFinding | undefined {
   const { events } = trace;
@@ -144,7 +149,6 @@ export function explainOom(trace: Trace, whole: Reconstruction, onProgress?: (fr
     event,
     timeUs: events.timeUs[event]!,
     asked,
-    site: events.stack[event] === NO_STACK ? undefined : callSitesOf(trace).of(events.stack[event]!).label,
     deviceFree: events.address[event]!,
     limit,
     limitOrigin: whole.limits.origin,

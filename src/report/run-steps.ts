@@ -56,7 +56,7 @@ export function stepsOf(trace: Trace): RunSteps | NoSteps {
 function fromMarks(marks: readonly StepMark[], by: RunSteps['by'], { events }: Trace): RunSteps | undefined {
   const kinds = new Map<string, StepMark[]>();
   for (const mark of marks) {
-    const kind = markKind(mark.text);
+    const kind = OWN_STEP.test(mark.text) ? mark.text.replaceAll(/\d+/g, '#') : markKind(mark.text);
     if (kind === undefined || OWN_PART.test(mark.text)) continue;
     const known = kinds.get(kind);
     // Two marks without an event between them begin one step.

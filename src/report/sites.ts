@@ -4,11 +4,10 @@ import { Notes } from '../trace/notes.ts';
 import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { callSitesOf } from './call-site.ts';
 import { isLiveAt } from './moment.ts';
+import { originsOf } from './origin.ts';
 
-/** Memory of one call site. */
-export interface SiteMemory {
+export interface CallSite {
   /** `file.py:123 function`, `backward of bmm at file.py:123 function`, or why the line is unknown. */
   readonly label: string;
   readonly bytes: number;
@@ -20,46 +19,36 @@ export interface SiteMemory {
 /** Texts shown for one call site. */
 const MOST_NOTES = 3;
 
-export interface LiveSites {
-  /** The call sites with the most live memory, largest first; empty: neither stacks nor notes were recorded. */
-  readonly sites: readonly SiteMemory[];
-  /** All live memory. */
-  readonly live: number;
-}
-
-/** The `count` call sites with the most live memory after `event`. */
-export function topSites(trace: Trace, event: number, count: number): LiveSites {
-  const { allocations, events } = trace;
+/** The call sites with the most live memory after `event`, largest first; empty: neither stacks nor notes were recorded. */
+export function topSites(trace: Trace, event: number, count: number): CallSite[] {
+  const { allocations } = trace;
   const labels = new Map<number, string>();
   const sites = new Map<string, { bytes: number; allocations: number; noted: Map<string, number> }>();
   const notes = new Notes(trace);
   let described = 0;
-  let live = 0;
   for (let allocation = 0; allocation < allocations.count; allocation++) {
     if (!isLiveAt(trace, allocation, event)) continue;
-    const allocEvent = allocations.allocEvent[allocation]!;
-    const stack = allocEvent < 0 ? NO_STACK : events.stack[allocEvent]!;
+    const { stack, isOlder } = stackOf(trace, allocation);
     const texts = notes.of(allocation);
     if (stack !== NO_STACK || texts.length > 0) described++;
-    let label = labels.get(stack);
+    const key = isOlder ? OLDER_STACK : stack;
+    let label = labels.get(key);
     if (label === undefined) {
-      label = labelOf(trace, stack, allocEvent < 0);
-      labels.set(stack, label);
+      label = labelOf(trace, stack, isOlder);
+      labels.set(key, label);
     }
     const site = sites.get(label) ?? { bytes: 0, allocations: 0, noted: new Map<string, number>() };
     const bytes = liveSize(allocations.requested[allocation]!);
     site.bytes += bytes;
-    live += bytes;
     for (const text of texts) site.noted.set(text, (site.noted.get(text) ?? 0) + bytes);
     site.allocations++;
     sites.set(label, site);
   }
-  if (described === 0) return { sites: [], live };
-  const largestSites = [...sites]
+  if (described === 0) return [];
+  return [...sites]
     .map(([label, { noted, ...site }]) => ({ label, ...site, ...(noted.size > 0 && { notes: largest(noted) }) }))
     .sort((a, b) => b.bytes - a.bytes)
     .slice(0, count);
-  return { sites: largestSites, live };
 }
 
 function largest(noted: ReadonlyMap<string, number>): string[] {
@@ -69,11 +58,41 @@ function largest(noted: ReadonlyMap<string, number>): string[] {
     .map(([text]) => text);
 }
 
+/** A number for the stack of allocations of which nothing is known. */
+export const OLDER_STACK: number = NO_STACK - 1;
+
+/**
+ * The stack of an allocation. Of those that are older than the first event, a snapshot knows the stacks of blocks that are still live at
+ * its end; `isOlder`: nothing is known.
+ */
+export function stackOf(trace: Trace, allocation: number): { readonly stack: number; readonly isOlder: boolean } {
+  const { allocations, events } = trace;
+  const event = allocations.allocEvent[allocation]!;
+  if (event >= 0) return { stack: events.stack[event]!, isOlder: false };
+  const isFreed = allocations.freeRequestedEvent[allocation]! >= 0 || allocations.freeCompletedEvent[allocation]! >= 0;
+  const stack = isFreed ? undefined : stacksAtEnd(trace).get(allocations.address[allocation]!);
+  return { stack: stack ?? NO_STACK, isOlder: stack === undefined };
+}
+
+const endStacks = new WeakMap<Trace, ReadonlyMap<number, number>>();
+
+function stacksAtEnd(trace: Trace): ReadonlyMap<number, number> {
+  let stacks = endStacks.get(trace);
+  if (!stacks) {
+    const blocks = (trace.endSegments ?? []).flatMap((segment) => segment.blocks);
+    stacks = new Map(
+      blocks.filter(({ state, stack }) => state === 'live' && stack !== NO_STACK).map(({ address, stack }) => [address, stack]),
+    );
+    endStacks.set(trace, stacks);
+  }
+  return stacks;
+}
+
 /** The call site of a stack, in words; `older` allocations have no stack. */
 export function labelOf(trace: Trace, stack: number, older: boolean): string {
   if (older) return OLDER;
   if (stack === NO_STACK) return noStackLabel(trace);
-  return callSitesOf(trace).of(stack).label;
+  return originsOf(trace).of(stack).label;
 }
 
 const OLDER = '(allocated before the recording began)';

@@ -2,7 +2,7 @@
 // Two runs of code that was edited in between are compared by these, since lines move.
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { callSitesOf, inPackages } from './call-site.ts';
+import { inPackages, originsOf } from './origin.ts';
 
 export interface SourceLine {
   readonly line: number;
@@ -32,7 +32,7 @@ export function sourceFilesOf(trace: Trace): SourceFiles {
   const lines = new Map<number, Growing>();
   const pathOf = (frame: number) => (strings[frames.filename(frame)] ?? '').replaceAll('\\', '/');
   const isPython = (frame: number) => /\.py$|^</.test(pathOf(frame));
-  const sites = callSitesOf(trace);
+  const sites = originsOf(trace);
   const lineFor = (frame: number) => {
     let line = lines.get(frame);
     if (!line) {

@@ -84,7 +84,7 @@ function oomLines(analysis: Analysis, paint: Paint): string[] {
   const reasons = [oomCause(oom), oomState(oom), oomPinning(oom), holders && printable(holders)].filter(
     (sentence) => sentence !== undefined,
   );
-  return [`${paint.bad(what)} ${printable(details)}`, ...reasons.map((sentence) => `  ${sentence}`)];
+  return [`${paint.bad(what)} ${details}`, ...reasons.map((sentence) => `  ${sentence}`)];
 }
 
 function peakLines(analysis: Analysis, paint: Paint): string[] {

@@ -12,7 +12,7 @@ export function oomHeadline(oom: OomFinding, failures: number): { readonly what:
   const which = failures > 1 ? ` (the last of ${formatCount(failures)} failures)` : '';
   return {
     what: 'Out of memory',
-    details: `at event ${formatCount(oom.event)}${which}: a request for ${formatBytes(oom.asked)}${oom.site === undefined ? '' : `, made at ${oom.site},`} failed.`,
+    details: `at event ${formatCount(oom.event)}${which}: a request for ${formatBytes(oom.asked)} failed.`,
   };
 }
 

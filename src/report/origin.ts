@@ -3,7 +3,8 @@
 import { FORWARD_MARK } from '../trace/snapshot/forward-frames.ts';
 import { type Frame, NO_STACK, type Symbols } from '../trace/symbols.ts';
 
-export interface CallSite {
+/** Where a request came from. */
+export interface Origin {
   /** `file.py:123 function`, `backward of bmm at file.py:123 function`, or why the line is unknown. */
   readonly label: string;
   /** The line; undefined: none is known. */
@@ -41,10 +42,10 @@ const MOST_CALLERS = 8;
 
 const Kind = { Unknown: 0, User: 1, Library: 2, Native: 3, EngineCaller: 4, Engine: 5, Node: 6, Compiled: 7, Mark: 8 } as const;
 
-/** The call sites of all stacks of a recording, each found once. */
-export class CallSites {
+/** Where all stacks of a recording come from, each found once. */
+export class Origins {
   private readonly symbols: Symbols;
-  private readonly known = new Map<number, CallSite>();
+  private readonly known = new Map<number, Origin>();
   private kinds = new Uint8Array(0);
   private forwardLines: Map<string, Frame | undefined> | undefined;
 
@@ -52,8 +53,8 @@ export class CallSites {
     this.symbols = symbols;
   }
 
-  /** The call site of a stack; not for NO_STACK. */
-  of(stack: number): CallSite {
+  /** Not for NO_STACK. */
+  of(stack: number): Origin {
     let site = this.known.get(stack);
     if (!site) {
       site = this.find(stack);
@@ -67,7 +68,7 @@ export class CallSites {
     return (this.kinds[frame] || this.kind(frame, this.frame(frame))) === Kind.User;
   }
 
-  private find(stack: number): CallSite {
+  private find(stack: number): Origin {
     const { stacks } = this.symbols;
     let operator = '';
     let isBackward = false;
@@ -196,14 +197,14 @@ export class CallSites {
   }
 }
 
-const callSites = new WeakMap<Symbols, CallSites>();
+const origins = new WeakMap<Symbols, Origins>();
 
 /** All GPUs of a recording share their symbols. */
-export function callSitesOf({ symbols }: { readonly symbols: Symbols }): CallSites {
-  let sites = callSites.get(symbols);
+export function originsOf({ symbols }: { readonly symbols: Symbols }): Origins {
+  let sites = origins.get(symbols);
   if (!sites) {
-    sites = new CallSites(symbols);
-    callSites.set(symbols, sites);
+    sites = new Origins(symbols);
+    origins.set(symbols, sites);
   }
   return sites;
 }
