@@ -11,7 +11,8 @@ import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import type { HostMemory, Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
 import { findLeaks, type Leaks } from './leaks.ts';
-import { type Breakdown, breakDown, breakdownAt, explainOom, liveAt, type OomFinding } from './moment.ts';
+import { liveAt } from './live-curve.ts';
+import { type Breakdown, breakDown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
 import { type OversizedRequest, oversizedRequest } from './oversized.ts';
 import { stepsOf } from './run-steps.ts';
 import { type CallSite, topSites } from './sites.ts';
@@ -26,12 +27,7 @@ export interface Analysis {
   /** Where memory was when reserved memory peaked. */
   readonly peak: Breakdown;
   readonly oom: OomFinding | undefined;
-  /** The call sites that hold most when the request failed, else at the peak of live memory. */
   readonly sites: readonly CallSite[];
-  /** All memory live at that moment. */
-  readonly liveAtSites: number;
-  /** Call sites that grow from step to step. */
-  readonly leaks: Leaks;
   /** Pinned host memory of the process; undefined: not recorded. */
   readonly hostMemory: HostMemory | undefined;
   /** Memory of the GPU in question; undefined: unknown. */
@@ -46,6 +42,10 @@ export interface Analysis {
   readonly oversized: OversizedRequest | undefined;
   readonly whatIf: readonly WhatIfRow[];
   readonly advice: readonly Advice[];
+  /** All memory live at the moment of `sites`: when the last request failed, else at the peak of live memory. */
+  readonly liveAtSites: number;
+  /** Call sites that grow from step to step. */
+  readonly leaks: Leaks;
 }
 
 /** What the recorded allocator does on a GPU of the given size. */
@@ -108,8 +108,6 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const peak = breakdownAt(trace, whole, whole.peakReservedEvent, atPeak).breakdown;
   const oom = explainOom(trace, whole, (done) => progress(0.25 + done * 0.05, 'looking at the out-of-memory error'));
   const sites = topSites(trace, oom?.event ?? summary.peakLiveEvent, 5);
-  const liveAtSites = oom ? liveAt(trace, oom.event) : summary.peakLive;
-  const leaks = findLeaks(trace, stepsOf(trace), summary.peakLive);
 
   const inferred = whole.limits.allowedBytes ?? whole.limits.capacity;
   const capacity = options.capacity ?? inferred;
@@ -117,6 +115,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const capacityAtLeast = granted !== undefined && capacity !== undefined && granted < capacity ? granted : undefined;
   const recorded = recordedChoice(trace, whole);
   const oversized = oversizedRequest(trace, summary, capacity);
+  const liveAtSites = oom ? liveAt(trace, oom.event) : summary.peakLive;
+  const leaks = findLeaks(trace, stepsOf(trace), summary.peakLive);
   let onGivenGpu: GivenGpu | undefined;
   const analysisWith = (whatIf: readonly WhatIfRow[]): Analysis => ({
     device: trace.device,
@@ -126,8 +126,6 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     peak,
     oom,
     sites,
-    liveAtSites,
-    leaks,
     hostMemory: trace.hostMemory,
     capacity,
     capacityAtLeast,
@@ -143,6 +141,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
       warnings: trace.warnings,
       source: options.source ?? 'SNAPSHOT',
     }),
+    liveAtSites,
+    leaks,
   });
   // If the recording shows a memory fraction, the size in question is what that fraction allows.
   const hasFraction = options.capacity === undefined && whole.limits.allowedBytes !== undefined;

@@ -90,8 +90,6 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
         }
       : null,
     sites: analysis.sites.map(({ notes, ...site }) => ({ ...site, ...(notes ? { notes: [...notes] } : {}) })),
-    liveAtSites: analysis.liveAtSites,
-    leaks: leaksJson(analysis.leaks),
     hostMemory: analysis.hostMemory ? { ...analysis.hostMemory, roundingAtEnd: analysis.hostMemory.roundingAtEnd ?? null } : null,
     capacity: analysis.capacity ?? null,
     capacityAtLeast: analysis.capacityAtLeast ?? null,
@@ -116,17 +114,9 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
       limited: row.limited ? { ooms: row.limited.ooms, retries: row.limited.retries, peakReserved: row.limited.peakReserved } : null,
     })),
     advice: analysis.advice.map((advice) => ({ line: adviceLine(advice), effect: adviceEffect(advice), savedBytes: advice.savedBytes })),
+    liveAtSites: analysis.liveAtSites,
+    leaks: leaksJson(analysis.leaks),
   };
-}
-
-export function leaksJson(leaks: Leaks): Json {
-  if (!('sites' in leaks)) return { steps: 0, by: null, reason: leaks.reason, sites: [] };
-  return { steps: leaks.steps, by: leaks.by, reason: null, sites: leaks.sites.map(leakJson) };
-}
-
-export function leakJson({ label, frame, callers, bytesPerStep, first, last }: LeakingSite): Json {
-  const line = { file: frame?.filename ?? null, line: frame?.line ?? null, function: frame?.name ?? null };
-  return { label, ...line, callers: [...callers], bytesPerStep, first, last };
 }
 
 function breakdownJson(breakdown: Breakdown): { [key: string]: Json } {
@@ -155,4 +145,14 @@ export function swapPlanJson({ plan }: SwapFacts): { [key: string]: Json } {
   const curve = plan.curve.map((point) => ({ ...point }));
   const bounds = { ...plan.bounds };
   return { schema: SCHEMA, peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, curve, verified, wallMs, footprint, bounds };
+}
+
+export function leaksJson(leaks: Leaks): Json {
+  if (!('sites' in leaks)) return { steps: 0, by: null, reason: leaks.reason, sites: [] };
+  return { steps: leaks.steps, by: leaks.by, reason: null, sites: leaks.sites.map(leakJson) };
+}
+
+export function leakJson({ label, frame, callers, bytesPerStep, first, last }: LeakingSite): Json {
+  const line = { file: frame?.filename ?? null, line: frame?.line ?? null, function: frame?.name ?? null };
+  return { label, ...line, callers: [...callers], bytesPerStep, first, last };
 }

@@ -1,6 +1,7 @@
 // Live memory after each event of a recording, and its highest point in a stretch of them.
 import { liveSize } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
+import { isLiveAt } from './moment.ts';
 
 export interface LivePoint {
   /** -1: before the first event. */
@@ -51,4 +52,12 @@ export class LiveCurve {
     const event = this.after.length - 1;
     return { event, bytes: event < 0 ? this.start : this.after[event]! };
   }
+}
+
+/** Live bytes after one event. */
+export function liveAt(trace: Trace, event: number): number {
+  let live = 0;
+  for (let allocation = 0; allocation < trace.allocations.count; allocation++)
+    if (isLiveAt(trace, allocation, event)) live += liveSize(trace.allocations.requested[allocation]!);
+  return live;
 }

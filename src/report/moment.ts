@@ -1,7 +1,6 @@
 // Where memory was at one moment of the recorded run, and why free memory could not be used.
 import type { CensusGroup } from '../allocator/allocator.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
-import { liveSize } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 
 /** All reserved memory at one moment, by its state. The parts add up to `reserved`. */
@@ -126,14 +125,6 @@ export function isLiveAt(trace: Trace, allocation: number, event: number): boole
   const freed = allocations.freeRequestedEvent[allocation]!;
   const ended = freed >= 0 ? freed : allocations.freeCompletedEvent[allocation]!;
   return ended < 0 || ended > event;
-}
-
-/** Live bytes after an event. */
-export function liveAt(trace: Trace, event: number): number {
-  let live = 0;
-  for (let allocation = 0; allocation < trace.allocations.count; allocation++)
-    if (isLiveAt(trace, allocation, event)) live += liveSize(trace.allocations.requested[allocation]!);
-  return live;
 }
 
 /** Explains the last out-of-memory event, since an earlier one did not end the job. */

@@ -57,6 +57,7 @@ export function formatAnalysis(analysis: Analysis, title: string, style: Analysi
     lead === undefined ? [] : [paint.strong(printable(lead))],
     analysis.warnings.map((warning) => `${paint.bad('warning:')} ${printable(warning.message)}`),
     oomLines(analysis, paint),
+    known(holdersSentence(analysis)).map(printable),
     peakLines(analysis, paint),
     siteLines(analysis, paint),
     leakLines(analysis, paint),
@@ -76,44 +77,22 @@ function recordingLine({ summary, device }: Analysis): string {
   return parts.join(', ');
 }
 
-function oomLines(analysis: Analysis, paint: Paint): string[] {
-  const { oom, summary } = analysis;
+function oomLines({ oom, summary }: Analysis, paint: Paint): string[] {
   if (!oom) return [];
   const { what, details } = oomHeadline(oom, summary.ooms);
-  const holders = holdersSentence(analysis);
-  const reasons = [oomCause(oom), oomState(oom), oomPinning(oom), holders && printable(holders)].filter(
-    (sentence) => sentence !== undefined,
-  );
+  const reasons = [oomCause(oom), oomState(oom), oomPinning(oom)].filter((sentence) => sentence !== undefined);
   return [`${paint.bad(what)} ${details}`, ...reasons.map((sentence) => `  ${sentence}`)];
 }
 
-function peakLines(analysis: Analysis, paint: Paint): string[] {
-  const { peak, summary, hostMemory, oom } = analysis;
+function peakLines({ peak, summary, hostMemory }: Analysis, paint: Paint): string[] {
   const host = known(hostMemorySentence(hostMemory));
   if (peak.reserved === 0) return [NOTHING_RESERVED, ...host];
   const { what, details } = peakHeadline(peak);
   const rows = lossesOf(peak).map((loss) => [formatBytes(loss.bytes), formatShare(loss.bytes, peak.reserved), lossCause(loss, peak)]);
   if (peak.heldSinceStart > 0)
     rows.push([formatBytes(peak.heldSinceStart), formatShare(peak.heldSinceStart, peak.reserved), HELD_SINCE_START]);
-  // Beside a failed request, the lines are named there.
-  const holders = oom ? undefined : holdersSentence(analysis);
-  return [
-    `${paint.strong(what)}, ${details}:`,
-    ...tableBody(rows),
-    ...known(holders && printable(holders)),
-    ...known(privatePoolsSentence(peak)),
-    floorSentence(summary),
-    ...host,
-  ];
+  return [`${paint.strong(what)}, ${details}:`, ...tableBody(rows), ...known(privatePoolsSentence(peak)), floorSentence(summary), ...host];
 }
-
-function leakLines({ leaks }: Analysis, paint: Paint): string[] {
-  if (!('sites' in leaks) || leaks.sites.length === 0) return [];
-  const { what, details } = leakHeadline(leaks);
-  return [`${paint.bad(what)} ${details}:`, ...tableBody(leaks.sites.slice(0, MOST_LEAKS).map((site) => leakRow(site).map(printable)))];
-}
-
-const MOST_LEAKS = 10;
 
 function known(sentence: string | undefined): string[] {
   return sentence === undefined ? [] : [sentence];
@@ -127,6 +106,14 @@ function siteLines({ sites, oom }: Analysis, paint: Paint): string[] {
     printable(site.label + noteWords(site.notes ?? [])),
   ]);
   return [`${paint.strong('Live memory by call site')}, ${oom ? 'when the request failed' : 'at its peak'}:`, ...tableBody(rows)];
+}
+
+const MOST_LEAKS = 10;
+
+function leakLines({ leaks }: Analysis, paint: Paint): string[] {
+  if (!('sites' in leaks) || leaks.sites.length === 0) return [];
+  const { what, details } = leakHeadline(leaks);
+  return [`${paint.bad(what)} ${details}:`, ...tableBody(leaks.sites.slice(0, MOST_LEAKS).map((site) => leakRow(site).map(printable)))];
 }
 
 /** Two figures and what they are, without a header. */

@@ -69,7 +69,7 @@ export function holdersSentence({ sites, liveAtSites, oom }: Pick<Analysis, 'sit
   const named = sites.filter(({ label, bytes }) => !label.startsWith('(') && bytes >= LEAST_HELD * liveAtSites).slice(0, MOST_HOLDERS);
   if (named.length === 0) return undefined;
   const lines = named.map(({ label, bytes }) => `${label} (${formatBytes(bytes)}, ${formatShare(bytes, liveAtSites)})`);
-  return `Lines that held most of the ${formatBytes(liveAtSites)} live ${oom ? 'then' : 'at the peak'}: ${lines.join(', ')}.`;
+  return `Lines that held most of the ${formatBytes(liveAtSites)} live ${oom ? 'when the request failed' : 'at the peak'}: ${lines.join(', ')}.`;
 }
 
 export const NOTHING_RESERVED = 'No memory was reserved.';
