@@ -27,7 +27,7 @@ const ENGINE = /\btorch::autograd::(?:python::Python)?Engine::/;
 const FORWARD_OPERATOR = /\btorch::autograd::VariableType::(?:\(anonymous namespace\)::)?_?(\w+?)(?:_[A-Z]\w*)?\(/;
 const OPERATOR = /\bat::_ops::(\w+?)::(?:call|redispatch)\b/;
 /** Weir's own recordings name the node that runs, on top of the forward stack. */
-const BACKWARD_MARK = /^backward of (\w[\w:.]*)$/;
+const BACKWARD_MARK = /^backward of (\S.*)$/;
 const ENGINE_CALLERS = new Set(['_engine_run_backward', 'backward', 'grad']);
 /** Work of the engine beside its nodes, by the function that does it. */
 const ENGINE_WORK: readonly (readonly [RegExp, string])[] = [
@@ -225,14 +225,22 @@ function kindOf({ filename, name }: Frame): number {
 function operatorOf(name: string): string {
   const work = ENGINE_WORK.find(([pattern]) => pattern.test(name));
   if (work) return work[1];
-  const node = BACKWARD_MARK.exec(name)?.[1] ?? CPP_NODE.exec(name)?.[1] ?? NODE.exec(name)?.[1] ?? '';
-  if (node === 'AccumulateGrad' || node.endsWith('::AccumulateGrad')) return 'gradient accumulation';
+  const node = CPP_NODE.exec(name)?.[1] ?? markedNode(name) ?? NODE.exec(name)?.[1] ?? '';
+  if (node === 'AccumulateGrad') return 'gradient accumulation';
   // Nodes of functions written in Python, which have frames of their own.
   if (node === 'PyNode') return '';
   if (node.startsWith('CompiledFunction')) return 'compiled code';
   const generated = /^(\w+?)Backward\d+$/.exec(node)?.[1];
   if (generated) return generated.replaceAll(/(?<=[a-z0-9])(?=[A-Z])/g, '_').toLowerCase();
   return node.replace(/Backward$/, '');
+}
+
+/** The class in Weir's own mark, without its namespaces. */
+function markedNode(name: string): string | undefined {
+  return BACKWARD_MARK.exec(name)?.[1]!
+    .replace(/[<(].*$/, '')
+    .split('::')
+    .at(-1);
 }
 
 function backwardLabel(operator: string, at: Frame | undefined, called: Frame | undefined): string {

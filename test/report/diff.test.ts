@@ -83,6 +83,24 @@ describe('one added activation', () => {
   });
 });
 
+describe('categories', () => {
+  const found = diff(train(), train({ forward: [...FORWARD, { line: 13, calls: 'none', size: 5 * MIB }] }));
+  const change = (label: string, before: number, after: number) => ({ label, before: before * MIB, after: after * MIB });
+
+  it('are shown if they are known, and named if one has most of the growth', () => {
+    const text = formatDiff({ ...found, categories: [change('activation', 54, 69), change('parameter', 6, 6)] });
+    expect(text).toContain('Most of the change is activation: +15 MiB.');
+    expect(text).toMatch(
+      /By category:\n.*\n +54 MiB +69 MiB +\+15 MiB +\+27\.8 % {2}activation\n +6 MiB +6 MiB +0 B +0\.0 % {2}parameter\n/,
+    );
+  });
+
+  it('are not named if the growth is spread', () => {
+    const text = formatDiff({ ...found, categories: [change('activation', 54, 61), change('parameter', 6, 10), change('buffer', 0, 4)] });
+    expect(text).not.toContain('Most of the change is');
+  });
+});
+
 describe('the same program', () => {
   it('does not differ from itself', () => {
     const found = diff(train(), train());

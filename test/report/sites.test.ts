@@ -1,9 +1,9 @@
 // Call sites as people read them: the innermost frame of their own code, with the file's last two names.
 import { describe, expect, it } from 'vitest';
-import { labelOf } from '../../src/report/sites.ts';
+import { labelOf, topSites } from '../../src/report/sites.ts';
 import { FORWARD_MARK } from '../../src/trace/snapshot/forward-frames.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
-import type { Trace } from '../../src/trace/trace.ts';
+import { EventKind, type Trace } from '../../src/trace/trace.ts';
 import { forgeTrace } from '../support/forged.ts';
 
 /** The label of a stack, innermost frame first. */
@@ -68,6 +68,13 @@ describe('memory of a backward pass', () => {
     expect(labels([[['', 0, FORWARD_MARK], USER, TRAIN]])).toEqual(['backward of proj/model.py:12 forward']);
     expect(labels([[['', 0, 'backward of AddmmBackward0'], USER, TRAIN]])).toEqual(['backward of addmm at proj/model.py:12 forward']);
     expect(labels([[['', 0, 'backward of AddmmBackward0']]])).toEqual(['backward of addmm']);
+    expect(labels([[['', 0, 'backward of torch::autograd::CopySlices'], USER]])).toEqual([
+      'backward of CopySlices at proj/model.py:12 forward',
+    ]);
+    expect(labels([[['', 0, 'backward of torch::autograd::CppNode<me::MyOp>'], USER]])).toEqual([
+      'backward of MyOp at proj/model.py:12 forward',
+    ]);
+    expect(labels([[['', 0, 'backward of torch::autograd::AccumulateGrad']]])).toEqual(['backward, gradient accumulation']);
   });
 
   it('is that of the only line that runs the operator in forward', () => {
@@ -104,6 +111,27 @@ describe('memory of a backward pass', () => {
     const tensor: FrameRow = ['/env/lib/python3.12/site-packages/torch/_tensor.py', 600, 'backward'];
     expect(labels([[graph, tensor, TRAIN]])).toEqual(['backward called at proj/train.py:40 main']);
     expect(labels([ENGINE])).toEqual(['backward of an unknown operator']);
+  });
+});
+
+describe('memory older than the recording', () => {
+  const stacked = (freed: boolean): Trace => {
+    const row = { address: 0x7f0000000000, size: 2 ** 20, stream: 0 };
+    const symbols = new Symbols();
+    const stack = symbols.stacks.push(-1, symbols.frames.intern(symbols.internString('build'), symbols.internString('/me/model.py'), 3));
+    const block = { address: row.address, size: row.size, requested: row.size, state: 'live', stack } as const;
+    const segment = { ...row, pool: 0, small: true, expandable: false, stack: -1, blocks: [block] };
+    const kind = freed ? EventKind.FreeRequested : EventKind.Alloc;
+    const event = { kind, address: row.address + (freed ? 0 : 2 ** 30), size: row.size };
+    return { ...forgeTrace([event], { endSegments: [segment] }), symbols };
+  };
+
+  it('has the call site that the snapshot knows of its block', () => {
+    expect(topSites(stacked(false), 0, 5)).toContainEqual({ label: 'me/model.py:3 build', bytes: 2 ** 20, allocations: 1 });
+  });
+
+  it('has none if it was freed since: the block is another one', () => {
+    expect(topSites(stacked(true), -1, 5)).toEqual([]);
   });
 });
 

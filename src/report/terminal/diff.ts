@@ -5,6 +5,7 @@ import type { Change, Diff } from '../diff.ts';
 import { growthOf } from '../diff.ts';
 import {
   alignmentSentence,
+  categorySentence,
   diffCautions,
   diffHeadline,
   formatGrowth,
@@ -33,7 +34,7 @@ export interface DiffStyle {
 
 export function formatDiff(diff: Diff, style: DiffStyle = {}): string {
   const { paint = PLAIN, isWhole = false } = style;
-  const answer = [diffHeadline(diff), growthSentence(diff)].filter((sentence) => sentence !== undefined);
+  const answer = [diffHeadline(diff), growthSentence(diff), categorySentence(diff)].filter((sentence) => sentence !== undefined);
   const sections = [
     [paint.dim(`A: ${nameOf(diff.before)}`), paint.dim(`B: ${nameOf(diff.after)}`)],
     answer.map((sentence) => paint.strong(printable(sentence))),

@@ -1,6 +1,6 @@
 // Sentences about the difference between two runs: one fact, one sentence. A is the first run, B the second.
 import { formatBytes } from '../../base/bytes.ts';
-import { type Diff, type DiffSide, growthOf, type SiteChange } from '../diff.ts';
+import { type Change, type Diff, type DiffSide, growthOf, type SiteChange } from '../diff.ts';
 import { hasSteps, type NoSteps, type RunSteps } from '../run-steps.ts';
 import { callersWords, stepsWords } from './leaks.ts';
 import { formatChange, formatSizes, formatTimes } from './numbers.ts';
@@ -52,6 +52,18 @@ export function growthSentence(diff: Diff): string | undefined {
     (site) => `${site.label} (${formatGrowth(site.after - site.before)}${novelty(site) === '' ? '' : `, ${novelty(site)}`})`,
   );
   return `${growth >= 0 ? 'What grew most' : 'What shrank most'}: ${words.join(', ')}.`;
+}
+
+/** A category that has less than this share of the growth is not named. */
+const MOSTLY = 0.5;
+
+/** Which category the growth is of; undefined: it is not known, or spread over several. */
+export function categorySentence(diff: Diff): string | undefined {
+  const growth = growthOf(diff);
+  const change = (category: Change) => (category.after - category.before) * Math.sign(growth);
+  const [most] = [...(diff.categories ?? [])].sort((a, b) => change(b) - change(a));
+  if (!most || growth === 0 || change(most) < MOSTLY * Math.abs(growth)) return undefined;
+  return `Most of the change is ${most.label}: ${formatGrowth(most.after - most.before)}.`;
 }
 
 /** Whether one of the runs does not have the line at all; empty otherwise. */
