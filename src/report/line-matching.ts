@@ -77,7 +77,7 @@ const NONE = -1;
 
 /** The pairs with the highest score in total, in the order of both files. */
 function alignLines(from: readonly SourceLine[], to: readonly SourceLine[], usesSizes: boolean): [SourceLine, SourceLine][] {
-  if (from.length * to.length > MOST_PAIRS || (!usesSizes && isUnchanged(from, to))) return sameLines(from, to);
+  if (from.length * to.length > MOST_PAIRS) return sameLines(from, to);
   const width = to.length + 1;
   const score = new Float64Array((from.length + 1) * width);
   /** How far lines have moved at the last pair before. */
@@ -121,13 +121,6 @@ function overlap<Item>(a: ReadonlySet<Item>, b: ReadonlySet<Item>): number {
   const shared = [...a].filter((item) => b.has(item)).length;
   const all = a.size + b.size - shared;
   return all === 0 ? 0 : shared / all;
-}
-
-/** Whether the lines with the same numbers do the same, as far as both runs came there. */
-function isUnchanged(from: readonly SourceLine[], to: readonly SourceLine[]): boolean {
-  const pairs = sameLines(from, to);
-  const alike = pairs.filter(([a, b]) => a.calls.size + b.calls.size === 0 || overlap(a.calls, b.calls) > 0);
-  return alike.length >= 0.9 * Math.min(from.length, to.length);
 }
 
 function sameLines(from: readonly SourceLine[], to: readonly SourceLine[]): [SourceLine, SourceLine][] {

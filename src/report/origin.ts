@@ -237,10 +237,8 @@ function operatorOf(name: string): string {
 
 /** The class in Weir's own mark, without its namespaces. */
 function markedNode(name: string): string | undefined {
-  return BACKWARD_MARK.exec(name)?.[1]!
-    .replace(/[<(].*$/, '')
-    .split('::')
-    .at(-1);
+  const node = BACKWARD_MARK.exec(name)?.[1]?.replace(/[<(].*$/, '');
+  return node?.split('::').at(-1);
 }
 
 function backwardLabel(operator: string, at: Frame | undefined, called: Frame | undefined): string {

@@ -43,6 +43,12 @@ describe('one added activation', () => {
     expect(found.editedFiles).toEqual(['/home/me/proj/model.py']);
   });
 
+  it('is named where all lines call the same function: their sizes tell them apart', () => {
+    const alike = FORWARD.map((line) => ({ ...line, calls: 'linear' as const }));
+    const edited = [alike[0]!, { ...added, calls: 'linear' as const }, { ...alike[1]!, line: 12 }, { ...alike[2]!, line: 13 }];
+    expect(changes(diff(train({ forward: alike }), train({ forward: edited })))).toEqual([['proj/model.py:11 forward', 0, 15]]);
+  });
+
   it('is named as gone in the other direction', () => {
     const edited = [FORWARD[0]!, added, { ...FORWARD[1]!, line: 12 }, { ...FORWARD[2]!, line: 13 }];
     expect(changes(diff(train({ forward: edited }), train()))).toEqual([['proj/model.py:11 forward', 15, 0]]);
@@ -115,6 +121,13 @@ describe('the same program', () => {
       ['proj/model.py:12 forward', 18, 36],
       ['proj/model.py:10 forward', 12, 24],
     ]);
+  });
+
+  it('with sizes that other lines had before is matched by line', () => {
+    const sizes = [1, 2, 4, 8, 16, 32, 64];
+    const lines = (scale: number) => sizes.map((size, at) => ({ line: 10 + at, calls: 'linear' as const, size: size * scale * MIB }));
+    const found = diff(train({ forward: lines(1), layers: 1 }), train({ forward: lines(2), layers: 1 }));
+    expect(found.sites.filter(({ movedFrom }) => movedFrom !== undefined)).toEqual([]);
   });
 
   it('on another allocator does not differ', () => {

@@ -66,6 +66,14 @@ describe('no leak', () => {
     expect(leaksOf(train({ leak: (step) => (step < 2 ? 8 * MIB : 0) })).sites).toEqual([]);
   });
 
+  it('is memory that shrinks as well', () => {
+    const sizes = [5, 5, 1, 1, 9, 9, 4, 4, 13, 13, 8, 8, 17, 17, 20, 20];
+    expect(leaksOf(train({ steps: sizes.length, cache: (step) => sizes[step]! * MIB })).sites).toEqual([]);
+    expect(leaksOf(train({ steps: 12, cache: (step) => step * MIB + MIB })).sites.map(({ label }) => label)).toEqual([
+      'proj/train.py:36 cache',
+    ]);
+  });
+
   const names = readdirSync(new URL('../../samples/', import.meta.url), { recursive: true, encoding: 'utf8' }).filter((name) =>
     /\.(pickle|pkl)(\.gz)?$/.test(name),
   );

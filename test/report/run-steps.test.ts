@@ -2,8 +2,9 @@
 import { describe, expect, it } from 'vitest';
 import { hasSteps, stepsOf } from '../../src/report/run-steps.ts';
 import { EventKind } from '../../src/trace/trace.ts';
+import { type ForgedEvent, forgeTrace } from '../support/forged.ts';
 import { sampleTrace } from '../support/traces.ts';
-import { train } from '../support/training.ts';
+import { MIB, train } from '../support/training.ts';
 
 function found(trace: Parameters<typeof stepsOf>[0]) {
   const steps = stepsOf(trace);
@@ -45,6 +46,22 @@ describe('steps', () => {
     const { by, steps } = found(train({ marks: 'none', steps: 10 }));
     expect(by).toBe('repetition');
     expect(steps.length).toBeGreaterThanOrEqual(8);
+  });
+
+  it('are not the loop of an optimizer over its parameters', () => {
+    const rows: ForgedEvent[] = [];
+    let address = 0;
+    const alloc = (size: number) => {
+      address += size;
+      rows.push({ kind: EventKind.Alloc, address, size });
+      return { address, size };
+    };
+    const free = (block: { address: number; size: number }) =>
+      rows.push({ kind: EventKind.FreeRequested, ...block }, { kind: EventKind.FreeCompleted, ...block });
+    const activations = Array.from({ length: 40 }, (_, at) => alloc(10 * MIB + 512 * at));
+    for (const block of activations.reverse()) free(block);
+    for (let parameter = 0; parameter < 60; parameter++) for (const block of [1, 2, 3, 4].map((size) => alloc(size * MIB))) free(block);
+    expect(stepsOf(forgeTrace(rows))).toEqual({ reason: 'only parts of a step repeat' });
   });
 
   it('are not the layers of a single step', () => {

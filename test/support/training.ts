@@ -26,6 +26,8 @@ export interface TrainingOptions {
   readonly packages?: string;
   /** Bytes that a step forgets, at `train.py:33 log`. */
   readonly leak?: number | ((step: number) => number);
+  /** Bytes at `train.py:36 cache` that take the place of those of the step before. */
+  readonly cache?: (step: number) => number;
   /** How steps can be told apart. */
   readonly marks?: 'weir' | 'annotations' | 'none';
   readonly stacks?: boolean;
@@ -58,7 +60,7 @@ interface Held {
 
 export function train(options: TrainingOptions = {}): Trace {
   const { steps = 8, layers = 3, forward = FORWARD, project = '/home/me/proj', packages = '/env/lib/python3.12/site-packages' } = options;
-  const { leak = 0, marks = 'weir', stacks = true, batch = () => MIB, device = 0, symbols = new Symbols() } = options;
+  const { leak = 0, cache, marks = 'weir', stacks = true, batch = () => MIB, device = 0, symbols = new Symbols() } = options;
   const store = new EventStore();
   const annotations: Annotation[] = [];
   let address = 0x7f00_0000_0000;
@@ -83,6 +85,7 @@ export function train(options: TrainingOptions = {}): Trace {
   const parameters = Array.from({ length: layers }, () =>
     alloc(2 * MIB, [['model.py', 5, '__init__'], ['train.py', 20, 'build'], ...main]),
   );
+  let cached: Held | undefined;
   for (let step = 0; step < steps; step++) {
     if (marks === 'weir') {
       const row = store.append(EventKind.Mark, 0, 0, time++, 0, 0, -1, 0);
@@ -109,6 +112,10 @@ export function train(options: TrainingOptions = {}): Trace {
         alloc(2 * MIB, [['torch/optim/adam.py', 180, '_init_group'], ['train.py', 35, 'step'], ...main]);
     for (const gradient of gradients) free(gradient);
     free(input);
+    if (!cache) continue;
+    const next = alloc(cache(step), [['train.py', 36, 'cache'], ...main]);
+    if (cached) free(cached);
+    cached = next;
   }
   return assembleTrace({
     device,
