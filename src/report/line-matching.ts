@@ -77,7 +77,7 @@ const NONE = -1;
 
 /** The pairs with the highest score in total, in the order of both files. */
 function alignLines(from: readonly SourceLine[], to: readonly SourceLine[], usesSizes: boolean): [SourceLine, SourceLine][] {
-  if (from.length * to.length > MOST_PAIRS) return sameLines(from, to);
+  if (from.length * to.length > MOST_PAIRS || isUnchanged(from, to)) return sameLines(from, to);
   const width = to.length + 1;
   const score = new Float64Array((from.length + 1) * width);
   /** How far lines have moved at the last pair before. */
@@ -111,10 +111,17 @@ function alignLines(from: readonly SourceLine[], to: readonly SourceLine[], uses
 
 /** NONE: they cannot be the same line. What they call and ask for counts for more than where they stand. */
 function similarity(a: SourceLine, b: SourceLine, usesSizes: boolean): number {
-  if (a.name !== b.name) return NONE;
+  if (!isSameFunction(a.name, b.name)) return NONE;
   const calls = a.calls.size === 0 && b.calls.size === 0 ? 0.5 : overlap(a.calls, b.calls);
   const sizes = usesSizes ? overlap(a.sizes, b.sizes) : 0;
   return calls === 0 && sizes === 0 ? NONE : 1 + 3 * calls + 3 * sizes;
+}
+
+/** Weir records `Model.forward` where PyTorch's snapshots have `forward`. */
+function isSameFunction(a: string, b: string): boolean {
+  if (a === b) return true;
+  const [x, y] = [a.split('.').at(-1), b.split('.').at(-1)];
+  return x === y && (a === x || b === y);
 }
 
 function overlap<Item>(a: ReadonlySet<Item>, b: ReadonlySet<Item>): number {
@@ -123,10 +130,20 @@ function overlap<Item>(a: ReadonlySet<Item>, b: ReadonlySet<Item>): number {
   return all === 0 ? 0 : shared / all;
 }
 
+/** Whether both runs have the same lines, which do the same. Then sizes may differ. */
+function isUnchanged(from: readonly SourceLine[], to: readonly SourceLine[]): boolean {
+  const pairs = sameLines(from, to);
+  return (
+    from.length === to.length &&
+    pairs.length === from.length &&
+    pairs.every(([a, b]) => a.calls.size + b.calls.size === 0 || overlap(a.calls, b.calls) > 0)
+  );
+}
+
 function sameLines(from: readonly SourceLine[], to: readonly SourceLine[]): [SourceLine, SourceLine][] {
-  const known = new Map(to.map((line) => [keyOf('', line), line]));
+  const known = new Map(to.map((line) => [line.line, line]));
   return from.flatMap((line) => {
-    const other = known.get(keyOf('', line));
-    return other ? [[line, other] as [SourceLine, SourceLine]] : [];
+    const other = known.get(line.line);
+    return other && isSameFunction(line.name, other.name) ? [[line, other] as [SourceLine, SourceLine]] : [];
   });
 }

@@ -45,7 +45,7 @@ export function sourceFilesOf(trace: Trace): SourceFiles {
     const called = stacks.frame(stack);
     if (!isPython(called)) continue;
     lineFor(called);
-    const callee = `${pathOf(called).split('/').at(-1)}:${strings[frames.name(called)]}`;
+    const callee = `${pathOf(called).split('/').at(-1)}:${(strings[frames.name(called)] ?? '').split('.').at(-1)}`;
     for (let node = stacks.parent(stack); node !== NO_STACK; node = stacks.parent(node)) {
       const frame = stacks.frame(node);
       if (!isPython(frame)) continue;

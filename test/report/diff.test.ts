@@ -68,6 +68,11 @@ describe('one added activation', () => {
     );
   });
 
+  it('is named where one recording has the names of classes', () => {
+    const edited = [FORWARD[0]!, added, { ...FORWARD[1]!, line: 12 }, { ...FORWARD[2]!, line: 13 }];
+    expect(changes(diff(train(), train({ forward: edited, qualified: true })))).toEqual([['proj/model.py:11 Model.forward', 0, 15]]);
+  });
+
   it('is named without stacks by its size', () => {
     const found = diff(train({ stacks: false }), train({ stacks: false, forward: [...FORWARD, { ...added, line: 13 }] }));
     expect(changes(found)).toEqual([['requests of 5 MiB (no stack recorded)', 0, 15]]);

@@ -33,6 +33,8 @@ export interface TrainingOptions {
   readonly stacks?: boolean;
   /** Bytes of the batch, by step: other lengths repeat nothing. */
   readonly batch?: (step: number) => number;
+  /** Functions are recorded with their classes, as Weir does. */
+  readonly qualified?: boolean;
   readonly device?: number;
   readonly symbols?: Symbols;
 }
@@ -60,7 +62,16 @@ interface Held {
 
 export function train(options: TrainingOptions = {}): Trace {
   const { steps = 8, layers = 3, forward = FORWARD, project = '/home/me/proj', packages = '/env/lib/python3.12/site-packages' } = options;
-  const { leak = 0, cache, marks = 'weir', stacks = true, batch = () => MIB, device = 0, symbols = new Symbols() } = options;
+  const {
+    leak = 0,
+    cache,
+    marks = 'weir',
+    stacks = true,
+    batch = () => MIB,
+    qualified = false,
+    device = 0,
+    symbols = new Symbols(),
+  } = options;
   const store = new EventStore();
   const annotations: Annotation[] = [];
   let address = 0x7f00_0000_0000;
@@ -69,7 +80,14 @@ export function train(options: TrainingOptions = {}): Trace {
   const stackOf = (rows: readonly Row[]) =>
     rows.reduceRight(
       (outer, [file, line, name]) =>
-        symbols.stacks.push(outer, symbols.frames.intern(symbols.internString(name), symbols.internString(path(file)), line)),
+        symbols.stacks.push(
+          outer,
+          symbols.frames.intern(
+            symbols.internString(qualified && name === 'forward' ? `Model.${name}` : name),
+            symbols.internString(path(file)),
+            line,
+          ),
+        ),
       -1,
     );
   const alloc = (size: number, rows: readonly Row[]): Held => {
