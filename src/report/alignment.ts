@@ -54,7 +54,7 @@ function alignSteps(before: AlignedRun, after: AlignedRun): Alignment | { reason
       : [];
   });
   if (pairs.length === 0) return { reason: 'the two runs have no step in common' };
-  const highest = Math.max(...pairs.map((pair) => pair.after.bytes));
+  const highest = pairs.reduce((most, pair) => Math.max(most, pair.after.bytes), 0);
   const chosen = pairs.findLast((pair) => pair.after.bytes >= highest * (1 - SAME_PEAK))!;
   return {
     by: 'step',

@@ -1,6 +1,7 @@
 // Call sites whose live memory grows from step to step. The least that a site holds within a step is compared:
 // activations and gradients come and go, what is forgotten stays.
 import { KIB, MIB } from '../base/bytes.ts';
+import { formatTimes } from '../base/counts.ts';
 import { liveSize } from '../trace/summary.ts';
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
@@ -35,8 +36,9 @@ export function hasLeaks(leaks: Leaks): leaks is LeakReport {
   return 'sites' in leaks && leaks.sites.length > 0;
 }
 
-/** Steps are judged in groups, at most this many. */
+/** Steps are judged in groups: at most this many, and fewer if there are very many call sites. */
 const MOST_GROUPS = 64;
+const MOST_CELLS = 2 ** 23;
 /** Steps at the beginning in which memory is still set up: optimizer state, caches. */
 const WARM_UP = 2;
 const LEAST_GROUPS = 3;
@@ -52,9 +54,12 @@ const MOST_CALLERS = 3;
 
 export function findLeaks(trace: Trace, found: RunSteps | NoSteps, peakLive: number): Leaks {
   if (!hasSteps(found)) return found;
-  const groups = groupsOf(found.steps.filter((step) => step.isComplete));
-  if (groups.length < LEAST_GROUPS) return { reason: `it has ${found.steps.length} steps, too few to see growth` };
   const { siteOf, labels, sampleStack } = sitesOfAllocations(trace);
+  const mostGroups = Math.max(LEAST_GROUPS, Math.min(MOST_GROUPS, Math.floor(MOST_CELLS / labels.length)));
+  const complete = found.steps.filter((step) => step.isComplete);
+  const groups = groupsOf(complete, mostGroups);
+  if (groups.length < LEAST_GROUPS)
+    return { reason: `the recording has ${formatTimes(complete.length, 'whole step', 'whole steps')}, too few to see growth` };
   const least = leastPerGroup(trace, siteOf, labels.length, groups);
   const before = groups.slice(0, groups.length - 1).reduce((sum, group) => sum + group.steps, 0);
   const threshold = Math.max(LEAST_BYTES, Math.min(LEAST_GROWTH, LEAST_SHARE * peakLive));
@@ -79,9 +84,9 @@ interface StepGroup {
 }
 
 /** The steps after the first ones, in groups of about equal numbers. */
-function groupsOf(steps: readonly RunStep[]): StepGroup[] {
+function groupsOf(steps: readonly RunStep[], mostGroups: number): StepGroup[] {
   const judged = steps.slice(Math.max(0, Math.min(WARM_UP, steps.length - LEAST_GROUPS - 1)));
-  const perGroup = Math.ceil(judged.length / MOST_GROUPS);
+  const perGroup = Math.ceil(judged.length / mostGroups);
   const groups: StepGroup[] = [];
   for (let at = 0; at < judged.length; at += perGroup) {
     const last = judged[Math.min(at + perGroup, judged.length) - 1]!;

@@ -14,8 +14,11 @@ export interface LineMatches {
 
 /** Runs that ask for the same sizes this often can be compared by sizes. Other batches or contexts cannot. */
 const COMPARABLE = 0.7;
-/** Longer pairs of files are compared by their line numbers alone. */
+/** Pairs of lines that are compared in one file, and in all; lines of further ones are compared by their numbers alone. */
 const MOST_PAIRS = 4e6;
+const MOST_PAIRS_IN_ALL = 4e7;
+/** Pairs of files of one name that are compared; a program has a few. */
+const MOST_FILES = 1e5;
 
 export function matchLines(before: Trace, after: Trace): LineMatches {
   const [from, to] = [sourceFilesOf(before), sourceFilesOf(after)];
@@ -23,8 +26,12 @@ export function matchLines(before: Trace, after: Trace): LineMatches {
   const usesSizes = sizeOverlap(before, after) >= COMPARABLE;
   const lines = new Map<string, Frame>();
   const edited: string[] = [];
+  let compared = 0;
   for (const [path, other] of files) {
-    const pairs = alignLines(from.get(path)!, to.get(other)!, usesSizes);
+    const [own, others] = [from.get(path)!, to.get(other)!];
+    compared += own.length * others.length;
+    const isShort = own.length * others.length <= MOST_PAIRS && compared <= MOST_PAIRS_IN_ALL;
+    const pairs = isShort && !isUnchanged(own, others) ? alignLines(own, others, usesSizes) : sameLines(own, others);
     for (const [a, b] of pairs) lines.set(keyOf(path, a), { filename: other, line: b.line, name: b.name });
     if (pairs.some(([a, b]) => a.line !== b.line)) edited.push(path);
   }
@@ -50,19 +57,33 @@ function matchFiles(from: SourceFiles, to: SourceFiles): Map<string, string> {
       free.delete(portablePath(path));
     }
   }
-  const candidates = open.flatMap((path) =>
-    [...free.values()].map((other) => ({ path, other, common: commonEnd(path, other) })).filter(({ common }) => common > 0),
-  );
-  const taken = new Set<string>();
-  const isOnly = (path: string, paths: Iterable<string>) => [...paths].filter((other) => commonEnd(path, other) > 0).length === 1;
-  for (const { path, other, common } of candidates.sort((a, b) => b.common - a.common)) {
-    if (pairs.has(path) || taken.has(other)) continue;
-    // A name such as `utils.py` alone says little, unless there is no other.
-    if (common < 2 && !(isOnly(path, free.values()) && isOnly(other, open))) continue;
-    pairs.set(path, other);
-    taken.add(other);
+  const [byName, freeByName] = [groupedByName(open), groupedByName(free.values())];
+  for (const [name, paths] of byName) {
+    const others = freeByName.get(name) ?? [];
+    if (others.length * paths.length > MOST_FILES) continue;
+    const candidates = paths.flatMap((path) => others.map((other) => ({ path, other, common: commonEnd(path, other) })));
+    const taken = new Set<string>();
+    for (const { path, other, common } of candidates.sort((a, b) => b.common - a.common)) {
+      if (pairs.has(path) || taken.has(other)) continue;
+      // A name such as `utils.py` alone says little, unless there is no other.
+      if (common < 2 && (paths.length > 1 || others.length > 1)) continue;
+      pairs.set(path, other);
+      taken.add(other);
+    }
   }
   return pairs;
+}
+
+/** Paths by the name of their file. */
+function groupedByName(paths: Iterable<string>): Map<string, string[]> {
+  const groups = new Map<string, string[]>();
+  for (const path of paths) {
+    const name = path.split('/').at(-1)!;
+    const known = groups.get(name);
+    if (known) known.push(path);
+    else groups.set(name, [path]);
+  }
+  return groups;
 }
 
 /** How many parts two paths have in common, counted from their end. */
@@ -77,7 +98,6 @@ const NONE = -1;
 
 /** The pairs with the highest score in total, in the order of both files. */
 function alignLines(from: readonly SourceLine[], to: readonly SourceLine[], usesSizes: boolean): [SourceLine, SourceLine][] {
-  if (from.length * to.length > MOST_PAIRS || isUnchanged(from, to)) return sameLines(from, to);
   const width = to.length + 1;
   const score = new Float64Array((from.length + 1) * width);
   /** How far lines have moved at the last pair before. */

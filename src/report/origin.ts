@@ -39,6 +39,8 @@ const ENGINE_WORK: readonly (readonly [RegExp, string])[] = [
 const MACHINERY =
   /^(torch::unwind|torch::CapturedTraceback|torch::cuda::|c10::cuda::|c10::impl::|at::detail::|at::TensorBase at::detail::)/;
 const MOST_CALLERS = 8;
+/** Frames looked at. A stack of more is that of a recursion, or made up. */
+export const MOST_FRAMES = 2048;
 
 const Kind = { Unknown: 0, User: 1, Library: 2, Native: 3, EngineCaller: 4, Engine: 5, Node: 6, Compiled: 7, Mark: 8 } as const;
 
@@ -82,13 +84,13 @@ export class Origins {
     let native: Frame | undefined;
     let kernel = '';
     const callers: Frame[] = [];
-    for (let node = stack; node !== NO_STACK; node = stacks.parent(node)) {
+    for (let node = stack, depth = 0; node !== NO_STACK && depth < MOST_FRAMES; node = stacks.parent(node), depth++) {
+      if (callers.length === MOST_CALLERS) break;
       const frame = this.frame(stacks.frame(node));
       switch (this.kind(stacks.frame(node), frame)) {
         case Kind.User:
-          if (ran) {
-            if (callers.length < MOST_CALLERS) callers.push(frame);
-          } else if (isBackward && !isForward) called ??= frame;
+          if (ran) callers.push(frame);
+          else if (isBackward && !isForward) called ??= frame;
           else ran = frame;
           hasPython = true;
           break;
@@ -163,7 +165,7 @@ export class Origins {
   /** The innermost frame of the user's code; undefined: there is none, or a backward pass is between. */
   private userLine(stack: number): Frame | undefined {
     const { stacks } = this.symbols;
-    for (let node = stack; node !== NO_STACK; node = stacks.parent(node)) {
+    for (let node = stack, depth = 0; node !== NO_STACK && depth < MOST_FRAMES; node = stacks.parent(node), depth++) {
       const frame = this.frame(stacks.frame(node));
       const kind = this.kind(stacks.frame(node), frame);
       if (kind === Kind.User) return frame;

@@ -2,7 +2,7 @@
 // Two runs of code that was edited in between are compared by these, since lines move.
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { inPackages, originsOf } from './origin.ts';
+import { inPackages, MOST_FRAMES, originsOf } from './origin.ts';
 
 export interface SourceLine {
   readonly line: number;
@@ -46,7 +46,7 @@ export function sourceFilesOf(trace: Trace): SourceFiles {
     if (!isPython(called)) continue;
     lineFor(called);
     const callee = `${pathOf(called).split('/').at(-1)}:${(strings[frames.name(called)] ?? '').split('.').at(-1)}`;
-    for (let node = stacks.parent(stack); node !== NO_STACK; node = stacks.parent(node)) {
+    for (let node = stacks.parent(stack), depth = 0; node !== NO_STACK && depth < MOST_FRAMES; node = stacks.parent(node), depth++) {
       const frame = stacks.frame(node);
       if (!isPython(frame)) continue;
       lineFor(frame).calls.add(callee);
@@ -61,7 +61,7 @@ export function sourceFilesOf(trace: Trace): SourceFiles {
     const key = `${stack}/${size}`;
     if (seen.has(key)) continue;
     seen.add(key);
-    for (let node = stack; node !== NO_STACK; node = stacks.parent(node)) {
+    for (let node = stack, depth = 0; node !== NO_STACK && depth < MOST_FRAMES; node = stacks.parent(node), depth++) {
       const frame = stacks.frame(node);
       if (!isPython(frame)) continue;
       const { sizes } = lineFor(frame);

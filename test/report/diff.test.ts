@@ -143,6 +143,24 @@ describe('the same program', () => {
   });
 });
 
+describe('a long run', () => {
+  it('is compared, too', () => {
+    const trace = train({ steps: 150_000, layers: 0 });
+    expect(diff(trace, trace).alignment.step).toMatchObject({ common: 149_999 });
+  });
+});
+
+describe('two files of one name', () => {
+  it('are not mixed up', () => {
+    const root = { project: '/ci/proj' };
+    const found = diff(train(), train({ ...root, forward: [...FORWARD, { line: 13, calls: 'none', size: 5 * MIB }] }));
+    expect(found.movedFiles.map(([a]) => a)).toEqual(['/home/me/proj/model.py', '/home/me/proj/train.py']);
+    const other = diff(train(), train({ project: '/somewhere/else' }));
+    expect(other.movedFiles.map(([, b]) => b)).toEqual(['/somewhere/else/model.py', '/somewhere/else/train.py']);
+    expect(other.sites).toEqual([]);
+  });
+});
+
 describe('the moment compared', () => {
   it('is the step in which the second run needs most', () => {
     const batch = (step: number) => (step === 3 ? 9 * MIB : MIB);
