@@ -11,8 +11,11 @@ import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import type { HostMemory, OtherMemory, Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
 import { type CategoryBytes, categoriesAt } from './categories.ts';
+import { findLeaks, type Leaks } from './leaks.ts';
+import { liveAt } from './live-curve.ts';
 import { type Breakdown, breakDown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
 import { type OversizedRequest, oversizedRequest } from './oversized.ts';
+import { stepsOf } from './run-steps.ts';
 import { type CallSite, topSites } from './sites.ts';
 import { usualChoices, type WhatIfRow, whatIfRow } from './what-if.ts';
 
@@ -44,6 +47,10 @@ export interface Analysis {
   readonly oversized: OversizedRequest | undefined;
   readonly whatIf: readonly WhatIfRow[];
   readonly advice: readonly Advice[];
+  /** All memory live at the moment of `sites`: when the last request failed, else at the peak of live memory. */
+  readonly liveAtSites: number;
+  /** Call sites that grow from step to step. */
+  readonly leaks: Leaks;
 }
 
 /** What the recorded allocator does on a GPU of the given size. */
@@ -114,6 +121,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const capacityAtLeast = granted !== undefined && capacity !== undefined && granted < capacity ? granted : undefined;
   const recorded = recordedChoice(trace, whole);
   const oversized = oversizedRequest(trace, summary, capacity);
+  const liveAtSites = oom ? liveAt(trace, oom.event) : summary.peakLive;
+  const leaks = findLeaks(trace, stepsOf(trace), summary.peakLive);
   let onGivenGpu: GivenGpu | undefined;
   const analysisWith = (whatIf: readonly WhatIfRow[]): Analysis => ({
     device: trace.device,
@@ -140,6 +149,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
       warnings: trace.warnings,
       source: options.source ?? 'SNAPSHOT',
     }),
+    liveAtSites,
+    leaks,
   });
   // If the recording shows a memory fraction, the size in question is what that fraction allows.
   const hasFraction = options.capacity === undefined && whole.limits.allowedBytes !== undefined;

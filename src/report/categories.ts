@@ -1,6 +1,7 @@
 // What live memory holds: parameters, gradients, optimizer state, activations and so on, and how that was found.
 // The bytes of all categories always add up to what is live: what is not known is `unknown`.
 import { CATEGORY_NAMES, type Category } from '../abi/events.ts';
+import { stackOf } from '../trace/stacks.ts';
 import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
@@ -72,7 +73,6 @@ class TraceCategories implements Categories {
   private readonly told: Uint8Array;
   /** The event at which each allocation ends; -1: never. */
   private readonly ended: Int32Array;
-  private readonly startStacks: ReadonlyMap<number, number>;
   /** Whether the process told anything. */
   private readonly hasTold: boolean;
   /** Backward passes after which the process told their gradients. After others it may have had no time for that. */
@@ -85,7 +85,6 @@ class TraceCategories implements Categories {
     this.timeline = timelineOf(trace, this.stacks);
     this.told = toldBy(trace);
     this.ended = endsOf(trace);
-    this.startStacks = stacksAtEnd(trace);
     this.hasTold = this.told.some((category) => category > 0);
     this.toldGradients = this.passesWithGradients();
   }
@@ -117,10 +116,7 @@ class TraceCategories implements Categories {
   }
 
   private meaningOf(allocation: number): StackMeaning | undefined {
-    const { allocations, events } = this.trace;
-    const began = allocations.allocEvent[allocation]!;
-    let stack = began >= 0 ? events.stack[began]! : (allocations.startStack?.[allocation] ?? NO_STACK);
-    if (began < 0 && stack === NO_STACK && this.ended[allocation]! < 0) stack = this.startStacks.get(allocations.address[allocation]!) ?? NO_STACK;
+    const stack = stackOf(this.trace, allocation);
     return stack === NO_STACK ? undefined : this.stacks.of(stack);
   }
 
@@ -264,13 +260,4 @@ function endsOf({ allocations, impliedFrees }: Trace): Int32Array {
   });
   for (const [event, allocation] of impliedFrees) if (ended[allocation] === -1) ended[allocation] = event;
   return ended;
-}
-
-/** Stacks of blocks that are live at the end, by address: for allocations that are older than the recording. */
-function stacksAtEnd({ endSegments, allocations }: Trace): ReadonlyMap<number, number> {
-  const stacks = new Map<number, number>();
-  if (allocations.liveAtStart === 0) return stacks;
-  for (const segment of endSegments ?? [])
-    for (const block of segment.blocks) if (block.state === 'live' && block.stack !== NO_STACK) stacks.set(block.address, block.stack);
-  return stacks;
 }

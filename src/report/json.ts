@@ -3,6 +3,7 @@ import { Format } from '../abi/formats.ts';
 import type { TraceSummary } from '../trace/summary.ts';
 import type { Analysis } from './analysis.ts';
 import type { CategoryBytes } from './categories.ts';
+import type { LeakingSite, Leaks } from './leaks.ts';
 import type { Breakdown } from './moment.ts';
 import type { OffsetsFacts, StepFacts, SwapFacts } from './plan.ts';
 import type { ReplayRow } from './replay-row.ts';
@@ -10,7 +11,7 @@ import { adviceEffect, adviceLine } from './words/advice.ts';
 
 export const SCHEMA: number = Format.output.version;
 
-type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
 function traceJson(summary: TraceSummary): Json {
   return {
@@ -119,6 +120,8 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
       limited: row.limited ? { ooms: row.limited.ooms, retries: row.limited.retries, peakReserved: row.limited.peakReserved } : null,
     })),
     advice: analysis.advice.map((advice) => ({ line: adviceLine(advice), effect: adviceEffect(advice), savedBytes: advice.savedBytes })),
+    liveAtSites: analysis.liveAtSites,
+    leaks: leaksJson(analysis.leaks),
   };
 }
 
@@ -152,4 +155,14 @@ export function swapPlanJson({ plan }: SwapFacts): { [key: string]: Json } {
   const curve = plan.curve.map((point) => ({ ...point }));
   const bounds = { ...plan.bounds };
   return { schema: SCHEMA, peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, curve, verified, wallMs, footprint, bounds };
+}
+
+export function leaksJson(leaks: Leaks): Json {
+  if (!('sites' in leaks)) return { steps: 0, by: null, reason: leaks.reason, sites: [] };
+  return { steps: leaks.steps, by: leaks.by, reason: null, sites: leaks.sites.map(leakJson) };
+}
+
+export function leakJson({ label, frame, callers, bytesPerStep, first, last }: LeakingSite): Json {
+  const line = { file: frame?.filename ?? null, line: frame?.line ?? null, function: frame?.name ?? null };
+  return { label, ...line, callers: [...callers], bytesPerStep, first, last };
 }

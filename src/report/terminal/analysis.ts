@@ -9,10 +9,12 @@ import { fitOf, recordedRow } from '../what-if.ts';
 import { adviceEffect, adviceLine, leadSentence, noAdvice } from '../words/advice.ts';
 import { categoryRows, waysSentence } from '../words/categories.ts';
 import { categoryWords, otherMemorySentence } from '../words/failure.ts';
+import { leakHeadline, leakRow } from '../words/leaks.ts';
 import { formatCount, formatMs, formatShare, formatTimes } from '../words/numbers.ts';
 import {
   floorSentence,
   HELD_SINCE_START,
+  holdersSentence,
   hostMemorySentence,
   lossCause,
   NOTHING_RESERVED,
@@ -58,9 +60,11 @@ export function formatAnalysis(analysis: Analysis, title: string, style: Analysi
     lead === undefined ? [] : [paint.strong(printable(lead))],
     analysis.warnings.map((warning) => `${paint.bad('warning:')} ${printable(warning.message)}`),
     oomLines(analysis, paint),
+    known(holdersSentence(analysis)).map(printable),
     peakLines(analysis, paint),
     categoryLines(analysis, paint),
     siteLines(analysis, paint),
+    leakLines(analysis, paint),
     timeline,
     whatIfLines(analysis, paint, isWide ? Number.POSITIVE_INFINITY : TABLE_WIDTH - INDENT.length),
     adviceLines(analysis, paint),
@@ -129,6 +133,14 @@ function siteLines({ sites, oom }: Analysis, paint: Paint): string[] {
     printable(site.label + noteWords(site.notes ?? [])),
   ]);
   return [`${paint.strong('Live memory by call site')}, ${oom ? 'when the request failed' : 'at its peak'}:`, ...tableBody(rows)];
+}
+
+const MOST_LEAKS = 10;
+
+function leakLines({ leaks }: Analysis, paint: Paint): string[] {
+  if (!('sites' in leaks) || leaks.sites.length === 0) return [];
+  const { what, details } = leakHeadline(leaks);
+  return [`${paint.bad(what)} ${details}:`, ...tableBody(leaks.sites.slice(0, MOST_LEAKS).map((site) => leakRow(site).map(printable)))];
 }
 
 /** Two figures and what they are, without a header. */

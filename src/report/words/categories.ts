@@ -3,6 +3,7 @@ import { formatBytes } from '../../base/bytes.ts';
 import type { Category, CategoryBytes, CategoryWay } from '../categories.ts';
 import { formatShare } from './numbers.ts';
 
+/** With an explanation, for tables. */
 export const CATEGORY_WORDS: Readonly<Record<Category, string>> = {
   parameter: 'parameters',
   gradient: 'gradients',
@@ -13,6 +14,19 @@ export const CATEGORY_WORDS: Readonly<Record<Category, string>> = {
   kvCache: 'keys and values of attention (KV cache)',
   graph: 'private pools (CUDA graphs, MemPool)',
   unknown: 'unknown',
+};
+
+/** In a word or two, for lists. */
+export const CATEGORY_TITLES: Readonly<Record<Category, string>> = {
+  unknown: 'unknown',
+  parameter: 'parameters',
+  gradient: 'gradients',
+  optimizerState: 'optimizer state',
+  activation: 'activations',
+  temporary: 'temporaries',
+  buffer: 'buffers',
+  kvCache: 'KV cache',
+  graph: 'graphs and MemPools',
 };
 
 const WAY_WORDS: Readonly<Record<CategoryWay, string>> = {

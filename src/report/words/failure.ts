@@ -4,19 +4,8 @@ import { type OtherParts, otherParts } from '../../trace/other-memory.ts';
 import type { HostMemory, OtherMemory } from '../../trace/trace.ts';
 import { CATEGORY_NAMES, type Category } from '../categories.ts';
 import type { FailureFacts, Fit } from '../failure.ts';
+import { CATEGORY_TITLES } from './categories.ts';
 import { formatTimes } from './numbers.ts';
-
-export const CATEGORY_WORDS: Record<Category, string> = {
-  unknown: 'unknown',
-  parameter: 'parameters',
-  gradient: 'gradients',
-  optimizerState: 'optimizer state',
-  activation: 'activations',
-  temporary: 'temporaries',
-  buffer: 'buffers',
-  kvCache: 'KV cache',
-  graph: 'graphs and MemPools',
-};
 
 /** Call sites in the ten lines. */
 const SHOWN_SITES = 4;
@@ -54,7 +43,7 @@ export function categoryWords(categories: Readonly<Record<Category, number>>): s
   const known = CATEGORY_NAMES.filter((name) => name !== 'unknown' && categories[name] > 0).sort((a, b) => categories[b] - categories[a]);
   if (known.length === 0) return 'unknown';
   const shown = categories.unknown > 0 ? [...known, 'unknown' as const] : known;
-  return shown.map((name) => `${CATEGORY_WORDS[name]} ${formatBytes(categories[name])}`).join(', ');
+  return shown.map((name) => `${CATEGORY_TITLES[name]} ${formatBytes(categories[name])}`).join(', ');
 }
 
 export function otherSentence({ total, own, others }: OtherParts): string {
