@@ -1,5 +1,7 @@
 // One out-of-memory error, from the recording that ends with it: what was asked for, who held the memory, what would have made it fit.
+
 import { PhaseMark } from '../abi/events.ts';
+import { MIB } from '../base/bytes.ts';
 import { allowedByFraction } from '../replay/limits.ts';
 import { type OtherParts, otherParts } from '../trace/other-memory.ts';
 import { liveSize } from '../trace/summary.ts';
@@ -43,11 +45,15 @@ export interface Fit {
   readonly limit: number | undefined;
   /** Memory of other processes, if that alone would be enough. */
   readonly others: number | undefined;
+  /** The GPU had room, so a limit that is not known stood in the way. */
+  readonly isLimited: boolean;
   /** A line to type that makes the run fit in replay. */
   readonly setting: string | undefined;
 }
 
 const MOST_SITES = 8;
+/** PyTorch asks the driver for multiples of this where requests are large, and of less where they are small. */
+const LARGEST_ROUNDING = 20 * MIB;
 
 /** Undefined if the recording has no failure. */
 export function explainFailure(trace: Trace): FailureFacts | undefined {
@@ -84,6 +90,7 @@ export function explainFailure(trace: Trace): FailureFacts | undefined {
       isOversized: liveSize(oom.asked) > (deviceBytes ?? Number.POSITIVE_INFINITY),
       limit: short > 0 && limit !== undefined && room >= needed ? needed : undefined,
       others: short > 0 && other?.own !== undefined && other.others >= short ? other.others : undefined,
+      isLimited: limit === undefined && oom.deviceFree >= liveSize(oom.asked) + LARGEST_ROUNDING,
       setting: short > 0 ? undefined : settingOf(analysis),
     },
   };

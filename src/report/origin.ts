@@ -15,9 +15,11 @@ export interface Origin {
   readonly callers: readonly Frame[];
 }
 
-/** Libraries between the user's code and the allocator. The first frame outside of them tells more. */
+/** Installed libraries between the user's code and the allocator. The first frame outside of them tells more. */
+const PACKAGES = /^(torch|functorch|accelerate|deepspeed|lightning|pytorch_lightning|einops|opt_einsum|weir_gpu)\//i;
+/** The same outside of installed packages: PyTorch in its own sources, what it has generated, Python itself. Users, too, call a folder "torch". */
 const LIBRARIES =
-  /(^|\/)(torch|functorch|accelerate|deepspeed|lightning|pytorch_lightning|einops|opt_einsum|weir_gpu)\/|\/torchinductor_|\/lib\/python\d[.\d]*\/(?!(site|dist)-packages\/)|^<frozen /i;
+  /\/torch\/((_\w+|ao|amp|autograd|backends|compiler|cuda|distributed|export|func|fx|jit|multiprocessing|nested|nn|optim|profiler|sparse|testing|utils)\/|(__init__|_\w+|functional|hub|library|overrides|random|serialization|storage)\.py$)|\/weir_gpu\/|\/torchinductor_|\/lib\/python\d[.\d]*\/(?!(site|dist)-packages\/)|^<frozen /i;
 /** Compiled code has source files without lines, object files, or nothing. */
 const NATIVE = /^(\?\?)?$|\.(cpp|cc|cxx|c|cu|cuh|h|hpp|so|o|llvm)\b/;
 /** Nodes of the autograd graph, as PyTorch names their functions. */
@@ -218,7 +220,7 @@ function kindOf({ filename, name }: Frame): number {
     return ENGINE.test(name) ? Kind.Engine : Kind.Native;
   }
   const path = inPackages(filename);
-  if (!LIBRARIES.test(path)) return Kind.User;
+  if (!(path === filename ? LIBRARIES : PACKAGES).test(path)) return Kind.User;
   if (/\btorch\/autograd\/(__init__|graph)\.py$/.test(path) && ENGINE_CALLERS.has(name)) return Kind.EngineCaller;
   return /\/_aot_autograd\//.test(path) && /backward/.test(name) ? Kind.Compiled : Kind.Library;
 }

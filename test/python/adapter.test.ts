@@ -167,6 +167,8 @@ describe.each(GROUPS.map((group) => [group.name, group] as const))('the PyTorch 
     const [last] = of(EventKind.Alloc).slice(-1);
     expect(of(EventKind.Category)).toHaveLength(300);
     expect(of(EventKind.Category).every((row) => row.address === last!.address && row.detail === 3 && row.device === 0)).toBe(true);
+    const [share, whole] = of(EventKind.Limit).map((row) => row.size);
+    expect([of(EventKind.Limit).length, share! * 4]).toEqual([2, whole]);
     expect([of(EventKind.Operator).length, of(EventKind.Read).length, of(EventKind.Write).length]).toEqual([1, 299, 1]);
     const operator = rows.findIndex((row) => row.kind === EventKind.Operator);
     expect(rows[operator]!.time).toBeLessThan(rows[operator - 1]!.time);

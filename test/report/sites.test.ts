@@ -48,6 +48,15 @@ describe('a call site', () => {
     expect(label('C:\\env\\Lib\\site-packages\\torch\\nn\\linear.py', 'C:\\me\\model.py')).toBe('me/model.py:2 f');
   });
 
+  it('may lie in a folder of the user that is called like a library', () => {
+    expect(label('/env/lib/site-packages/torch/optim/adam.py', '/home/me/torch/train.py')).toBe('torch/train.py:2 f');
+    expect(label('/home/me/lightning/train.py', '/home/me/main.py')).toBe('lightning/train.py:1 f');
+  });
+
+  it('is not in the sources of PyTorch, either', () => {
+    expect(label('/home/me/pytorch/torch/optim/adam.py', '/home/me/pytorch/torch/_tensor.py', '/home/me/train.py')).toBe('me/train.py:3 f');
+  });
+
   it('in libraries alone is their innermost frame', () => {
     expect(label('/env/lib/site-packages/torch/nn/linear.py')).toBe('nn/linear.py:1 f');
   });

@@ -180,6 +180,21 @@ describe('the file about a failure', () => {
     ]);
   });
 
+  it('says that a limit stood in the way if the GPU had room', () => {
+    const process = new TestProcess();
+    process.deviceBytes = 800 * MIB;
+    const rows = [
+      { kind: EventKind.Reserved, size: 200 * MIB },
+      { kind: EventKind.Alloc, address: BASE, size: 200 * MIB },
+      { kind: EventKind.Oom, address: 600 * MIB, size: 100 * MIB },
+    ];
+    const [failure] = failuresOf(process, rows, 10);
+    const lines = failureLines(explainFailure(readTrace(failure!, process))!, 'process 7', undefined);
+    expect(lines.at(-1)).toBe(
+      '  to make it fit: a higher limit. The GPU had 600 MiB free, so a limit of the program stood in the way, such as torch.cuda.set_per_process_memory_fraction()',
+    );
+  });
+
   it('shows request, stack and holders in weir analyze, as text and JSON', () => {
     const { failure, process } = holders(4);
     process.other = { total: 800 * MIB, used: 740 * MIB, reserved: 640 * MIB, process: 700 * MIB };

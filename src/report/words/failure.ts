@@ -62,9 +62,11 @@ export function otherMemorySentence(other: OtherMemory | undefined): string | un
 }
 
 /** What would have made the request fit. */
-function fitSentence({ fit, categories }: FailureFacts): string {
+function fitSentence({ fit, categories, deviceFree }: FailureFacts): string {
   if (fit.isOversized)
     return 'nothing makes it fit: the request alone is larger than the GPU. Look for an accidental broadcast, such as [N, 1] with [N]';
+  if (fit.isLimited)
+    return `to make it fit: a higher limit. The GPU had ${formatBytes(deviceFree)} free, so a limit of the program stood in the way, such as torch.cuda.set_per_process_memory_fraction()`;
   if (fit.short > 0) return `to make it fit: ${formatBytes(fit.short)} less. ${demandWords(fit, categories)}`;
   const scattered = `to make it fit: no less memory, but in one piece (${formatBytes(fit.scattered)} were free)`;
   return fit.setting === undefined ? `${scattered}. weir run --plan lays out each step` : `${scattered}. ${fit.setting}`;

@@ -4,6 +4,7 @@ Five workloads, each under `weir record` and under `weir run`. A workload counts
 at one moment, and makes that moment the peak of the run by one large request. `weir analyze --json` must tell the same sums.
 A sixth run checks `weir record --accesses`: `weir plan --swap` must find a plan in it."""
 
+import concurrent.futures
 import copy
 import glob
 import json
@@ -14,6 +15,7 @@ import sys
 
 UNIT = 512  # live memory is counted in these
 COMMANDS = ("record", "run")
+AT_ONCE = 4
 
 
 def rounded(tensors):
@@ -227,13 +229,13 @@ def check(command, name, folder):
         total = sum(at_peak[part].values())
         if total != live or at_peak["live"] != live:
             faults.append(f"{part} add up to {total}, not to peak live {live}")
-    least = sum(counted.values())
+    # Gradients are told only while looking at them is cheap; else phases show them.
+    least = sum(size for category, size in counted.items() if category != "gradient")
     if at_peak["ways"]["told"] < least:
         faults.append(f"only {at_peak['ways']['told']} bytes were told, of at least {least}")
     shown = ", ".join(f"{category} {size}" for category, size in at_peak["bytes"].items() if size)
-    print(f"{'FAIL' if faults else 'ok'}  {command} {name}: peak live {live}: {shown}")
-    for fault in faults:
-        print(f"      {fault}")
+    lines = [f"{'FAIL' if faults else 'ok'}  {command} {name}: peak live {live}: {shown}", *(f"      {fault}" for fault in faults)]
+    print("\n".join(lines), flush=True)
     return not faults
 
 
@@ -247,8 +249,10 @@ def check_accesses(folder):
 
 def main(folder):
     os.makedirs(folder, exist_ok=True)
-    results = [check(command, name, folder) for name in WORKLOADS for command in COMMANDS]
-    results.append(check_accesses(folder))
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        checks = [pool.submit(check, command, name, folder) for name in WORKLOADS for command in COMMANDS]
+        checks.append(pool.submit(check_accesses, folder))
+    results = [done.result() for done in checks]
     print(f"{results.count(False)} of {len(results)} failed")
     return int(not all(results))
 

@@ -5,6 +5,7 @@ python3 test/gpu/torch/growth.py [COMMAND OF WEIR ...], such as: python3 test/gp
 Three small trainings under `weir record`: a plain one, one that keeps a tensor of every step (`# leaks`), and one with one more
 activation (`# added`)."""
 
+import glob
 import json
 import os
 import subprocess
@@ -63,8 +64,9 @@ def main(command):
     with tempfile.TemporaryDirectory() as folder:
         files = {}
         for kind in ("plain", "leaks", "added"):
-            files[kind] = os.path.join(folder, f"{kind}.weir")
-            weir("record", "-q", "-o", files[kind], "--", sys.executable, SCRIPT, "--kind", kind)
+            weir("record", "-q", "-o", os.path.join(folder, f"{kind}.weir"), "--", sys.executable, SCRIPT, "--kind", kind)
+            # Its name has the number of the process.
+            [files[kind]] = glob.glob(os.path.join(folder, f"{kind}.*weir"))
         name = os.path.basename(SCRIPT)
         leaks = json.loads(weir("analyze", "--json", files["leaks"]).stdout)["leaks"]
         found = [(site["file"], site["line"], site["bytesPerStep"]) for site in leaks["sites"]]

@@ -661,6 +661,13 @@ int main(int count, char** words) {
     CHECK(weir_torch_gauges(0, &gauges) && gauges.swapped_out == 1000 && gauges.swapped_in == 900 && gauges.swap_stalls == 2 &&
           gauges.swap_stall_ns == 30);
     CHECK(gauges.steps == 7 && gauges.swap_settled == 1);
+    // What the program allows itself is recorded, too.
+    if (const uint64_t before = gauges.limit; before == 0) {
+      cca::get()->setMemoryFraction(0.25, 0);
+      CHECK(weir_torch_gauges(0, &gauges) && gauges.limit == gauges.total / 4);
+      cca::get()->setMemoryFraction(1, 0);
+      CHECK(weir_torch_gauges(0, &gauges) && gauges.limit == before);
+    }
     // A MemPool that ends gives its own memory back, and no other.
     const weir::MempoolId_t id{0, 7};
     weir::calls::add_pool(cca::get(), 0, id);
