@@ -65,7 +65,9 @@ export function explainFailure(trace: Trace): FailureFacts | undefined {
   const reserved = trace.segmentsUnknown ? undefined : reservedAt(trace, oom.event);
   const limit = allowedByFraction(trace.limits);
   const other = trace.otherMemory ? otherParts(trace.otherMemory) : undefined;
-  const most = Math.min(limit ?? Number.POSITIVE_INFINITY, (reserved ?? live) + oom.deviceFree);
+  const onGpu = (reserved ?? live) + oom.deviceFree;
+  const isCapped = limit !== undefined && limit < onGpu;
+  const most = isCapped ? limit : onGpu;
   const needed = live + liveSize(oom.asked);
   const short = Math.max(0, needed - most);
   const room = (deviceBytes ?? 0) - (other?.total ?? 0);
@@ -89,7 +91,7 @@ export function explainFailure(trace: Trace): FailureFacts | undefined {
       scattered: short > 0 ? 0 : Math.max(0, most - live),
       isOversized: liveSize(oom.asked) > (deviceBytes ?? Number.POSITIVE_INFINITY),
       limit: short > 0 && limit !== undefined && room >= needed ? needed : undefined,
-      others: short > 0 && other?.own !== undefined && other.others >= short ? other.others : undefined,
+      others: short > 0 && !isCapped && other?.own !== undefined && other.others >= short ? other.others : undefined,
       isLimited: limit === undefined && oom.deviceFree >= liveSize(oom.asked) + LARGEST_ROUNDING,
       setting: short > 0 ? undefined : settingOf(analysis),
     },

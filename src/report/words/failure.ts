@@ -18,13 +18,13 @@ export function failureLines(facts: FailureFacts, who: string, file: string | un
     const lead = index === 0 ? 'by call site: ' : ' '.repeat(14);
     return `  ${lead}${formatBytes(site.bytes)} in ${formatTimes(site.allocations, 'allocation', 'allocations')}: ${site.label}`;
   });
+  const held = holders.length > 0 ? holders : ['  by call site: unknown (no stacks were recorded)'];
   return [
     `out of memory: ${who}, GPU ${facts.gpu}${phase}: a request for ${formatBytes(facts.asked)} failed`,
     `  requested at: ${facts.site ?? 'unknown (no stack was recorded; --stacks records them)'}`,
     `  ${stateSentence(facts)}`,
     `  ${facts.other ? otherSentence(facts.other) : "memory that is not PyTorch's: unknown"}`,
-    `  by category: ${categoryWords(facts.categories)}`,
-    ...(holders.length > 0 ? holders : ['  by call site: unknown (no stacks were recorded)']),
+    ...(facts.live === 0 ? [] : [`  by category: ${categoryWords(facts.categories)}`, ...held]),
     `  ${fitSentence(facts)}`,
     ...(file === undefined ? [] : [`  next: weir analyze ${file}`]),
   ];
