@@ -161,6 +161,7 @@ export const RULES: readonly Numbered[] = [
   { number: 45, name: 'blockOverHole', doc: 'no block lies over a hole of its stitch' },
   { number: 46, name: 'blockMemory', doc: 'a block has the memory that its stitch maps there' },
   { number: 47, name: 'blockEnd', doc: 'a block ends inside its stitch' },
+  { number: 48, name: 'lifeOfBlock', doc: 'only live blocks have a life, and no life has two of them or none' },
   { number: 50, name: 'stitchPieces', doc: 'the pieces of a stitch follow each other' },
   { number: 51, name: 'stitchHandles', doc: 'the handles of a stitch are of its pool and know of it' },
   { number: 52, name: 'stitchReserved', doc: 'a stitch maps no more than it reserved' },

@@ -123,16 +123,16 @@ export const SETTINGS: readonly Setting[] = [
   setting('splitBorrowed', 'flag', 1, FLAG, '1: a borrower takes only the bytes it needs of a range. 0: the whole range.'),
   setting('stitchBorrowed', 'flag', 1, FLAG, '1: borrowed handles may be stitched.'),
   setting('mainLendsOnly', 'flag', 0, FLAG, '1: only stream 0 lends.'),
-  setting('eventBytes', 'bytes', 256 * MIB, POSITIVE, 'An event marks a stream each time this much was released on it.'),
+  setting('eventBytes', 'bytes', 64 * MIB, POSITIVE, 'An event marks a stream each time this much was released on it.'),
   setting('sharedSlackShare', 'share', 300, ANY, 'slackShare where streams lend: memory that changes hands needs room to settle.'),
-  setting('sharedGrowthShare', 'share', 192, ANY, 'growthShare where streams lend.'),
+  setting('sharedGrowthShare', 'share', 16, ANY, 'growthShare where streams lend.'),
   setting('queueCompleted', 'flag', 0, FLAG, '1: blocks that complete after their free are queued. The caller must drain the queue.'),
   setting(
     'waitShare',
     'share',
-    1900,
+    1400,
     ANY,
-    'A stream waits for another only if that saves more than this share of peak live: a wait costs time.',
+    'A stream waits for another only if that saves more than this share of peak live: a wait costs time. Rare waits: five eighths.',
   ),
   setting('forgetNeed', 'flag', 1, FLAG, '1: after emptyCache() the engine takes for needed only the peak in use since then.'),
   setting(
@@ -141,6 +141,14 @@ export const SETTINGS: readonly Setting[] = [
     1,
     FLAG,
     '1: memory is unmapped once the GPU has finished with it, as events or a wait show. 0: the driver waits before it unmaps.',
+  ),
+  setting('groupLives', 'flag', 1, FLAG, '1: blocks are placed beside blocks that are expected to end when they do.'),
+  setting(
+    'groupBytes',
+    'bytes',
+    2 * GIB,
+    ANY,
+    'Memory that an arena must hold before it groups blocks. In small ones best fit wastes less.',
   ),
 ];
 
@@ -177,6 +185,7 @@ export const PRESETS: readonly Preset[] = [
       carveSlabs: 0,
       accessEach: 1,
       lend: 0,
+      groupLives: 0,
     },
   },
   {

@@ -31,7 +31,7 @@ export function trainingTraces(): NamedTrace[] {
     .map((file) => ({ name: file.split('.')[0]!, trace: readRecording(plainBytes(`${folder}/${file}`)).traces[0]! }));
 }
 
-function plainBytes(path: string): Uint8Array {
+export function plainBytes(path: string): Buffer {
   const bytes = readFileSync(path);
   return bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes;
 }

@@ -4,13 +4,16 @@ import { clearFailure, failedCall } from './abi/failure';
 import { BLOCK_UNIT, Call, State } from './abi/numbers';
 import { gmlake, largeUnit, smallLimit } from './abi/settings';
 import { roundUp } from './base/units';
+import { isPlanned } from './plans/blocks';
 import { lendIdle, mayBePlanned, servePlanned, yieldPlanned } from './plans/following';
 import { awaitParked, completeParked, finish } from './policy/completion';
 import { serveGmlake } from './policy/gmlake';
+import { expectedLife, mayGroup, notesLives, placeGrouped } from './policy/neighbours';
 import { addSlab } from './policy/small';
 import { serveWeir } from './policy/weir';
 import { approach } from './records/address-table';
 import { markBusy } from './records/handles';
+import { beginLife, endLife, NO_LIFE } from './records/lives';
 import { Arena, NO_ARENA, NO_RANGE, NO_STITCH, Range } from './records/nodes';
 import { ensureRanges } from './records/range-pool';
 import { NO_USE } from './records/streams';
@@ -40,16 +43,20 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
     explain(arena, bytes);
     return fail();
   }
+  const noted = !small && notesLives();
+  const expected = noted ? expectedLife(arena, size) : 0;
   let block = NO_RANGE;
   if (small || gmlake === 0) {
     block = bestFit(arena, size);
     if (block !== NO_RANGE) {
-      if (!ensureRanges(1)) {
+      if (!ensureRanges(2)) {
         explain(arena, bytes);
         return fail();
       }
       approach(block.address);
-      takeFrontOf(arena, block, size, State.Live);
+      if (mayGroup(arena, block, size, expected)) block = placeGrouped(arena, block, size, expected);
+      else takeFrontOf(arena, block, size, State.Live);
+      block.life = noted ? beginLife(expected) : NO_LIFE;
       block.va = block.address;
       block.requested = bytes;
       block.uses = NO_USE;
@@ -61,6 +68,7 @@ export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
   lendIdle();
   block = serveHard(arena, size, bytes);
   if (block === NO_RANGE) return fail();
+  block.life = noted ? beginLife(expected) : NO_LIFE;
   block.requested = bytes;
   block.uses = NO_USE;
   if (gmlake !== 0) for (let piece = block; piece !== NO_RANGE; piece = piece.nextPiece) markBusy(piece, true);
@@ -121,6 +129,10 @@ function fail(): Range {
 export function freeBlock(block: Range): bool {
   if (block.state !== State.Live) return false;
   block.state = State.Pending;
+  if (!isPlanned(block) && block.life !== NO_LIFE) {
+    endLife(block.life);
+    block.life = NO_LIFE;
+  }
   countFree(block.stitch === NO_STITCH ? block.size : blockSize(block), block.requested);
   return true;
 }

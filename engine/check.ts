@@ -21,6 +21,7 @@ import { checkPlanned } from './plans/check';
 import { planStitch } from './plans/memory';
 import { ownerOf } from './records/arena-table';
 import { handleAt, handleIndex, NO_HANDLE } from './records/handles';
+import { liveCount, NO_LIFE } from './records/lives';
 import { NO_ARENA, NO_RANGE, NO_REGION, NO_STITCH, Range, Region, Stitch } from './records/nodes';
 import { pieceHandle, pieceOffset } from './records/pieces';
 import { firstArena } from './space/arenas';
@@ -32,6 +33,8 @@ let liveBytes: u64 = 0;
 let usedBytes: u64 = 0;
 let askedBytes: u64 = 0;
 let blockCount: u32 = 0;
+/** Blocks that have a life. */
+let lifeCount: u32 = 0;
 let heldBytes: u64 = 0;
 let heldHandles: u32 = 0;
 /** Bytes lent to plans. */
@@ -50,6 +53,7 @@ export function checkEngine(level: u32): u32 {
   usedBytes = 0;
   askedBytes = 0;
   blockCount = 0;
+  lifeCount = 0;
   lentBytes = 0;
   heldBytes = orphanBytes();
   heldHandles = orphans;
@@ -96,6 +100,7 @@ export function checkEngine(level: u32): u32 {
   // The stitch of the plans counts as used, though no block of an arena lies in it.
   if (planStitch() !== NO_STITCH) stitchUses++;
   if (lived !== stitchUses) return Rule.BlocksOfStitch;
+  if (lifeCount !== liveCount()) return Rule.LifeOfBlock;
   if (liveBytes !== allocated || usedBytes !== inUse || askedBytes !== requested || blockCount !== blocks) return Rule.BlocksCounted;
   if (heldBytes !== reserved || heldHandles !== handles) return Rule.HandlesCounted;
   const planned = checkPlanned(lentBytes);
@@ -197,6 +202,10 @@ function checkBlock(block: Range, level: u32): u32 {
   }
   const broken = addBlock(block, size);
   if (broken !== 0) return broken;
+  if (block.life !== NO_LIFE) {
+    if (block.state !== State.Live) return Rule.LifeOfBlock;
+    lifeCount++;
+  }
   if (block.stitch === NO_STITCH) return block.va === block.address && block.nextPiece === NO_RANGE ? 0 : Rule.PlainBlock;
   stitchUses++;
   return level >= 3 ? checkPlacement(block, block.stitch, size) : 0;

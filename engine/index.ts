@@ -124,8 +124,8 @@ export function recordStream(address: u64, stream: u32): u32 {
 }
 
 /** A stream begins or ends being captured into a graph. Meanwhile nothing is lent and no event is touched. */
-export function setCapturing(stream: u32, on: u32): u32 {
-  return setCapture(stream, on !== 0) ? 1 : 0;
+export function setCapturing(stream: u32, on: u32): void {
+  setCapture(stream, on !== 0);
 }
 
 export function addressOf(block: u32): u64 {

@@ -32,10 +32,15 @@ import { selectedBytes, selectedCount } from '../space/selection';
 import { extend, makeStitch, place } from '../space/stitches';
 import { assemblable, listWholes, surveyArena, wholeCount } from '../space/survey';
 import { makeWay } from '../streams/eviction';
-import { borrowBlock, gather, pollLenders, reunite } from '../streams/lending';
+import { borrowBlock, borrowHandles, gather, pollLenders, reunite } from '../streams/lending';
 import { borrowExtent } from '../streams/lent-extents';
+import { sinceWait } from '../streams/progress';
 import { markHandles, selectForExtension, selectForStitch, selectionStart } from './assembly';
 import { awaitParked } from './completion';
+
+/** A wait is rare if there was none for this many releases. A rare one may save less: this many eighths of waitShare. */
+const RARE_WAIT: u64 = 1000;
+const RARE_EIGHTHS: u64 = 5;
 
 /** A block for a request that no free range holds. `pressed`: memory has run out, so all that is free is stitched. */
 export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
@@ -94,7 +99,20 @@ function borrowLate(arena: Arena, size: u64, pressed: bool): Range {
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Borrow);
   }
-  if (!surveyArena(arena) || (!pressed && isCheaperThanWaiting(arena, size))) return NO_RANGE;
+  if (!surveyArena(arena)) return NO_RANGE;
+  if (borrowHandles(arena, size)) {
+    const fit = bestFit(arena, size);
+    if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Borrow);
+  }
+  if (stitches) {
+    const own = assemblable();
+    if (own < size && gather(arena, size - own, false) !== 0) {
+      const fit = bestFit(arena, size);
+      if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Borrow);
+      if (!surveyArena(arena)) return NO_RANGE;
+    }
+  }
+  if (!pressed && isCheaperThanWaiting(arena, size)) return NO_RANGE;
   while (waitAllowed !== 0 && awaitParked(arena)) {
     const fit = bestFit(arena, size);
     if (fit !== NO_RANGE) return takeBlock(fit, size, Way.Fit);
@@ -121,7 +139,8 @@ function isCheaperThanWaiting(arena: Arena, size: u64): bool {
   const free = assemblable();
   const missing = free < size ? atLeast(arena, size - free) : 0;
   const peak = larger(neededInUse, inUse + size);
-  return reserved + missing <= peak + (peak >> 16) * waitShare;
+  const share = sinceWait() < RARE_WAIT ? waitShare : (waitShare * RARE_EIGHTHS) >> 3;
+  return reserved + missing <= peak + (peak >> 16) * share;
 }
 
 /**

@@ -12,6 +12,8 @@ export class Handle {
   bytes: u64 = 0;
   /** The driver's name for the handle. */
   id: u64 = 0;
+  /** The last release of any of its bytes that it knows of (records/releases.ts). */
+  released: u64 = 0;
   region: Region = changetype<Region>(0);
   /** In how many stitches it is mapped. */
   stitchCount: u32 = 0;

@@ -5,6 +5,7 @@
 //   range    contiguous addresses of a region in one state; they name the physical bytes that are mapped there
 //   handle   one piece of physical memory, mapped at one place in a region and perhaps in stitches
 //   stitch   further addresses for handles, side by side in any order
+import { Life } from './lives';
 import { Stream, Use } from './streams';
 
 /**
@@ -26,7 +27,7 @@ export class Range {
   private linkA: usize = 0;
   /** right or uses. */
   private linkB: usize = 0;
-  /** parent, head or firstCell. */
+  /** parent, head, life or firstCell. */
   private linkC: usize = 0;
   region: Region = changetype<Region>(0);
   /** stitch or endCell. */
@@ -134,6 +135,17 @@ export class Range {
     this.linkC = changetype<usize>(value);
   }
 
+  /** Of the first range of a block that is not planned. */
+  @inline
+  get life(): Life {
+    return changetype<Life>(this.linkC);
+  }
+
+  @inline
+  set life(value: Life) {
+    this.linkC = changetype<usize>(value);
+  }
+
   /** Of a range of a block: the stitch that the block lies in. */
   @inline
   get stitch(): Stitch {
@@ -220,6 +232,10 @@ export class Arena {
   newestStitch: Stitch = changetype<Stitch>(0);
   oldestStitch: Stitch = changetype<Stitch>(0);
   stitchCount: u32 = 0;
+  /** The last large requests in units of 512 bytes, the latest first. */
+  size1: u64 = 0;
+  size2: u64 = 0;
+  size3: u64 = 0;
   /** Changes with every change of a free range. A survey is valid while it stays the same. */
   version: u32 = 0;
   /** Sum over all free ranges. If the same ranges are free again, it is the same again. */

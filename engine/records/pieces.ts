@@ -2,7 +2,7 @@
 // A table of cells finds the piece at an offset without a search through all. An entry has all that searches for extents read.
 import { Finding, Handle, NO_HANDLE } from './handles';
 import { give, take, takeClear } from './memory';
-import { Stitch } from './nodes';
+import { NO_STITCH, Stitch } from './nodes';
 
 /**
  * An entry: offset (u64), handle (u32), finding (u32). Handle 0 is a hole: its memory was given back. The lowest bit of the
@@ -14,23 +14,29 @@ const JOINED: usize = 1;
 const CELL_COUNT: usize = 256;
 const CELL_BYTES: usize = CELL_COUNT << 2;
 
-export function newStitch(): Stitch {
-  return changetype<Stitch>(takeClear(offsetof<Stitch>()));
-}
-
 export function dropStitch(stitch: Stitch): void {
   give(stitch.pieces, <usize>stitch.room * STITCH_PIECE);
   give(stitch.cells, CELL_BYTES);
   give(changetype<usize>(stitch), offsetof<Stitch>());
 }
 
-/** Makes the cells of a stitch of `bytes` addresses. False if the engine's own memory is exhausted. */
-export function makeCells(stitch: Stitch, bytes: u64): bool {
+/** A new stitch with cells, but without addresses; NO_STITCH if the engine's own memory is exhausted. */
+export function newStitch(): Stitch {
+  const stitch = changetype<Stitch>(takeClear(offsetof<Stitch>()));
+  if (stitch === NO_STITCH) return NO_STITCH;
+  stitch.cells = take(CELL_BYTES);
+  if (stitch.cells !== 0) return stitch;
+  dropStitch(stitch);
+  return NO_STITCH;
+}
+
+/** Gives a stitch its addresses. */
+export function setAddresses(stitch: Stitch, address: u64, bytes: u64): void {
   let shift: u32 = 0;
   while ((bytes - 1) >> shift >= CELL_COUNT) shift++;
   stitch.cellShift = shift;
-  stitch.cells = take(CELL_BYTES);
-  return stitch.cells !== 0;
+  stitch.address = address;
+  stitch.reserved = bytes;
 }
 
 export function pieceOffset(stitch: Stitch, index: u32): u64 {

@@ -13,8 +13,12 @@ export class Stream {
   asked: u32 = 0;
   /** All releases up to this number are over. */
   done: u64 = 0;
+  /** Handles may not know of releases up to this number (records/releases.ts). */
+  floor: u64 = 0;
   /** Bytes released since the newest event. */
   since: u64 = 0;
+  /** Events are this many powers of two further apart than eventBytes. */
+  sparse: u64 = 0;
   /** Events in flight are numbered from `oldest` to before `newest`. Event n has place n modulo RING of the ring. */
   oldest: u32 = 0;
   newest: u32 = 0;

@@ -9,6 +9,7 @@ import { HANDLE_ENTRY } from '../records/handles';
 import { give, takeClear } from '../records/memory';
 import { Arena, NO_ARENA, NO_RANGE, NO_REGION, Range, Region } from '../records/nodes';
 import { dropRange, ensureRanges, newRange } from '../records/range-pool';
+import { forgetRegion } from '../records/releases';
 import { NO_STREAM, streamOf } from '../records/streams';
 
 let arenas: Arena = NO_ARENA;
@@ -125,6 +126,7 @@ export function removeRegion(region: Region): void {
 /** Frees the addresses of a region without memory. False if the driver refuses: the region stays and can grow again. */
 export function releaseRegion(region: Region): bool {
   if (unreserve(region.address, region.bytes) < 0) return false;
+  forgetRegion(region);
   removeRegion(region);
   countRegion(-1);
   return true;

@@ -6,6 +6,8 @@ import { larger } from '../base/units';
 import { ownerOf } from '../records/arena-table';
 import { Arena, NO_RANGE, Range } from '../records/nodes';
 import { dropRange, ensureRanges, newPart, newRange } from '../records/range-pool';
+import { noteRelease } from '../records/releases';
+import { streamCount } from '../records/streams';
 import { addFree, moveFree, takeFree } from './free-set';
 
 function linkAfter(range: Range, after: Range): void {
@@ -90,6 +92,7 @@ export function setFree(range: Range, point: u64): Range {
 /** The same for a known owner. */
 export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
   range.state = State.Free;
+  if (streamCount > 1 && !arena.small) noteRelease(range, arena.lane, point);
   const owner = range.owner;
   const next = range.next;
   const prev = range.prev;

@@ -14,7 +14,6 @@ import {
   clearPiece,
   dropStitch,
   groupEnd,
-  makeCells,
   newStitch,
   pieceEnd,
   pieceHandle,
@@ -22,6 +21,7 @@ import {
   pieceOffset,
   retractPiece,
   STITCH_PIECE,
+  setAddresses,
 } from '../records/pieces';
 import { forgetReleases, isStitchOver } from './last-use';
 import { cutOut, rangeAt } from './ranges';
@@ -63,14 +63,7 @@ function reserveFor(stitch: Stitch, arena: Arena, generous: u64, needed: u64): b
     dropStitch(stitch);
     return false;
   }
-  if (!makeCells(stitch, room)) {
-    noteFailure(Call.OwnMemory);
-    unreserve(<u64>address, room);
-    dropStitch(stitch);
-    return false;
-  }
-  stitch.address = <u64>address;
-  stitch.reserved = room;
+  setAddresses(stitch, <u64>address, room);
   stitch.arena = arena;
   stitch.usable = true;
   enlist(stitch);

@@ -4,16 +4,20 @@
 import { countBorrow } from '../abi/counters';
 import { State } from '../abi/numbers';
 import { earliestFirst, gmlake, lend, mainLendsOnly, preferDone, sizeDifferenceLimit, splitBorrowed, waitAllowed } from '../abi/settings';
+import { larger, smaller } from '../base/units';
 import { handleAt, handleIndex } from '../records/handles';
 import { Arena, NO_ARENA, NO_RANGE, Range } from '../records/nodes';
 import { ensureRanges } from '../records/range-pool';
+import { lastRelease, settleReleases } from '../records/releases';
 import { firstArena } from '../space/arenas';
 import { bestFit, firstFree, largestFree, nextFree, nextSmallerFree, takeFree } from '../space/free-set';
 import { cutOut, setFree, takeFront } from '../space/ranges';
-import { isCapturing, isOrdered, order, poll, stamp } from './progress';
+import { isCapturing, isOrdered, order, orderedUpTo, poll, stamp } from './progress';
 
 /** Most ranges of one lender that are looked at for one request. */
 const MOST_LOOKS: u32 = 64;
+/** Most handles that are looked at for one request. */
+const MOST_HANDLES: u32 = 65536;
 /** Most ranges gathered with a wait for one request. */
 const MOST_WAITED: u32 = 64;
 
@@ -139,20 +143,30 @@ export function hand(range: Range, lender: Arena, borrower: Arena): Range {
 }
 
 /**
+ * Takes contiguous handles of another stream that hold `bytes` and whose releases are over. True if there were some. A free range
+ * has the latest release of its parts, so most of it may be over long before the range is. If ranges may not be split, none is.
+ */
+export function borrowHandles(borrower: Arena, bytes: u64): bool {
+  if (splitBorrowed === 0) return false;
+  beginLooking();
+  for (let lender = firstArena(); lender !== NO_ARENA; lender = lender.next) {
+    if (!lends(lender, borrower)) continue;
+    const ordered = orderedUpTo(borrower.lane, lender.lane);
+    let range = bestFit(lender, bytes);
+    for (let looks: u32 = 0; range !== NO_RANGE && looks < MOST_LOOKS && isAlike(range, bytes); looks++) {
+      if (takeReady(range, lender, borrower, ordered, bytes, bytes) !== 0) return true;
+      range = nextFree(lender, range);
+    }
+  }
+  return false;
+}
+
+/**
  * Takes wholly free handles of other streams until they hold `bytes`. Handles that need no wait come first, from large ranges.
  * With `waiting`, the others follow, earliest release first. Gives the bytes taken.
  */
 export function gather(borrower: Arena, bytes: u64, waiting: bool): u64 {
-  let gathered: u64 = 0;
-  for (let lender = firstArena(); lender !== NO_ARENA && gathered < bytes; lender = lender.next) {
-    if (!lends(lender, borrower)) continue;
-    let range = largestFree(lender);
-    while (range !== NO_RANGE && gathered < bytes) {
-      const smaller = nextSmallerFree(lender, range);
-      if (isReady(range, lender, borrower)) gathered += takeHandles(range, lender, borrower, bytes - gathered);
-      range = smaller;
-    }
-  }
+  let gathered = gatherReady(borrower, bytes);
   if (!waiting || waitAllowed === 0) return gathered;
   for (let count: u32 = 0; count < MOST_WAITED && gathered < bytes; count++) {
     const taken = gatherEarliest(borrower, bytes - gathered);
@@ -160,6 +174,74 @@ export function gather(borrower: Arena, bytes: u64, waiting: bool): u64 {
     gathered += taken;
   }
   return gathered;
+}
+
+function gatherReady(borrower: Arena, bytes: u64): u64 {
+  let gathered: u64 = 0;
+  beginLooking();
+  for (let lender = firstArena(); lender !== NO_ARENA; lender = lender.next) {
+    if (!lends(lender, borrower)) continue;
+    const ordered = orderedUpTo(borrower.lane, lender.lane);
+    let range = largestFree(lender);
+    while (range !== NO_RANGE && gathered < bytes) {
+      // Taken before the range is cut, which gives it another place in the order.
+      const following = nextSmallerFree(lender, range);
+      while (range !== NO_RANGE && gathered < bytes) {
+        const taken = takeReady(range, lender, borrower, ordered, 1, bytes - gathered);
+        if (taken === 0) break;
+        gathered += taken;
+        range = rest;
+      }
+      range = following;
+    }
+  }
+  return gathered;
+}
+
+/** Handles that were looked at for this request. */
+let lookedAt: u32 = 0;
+/** What follows, in their free range, the handles that were taken last. */
+let rest: Range = NO_RANGE;
+
+function beginLooking(): void {
+  settleReleases();
+  lookedAt = 0;
+}
+
+/**
+ * Takes contiguous handles of a free range whose releases are at most `ordered`: the first that hold `least` bytes, and more of
+ * them until they hold `most`. Gives the bytes taken.
+ */
+function takeReady(range: Range, lender: Arena, borrower: Arena, ordered: u64, least: u64, most: u64): u64 {
+  const region = range.region;
+  const end = range.address + range.size;
+  let start: u64 = 0;
+  let size: u64 = 0;
+  let latest: u64 = 0;
+  let index = handleIndex(region, range.address);
+  if (index < region.handleCount && handleAt(region, index).address < range.address) index++;
+  for (; index < region.handleCount && size < most && lookedAt < MOST_HANDLES; index++) {
+    const handle = handleAt(region, index);
+    if (handle.address + handle.bytes > end) break;
+    lookedAt++;
+    const point = smaller(lastRelease(handle, lender.lane), range.releasePoint);
+    if (point > ordered) {
+      if (size >= least) break;
+      size = 0;
+      latest = 0;
+      continue;
+    }
+    if (size === 0) start = handle.address;
+    size += handle.bytes;
+    latest = larger(latest, point);
+  }
+  if (size < least || !ensureRanges(2)) return 0;
+  const part = cutOut(range, start, size, State.Free);
+  part.releasePoint = latest;
+  const next = part.next;
+  rest = next !== NO_RANGE && next.state === State.Free && next.owner === lender.index ? next : NO_RANGE;
+  hand(part, lender, borrower);
+  return size;
 }
 
 /** Takes whole handles of the range that was released first. The borrower waits for it. */

@@ -3,6 +3,7 @@
 import { countEvent, countQuery, countWait } from '../abi/counters';
 import { eventQuery, eventRecord, streamWait } from '../abi/driver';
 import { eventBytes, lend } from '../abi/settings';
+import { larger } from '../base/units';
 import {
   firstStream,
   NO_STREAM,
@@ -18,19 +19,33 @@ import {
   Wait,
 } from '../records/streams';
 
+/** Events of a stream are at most so many powers of two further apart than eventBytes. */
+const MOST_SPARSE: u64 = 4;
+
 let capturingCount: u32 = 0;
+/** Captures of streams for which there was no record. */
+let strangers: u32 = 0;
 /** The number of the latest release. */
 let clock: u64 = 0;
+/** The latest release when a stream was last made to wait. */
+let lastWait: u64 = 0;
 
-/** While a stream is captured into a graph, no event of any stream may be recorded, queried or waited for. */
-export function setCapture(id: u32, capturing: bool): bool {
+/**
+ * While a stream is captured into a graph, no event of any stream may be recorded, queried or waited for. Works without memory
+ * of the engine's own, since nobody could stop the capture.
+ */
+export function setCapture(id: u32, capturing: bool): void {
   const stream = streamOf(id);
-  if (stream === NO_STREAM) return false;
-  if (stream.capturing === capturing) return true;
-  stream.capturing = capturing;
+  if (stream === NO_STREAM || (!capturing && !stream.capturing)) {
+    if (capturing) strangers++;
+    else if (strangers > 0) strangers--;
+    else return;
+  } else {
+    if (stream.capturing === capturing) return;
+    stream.capturing = capturing;
+  }
   if (capturing) capturingCount++;
   else capturingCount--;
-  return true;
 }
 
 export function isCapturing(): bool {
@@ -41,8 +56,12 @@ export function isCapturing(): bool {
 export function stamp(stream: Stream, bytes: u64): u64 {
   clock++;
   stream.since += bytes;
+  if (streamCount <= 1) {
+    stream.floor = clock;
+    return clock;
+  }
   // With a single stream nobody asks for its progress, so it needs no events.
-  if (streamCount > 1 && lend !== 0 && stream.since >= eventBytes) mark(stream);
+  if (lend !== 0 && stream.since >= eventBytes << stream.sparse) mark(stream);
   return clock;
 }
 
@@ -51,10 +70,15 @@ export function latestRelease(): u64 {
   return clock;
 }
 
+/** Releases since a stream was last made to wait for another. */
+export function sinceWait(): u64 {
+  return clock - lastWait;
+}
+
 /** Records an event that covers all releases of the stream so far. */
 export function mark(stream: Stream): bool {
   if (capturingCount !== 0) return false;
-  if (stream.newest - stream.oldest === RING) dropSecond(stream);
+  if (stream.newest - stream.oldest === RING) thin(stream);
   // If the driver fails, the next attempt comes only after eventBytes.
   stream.since = 0;
   if (eventRecord(stream.id, slotOf(stream, stream.newest)) < 0) return false;
@@ -65,17 +89,22 @@ export function mark(stream: Stream): bool {
 }
 
 /**
- * Drops the second event of a full ring, since the next one covers the same releases. The oldest stays: on a stream that is far
- * behind, no event would ever be over otherwise.
+ * Drops every second event of a full ring, since the next one covers the same releases, and records fewer from now on. So the
+ * events of a stream that is far behind lie further apart, but cover all of it. The oldest stays: no event would ever be over
+ * otherwise.
  */
-function dropSecond(stream: Stream): void {
-  const first = slotPlace(stream, stream.oldest);
-  const second = slotPlace(stream, stream.oldest + 1);
-  const kept = load<u8>(first);
-  store<u8>(first, load<u8>(second));
-  store<u8>(second, kept);
-  store<u64>(coverOf(stream, stream.oldest + 1), load<u64>(coverOf(stream, stream.oldest)));
-  stream.oldest++;
+function thin(stream: Stream): void {
+  let kept = stream.oldest + 1;
+  for (let number = kept; number - stream.oldest < RING; number += 2) exchange(stream, number, kept++);
+  stream.newest = kept;
+  if (stream.sparse < MOST_SPARSE) stream.sparse++;
+}
+
+function exchange(stream: Stream, number: u32, other: u32): void {
+  const slot = load<u8>(slotPlace(stream, number));
+  store<u8>(slotPlace(stream, number), load<u8>(slotPlace(stream, other)));
+  store<u8>(slotPlace(stream, other), slot);
+  store<u64>(coverOf(stream, other), load<u64>(coverOf(stream, number)));
 }
 
 /** Queries events, oldest first, up to the first that is not over. */
@@ -86,6 +115,7 @@ export function poll(stream: Stream): void {
     if (eventQuery(slotOf(stream, stream.oldest)) !== 1) return;
     stream.done = load<u64>(coverOf(stream, stream.oldest));
     stream.oldest++;
+    if (stream.newest - stream.oldest < RING / 4 && stream.sparse > 0) stream.sparse--;
   }
 }
 
@@ -108,9 +138,13 @@ export function pollStreams(): void {
 
 /** Whether work given to `later` now comes after the release `point` of `earlier`, without a new wait. */
 export function isOrdered(later: Stream, earlier: Stream, point: u64): bool {
-  if (later === earlier || point <= earlier.done) return true;
+  return later === earlier || point <= earlier.done || point <= orderedUpTo(later, earlier);
+}
+
+/** The last release of `earlier` that work given to `later` now comes after, without a new wait. */
+export function orderedUpTo(later: Stream, earlier: Stream): u64 {
   const wait = waitOf(later, earlier);
-  return wait !== NO_WAIT && point <= wait.point;
+  return wait === NO_WAIT ? earlier.done : larger(earlier.done, wait.point);
 }
 
 /** Orders work given to `later` after that release, if necessary by a wait on the GPU. False if that is impossible. */
@@ -132,6 +166,7 @@ export function order(later: Stream, earlier: Stream, point: u64): bool {
   }
   if (streamWait(later.id, slotOf(earlier, number)) < 0) return false;
   countWait();
+  lastWait = clock;
   wait.point = load<u64>(coverOf(earlier, number));
   return true;
 }
@@ -149,7 +184,16 @@ export function cover(stream: Stream, point: u64): bool {
 /** The oldest event in flight that covers a release; if there is none, the number of the next event. */
 function eventFor(stream: Stream, point: u64): u32 {
   let number = stream.oldest;
-  while (number !== stream.newest && load<u64>(coverOf(stream, number)) < point) number++;
+  let count = stream.newest - number;
+  while (count > 0) {
+    const half = count >>> 1;
+    if (load<u64>(coverOf(stream, number + half)) < point) {
+      number += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
   return number;
 }
 

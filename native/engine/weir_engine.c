@@ -296,10 +296,8 @@ int weir_engine_record_stream(weir_engine *engine, uint64_t address, uint32_t st
   return result;
 }
 
-int weir_engine_set_capturing(weir_engine *engine, uint32_t stream, int on) {
-  volatile int result = 0;
-  GUARDED(engine, result = (int)w2c_engine_setCapturing(&engine->wasm, stream, (u32)(on != 0)));
-  return result;
+void weir_engine_set_capturing(weir_engine *engine, uint32_t stream, int on) {
+  GUARDED(engine, w2c_engine_setCapturing(&engine->wasm, stream, (u32)(on != 0)));
 }
 
 uint64_t weir_engine_latest_release(weir_engine *engine) {

@@ -88,7 +88,7 @@ uint32_t weir_engine_drain_completed(weir_engine *engine, uint64_t *addresses, u
  * itself. 0 if nothing is live at the address or the driver has no events: then use let_go and complete. */
 int weir_engine_record_stream(weir_engine *engine, uint64_t address, uint32_t stream);
 /* A graph capture of the stream begins (1) or ends (0). During a capture nothing is lent and no event is touched. */
-int weir_engine_set_capturing(weir_engine *engine, uint32_t stream, int on);
+void weir_engine_set_capturing(weir_engine *engine, uint32_t stream, int on);
 
 /* Frees are numbered. Read the latest number, wait for the device, then tell the engine that all frees up to that number are
  * over. Frees during the wait have larger numbers. */

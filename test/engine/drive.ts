@@ -99,7 +99,7 @@ export function assertingEngine(): EngineModule {
 
 export const PRESETS: Readonly<Record<string, EngineSettings>> = {
   weir: { ...WEIR_SETTINGS, regionBytes: 8 * GIB },
-  'weir, few stitches, handles of 4 MiB': { ...WEIR_SETTINGS, regionBytes: 2 * GIB, stitchLimit: 3, fixedHandle: 4 * MIB },
+  'weir, few stitches, handles of 4 MiB': { ...WEIR_SETTINGS, regionBytes: 2 * GIB, stitchLimit: 3, fixedHandle: 4 * MIB, groupBytes: 0 },
   'weir, tight': {
     ...WEIR_SETTINGS,
     regionBytes: 64 * MIB,

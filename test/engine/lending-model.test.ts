@@ -12,6 +12,7 @@ const malloc = (stream: number, mib: number): Action => ({ do: 'malloc', stream,
 const free = (block: number): Action => ({ do: 'free', block });
 const share = (block: number, stream: number): Action => ({ do: 'share', block, stream });
 
+const end = (stream: number): Action => ({ do: 'end', stream });
 const use = (block: number): Action => ({ do: 'use', block });
 
 const TWO: Scope = { streams: 2, capacity: 16 * MIB, sizes: [6 * MIB, 8 * MIB], mostLive: 3, depth: 4, settings: TIGHT, start: [] };
@@ -46,6 +47,87 @@ const SCOPES: Readonly<Record<string, Scope>> = {
     depth: 3,
     start: [malloc(0, 4), malloc(0, 4), malloc(0, 4), malloc(0, 4), free(0), free(1)],
   },
+  // Handles of one free range whose releases are over at different times.
+  'two streams, a long free range': {
+    ...TWO,
+    capacity: 20 * MIB,
+    sizes: [4 * MIB, 8 * MIB],
+    mostLive: 4,
+    start: [malloc(1, 4), malloc(0, 4), malloc(0, 4), malloc(0, 4), end(0), free(1), free(1), free(1)],
+  },
+  'a second stream after releases on the first': {
+    ...TWO,
+    capacity: 12 * MIB,
+    sizes: [4 * MIB, 8 * MIB],
+    start: [malloc(0, 4), malloc(0, 4), malloc(0, 4), free(0), free(0)],
+  },
+  'three streams after memory was lent with a wait': {
+    ...TWO,
+    streams: 3,
+    capacity: 24 * MIB,
+    sizes: [2 * MIB, 6 * MIB],
+    mostLive: 4,
+    depth: 3,
+    shares: false,
+    start: [
+      ...[malloc(1, 6), end(1), malloc(1, 4), free(1), malloc(0, 4), malloc(2, 4), end(1), use(0), free(0), free(0), end(1)],
+      ...[free(0), malloc(1, 4), malloc(2, 2), free(0)],
+    ],
+  },
+  'two streams, a block that begins inside a handle': {
+    ...TWO,
+    sizes: [4 * MIB],
+    depth: 3,
+    shares: false,
+    start: [malloc(1, 6), end(1), free(0), malloc(0, 2), free(0), malloc(0, 4)],
+  },
+  'three streams, a free before a neighbour that was freed later': {
+    ...TWO,
+    streams: 3,
+    capacity: 20 * MIB,
+    sizes: [4 * MIB, 6 * MIB],
+    mostLive: 8,
+    depth: 3,
+    shares: false,
+    start: [
+      ...[malloc(0, 6), free(0), end(0), malloc(1, 4), use(0), use(0), free(0), end(1), end(1), end(1)],
+      ...[malloc(2, 4), malloc(0, 4), free(0), free(0)],
+    ],
+  },
+  'handles of one range: over, late, and two that are over': {
+    ...TWO,
+    capacity: 20 * MIB,
+    sizes: [8 * MIB],
+    depth: 2,
+    start: [malloc(1, 4), malloc(0, 4), malloc(0, 4), malloc(0, 8), end(0), end(0), end(0), free(1), free(2), use(1), free(1)],
+  },
+  // Stream 1 has the handle before them, so that the request leaves the second part of what it took.
+  'handles of one range: waited for, over, late': {
+    ...TWO,
+    streams: 3,
+    capacity: 24 * MIB,
+    sizes: [6 * MIB],
+    mostLive: 4,
+    depth: 2,
+    start: [
+      ...[malloc(1, 8), malloc(0, 4), malloc(0, 4), malloc(0, 4), malloc(0, 4), end(0), end(0), end(0), end(0)],
+      ...[free(1), malloc(1, 4), end(1), end(1), free(4), use(2), free(2), use(1), free(1), share(0, 0), free(0)],
+      ...[malloc(1, 8), use(0), free(0), end(0)],
+    ],
+  },
+  'three streams, a lender that is further behind than the borrower': {
+    ...TWO,
+    streams: 3,
+    capacity: 12 * MIB,
+    sizes: [6 * MIB],
+    mostLive: 4,
+    depth: 2,
+    settings: { ...TIGHT, stitchLimit: 1, stitchRoom: 1 },
+    start: [
+      ...[malloc(0, 6), malloc(1, 6), free(0), malloc(0, 6), free(1), malloc(2, 4), malloc(1, 6), share(1, 0), free(0)],
+      ...[use(0), malloc(1, 4), end(0), free(1), free(0)],
+    ],
+  },
   'the rules of GLake': {
     ...TWO,
     settings: { ...TIGHT, ...LENDING_RULES.glake, eventBytes: 1 },
@@ -60,7 +142,6 @@ const FEW: EngineSettings = { ...TIGHT, stitchLimit: 1, stitchRoom: 1, eventByte
 /** An event for every release. */
 const MARKED: EngineSettings = { ...FEW, eventBytes: 1 };
 
-const end = (stream: number): Action => ({ do: 'end', stream });
 const WAIT: readonly Action[] = [{ do: 'begin wait' }, { do: 'end wait' }];
 
 /** Handles of 4 MiB on stream 0, of which every second is free; no kernel is in flight. `live`: blocks that live already. */
@@ -95,6 +176,19 @@ const UNMAPPING: Readonly<Record<string, Scope>> = {
     mostLive: 7,
     // Stream 1 is known from the start, so that stream 0 has events.
     start: [malloc(1, 4), end(1), ...holes(5, 1), malloc(0, 16), free(6), end(0), malloc(0, 8), malloc(1, 8), free(6), free(6)],
+  },
+  'two streams that take turns in a stitch': {
+    ...EVICTING,
+    capacity: 44 * MIB,
+    sizes: [20 * MIB],
+    settings: MARKED,
+    mostLive: 7,
+    depth: 2,
+    shares: false,
+    start: [
+      ...[malloc(1, 4), end(1), ...holes(5, 1), malloc(0, 16), free(6), end(0), malloc(0, 8), malloc(1, 8), free(6), free(6)],
+      ...[malloc(0, 8), free(6), malloc(1, 8), free(6), end(0), end(1), end(1)],
+    ],
   },
   'two streams, a stitch with a shared block': { ...EVICTING, start: [...holes(4), malloc(0, 8), share(4, 1), end(0), free(4)] },
   'a stream that may be gone': {

@@ -49,3 +49,26 @@ test.each(Object.entries(PRESETS))('%s', (_, settings) => {
   allocator.check(3);
   expect(backend.holdsNothing).toBe(true);
 });
+
+test('captures count, though there is no memory for a record of their stream', () => {
+  const backend = new StrictBackend();
+  const settings = { ...PRESETS['weir']!, eventBytes: 1 };
+  const allocator = new EngineAllocator({ backend, streams: [0, 1], events: backend }, settings, engineWithin(24));
+  const large = [allocator.malloc(4 * MIB, 0, 0), allocator.malloc(4 * MIB, 1, 0), allocator.malloc(4 * MIB, 0, 0)];
+  while (allocator.malloc(512, 0, 0) !== OUT_OF_MEMORY);
+  const events = () => backend.calls.filter((call) => call.startsWith('eventRecord')).length;
+  const before = events();
+  const free = () => {
+    const block = large.pop()!;
+    allocator.free(block);
+    allocator.complete(block);
+  };
+  // The first streams take what memory is left.
+  for (let stream = 2; stream < 400; stream++) allocator.setCapturing(stream, true);
+  for (let stream = 2; stream < 399; stream++) allocator.setCapturing(stream, false);
+  free();
+  expect(events()).toBe(before);
+  allocator.setCapturing(399, false);
+  free();
+  expect(events()).toBe(before + 1);
+});

@@ -26,7 +26,7 @@ export interface EngineExports {
   freeBlock(block: number): number;
   completeBlock(block: number): number;
   recordStreamBlock(block: number, stream: number): number;
-  setCapturing(stream: number, on: number): number;
+  setCapturing(stream: number, on: number): void;
   latestReleaseF64(): number;
   streamsIdleF64(release: number): void;
   memoryIdleF64(release: number): void;

@@ -26,8 +26,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'an event is taken to cover the release after it',
     file: 'engine/streams/progress.ts',
-    from: 'load<u64>(coverOf(stream, number)) < point) number++;',
-    to: 'load<u64>(coverOf(stream, number)) + 1 < point) number++;',
+    from: 'if (load<u64>(coverOf(stream, number + half)) < point) {',
+    to: 'if (load<u64>(coverOf(stream, number + half)) + 1 < point) {',
   },
   {
     name: 'every event is over',
@@ -71,6 +71,84 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'const point = range.releasePoint <= lender.lane.done ? 0 : stamp(borrower.lane, 0);',
     to: 'const point: u64 = 0;',
   },
+  {
+    name: 'handles keep an older release',
+    file: 'engine/records/releases.ts',
+    from: 'handle.released = larger(handle.released, entry.point);',
+    to: '',
+  },
+  {
+    name: 'handles have no release from before the second stream',
+    file: 'engine/records/releases.ts',
+    from: 'return larger(handle.released, lane.floor);',
+    to: 'return handle.released;',
+  },
+  {
+    name: 'handles are taken before their release is over',
+    file: 'engine/streams/lending.ts',
+    from: 'if (point > ordered) {',
+    to: 'if (false) {',
+  },
+  {
+    name: 'handles do not learn of free memory that is lent',
+    file: 'engine/space/ranges.ts',
+    from: '  range.state = State.Free;\n  if (streamCount > 1 && !arena.small) noteRelease',
+    to: '  const lent = range.state === State.Free;\n  range.state = State.Free;\n  if (streamCount > 1 && !arena.small && !lent) noteRelease',
+  },
+  {
+    name: 'a handle does not learn of a block that begins inside it',
+    file: 'engine/records/releases.ts',
+    from: 'handle.released = larger(handle.released, entry.point);',
+    to: 'if (handle.address >= entry.address) handle.released = larger(handle.released, entry.point);',
+  },
+  {
+    name: 'handles do not learn of releases before one is lent',
+    file: 'engine/streams/lending.ts',
+    from: '  settleReleases();\n',
+    to: '',
+  },
+  {
+    name: 'handles do not learn of a release that is nearly over',
+    file: 'engine/records/releases.ts',
+    from: 'if (entry.point <= entry.lane.done) continue;',
+    to: 'if (entry.point <= entry.lane.done + 1) continue;',
+  },
+  {
+    name: 'a range that joins the next keeps the older release',
+    file: 'engine/space/ranges.ts',
+    from: '    point = larger(point, next.releasePoint);\n',
+    to: '',
+  },
+  {
+    name: 'lent memory is over when the borrower has come as far',
+    file: 'engine/streams/lending.ts',
+    from: 'range.releasePoint <= lender.lane.done ? 0',
+    to: 'range.releasePoint <= borrower.lane.done ? 0',
+  },
+  {
+    name: 'lent memory has no release on the stream of the borrower',
+    file: 'engine/streams/lending.ts',
+    from: '? 0 : stamp(borrower.lane, 0);',
+    to: '? 0 : range.releasePoint;',
+  },
+  {
+    name: 'handles that are taken have the release of the last of them',
+    file: 'engine/streams/lending.ts',
+    from: 'latest = larger(latest, point);',
+    to: 'latest = point;',
+  },
+  {
+    name: 'handles are taken from the first that is over, whatever lies between',
+    file: 'engine/streams/lending.ts',
+    from: 'if (size === 0) start = handle.address;',
+    to: 'if (start === 0) start = handle.address;',
+  },
+  {
+    name: 'handles that are not over count as taken',
+    file: 'engine/streams/lending.ts',
+    from: '      size = 0;\n      latest = 0;\n',
+    to: '',
+  },
 ];
 
 /** Mistakes that show when memory is unmapped or freed. */
@@ -104,6 +182,12 @@ export const UNMAPPING_MUTANTS: readonly Mutant[] = [
     file: 'engine/space/last-use.ts',
     from: 'for (let use = stitch.otherUses; use !== NO_USE; use = use.next) if (!isOver(use.lane, use.point)) return false;',
     to: '',
+  },
+  {
+    name: 'a stitch keeps the first release of a stream that comes back',
+    file: 'engine/space/last-use.ts',
+    from: 'use.point = larger(use.point, stitch.releasePoint);',
+    to: 'if (use.point === 0) use.point = stitch.releasePoint;',
   },
   {
     name: 'memory is freed whatever the GPU does',
@@ -164,6 +248,40 @@ export const UNMAPPING_MUTANTS: readonly Mutant[] = [
     file: 'engine/blocks.ts',
     from: 'if (hasUses(block)) park(block, blockSize(block));\n  else finish(block, 0);',
     to: 'finish(block, 0);',
+  },
+];
+
+/** Mistakes that need longer programs than a search can reach. */
+export const RANDOM_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'a slab returned has no release',
+    file: 'engine/policy/small.ts',
+    from: 'setFree(carved, point);',
+    to: 'setFree(carved, 0);',
+  },
+  {
+    name: 'memory given back by a plan has the release from before the plan',
+    file: 'engine/plans/memory.ts',
+    from: 'setFree(range, larger(range.releasePoint, givenBackPoint));',
+    to: 'setFree(range, range.releasePoint);',
+  },
+  {
+    name: 'memory is lent across pools',
+    file: 'engine/streams/lending.ts',
+    from: 'lender.pool !== borrower.pool || ',
+    to: '',
+  },
+  {
+    name: 'an event that stays in a full ring covers what a dropped one did',
+    file: 'engine/streams/progress.ts',
+    from: '  store<u64>(coverOf(stream, other), load<u64>(coverOf(stream, number)));\n',
+    to: '',
+  },
+  {
+    name: 'an event that stays in a full ring has the slot of a dropped one',
+    file: 'engine/streams/progress.ts',
+    from: '  store<u8>(slotPlace(stream, other), slot);\n',
+    to: '',
   },
 ];
 

@@ -1,0 +1,123 @@
+// How long blocks of large requests live. Requests with the same key (policy/neighbours.ts) are a family: its blocks tend to live
+// alike. Time is counted in large requests. Lives are for placement only: a wrong one costs memory, never correctness.
+import { fresh, takeClear } from './memory';
+
+/** What is known of a family. */
+@unmanaged
+class Family {
+  tag: u32 = 0;
+  /** How long its last block lived; 0: none has ended. */
+  last: u32 = 0;
+  /** The longest life. It fades, so that one exception is forgotten. */
+  longest: u32 = 0;
+  /** Blocks that live. */
+  live: u32 = 0;
+}
+
+/** The life of a block. */
+@unmanaged
+export class Life {
+  family: Family = changetype<Family>(0);
+  /** The tag of the family. Another may have its place in the table since. */
+  tag: u32 = 0;
+  birth: u32 = 0;
+  /** When the block is expected to end; the birth: unknown. */
+  end: u32 = 0;
+}
+
+export const NO_LIFE: Life = changetype<Life>(0);
+
+const FAMILY_BITS: u64 = 12;
+const FAMILIES: usize = (<usize>1) << (<usize>FAMILY_BITS);
+/** Expected of families that have a live block, and of which none has ended. */
+const FOREVER: u32 = 100_000;
+/** The longest life fades by this part with every life that ends. */
+const FADING: u32 = 10;
+
+let families: usize = 0;
+let clock: u32 = 0;
+let count: u32 = 0;
+/** The family of the request that was foreseen last. */
+let family: Family = changetype<Family>(0);
+let familyTag: u32 = 0;
+
+/** Unused records, linked by their first field. */
+let spare: Life = NO_LIFE;
+const SLAB_LIVES: usize = 256;
+
+function recycle(life: Life): void {
+  life.family = changetype<Family>(changetype<usize>(spare));
+  spare = life;
+}
+
+function addSpares(): bool {
+  const slab = fresh(SLAB_LIVES * offsetof<Life>());
+  if (slab === 0) return false;
+  for (let index = SLAB_LIVES; index > 0; index--) recycle(changetype<Life>(slab + (index - 1) * offsetof<Life>()));
+  return true;
+}
+
+/** Lives that have not ended. */
+export function liveCount(): u32 {
+  return count;
+}
+
+/**
+ * Counts a large request and says how long its block is expected to live; 0: unknown. If blocks of the family live already, they
+ * are a stack, as of activations layer by layer. All of a stack are expected to live as long as the longest, and as long again:
+ * so they lie together, whatever their order.
+ */
+export function foresee(key: u64): u32 {
+  clock++;
+  if (families === 0) {
+    families = takeClear(FAMILIES * offsetof<Family>());
+    if (families === 0) return 0;
+  }
+  family = changetype<Family>(families + <usize>(key >> (64 - FAMILY_BITS)) * offsetof<Family>());
+  familyTag = <u32>key | 1;
+  if (family.tag !== familyTag) return 0;
+  if (family.live === 0) return family.last;
+  return family.longest === 0 ? FOREVER : family.longest * 2;
+}
+
+/** Begins the life of the block for the request that was foreseen last; NO_LIFE if the engine's own memory is exhausted. */
+export function beginLife(expected: u32): Life {
+  if (families === 0 || (spare === NO_LIFE && !addSpares())) return NO_LIFE;
+  const life = spare;
+  spare = changetype<Life>(changetype<usize>(life.family));
+  if (family.tag !== familyTag) {
+    family.tag = familyTag;
+    family.last = 0;
+    family.longest = 0;
+    family.live = 0;
+  }
+  family.live++;
+  count++;
+  life.family = family;
+  life.tag = familyTag;
+  life.birth = clock;
+  life.end = clock + expected;
+  return life;
+}
+
+/** The block is freed. */
+export function endLife(life: Life): void {
+  const own = life.family;
+  if (own.tag === life.tag) {
+    const age = clock - life.birth;
+    const faded = own.longest - own.longest / FADING;
+    own.last = age === 0 ? 1 : age;
+    own.longest = age > faded ? age : faded;
+    // Blocks from before the family lost its place and got it again are not counted.
+    if (own.live > 0) own.live--;
+  }
+  count--;
+  recycle(life);
+}
+
+/** How much longer a block is expected to live; 0: unknown. */
+export function remaining(life: Life): u32 {
+  if (life === NO_LIFE || life.end === life.birth) return 0;
+  const left = <i32>(life.end - clock);
+  return left > 0 ? <u32>left : 1;
+}
