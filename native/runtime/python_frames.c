@@ -18,6 +18,8 @@ static struct {
   void *(*current_thread)(void);
   void *(*this_thread)(void);
   void *(*thread_frame)(void *);
+  void *(*first_interpreter)(void);
+  void *(*next_interpreter)(void *);
   void *(*frame_back)(void *);
   void *(*frame_code)(void *);
   int (*frame_lasti)(void *); /* NULL before 3.11 */
@@ -63,6 +65,8 @@ int python_is_ours(void) {
 int python_enter(void) {
   if (python_is_ours()) return 1;
   if (!python.is_initialized() || (python.is_finalizing && python.is_finalizing())) return 0;
+  /* This thread may have the GIL as one of another interpreter, and would wait for itself. */
+  if (python.next_interpreter(python.first_interpreter())) return 0;
   return 2 + python.ensure();
 }
 
@@ -113,7 +117,8 @@ int python_open(char *why, size_t room) {
             find(&python.attribute, "PyObject_GetAttrString", NULL) & find(&python.utf8, "PyUnicode_AsUTF8AndSize", NULL) &
             find(&python.fetch, "PyErr_Fetch", NULL) & find(&python.restore, "PyErr_Restore", NULL) &
             find(&python.ensure, "PyGILState_Ensure", NULL) & find(&python.release, "PyGILState_Release", NULL) &
-            find(&python.code_type, "PyCode_Type", NULL);
+            find(&python.first_interpreter, "PyInterpreterState_Head", NULL) &
+            find(&python.next_interpreter, "PyInterpreterState_Next", NULL) & find(&python.code_type, "PyCode_Type", NULL);
   find(&python.frame_lasti, "PyFrame_GetLasti", NULL);
   find(&python.is_finalizing, "Py_IsFinalizing", "_Py_IsFinalizing");
   /* In 3.11 a new frame object may start the garbage collector, which runs code of the program. */

@@ -63,5 +63,7 @@ def _at_exit(pid):
 
 
 def _forked():
+    if _accesses is not None and _accesses.is_on:
+        _accesses.end()
     if _watch is not None:
         _watch.phases.forked()

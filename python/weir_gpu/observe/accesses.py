@@ -6,6 +6,7 @@ import sys
 import time
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .tensors import is_tensor, places
@@ -27,6 +28,9 @@ class Recorder(TorchDispatchMode):
         self.count = 0
         self.written = {}  # operator -> (whether it is a view, places and names of arguments that it writes)
 
+    # Operators that run other operators, such as torch.cond: those inside are recorded.
+    supports_higher_order_operators = True
+
     @classmethod
     def is_infra_mode(cls):
         """Compilers go on as without it."""
@@ -34,6 +38,8 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, arguments=(), named=None):
         named = named or {}
+        if isinstance(func, HigherOrderOperator):
+            return func(*arguments, **named)
         is_view, mutated, mutated_names = self.written.get(func) or self._look_at(func)
         if is_view:
             return func(*arguments, **named)
@@ -87,7 +93,7 @@ class Recorder(TorchDispatchMode):
 
     def _add(self, by_device, value, writes):
         if is_tensor(value):
-            with torch._C.DisableTorchFunctionSubclass():
+            with torch._C.DisableTorchFunction():
                 for device, address in places(value, self.device_of):
                     known = by_device.setdefault(device, {})
                     known[address] = writes or known.get(address, False)
@@ -121,19 +127,25 @@ class Accesses:
                 self.say(f"recorded {self.recorder.count} operators; the steps are no longer slowed down")
         elif self.left > 0:
             self.before -= 1
-            if self.before <= 0:
+            # Inside of a mode of the program, whose end would leave ours instead of it, it waits for a later step.
+            if self.before <= 0 and not _modes():
                 self.is_on = True
                 self.recorder.__enter__()
                 self.say(f"recording the operators of {self.left} steps, one by one, which slows them down")
 
     def end(self):
         """Only the innermost mode can be left. If the program has entered one since, ours stays until a later step."""
-        modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
-        if not modes or modes[-1] is not self.recorder:
+        modes = _modes()
+        if self.recorder in modes and modes[-1] is not self.recorder:
             return False
-        self.recorder.__exit__(None, None, None)
+        if modes:
+            self.recorder.__exit__(None, None, None)
         self.is_on = False
         return True
+
+
+def _modes():
+    return torch.utils._python_dispatch._get_current_dispatch_mode_stack()
 
 
 def _say(text):

@@ -4,6 +4,7 @@ PyTorch tells of each module that gets a parameter or a buffer. Copies and unpic
 
 import functools
 import re
+import threading
 import weakref
 
 import torch
@@ -35,7 +36,7 @@ class Modules:
         self.by_id = {}
         self.on_registered = on_registered  # called with a tensor and its category, before the module has it
         self.on_moved = on_moved  # called with modules that may be on a GPU now
-        self.applying = 0
+        self.applying = threading.local()  # .depth: calls of _apply that run in this thread
         self.to_close = []
 
     def open(self):
@@ -87,6 +88,8 @@ class Modules:
         @functools.wraps(original)
         def __setstate__(module, state):
             original(module, state)
+            if torch.compiler.is_compiling():
+                return
             try:
                 modules._note_holder(module)
             except Exception:
@@ -100,12 +103,16 @@ class Modules:
 
         @functools.wraps(original)
         def _apply(module, *arguments, **named):
-            modules.applying += 1
+            # Compilers must see nothing of ours.
+            if torch.compiler.is_compiling():
+                return original(module, *arguments, **named)
+            running = modules.applying
+            depth = running.depth = getattr(running, "depth", 0) + 1
             try:
                 return original(module, *arguments, **named)
             finally:
-                modules.applying -= 1
-                if modules.applying == 0:
+                running.depth = depth - 1
+                if depth == 1:
                     modules._moved(module)
 
         return _apply
@@ -161,7 +168,13 @@ def parameters_of(modules):
 
 
 def gradients_of(parameters):
-    return [gradient for gradient in [parameter.grad for parameter in parameters] if gradient is not None]
+    found = [parameter.grad for parameter in parameters if type(parameter) is not torch.Tensor or _is_leaf(parameter)]
+    return [gradient for gradient in found if gradient is not None]
+
+
+def _is_leaf(tensor):
+    """A result among parameters, put there for a while, warns if asked for its gradient. Views are not asked: see add_others."""
+    return not tensor._is_view() and tensor.is_leaf
 
 
 def add_others(telling, modules):
@@ -175,7 +188,8 @@ def add_others(telling, modules):
         for name in own.keys() - STANDARD:
             value = own[name]
             if is_tensor(value):
-                if value.grad_fn is None:
+                # Its node is not asked for: that of a view may be made only then, which changes the order of sums in a backward pass.
+                if not value.requires_grad:
                     (caches if is_kv_cache(name) else buffers).append(value)
             elif type(value) in (list, tuple) and is_kv_cache(name):
                 caches += [tensor for tensor in value if is_tensor(tensor)]

@@ -15,6 +15,8 @@ from ..abi import PhaseMark
 
 # If the anchor has not stepped for so many steps of others, another one takes its place.
 MOST_OTHERS = 64
+# If so many others have stepped inside of an optimizer, its step() has ended with an error.
+MOST_INSIDE = 16
 
 
 class Phases:
@@ -25,7 +27,8 @@ class Phases:
         self.listener = listener
         self.lock = threading.Lock()
         self.passes = 0  # backward passes that run, in all threads
-        self.stepping = []  # ids of optimizers that run, outermost first
+        self.stepping = []  # weak references to optimizers that run, outermost first
+        self.inside = 0  # steps that ended inside of another
         self.anchor = None  # weak reference
         self.others = 0
         self.owes_step = False  # a step has ended inside of a backward pass
@@ -61,11 +64,14 @@ class Phases:
         def _engine_run_backward(*arguments, **named):
             if phases.closed or torch.compiler.is_compiling():
                 return original(*arguments, **named)
-            phases._pass_begins()
+            # An interrupt may come at any moment.
+            before = phases.passes
             try:
+                phases._pass_begins()
                 return original(*arguments, **named)
             finally:
-                phases._pass_ends()
+                if phases.passes > 0 or before > 0:
+                    phases._pass_ends()
 
         for module in (graph, sys.modules["torch.autograd"]):
             if vars(module).get("_engine_run_backward") is original:
@@ -99,7 +105,7 @@ class Phases:
         if torch.compiler.is_compiling():
             return
         self._leave(optimizer)
-        self.stepping.append(id(optimizer))
+        self.stepping.append(weakref.ref(optimizer))
         self._call(self.listener.optimizer_begins, optimizer)
         if self.passes == 0 and len(self.stepping) == 1:
             self.mark(PhaseMark.OPTIMIZER)
@@ -110,7 +116,11 @@ class Phases:
         self._leave(optimizer)
         self._call(self.listener.optimizer_ends, optimizer)
         if self.stepping:
-            return
+            self.inside += 1
+            if self.inside < MOST_INSIDE:
+                return
+            self.stepping = []
+        self.inside = 0
         is_end = self._is_anchor(optimizer)
         if self.passes > 0:
             self.owes_step = self.owes_step or is_end
@@ -121,8 +131,11 @@ class Phases:
 
     def _leave(self, optimizer):
         """Also forgets a step() of this optimizer that ended with an error, and those inside of it."""
-        if id(optimizer) in self.stepping:
-            del self.stepping[self.stepping.index(id(optimizer)) :]
+        running = [reference() for reference in self.stepping]
+        for place, other in enumerate(running):
+            if other is None or other is optimizer:
+                del self.stepping[place:]
+                return
 
     def _is_anchor(self, optimizer):
         anchor = self.anchor() if self.anchor is not None else None

@@ -1,5 +1,7 @@
 """Where tensors lie: the address of the memory behind a tensor, and the tensors inside of one. Runs no code of the program."""
 
+import weakref
+
 import torch
 
 # Taken now: swapping replaces it by one that swaps in. It asks no subclass, as methods of tensors would.
@@ -9,7 +11,8 @@ PLAIN, WRAPPER, OPAQUE = range(3)
 # Inside of a wrapper there may be others.
 MOST_DEPTH = 4
 
-_kinds = {torch.Tensor: PLAIN, torch.nn.Parameter: PLAIN}
+# Classes may come and go with the functions that make them.
+_kinds = weakref.WeakKeyDictionary({torch.Tensor: PLAIN, torch.nn.Parameter: PLAIN})
 
 
 def _kind_of(cls):

@@ -82,13 +82,13 @@ class Watch:
     # ---- modules
 
     def registered(self, tensor, category):
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             telling = self.telling()
             telling.add(tensor, category)
             telling.send()
 
     def moved(self, modules):
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             telling = self.telling()
             telling.add_all(of_modules.parameters_of(modules), Category.PARAMETER)
             of_modules.add_others(telling, modules)
@@ -97,7 +97,7 @@ class Watch:
     # ---- passes and steps
 
     def backward_begins(self):
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             sampled = self.sampled_parameters()
             # Where gradients are there already, the pass adds to them. If there are other modules, samples tell nothing.
             self.expects_gradients = (
@@ -109,7 +109,7 @@ class Watch:
         self.tells_gradients = self.gradient_pace.is_due()
 
     def backward_ends(self):
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             self.passes += 1
             self.look_at_parameters()
             if self.expects_gradients and self.tells_gradients:
@@ -122,19 +122,19 @@ class Watch:
     def optimizer_begins(self, optimizer):
         # Inside of a backward pass, an optimizer often drops the gradients that it has used.
         if self.phases.passes > 0 and self.tells_gradients:
-            with torch._C.DisableTorchFunctionSubclass():
+            with torch._C.DisableTorchFunction():
                 telling = self.telling()
                 telling.add_all(of_modules.gradients_of(of_optimizers.parameters_of(optimizer)), Category.GRADIENT)
                 telling.send()
 
     def optimizer_ends(self, optimizer):
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             known = self.optimizers.known(optimizer)
             known.steps += 1
             self.look_at_state(known, optimizer)
 
     def step_ends(self):
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             self.look_at_parameters()
         if self.on_step is not None:
             self.on_step()
@@ -219,7 +219,7 @@ class Watch:
 
     def tell_all(self):
         """Everything that is known, however long it takes: at a failure, and at the end. Returns what was told."""
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             telling = self.telling()
             modules = self.modules.all()
             self.add_parameters(telling, modules)
