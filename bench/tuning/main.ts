@@ -44,6 +44,11 @@ const { values: options, positionals: folders } = parseArgs({
     think: { type: 'boolean', default: false },
   },
 });
+for (const folder of folders) {
+  if (existsSync(folder)) continue;
+  process.stderr.write(`bench:tuning: there is no folder ${folder}\n`);
+  process.exit(2);
+}
 const scales = options.once ? SCALES.slice(0, 1) : SCALES;
 
 function parseSettings(text: string): Partial<EngineSettings> {

@@ -33,7 +33,8 @@ export class InventedPlacement implements Placement {
   }
 
   malloc(bytes: number): number {
-    const size = roundUp(bytes, GRANULARITY);
+    // A damaged recording may have segments without bytes. They, too, get an address of their own.
+    const size = roundUp(Math.max(bytes, 1), GRANULARITY);
     if (this.tail + size <= this.tailEnd) {
       const address = this.tail;
       this.tail += size;

@@ -21,6 +21,11 @@ describe('memory', () => {
     expect(backend.usedBytes).toBe(0);
   });
 
+  it('gives segments without bytes addresses of their own', () => {
+    const backend = new SimulatedBackend();
+    expect(new Set([backend.malloc(0), backend.malloc(0), backend.malloc(0)]).size).toBe(3);
+  });
+
   it('never hands out overlapping addresses', () => {
     const backend = new SimulatedBackend();
     const sizes = [2, 20, 40, 2, 64, 31, 2, 100, 6, 2, 2, 33].map((mib) => mib * MIB);

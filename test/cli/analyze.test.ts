@@ -266,7 +266,9 @@ describe('weir', () => {
     expect(code).toBe(0);
     const { schema, findings } = JSON.parse(stdout);
     expect(schema).toBe(1);
-    expect(findings.map((finding: { name: string }) => finding.name)).toEqual([
+    const names = findings.map((finding: { name: string }) => finding.name);
+    // Runs that were killed on this machine, by whomever.
+    expect(names.filter((name: string) => name !== 'leftovers')).toEqual([
       'Node.js',
       'machine',
       'CUDA driver',

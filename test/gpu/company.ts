@@ -44,6 +44,14 @@ const { values, positionals } = parseArgs({
   options: { steps: { type: 'string', default: '100' }, output: { type: 'string' } },
 });
 const parts = positionals.length === 0 ? ['fsdp2', 'ddp', 'sanitizer'] : positionals;
+const WAYS = ['fsdp2', 'ddp'];
+const LENGTHS = ['drawn', 'fixed'] as const;
+const known = ['sanitizer', ...WAYS, ...WAYS.flatMap((way) => LENGTHS.map((lengths) => `${way}:${lengths}`))];
+const strange = parts.find((part) => !known.includes(part));
+if (strange !== undefined) {
+  process.stderr.write(`company: no part is called ${strange}; known: ${known.join(', ')}\n`);
+  process.exit(2);
+}
 const folder = mkdtempSync(join(tmpdir(), 'weir-company-'));
 const results: unknown[] = [];
 let failed = 0;
@@ -100,7 +108,7 @@ function train(way: string, run: string, flags: readonly string[] | undefined, l
 }
 
 /** Runs take turns, so that a machine that becomes slower does not favour one of them. */
-function compareRanks(way: string, lengths: 'drawn' | 'fixed'): void {
+function compareRanks(way: string, lengths: (typeof LENGTHS)[number]): void {
   const length = lengths === 'fixed' ? [String(FIXED_LENGTH)] : [];
   const plain: (Figures | undefined)[] = [train(way, 'native', undefined, length)];
   const ours = [train(way, lengths === 'fixed' ? SWAP : 'weir', lengths === 'fixed' ? SWAP_FLAGS : [], length)];
@@ -161,8 +169,8 @@ function sanitize(which: string): void {
   if (child.status !== 0 || found !== '0') process.stdout.write(`${child.stdout}${child.stderr}`.slice(-5000));
 }
 
-for (const way of ['fsdp2', 'ddp']) {
-  for (const lengths of ['drawn', 'fixed'] as const) {
+for (const way of WAYS) {
+  for (const lengths of LENGTHS) {
     if (parts.includes(way) || parts.includes(`${way}:${lengths}`)) compareRanks(way, lengths);
   }
 }

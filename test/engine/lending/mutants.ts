@@ -272,12 +272,6 @@ export const RANDOM_MUTANTS: readonly Mutant[] = [
     to: '',
   },
   {
-    name: 'an event that stays in a full ring covers what a dropped one did',
-    file: 'engine/streams/progress.ts',
-    from: '  store<u64>(coverOf(stream, other), load<u64>(coverOf(stream, number)));\n',
-    to: '',
-  },
-  {
     name: 'an event that stays in a full ring has the slot of a dropped one',
     file: 'engine/streams/progress.ts',
     from: '  store<u8>(slotPlace(stream, other), slot);\n',
