@@ -9,9 +9,18 @@ export const ADAPTER_OPTIONS: readonly Field[] = [
   { name: 'limit', type: 'u64', doc: 'Bytes per GPU; 0: no limit.' },
   { name: 'ring_rows', type: 'u32', doc: 'Events that may wait to be recorded.' },
   { name: 'lend', type: 'i32', doc: '0: streams keep to their own memory.' },
+  { name: 'stacks', type: 'u32', doc: 'Call stacks to record; 0: none.' },
+  { name: 'zero', type: 'u32', doc: 'Zero.' },
+  { name: 'stacks_from', type: 'u64', doc: 'Bytes of the least request whose stack is recorded.' },
   { name: 'faults', type: 'u32', doc: 'Driver calls in a million that fail on purpose; tests only.' },
   { name: 'fine', type: 'u32', doc: '1: the preset of small handles.' },
   { name: 'faults_seed', type: 'u64', doc: 'Which calls fail.' },
+];
+
+export const ADAPTER_STACKS: readonly Numbered[] = [
+  { name: 'none', number: 0, doc: 'No call stacks.' },
+  { name: 'python', number: 1, doc: 'Frames of Python, and the forward line of what autograd allocates.' },
+  { name: 'all', number: 2, doc: 'Also frames of C and C++.' },
 ];
 
 export const ADAPTER_RESULTS: readonly Numbered[] = [

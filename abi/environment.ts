@@ -15,8 +15,10 @@ export const CHILD_VARIABLES: readonly Variable[] = [
   child('lend', '0: streams keep to their own memory.'),
   child('limit', 'Bytes that the process may hold on each GPU.'),
   child('ringRows', 'Events that may wait to be recorded, a power of two.'),
+  child('stacks', 'Call stacks to record: `python` or `all`, and the least bytes of a request after a colon; not set: none.'),
   child('quiet', '1: print nothing but refusals that end the process.'),
   child('allowUntested', '1: accept versions of PyTorch that were not tested.'),
+  child('accesses', 'Steps whose operators are recorded.'),
   child('swap', '`auto`, or bytes to swap down to.'),
   child('swapHost', 'Bytes of host memory that swapping may take.'),
   child('endAfter', 'Mark optimizer steps, and end the process after so many of them; 0: only mark them.'),
@@ -31,6 +33,7 @@ export const OPTION_VARIABLES: readonly Variable[] = [
   option('limit', 'Memory that the process may hold on each GPU.'),
   option('record', 'File to keep a recording in.'),
   option('force', '1: overwrite existing recordings.'),
+  option('oomDir', 'Folder for files about out-of-memory errors; `none`: write none.'),
   option('whatIf', '0: do not compare with other allocators.'),
   option('whatIfEvents', 'Most events to replay for that.'),
   option('metrics', "Port for live figures in Prometheus' format."),
@@ -43,6 +46,7 @@ export const OPTION_VARIABLES: readonly Variable[] = [
   option('lend', '0: streams keep to their own memory.'),
   option('allowUntested', '1: accept versions of PyTorch that were not tested.'),
   option('ringRows', 'Events that may wait to be recorded, a power of two.'),
+  option('stacks', 'Call stacks to record: off, large, large:SIZE, python, all.'),
   option('jsonFile', 'File for the summary as JSON.'),
   option('quiet', '1: print only problems and the URL of the page.'),
   option('verbose', '1: print more.'),
@@ -54,6 +58,7 @@ export const USER_VARIABLES: readonly Variable[] = [
   user('cacheDir', 'WEIR_CACHE_DIR', "Folder for the compiled adapter, instead of one in the user's cache."),
   user('swapTolerance', 'WEIR_SWAP_TOLERANCE', 'Percent of a step that swapping may cost under `--swap auto`, or `any`.'),
   user('swapDebug', 'WEIR_SWAP_DEBUG', '1: compare every tensor that is swapped in with what was swapped out.'),
+  user('observe', 'WEIR_OBSERVE', '0: set no hooks that find out what memory holds, and which phase a step is in.'),
   user('faults', 'WEIR_FAULTS', 'RATE:SEED: driver calls in a million that fail on purpose; for tests.'),
   user('pythonDir', 'WEIR_PYTHON_DIR', 'Folder of the Python part, instead of the one in this package.'),
   user('nativeDir', 'WEIR_NATIVE', 'Folder of the native sources, instead of the one in this package.'),
@@ -61,6 +66,9 @@ export const USER_VARIABLES: readonly Variable[] = [
 
 /** Bytes of the smallest limit: no process can work with less. */
 export const LEAST_LIMIT: number = 32 * 1024 * 1024;
+
+/** Bytes of the requests that `--stacks large` is about: nearly all memory, in few requests. */
+export const LARGE_REQUEST: number = 1024 * 1024;
 
 /** Exit code of Weir's own failures around a command, as `env` and `timeout` use it. */
 export const OWN_EXIT_CODE = 125;

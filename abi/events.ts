@@ -1,5 +1,5 @@
 // Events of a recording: their kinds and their layout, in rings and in .weir files alike. Never renumber, only add.
-import type { Field, Numbered } from './table.ts';
+import type { Entry, Field, Numbered } from './table.ts';
 
 export const EVENT_KINDS: readonly Numbered[] = [
   { name: 'Alloc', number: 1, doc: 'A request was served: address, requested size.' },
@@ -33,6 +33,36 @@ export const EVENT_KINDS: readonly Numbered[] = [
     number: 19,
     doc: 'The program named the live allocation at `address`: `metadata` is the text. Since format 1.2; PyTorch 2.14 and later.',
   },
+  {
+    name: 'Category',
+    number: 20,
+    doc: 'What the live allocation at `address` holds: `detail` is a category. The last word on an allocation counts for all its life. Since format 1.3, `.weir` only.',
+  },
+];
+
+/** What memory holds. */
+export const CATEGORIES: readonly Numbered[] = [
+  { name: 'unknown', number: 0, doc: 'None of the others, or nobody knows.' },
+  { name: 'parameter', number: 1, doc: 'Parameters of modules, and what optimizers update.' },
+  { name: 'gradient', number: 2, doc: 'Gradients of parameters.' },
+  { name: 'optimizerState', number: 3, doc: 'State of optimizers.' },
+  { name: 'activation', number: 4, doc: 'Results of the forward pass that the backward pass needs.' },
+  { name: 'temporary', number: 5, doc: 'Memory that lives within one phase of a step.' },
+  { name: 'buffer', number: 6, doc: 'Buffers of modules.' },
+  { name: 'kvCache', number: 7, doc: 'Keys and values of attention, kept from token to token.' },
+  { name: 'graph', number: 8, doc: 'Memory in private pools: of CUDA graphs and of MemPools.' },
+];
+
+/**
+ * Marks that the process sets by itself. A phase lasts until the next mark of a phase. They have no numbers in them: a ring has room for
+ * some thousand different names only.
+ */
+export const PHASE_MARKS: readonly (Entry & { readonly text: string })[] = [
+  { name: 'step', text: 'weir:step', doc: 'A training step begins, with its forward pass.' },
+  { name: 'forward', text: 'weir:forward', doc: 'Neither a backward pass nor an optimizer runs from now on.' },
+  { name: 'backward', text: 'weir:backward', doc: 'A backward pass begins.' },
+  { name: 'optimizer', text: 'weir:optimizer', doc: 'An optimizer begins its step.' },
+  { name: 'failure', text: 'weir:failure', doc: 'Categories of all live memory after an out-of-memory error have been told before this.' },
 ];
 
 /** Which of the last three fields of an event say something. */
@@ -53,7 +83,7 @@ export const EVENT: readonly Field[] = [
   { name: 'pool', type: 'i32', doc: "An index into the device's pools; -1: unknown." },
   { name: 'stack', type: 'i32', doc: 'A stack; -1: none.' },
   { name: 'metadata', type: 'u32', doc: 'A string.' },
-  { name: 'detail', type: 'i32', doc: 'A stream for record_stream; a string for settings, operator and mark.' },
+  { name: 'detail', type: 'i32', doc: 'A stream for record_stream; a string for settings, operator and mark; a category for category.' },
   { name: 'thread', type: 'i32', doc: 'Of the operating system, as an arbitrary small number.' },
   { name: 'compile_context', type: 'u32', doc: 'A string.' },
 ];

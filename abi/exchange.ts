@@ -77,6 +77,21 @@ export const SHAPES: readonly Shape[] = [
     ],
   },
   {
+    name: 'PinnedReport',
+    file: '.pinned.json',
+    doc: "Pinned host memory of a process, from PyTorch's statistics.",
+    fields: [
+      VERSION,
+      field('pid', 'whole', 'Of the process.'),
+      field('allocations', 'whole', 'Blocks that were pinned so far.'),
+      field('held', 'whole', 'Bytes pinned now, in use or cached.'),
+      field('peakHeld', 'whole', 'Peak of held.'),
+      field('used', 'whole', 'Bytes of blocks in use.'),
+      field('peakUsed', 'whole', 'Peak of used.'),
+      optional('rounding', 'whole', 'Part of used beyond the tensors, because blocks are rounded up to powers of two.'),
+    ],
+  },
+  {
     name: 'ProfileTicks',
     doc: 'One entry per tick of the step, in each list.',
     fields: [

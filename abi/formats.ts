@@ -9,7 +9,7 @@ export interface Format extends Entry {
 
 export const FORMATS: readonly Format[] = [
   // The first byte of the magic is no text in any encoding. The line end and ^Z show a transfer that rewrote the file as text.
-  { name: 'recording', magic: '\x89WEIR\r\n\x1a', version: 1, minor: 2, doc: 'A .weir file (docs/trace-format.md).' },
+  { name: 'recording', magic: '\x89WEIR\r\n\x1a', version: 1, minor: 3, doc: 'A .weir file (docs/trace-format.md).' },
   { name: 'ring', magic: 'WEIRRING', version: 1, doc: 'DIR/<pid>.ring: the recording of a process while it is made.' },
   { name: 'processPlan', magic: 'WEIRPLAN', version: 1, doc: 'DIR/<pid>.<generation>.plan: a plan on its way to a process.' },
   { name: 'planFile', version: 1, doc: 'The JSON of `weir plan -o` (docs/plan-format.md).' },

@@ -14,6 +14,15 @@ export const RING_ROWS: number = 256 * KIB;
 export const LEAST_RING_ROWS: number = KIB;
 export const MOST_RING_ROWS: number = 16 * KIB * KIB;
 
+/** Call stacks of a process: nodes of a prefix tree, frames, and bytes of their names. */
+export const RING_STACKS: number = 256 * KIB;
+export const RING_FRAMES: number = 64 * KIB;
+export const RING_FRAME_STRING_BYTES: number = 3 * MIB;
+/** Frames of one stack; of a deeper one the innermost are kept. */
+export const RING_STACK_DEPTH = 250;
+/** Bytes of a name or a path; longer ones are cut. */
+export const RING_FRAME_STRING_MOST: number = 4 * KIB;
+
 export const RING_STATES: readonly Numbered[] = [
   { name: 'Active', number: 1, doc: 'The process writes.' },
   { name: 'Closed', number: 2, doc: 'The process has ended in order.' },
@@ -34,12 +43,27 @@ export const RING_HEADER: readonly Field[] = [
   { name: 'started_us', type: 'f64', doc: 'Microseconds since 1970.' },
   { name: 'allocator', type: 'char', dims: [16], doc: 'Its name.' },
   { name: 'torch_version', type: 'char', dims: [32], doc: 'As PyTorch writes it.' },
-  { name: 'zero_1', type: 'u8', dims: [24], doc: 'Zero.' },
+  {
+    name: 'stacks_at',
+    type: 'u32',
+    doc: 'Where the tables of call stacks begin, one after the other: stacks, frames, their strings; 0: there are none.',
+  },
+  { name: 'stack_room', type: 'u32', doc: 'Stacks that fit.' },
+  { name: 'frame_room', type: 'u32', doc: 'Frames that fit.' },
+  { name: 'frame_string_room', type: 'u32', doc: 'Bytes of strings that fit.' },
+  { name: 'zero_1', type: 'u8', dims: [8], doc: 'Zero.' },
   { name: 'tail', type: 'u64', doc: 'Written by the process: rows ever written.' },
   { name: 'dropped', type: 'u64', doc: 'Written by the process: rows it had to drop.' },
   { name: 'gaps', type: 'u64', doc: 'Written by the process: how often it began to drop rows.' },
   { name: 'string_bytes', type: 'u64', doc: 'Written by the process: used bytes of the string area. Strings before this are whole.' },
-  { name: 'zero_2', type: 'u8', dims: [32], doc: 'Zero.' },
+  { name: 'stack_count', type: 'u64', doc: 'Written by the process: stacks, of which all frames are there.' },
+  { name: 'frame_count', type: 'u64', doc: 'Written by the process: frames, of which all strings are there.' },
+  {
+    name: 'frame_string_bytes',
+    type: 'u64',
+    doc: 'Written by the process: used bytes of the strings of frames. Strings before this are whole.',
+  },
+  { name: 'stacks_lost', type: 'u64', doc: 'Written by the process: requests whose stack found no room in the tables.' },
   { name: 'head', type: 'u64', doc: 'Written by the reader: rows it has taken.' },
   { name: 'zero_3', type: 'u8', dims: [56], doc: 'Zero.' },
   {
@@ -53,6 +77,18 @@ export const RING_HEADER: readonly Field[] = [
   { name: 'pool_count', type: 'u32', dims: [RING_DEVICES], doc: 'Pools named so far.' },
   { name: 'streams', type: 'u64', dims: [RING_DEVICES, RING_STREAMS], doc: 'Handles of streams, by number.' },
   { name: 'pools', type: 'u64', dims: [RING_DEVICES, RING_POOLS, 2], doc: 'Ids of pools, by number.' },
+];
+
+/** A call stack: one frame on top of another stack. */
+export const RING_STACK: readonly Field[] = [
+  { name: 'parent', type: 'i32', doc: 'The stack that called this frame, a smaller number; -1: none.' },
+  { name: 'frame', type: 'u32', doc: 'Number of the frame.' },
+];
+
+export const RING_FRAME: readonly Field[] = [
+  { name: 'name', type: 'u32', doc: 'Of the function: number of a string of frames, 0: none.' },
+  { name: 'filename', type: 'u32', doc: 'Likewise.' },
+  { name: 'line', type: 'i32', doc: 'From 1 on; 0: not known.' },
 ];
 
 /** Behind it: a u64 size per request, then per request an offset (u64) for each turn. */

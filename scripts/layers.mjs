@@ -103,7 +103,7 @@ export const LAYERS = [
     about: 'where memory comes from: simulated; host and cuda by FFI, for Node only',
     imports: ['abi', 'base'],
     packages: ['koffi'],
-    nodeFiles: ['cuda.ts', 'cuda-streams.ts', 'ffi.ts', 'host.ts'],
+    nodeFiles: ['cuda.ts', 'cuda-streams.ts', 'ffi.ts', 'host.ts', 'nvml.ts'],
   },
   {
     name: 'trace',
@@ -138,8 +138,9 @@ export const ROOMS = {
     rings: [],
     planning: ['rings'],
     swapping: ['rings'],
-    summary: ['child', 'rings', 'planning', 'swapping'],
-    '.': ['child', 'rings', 'planning', 'swapping', 'summary'],
+    failures: ['rings'],
+    summary: ['child', 'rings', 'planning', 'swapping', 'failures'],
+    '.': ['child', 'rings', 'planning', 'swapping', 'failures', 'summary'],
     check: ['child', '.'],
     trying: ['child', '.'],
   },
@@ -147,7 +148,7 @@ export const ROOMS = {
 
 /**
  * Native code is loaded on demand, by one file, so that everything else runs where there is none: koffi is no import of any file.
- * Only these may ask for it: real memory, the processes of a job, and the end of a command.
+ * Only these may ask for it: real memory, the management library of GPUs, the processes of a job, and the end of a command.
  */
 const NATIVE_PACKAGE = 'koffi';
 export const NATIVE_LOADER = 'src/backend/ffi.ts';
@@ -155,6 +156,7 @@ export const NATIVE_USERS = [
   'src/backend/cuda.ts',
   'src/backend/cuda-streams.ts',
   'src/backend/host.ts',
+  'src/backend/nvml.ts',
   'src/cli/leave.ts',
   'src/run/child/posix-process.ts',
 ];

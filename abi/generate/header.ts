@@ -1,5 +1,5 @@
 // The tables as a C header: build/native/weir_abi.h, for C11 and C++.
-import { ADAPTER_OPTIONS, ADAPTER_RESULTS } from '../adapter.ts';
+import { ADAPTER_OPTIONS, ADAPTER_RESULTS, ADAPTER_STACKS } from '../adapter.ts';
 import { RUN_ALLOCATORS } from '../allocators.ts';
 import { DRIVER_CALLS, EXPLANATIONS, FREE_RESULTS, PLAN_ROW, PLAN_STATISTICS, RANGE_STATES, SNAPSHOT_ROW, STATISTICS } from '../engine.ts';
 import { CHILD_VARIABLES, USER_VARIABLES } from '../environment.ts';
@@ -101,6 +101,11 @@ ${FORMATS.filter((format) => format.magic && /^[\x20-\x7e]+$/.test(format.magic)
 #define WEIR_RING_STREAMS ${ring.RING_STREAMS}
 #define WEIR_RING_POOLS ${ring.RING_POOLS}
 #define WEIR_RING_STRING_BYTES ${ring.RING_STRING_BYTES}u
+#define WEIR_RING_STACKS ${ring.RING_STACKS}u
+#define WEIR_RING_FRAMES ${ring.RING_FRAMES}u
+#define WEIR_RING_FRAME_STRING_BYTES ${ring.RING_FRAME_STRING_BYTES}u
+#define WEIR_RING_STACK_DEPTH ${ring.RING_STACK_DEPTH}
+#define WEIR_RING_FRAME_STRING_MOST ${ring.RING_FRAME_STRING_MOST}u
 #define WEIR_PLAN_MOST_REQUESTS ${ring.PLAN_MOST_REQUESTS}u
 #define WEIR_PLAN_MOST_TURNS ${ring.PLAN_MOST_TURNS}u
 #define WEIR_PLAN_MOST_FOOTPRINT ${ring.PLAN_MOST_FOOTPRINT}ull
@@ -111,6 +116,10 @@ ${enumeration('weir_ring_state', 'WEIR_RING_', ring.RING_STATES)}
 ${structure('weir_gauges', gaugeFields)}
 
 ${structure('weir_ring_header', ring.RING_HEADER)}
+
+${structure('weir_ring_stack', ring.RING_STACK)}
+
+${structure('weir_ring_frame', ring.RING_FRAME)}
 
 ${enumeration('weir_event_kind', 'WEIR_', EVENT_KINDS)}
 
@@ -123,6 +132,8 @@ ${structure('weir_process_plan', ring.PROCESS_PLAN_HEADER)}
 
 /* What Python hands to the adapter, and what the adapter answers. */
 ${structure('weir_torch_options', ADAPTER_OPTIONS)}
+
+${enumeration('weir_torch_stacks', 'WEIR_TORCH_STACKS_', ADAPTER_STACKS)}
 
 ${enumeration('weir_torch_result', 'WEIR_TORCH_', ADAPTER_RESULTS)}
 

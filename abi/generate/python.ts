@@ -1,7 +1,8 @@
 // The tables as Python: python/weir_gpu/abi.py. Classes for the JSON files read with a check and write without one.
-import { ADAPTER_OPTIONS } from '../adapter.ts';
+import { ADAPTER_OPTIONS, ADAPTER_STACKS } from '../adapter.ts';
 import { ALLOCATORS, RUN_ALLOCATORS } from '../allocators.ts';
-import { CHILD_VARIABLES, LEAST_LIMIT, OPTION_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES } from '../environment.ts';
+import { CHILD_VARIABLES, LARGE_REQUEST, LEAST_LIMIT, OPTION_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES } from '../environment.ts';
+import { CATEGORIES, PHASE_MARKS } from '../events.ts';
 import { FORK_FILE, SHAPES, type Shape, type ShapeType, SUPERVISOR_FILE } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGE_WORDS, GAUGES } from '../gauges.ts';
@@ -50,6 +51,9 @@ LEAST_RING_ROWS = ${LEAST_RING_ROWS}
 MOST_RING_ROWS = ${MOST_RING_ROWS}
 # Bytes of the smallest limit.
 LEAST_LIMIT = ${LEAST_LIMIT}
+# Call stacks by name; bytes of the requests that \`large\` is about.
+STACKS = {${ADAPTER_STACKS.map(({ name, number }) => `"${name}": ${number}`).join(', ')}}
+LARGE_REQUEST = ${LARGE_REQUEST}
 EXCHANGE_VERSION = ${version}
 # Who supervises a process that runs without \`weir run\`, as \`<pid> <start>\`.
 SUPERVISOR_FILE = "${SUPERVISOR_FILE}"
@@ -75,6 +79,18 @@ class UserVariable:
     """Set by users."""
 
 ${USER_VARIABLES.map((entry) => `    ${screaming(entry.name)} = "${entry.variable}"  # ${entry.doc}`).join('\n')}
+
+
+class Category:
+    """What memory holds."""
+
+${CATEGORIES.map((entry) => `    ${screaming(entry.name)} = ${entry.number}  # ${entry.doc}`).join('\n')}
+
+
+class PhaseMark:
+    """Marks that a process sets by itself."""
+
+${PHASE_MARKS.map((entry) => `    ${screaming(entry.name)} = "${entry.text}"  # ${entry.doc}`).join('\n')}
 
 
 class AdapterOptions(ctypes.Structure):

@@ -12,8 +12,16 @@ import {
   SNAPSHOT_ROW,
   STATISTICS,
 } from '../engine.ts';
-import { CHILD_VARIABLES, LEAST_LIMIT, OPTION_VARIABLES, OWN_EXIT_CODE, USER_VARIABLES, type Variable } from '../environment.ts';
-import { EVENT, EVENT_FIELDS, EVENT_KINDS } from '../events.ts';
+import {
+  CHILD_VARIABLES,
+  LARGE_REQUEST,
+  LEAST_LIMIT,
+  OPTION_VARIABLES,
+  OWN_EXIT_CODE,
+  USER_VARIABLES,
+  type Variable,
+} from '../environment.ts';
+import { CATEGORIES, EVENT, EVENT_FIELDS, EVENT_KINDS, PHASE_MARKS } from '../events.ts';
 import { FORK_FILE, SHAPES, type ShapeType, SUPERVISOR_FILE } from '../exchange.ts';
 import { FORMATS } from '../formats.ts';
 import { GAUGES } from '../gauges.ts';
@@ -126,6 +134,11 @@ function ringFile(): string {
     RING_STREAMS: ring.RING_STREAMS,
     RING_POOLS: ring.RING_POOLS,
     RING_STRING_BYTES: ring.RING_STRING_BYTES,
+    RING_STACKS: ring.RING_STACKS,
+    RING_FRAMES: ring.RING_FRAMES,
+    RING_FRAME_STRING_BYTES: ring.RING_FRAME_STRING_BYTES,
+    RING_STACK_DEPTH: ring.RING_STACK_DEPTH,
+    RING_FRAME_STRING_MOST: ring.RING_FRAME_STRING_MOST,
     RING_ROWS: ring.RING_ROWS,
     LEAST_RING_ROWS: ring.LEAST_RING_ROWS,
     MOST_RING_ROWS: ring.MOST_RING_ROWS,
@@ -145,6 +158,8 @@ function ringFile(): string {
     sizes.join('\n'),
     numbers('RingState', ring.RING_STATES),
     offsets('RingOffset', ring.RING_HEADER, 'RING_HEADER_BYTES'),
+    offsets('RingStackOffset', ring.RING_STACK, 'RING_STACK_BYTES'),
+    offsets('RingFrameOffset', ring.RING_FRAME, 'RING_FRAME_BYTES'),
     `/** The gauges of one GPU, in order, a u64 each. */\n${names('GAUGE_NAMES', GAUGES)}\nexport type GaugeName = (typeof GAUGE_NAMES)[number];`,
     `export const GAUGE_DOCS: Readonly<Record<GaugeName, string>> = {\n${GAUGES.map((gauge) => `  ${gauge.name}: ${text(gauge.doc)},`).join('\n')}\n};`,
     offsets('ProcessPlanOffset', ring.PROCESS_PLAN_HEADER, 'PROCESS_PLAN_HEADER_BYTES'),
@@ -155,6 +170,8 @@ function eventsFile(): string {
   return file(
     'Events of a recording: kinds and layout.',
     `${numbers('EventKind', EVENT_KINDS)}\nexport type EventKind = (typeof EventKind)[keyof typeof EventKind];`,
+    `/** What memory holds, by number. */\n${names('CATEGORY_NAMES', CATEGORIES)}\nexport type Category = (typeof CATEGORY_NAMES)[number];`,
+    `/** Marks that a process sets by itself. */\nexport const PhaseMark = {\n${PHASE_MARKS.map((mark) => `${docLine(mark.doc, '  ')}  ${mark.name}: ${text(mark.text)},`).join('\n')}\n} as const;`,
     numbers('EventField', EVENT_FIELDS),
     offsets('EventOffset', EVENT, 'EVENT_BYTES'),
   );
@@ -210,6 +227,7 @@ function environmentFile(): string {
     'Environment variables for child processes, and those that users set.',
     `/** A run sets them for its processes, and nobody else does. */\nexport const ChildVariable = {\n${rows(CHILD_VARIABLES)}\n} as const;`,
     `/** Bytes of the smallest limit: no process can work with less. */\nexport const LEAST_LIMIT = ${LEAST_LIMIT};`,
+    `/** Bytes of the requests that \`--stacks large\` is about. */\nexport const LARGE_REQUEST = ${LARGE_REQUEST};`,
     `/** Exit code of Weir's own failures around a command. */\nexport const OWN_EXIT_CODE = ${OWN_EXIT_CODE};`,
     `export const UserVariable = {\n${rows(USER_VARIABLES)}\n} as const;`,
     `/** The options that \`weir run\` and \`weir_gpu.enable()\` share. */\nexport const OptionVariable = {\n${rows(OPTION_VARIABLES)}\n} as const;`,

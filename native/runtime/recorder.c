@@ -2,6 +2,7 @@
  * All pages of the file are allocated when it is opened. So a full disk is an error then, not a signal at a later store. */
 #define _GNU_SOURCE
 #include "recorder.h"
+#include "stack_tables.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -20,19 +21,13 @@
 #define LEAST_ROWS 64u
 /* The file's size is a u32. */
 #define MOST_ROWS (1u << 25)
-
-typedef struct interned {
-  uint64_t hash;
-  uint32_t at; /* position of its length in the string area */
-  uint32_t number; /* 0: empty */
-} interned;
+_Static_assert((uint64_t)MOST_ROWS * sizeof(weir_event) < UINT32_MAX - (64u << 20), "no room for the header and the tables");
 
 struct weir_recorder {
   pthread_mutex_t mutex;
   atomic_int forgotten; /* in the child of a fork: nothing is written any more */
   weir_ring_header *ring;
   size_t bytes;
-  char *strings;
   weir_event *rows;
   uint64_t mask;
   uint64_t tail;
@@ -40,12 +35,13 @@ struct weir_recorder {
   int dropping;
   int finished; /* the reader has been told that there are no more rows */
   double origin_us; /* when the monotonic clock was 0, in microseconds since 1970 */
-  interned *table;
-  uint32_t table_room, string_count;
+  string_table strings;
+  stack_tables stacks;
   char directory[PATH_MAX];
 };
 
 static _Thread_local int32_t thread_number;
+static _Thread_local int32_t held_stack; /* plus 1; 0: none */
 
 /* For words that one process writes while the other reads them. */
 static void publish(uint64_t *place, uint64_t value) { __atomic_store_n(place, value, __ATOMIC_RELEASE); }
@@ -90,13 +86,14 @@ static void describe(weir_recorder *recorder, const char *allocator, const char 
 }
 
 /* Makes the file under a hidden name and renames it when it is complete. */
-static int make_file(weir_recorder *recorder, const char *allocator, const char *torch_version, uint32_t capacity) {
+static int make_file(weir_recorder *recorder, const char *allocator, const char *torch_version, uint32_t capacity, uint32_t stacks) {
   char hidden[PATH_MAX + 32], path[PATH_MAX + 32];
   snprintf(hidden, sizeof hidden, "%s/.%ld.new", recorder->directory, (long)getpid());
   snprintf(path, sizeof path, "%s/%ld.ring", recorder->directory, (long)getpid());
   uint32_t strings_at = (uint32_t)((sizeof(weir_ring_header) + PAGE - 1) / PAGE * PAGE);
   uint32_t rows_at = strings_at + WEIR_RING_STRING_BYTES;
-  uint64_t bytes = rows_at + (uint64_t)capacity * sizeof(weir_event);
+  uint64_t stacks_at = rows_at + (uint64_t)capacity * sizeof(weir_event);
+  uint64_t bytes = stacks_at + stacks_bytes(stacks);
   int file = open(hidden, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return 0;
   void *mapped = posix_fallocate(file, 0, (off_t)bytes) == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
@@ -111,7 +108,8 @@ static int make_file(weir_recorder *recorder, const char *allocator, const char 
   recorder->ring->strings_at = strings_at;
   recorder->ring->rows_at = rows_at;
   recorder->ring->capacity = capacity;
-  recorder->strings = (char *)mapped + strings_at;
+  recorder->strings = (string_table){.area = (char *)mapped + strings_at, .used = &recorder->ring->string_bytes};
+  if (stacks > 0) stacks_place(&recorder->stacks, recorder->ring, (uint32_t)stacks_at, stacks);
   recorder->rows = (void *)((char *)mapped + rows_at);
   recorder->mask = capacity - 1;
   describe(recorder, allocator, torch_version);
@@ -123,6 +121,11 @@ static int make_file(weir_recorder *recorder, const char *allocator, const char 
 }
 
 weir_recorder *weir_recorder_open(const char *directory, const char *allocator, const char *torch_version, uint32_t rows) {
+  return weir_recorder_open_with_stacks(directory, allocator, torch_version, rows, 0);
+}
+
+weir_recorder *weir_recorder_open_with_stacks(const char *directory, const char *allocator, const char *torch_version, uint32_t rows,
+                                              uint32_t stacks) {
   weir_recorder *recorder = directory ? calloc(1, sizeof *recorder) : NULL;
   if (!recorder) return NULL;
   int length = snprintf(recorder->directory, sizeof recorder->directory, "%s", directory);
@@ -130,7 +133,7 @@ weir_recorder *weir_recorder_open(const char *directory, const char *allocator, 
     free(recorder);
     return NULL;
   }
-  if (!make_file(recorder, allocator, torch_version, power_of_two(rows))) {
+  if (!make_file(recorder, allocator, torch_version, power_of_two(rows), stacks)) {
     pthread_mutex_destroy(&recorder->mutex);
     free(recorder);
     return NULL;
@@ -168,7 +171,8 @@ void weir_recorder_close(weir_recorder *recorder) {
     pthread_mutex_unlock(&recorder->mutex);
     pthread_mutex_destroy(&recorder->mutex);
   }
-  free(recorder->table);
+  strings_free(&recorder->strings);
+  stacks_free(&recorder->stacks);
   free(recorder);
 }
 
@@ -194,6 +198,7 @@ void recorder_put_rows(weir_recorder *recorder, weir_event *rows, uint32_t count
       if (rows[index].time_us == 0) rows[index].time_us = now;
       rows[index].thread = thread_number;
       rows[index].fields |= 2;
+      if (rows[index].kind == WEIR_ALLOC || rows[index].kind == WEIR_OOM) rows[index].stack = held_stack - 1;
       recorder->rows[(tail + index) & recorder->mask] = rows[index];
     }
     recorder->tail = tail + count;
@@ -203,6 +208,10 @@ void recorder_put_rows(weir_recorder *recorder, weir_event *rows, uint32_t count
 }
 
 void weir_recorder_put(weir_recorder *recorder, weir_event event) { recorder_put_rows(recorder, &event, 1); }
+
+void weir_recorder_put_all(weir_recorder *recorder, weir_event *rows, uint32_t count) { recorder_put_rows(recorder, rows, count); }
+
+double weir_recorder_now(const weir_recorder *recorder) { return recorder->origin_us + monotonic_us(); }
 
 int32_t weir_recorder_stream(weir_recorder *recorder, int device, uint64_t handle) {
   if (device < 0 || device >= WEIR_RING_DEVICES || atomic_load(&recorder->forgotten)) return -1;
@@ -233,67 +242,36 @@ int32_t weir_recorder_pool(weir_recorder *recorder, int device, uint64_t first, 
   return index < WEIR_RING_POOLS ? (int32_t)index : -1;
 }
 
-static uint64_t hash_of(const char *text, size_t length) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (size_t index = 0; index < length; index++) hash = (hash ^ (uint8_t)text[index]) * 0x100000001b3u;
-  return hash ^ (hash >> 29);
-}
-
-/* The entry of a string, or the empty entry where it belongs. */
-static interned *entry_of(weir_recorder *recorder, const char *text, uint32_t length, uint64_t hash) {
-  for (uint32_t index = (uint32_t)hash & (recorder->table_room - 1);; index = (index + 1) & (recorder->table_room - 1)) {
-    interned *entry = &recorder->table[index];
-    if (entry->number == 0) return entry;
-    uint32_t known;
-    memcpy(&known, recorder->strings + entry->at, sizeof known);
-    if (entry->hash == hash && known == length && memcmp(recorder->strings + entry->at + sizeof known, text, length) == 0) return entry;
-  }
-}
-
-static int enlarge_table(weir_recorder *recorder) {
-  if ((recorder->string_count + 1) * 2 <= recorder->table_room) return 1;
-  uint32_t room = recorder->table_room ? recorder->table_room * 2 : 256;
-  interned *table = calloc(room, sizeof *table);
-  if (!table) return 0;
-  for (uint32_t index = 0; index < recorder->table_room; index++) {
-    if (recorder->table[index].number == 0) continue;
-    uint32_t place = (uint32_t)recorder->table[index].hash & (room - 1);
-    while (table[place].number != 0) place = (place + 1) & (room - 1);
-    table[place] = recorder->table[index];
-  }
-  free(recorder->table);
-  recorder->table = table;
-  recorder->table_room = room;
-  return 1;
-}
-
 #define OWN_NAMES "weir "
 enum { OWN_ROOM = 16 << 10 };
 
-static uint32_t intern(weir_recorder *recorder, const char *text) {
-  size_t length = strlen(text);
-  uint64_t used = recorder->ring->string_bytes;
-  if (length == 0 || length > WEIR_RING_STRING_BYTES || !enlarge_table(recorder)) return 0;
-  uint32_t stored = (uint32_t)length;
-  uint64_t hash = hash_of(text, length);
-  interned *entry = entry_of(recorder, text, stored, hash);
-  if (entry->number != 0) return entry->number;
-  /* A program with ever new names must not use up the room for our own marks. */
-  uint64_t room = strncmp(text, OWN_NAMES, sizeof OWN_NAMES - 1) == 0 ? WEIR_RING_STRING_BYTES : WEIR_RING_STRING_BYTES - OWN_ROOM;
-  if (used + sizeof stored + stored > room) return 0;
-  memcpy(recorder->strings + used, &stored, sizeof stored);
-  memcpy(recorder->strings + used + sizeof stored, text, stored);
-  *entry = (interned){hash, (uint32_t)used, ++recorder->string_count};
-  publish(&recorder->ring->string_bytes, used + sizeof stored + stored);
-  return entry->number;
-}
-
 uint32_t weir_recorder_string(weir_recorder *recorder, const char *text) {
   if (!text || atomic_load(&recorder->forgotten)) return 0;
+  /* A program with ever new names must not use up the room for our own marks. */
+  uint32_t room = strncmp(text, OWN_NAMES, sizeof OWN_NAMES - 1) == 0 ? WEIR_RING_STRING_BYTES : WEIR_RING_STRING_BYTES - OWN_ROOM;
   pthread_mutex_lock(&recorder->mutex);
-  uint32_t number = intern(recorder, text);
+  uint32_t number = strings_intern(&recorder->strings, text, strlen(text), room);
   pthread_mutex_unlock(&recorder->mutex);
   return number;
+}
+
+int32_t weir_recorder_hold_stack(int32_t stack) {
+  int32_t before = held_stack - 1;
+  held_stack = stack + 1;
+  return before;
+}
+
+int32_t weir_recorder_stack(weir_recorder *recorder, int32_t parent, weir_text name, weir_text filename, int32_t line) {
+  if (atomic_load(&recorder->forgotten) || !recorder->stacks.stacks) return -1;
+  pthread_mutex_lock(&recorder->mutex);
+  int32_t stack = stacks_add(&recorder->stacks, parent, name, filename, line);
+  pthread_mutex_unlock(&recorder->mutex);
+  return stack;
+}
+
+void weir_recorder_lose_stack(weir_recorder *recorder) {
+  if (atomic_load(&recorder->forgotten)) return;
+  __atomic_fetch_add(&recorder->ring->stacks_lost, 1, __ATOMIC_RELAXED);
 }
 
 weir_gauges *weir_recorder_gauges(weir_recorder *recorder, int device) { return &recorder->ring->gauges[device]; }

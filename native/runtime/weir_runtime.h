@@ -25,6 +25,9 @@ typedef struct weir_recorder weir_recorder;
 
 /* Opens DIR/<pid>.ring. NULL if it cannot (full disk, missing folder); the program then runs without a recording. */
 weir_recorder *weir_recorder_open(const char *directory, const char *allocator, const char *torch_version, uint32_t rows);
+/* The same with tables for so many call stacks. */
+weir_recorder *weir_recorder_open_with_stacks(const char *directory, const char *allocator, const char *torch_version, uint32_t rows,
+                                              uint32_t stacks);
 /* After fork: the child must not write into its parent's ring. Frees nothing of the parent. */
 void weir_recorder_forget(weir_recorder *recorder);
 /* Ends the rows and tells the reader. Gauges may still be written. For the end of a process, when it is not known who still
@@ -36,8 +39,23 @@ int32_t weir_recorder_stream(weir_recorder *recorder, int device, uint64_t handl
 int32_t weir_recorder_pool(weir_recorder *recorder, int device, uint64_t first, uint64_t second);
 /* The number of an interned string; 0 if there is no room. */
 uint32_t weir_recorder_string(weir_recorder *recorder, const char *text);
-/* Adds a row. Sets its thread, and its time if that is 0. A full ring drops the row and counts it. */
+/* A text that need not end with a zero. */
+typedef struct weir_text {
+  const char *text;
+  uint32_t bytes;
+} weir_text;
+/* The number of the call stack that is this frame on top of the stack `parent` (-1: none); -1 if it is new and there is no room. */
+int32_t weir_recorder_stack(weir_recorder *recorder, int32_t parent, weir_text name, weir_text filename, int32_t line);
+/* Counts a request whose stack found no room. */
+void weir_recorder_lose_stack(weir_recorder *recorder);
+/* Sets the stack of the requests and failures that this thread records from now on; -1: none. Gives the one before. */
+int32_t weir_recorder_hold_stack(int32_t stack);
+/* Adds a row. Sets its thread, its stack, and its time if that is 0. A full ring drops the row and counts it. */
 void weir_recorder_put(weir_recorder *recorder, weir_event event);
+/* Now, on the clock of rows. */
+double weir_recorder_now(const weir_recorder *recorder);
+/* Adds rows that belong together. If they do not all fit, none is added. */
+void weir_recorder_put_all(weir_recorder *recorder, weir_event *rows, uint32_t count);
 /* Gauges that the caller keeps up to date; device below WEIR_RING_DEVICES. */
 weir_gauges *weir_recorder_gauges(weir_recorder *recorder, int device);
 /* The number of the newest plan that the supervisor has announced. */

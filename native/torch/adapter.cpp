@@ -10,6 +10,7 @@
 #include <new>
 
 #include "faults.h"
+#include "request_stack.h"
 #include "shortage.h"
 
 namespace weir {
@@ -192,6 +193,7 @@ void* WeirAllocator::allocate_ours(Slot& slot, weir_device* engine, size_t bytes
   Context context;
   if (C10_UNLIKELY(history_.watched())) context = history_.gather(RecordContext::STATE);
   const AtHand stack(&context);
+  const RequestStack request(recording_, bytes);
   weir_allocation given;
   weir_shortage shortage;
   if (C10_UNLIKELY(!weir_device_allocate(engine, bytes, stream, &given, &shortage))) {
@@ -252,6 +254,7 @@ void* WeirAllocator::fail(Slot& slot, weir_device* engine, size_t bytes, uint64_
     }
   }
   TORCH_CHECK_WITH(OutOfMemoryError, !attempting, explain_shortage(slot.device, shortage, settings_.limit));
+  RequestStack::before_failure();
   weir_device_failed(engine, &shortage, stream);
   const uint64_t reserved = reserved_now(slot);
   Figures::Levels levels{};
@@ -269,6 +272,7 @@ void* WeirAllocator::fail(Slot& slot, weir_device* engine, size_t bytes, uint64_
 
 void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stream) {
   void* ptr = nullptr;
+  const RequestStack request(recording_, bytes);
   fit_native_limit(slot);
   try {
     ptr = native_->raw_alloc_with_stream(bytes, stream);
@@ -284,6 +288,7 @@ void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stre
       follow_native(slot);
       size_t free = 0, total = 0;
       if (cudaMemGetInfo(&free, &total) != cudaSuccess) (void)cudaGetLastError();
+      RequestStack::before_failure();
       recording_->put_failure(slot.device, weir_in_units(bytes), free, handle_of(stream));
       if (weir_device* const engine = slot.engine.load(std::memory_order_acquire)) weir_device_count_failure(engine);
       history_.call_observers(slot.device, bytes, total, free);
@@ -299,6 +304,7 @@ void* WeirAllocator::allocate_native(Slot& slot, size_t bytes, cudaStream_t stre
 DataPtr WeirAllocator::allocate_at(size_t n, void* address) {
   const DeviceIndex device = current_device();
   if (n != 0 && pools_.takes(device, c10::cuda::getCurrentCUDAStream(device).stream())) {
+    const RequestStack request(recording_, n);
     fit_native_limit(slots_[device]);
     DataPtr given = Forwarding::allocate_at(n, address);
     const bool swapped = given.compare_exchange_deleter(native_deleter_, raw_deleter());

@@ -72,6 +72,11 @@ int install(const weir_torch_options& options, char* why, size_t room) {
   } else {
     return refuse(WEIR_TORCH_OPTIONS, "there is no allocator named \"" + name + "\"", why, room);
   }
+  char reason[256] = "";
+  if (options.stacks != WEIR_TORCH_STACKS_NONE && !text(options.directory).empty() &&
+      !recording->want_stacks(options.stacks == WEIR_TORCH_STACKS_ALL, options.stacks_from, reason, sizeof reason)) {
+    refuse(WEIR_TORCH_OK, std::string("call stacks are not recorded: ") + reason, why, room);
+  }
   pthread_atfork(nullptr, nullptr, &in_child);
   atexit(&at_end);
   // If PyTorch has initialized its allocator already, ours must be initialized too.

@@ -14,10 +14,15 @@ extern "C" {
 
 #define WEIR_TORCH_EXPORT __attribute__((visibility("default")))
 
-/* 0, or an error code with a sentence in `why`. Touches neither CUDA nor a file. */
+/* 0, or an error code with a sentence in `why`. With 0, a sentence says what is left out. Touches neither CUDA nor a file. */
 WEIR_TORCH_EXPORT int weir_torch_install(const weir_torch_options *options, char *why, size_t room);
 /* Writes a mark into the recording, on every GPU in use. */
 WEIR_TORCH_EXPORT void weir_torch_mark(const char *name);
+/* Tells what live allocations of a GPU hold: the number of a category (abi/events.ts) for each address. */
+WEIR_TORCH_EXPORT void weir_torch_categories(int device, const uint64_t *addresses, const uint8_t *categories, uint32_t count);
+/* An operator that took so long has just ended. For each address that it used: 1 if it has written there, 0 if it has only read. */
+WEIR_TORCH_EXPORT void weir_torch_operator(const char *name, int device, double microseconds, const uint64_t *addresses,
+                                           const uint8_t *writes, uint32_t count);
 /* 1, or 0 if the GPU is not in use. */
 WEIR_TORCH_EXPORT int weir_torch_gauges(int device, weir_gauges *gauges);
 /* Sets the gauges of swapping, counted from the start: bytes swapped out and in, stalls, nanoseconds of stalls. */

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <new>
 
+#include "request_stack.h"
+
 namespace weir {
 
 namespace {
@@ -46,25 +48,40 @@ void RecordingAllocator::first_use(DeviceIndex device) {
     levels_[device].limit = limit_;
     publish(device);
   }
+  const double set = native_->getMemoryFraction(device);
   if (limit_ && limit_ < total) {
-    native_->setMemoryFraction(std::min(native_->getMemoryFraction(device), static_cast<double>(limit_) / static_cast<double>(total)),
-                               device);
-    recording_->put_plain(device, WEIR_LIMIT, limit_);
+    native_->setMemoryFraction(std::min(set, static_cast<double>(limit_) / static_cast<double>(total)), device);
   }
+  note_fraction(device, set);
+}
+
+// What the process may hold: our limit, or the share of the GPU that the program has set.
+void RecordingAllocator::note_fraction(DeviceIndex device, double fraction) {
+  std::lock_guard<std::mutex> guard(figuring_);
+  weir_gauges& levels = levels_[device];
+  const uint64_t shared = fraction < 1 ? static_cast<uint64_t>(fraction * static_cast<double>(levels.total)) : levels.total;
+  const uint64_t allowed = limit_ ? std::min(limit_, shared) : shared;
+  const uint64_t before = levels.limit;
+  levels.limit = allowed < levels.total ? allowed : limit_;
+  publish(device);
+  if (levels.limit != before || allowed < levels.total) recording_->put_plain(device, WEIR_LIMIT, allowed);
 }
 
 DataPtr RecordingAllocator::allocate(size_t n) {
   if (n) before(current_device());
+  const RequestStack request(recording_, n);
   return native_->allocate(n);
 }
 
 void* RecordingAllocator::raw_alloc(size_t n) {
   if (n) before(current_device());
+  const RequestStack request(recording_, n);
   return native_->raw_alloc(n);
 }
 
 void* RecordingAllocator::raw_alloc_with_stream(size_t n, cudaStream_t stream) {
   if (n) before(current_device());
+  const RequestStack request(recording_, n);
   return native_->raw_alloc_with_stream(n, stream);
 }
 
@@ -166,10 +183,10 @@ void RecordingAllocator::recordStream(const DataPtr& ptr, c10::cuda::CUDAStream 
 }
 
 void RecordingAllocator::setMemoryFraction(double fraction, DeviceIndex device) {
-  if (limit_ && device >= 0 && device < WEIR_RING_DEVICES && levels_[device].total) {
-    fraction = std::min(fraction, static_cast<double>(limit_) / static_cast<double>(levels_[device].total));
-  }
-  native_->setMemoryFraction(fraction, device);
+  const uint64_t total = device >= 0 && device < WEIR_RING_DEVICES ? levels_[device].total : 0;
+  const bool limited = limit_ && total;
+  native_->setMemoryFraction(limited ? std::min(fraction, static_cast<double>(limit_) / static_cast<double>(total)) : fraction, device);
+  if (total) note_fraction(device, fraction);
 }
 
 bool RecordingAllocator::gauges(int device, weir_gauges* out) {

@@ -37,6 +37,7 @@ class RecordingAllocator final : public Forwarding {
   void follow(const TraceEntry& entry);
   void refresh(DeviceIndex device);
   void publish(int device);
+  void note_fraction(DeviceIndex device, double fraction);
 
   const uint64_t limit_;
   Recording* const recording_;

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <new>
 
+#include "request_stack.h"
+
 namespace weir {
 
 namespace {
@@ -40,12 +42,28 @@ weir_event blank(int device, uint8_t kind) {
 Recording::Recording(std::string directory, std::string allocator, std::string torch_version, uint32_t rows)
     : directory_(std::move(directory)), allocator_(std::move(allocator)), torch_version_(std::move(torch_version)), rows_(rows) {}
 
+bool Recording::want_stacks(bool natively, uint64_t from_bytes, char* why, size_t room) {
+  stacks_ = weir_stacks_new(natively, why, room);
+  stacks_from_ = from_bytes;
+  autograd_.emplace();
+  return stacks_ != nullptr;
+}
+
+int32_t Recording::capture_stack() noexcept {
+  weir_recorder* const recorder = get();
+  if (!recorder || !stacks_) return -1;
+  const weir_autograd autograd = autograd_->now();
+  return weir_stacks_capture(stacks_, recorder, &autograd);
+}
+
 weir_recorder* Recording::open() {
   if (directory_.empty()) return nullptr;
   std::lock_guard<std::mutex> guard(mutex_);
   if (!tried_) {
     tried_ = true;
-    recorder_.store(weir_recorder_open(directory_.c_str(), allocator_.c_str(), torch_version_.c_str(), rows_), std::memory_order_release);
+    recorder_.store(weir_recorder_open_with_stacks(directory_.c_str(), allocator_.c_str(), torch_version_.c_str(), rows_,
+                                                   stacks_ ? WEIR_RING_STACKS : 0),
+                    std::memory_order_release);
     if (!get()) {
       std::fprintf(stderr,
                    "weir: process %ld is not recorded, planned or counted: its ring cannot be made in %s (no room?); a smaller --ring-rows "
@@ -65,6 +83,7 @@ void Recording::forked() noexcept {
   new (&mutex_) std::mutex;
   weir_recorder* const recorder = recorder_.exchange(nullptr, std::memory_order_acq_rel);
   if (recorder) weir_recorder_forget(recorder);
+  weir_stacks_forked(stacks_);
   tried_ = false;
 }
 
@@ -88,6 +107,7 @@ void Recording::put(const TraceEntry& entry, std::optional<MempoolId_t> pool) {
   if (const std::string metadata = metadata_of(entry); !metadata.empty()) {
     event.metadata = weir_recorder_string(recorder, metadata.c_str());
   }
+  if (kind == WEIR_OOM && RequestStack::keeps(event)) return;
   weir_recorder_put(recorder, event);
 }
 

@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <string>
 
+#include "autograd.h"
+#include "runtime/call_stacks.h"
 #include "runtime/weir_runtime.h"
 #include "versions/versions.h"
 
@@ -14,12 +17,19 @@ namespace weir {
 class Recording {
  public:
   Recording(std::string directory, std::string allocator, std::string torch_version, uint32_t rows);
+  // Records the stacks of requests from so many bytes on. False and a sentence if that is impossible.
+  bool want_stacks(bool natively, uint64_t from_bytes, char* why, size_t room);
 
   // NULL if there is none: nobody asked for it, it could not be made, or the process is ending.
   weir_recorder* get() const noexcept { return recorder_.load(std::memory_order_acquire); }
   weir_recorder* open();
   void close() noexcept;
   void forked() noexcept;
+
+  bool stacks_wanted() const noexcept { return stacks_ != nullptr; }
+  uint64_t stacks_from() const noexcept { return stacks_from_; }
+  // The stack of this thread, or -1. Never called inside a lock: see call_stacks.h.
+  int32_t capture_stack() noexcept;
 
   // The gauges of a GPU in the recording, or NULL.
   weir_gauges* gauges(int device) const;
@@ -37,6 +47,9 @@ class Recording {
 
   const std::string directory_, allocator_, torch_version_;
   const uint32_t rows_;
+  weir_stacks* stacks_ = nullptr; // set before the allocator is in place
+  uint64_t stacks_from_ = 0;
+  std::optional<Autograd> autograd_;
   std::mutex mutex_;
   bool tried_ = false;
   std::atomic<weir_recorder*> recorder_{nullptr};

@@ -17,6 +17,7 @@ def enable(
     allocator=None,
     record=None,
     force=None,
+    oom_dir=None,
     plan=None,
     lend=None,
     what_if=None,
@@ -26,6 +27,7 @@ def enable(
     serve=None,
     serve_port=None,
     ring_rows=None,
+    stacks=None,
     json_file=None,
     allow_untested=None,
     quiet=None,
@@ -61,8 +63,13 @@ def step(name="step"):
     """Marks the beginning of a training step, or of whatever `name` says, in the recording.
 
     A recording holds some thousand different names, so do not put the number of the step into the name."""
+    import sys
+
     from . import adapter, step_marks
 
+    observe = sys.modules.get("weir_gpu.observe")
+    if observe is not None and name == "step":
+        observe.step()
     adapter.mark(name)
     step_marks.begins()
 

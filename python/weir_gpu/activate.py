@@ -26,7 +26,7 @@ def activate():
 
 
 def install(settings):
-    from . import adapter, job_python, machine
+    from . import adapter, job_python, machine, pinned
     from .abi import ALLOCATORS
     from .refusal import Refusal
 
@@ -52,6 +52,10 @@ def install(settings):
         from . import step_marks
 
         step_marks.install(adapter.mark, settings.end_after)
+    if settings.directory and settings.observe:
+        _observe(torch, settings)
+    if settings.directory:
+        pinned.install(torch, settings.directory)
     if manager is not None:
         # Before the interpreter ends: a thread that still allocates must not call into Python then.
         atexit.register(adapter.on_shortage(manager.relieve))
@@ -65,9 +69,31 @@ def _swap(settings):
     )
 
 
+def _observe(torch, settings):
+    """Categories and phases are for recordings. Without them, everything else works."""
+    # A PyTorch without these has nothing to observe. They are not imported for it.
+    if not all(name in sys.modules for name in ("torch.nn", "torch.optim", "torch.autograd.graph")):
+        return
+    from . import adapter, observe
+    from .refusal import say
+
+    try:
+        observe.install(
+            adapter.categories,
+            adapter.mark,
+            adapter.operator,
+            accesses=settings.accesses,
+            when_used=torch.cuda._lazy_call,
+            quiet=settings.quiet,
+        )
+    except Exception as error:
+        if not settings.quiet:
+            say(f"weir: categories and phases are not recorded: {type(error).__name__}: {error}")
+
+
 def _install_adapter(library, torch, settings):
     from . import adapter
-    from .refusal import Refusal
+    from .refusal import Refusal, say
 
     why = adapter.install(
         library,
@@ -77,6 +103,8 @@ def _install_adapter(library, torch, settings):
         limit=settings.limit,
         ring_rows=settings.ring_rows,
         lend=settings.lend,
+        stacks=settings.stacks,
+        stacks_from=settings.stacks_from,
         # With a swap limit, tensors are swapped in and out everywhere, and every free piece counts.
         fine=settings.swap_limit is not None,
         faults=settings.faults,
@@ -84,6 +112,8 @@ def _install_adapter(library, torch, settings):
     )
     if why is not None:
         raise Refusal("backend", why)
+    if adapter.left_out() and not settings.quiet:
+        say(f"weir: {adapter.left_out()}")
 
 
 def check_torch(torch, settings):

@@ -1,6 +1,7 @@
 """The C functions of the compiled adapter, as declared in native/torch/options.h."""
 
 import _thread
+import array
 import contextlib
 import ctypes
 
@@ -9,6 +10,7 @@ from .abi import DIGEST, GAUGES, AdapterOptions, Gauges
 _Relief = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_uint64)
 
 _library = None
+_left_out = ""
 _relief = None  # kept alive for as long as the adapter may call it
 
 
@@ -28,14 +30,20 @@ def load(path):
     library.weir_torch_expandable.argtypes = []
     library.weir_torch_attempt.argtypes = [ctypes.c_int]
     library.weir_torch_attempt.restype = None
+    library.weir_torch_categories.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32]
+    library.weir_torch_categories.restype = None
+    library.weir_torch_operator.argtypes = [
+        ctypes.c_char_p, ctypes.c_int, ctypes.c_double, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32
+    ]  # fmt: skip
+    library.weir_torch_operator.restype = None
     library.weir_torch_check.argtypes = [ctypes.c_uint32]
     library.weir_torch_check.restype = ctypes.c_uint32
     return library
 
 
-def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend, fine, faults, faults_seed):
-    """Installs the allocator. Returns None, or why it was refused."""
-    global _library
+def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend, stacks, stacks_from, fine, faults, faults_seed):
+    """Installs the allocator. Returns None, or why it was refused. `left_out` says what it does without."""
+    global _library, _left_out
     library = load(path)
     options = AdapterOptions(
         digest=DIGEST,
@@ -45,6 +53,8 @@ def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend
         limit=limit,
         ring_rows=ring_rows,
         lend=int(lend),
+        stacks=stacks,
+        stacks_from=stacks_from,
         fine=int(fine),
         faults=faults,
         faults_seed=faults_seed,
@@ -53,7 +63,13 @@ def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend
     if library.weir_torch_install(ctypes.byref(options), why, len(why)) != 0:
         return why.value.decode("utf-8", "replace")
     _library = library
+    _left_out = why.value.decode("utf-8", "replace")
     return None
+
+
+def left_out():
+    """A sentence about what the adapter could not do, or an empty text."""
+    return _left_out
 
 
 def library():
@@ -71,6 +87,20 @@ def gauges(device):
     if _library is None or not _library.weir_torch_gauges(device, ctypes.byref(found)):
         return None
     return {name: getattr(found, name) for name in GAUGES}
+
+
+def categories(device, known):
+    """Tells what live allocations hold: {address: category}."""
+    if _library is not None and known:
+        addresses = array.array("Q", known)
+        _library.weir_torch_categories(device, addresses.buffer_info()[0], bytes(known.values()), len(known))
+
+
+def operator(name, device, microseconds, known):
+    """An operator has just ended: {address: whether it is written}."""
+    if _library is not None and known:
+        addresses = array.array("Q", known)
+        _library.weir_torch_operator(name.encode(), device, microseconds, addresses.buffer_info()[0], bytes(known.values()), len(known))
 
 
 def swapped(device, out, back, stalls, stall_ns):

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, fields
 from typing import Optional, Union
 
-from .abi import ALLOCATORS, LEAST_LIMIT, LEAST_RING_ROWS, MOST_RING_ROWS, RING_ROWS, ChildVariable
+from .abi import ALLOCATORS, LARGE_REQUEST, LEAST_LIMIT, LEAST_RING_ROWS, MOST_RING_ROWS, RING_ROWS, ChildVariable
 from .refusal import Refusal
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -24,6 +24,7 @@ class Options:
     limit: Optional[int] = None
     record: Optional[str] = None
     force: bool = False
+    oom_dir: Optional[str] = None
     what_if: bool = True
     what_if_events: Optional[int] = None
     metrics: Optional[int] = None
@@ -36,6 +37,7 @@ class Options:
     lend: bool = True
     allow_untested: bool = False
     ring_rows: int = RING_ROWS
+    stacks: Optional[str] = f"python:{LARGE_REQUEST}"  # as ChildVariable.STACKS
     json_file: Optional[str] = None
     quiet: bool = False
     verbose: bool = False
@@ -54,6 +56,8 @@ class Options:
             ChildVariable.RING_ROWS: str(self.ring_rows),
             ChildVariable.QUIET: "1" if self.quiet else "0",
         }
+        if self.stacks is not None:
+            found[ChildVariable.STACKS] = self.stacks
         sizes = ((ChildVariable.LIMIT, self.limit), (ChildVariable.SWAP, self.swap), (ChildVariable.SWAP_HOST, self.swap_host))
         found.update({variable: str(value) for variable, value in sizes if value is not None})
         return found
@@ -61,7 +65,7 @@ class Options:
     def words(self):
         """For the command line of the supervisor."""
         found = ["--allocator", self.allocator]
-        for name in ("limit", "record", "what_if_events", "metrics", "metrics_host", "serve_port", "swap", "json_file"):
+        for name in ("limit", "record", "oom_dir", "what_if_events", "metrics", "metrics_host", "serve_port", "swap", "json_file"):
             if getattr(self, name) is not None:
                 found.append(f"--{name.replace('_', '-')}={getattr(self, name)}")
         found += [f"--{name}" for name in ("force", "serve", "plan", "quiet", "verbose") if getattr(self, name)]
@@ -144,6 +148,21 @@ def _count(value):
     return _whole(value)
 
 
+def _stacks(value):
+    """The value of ChildVariable.STACKS; None for no stacks."""
+    word = value.lower() if isinstance(value, str) else value
+    if word is False or word in _NO:
+        return None
+    if word is True or word in ("python", *_YES):
+        return "python"
+    if word == "all":
+        return word
+    name, colon, size = word.partition(":") if isinstance(word, str) else ("", "", "")
+    if name != "large":
+        raise ValueError("it is off, large, large:SIZE, python or all")
+    return f"python:{parse_size(size) if colon else LARGE_REQUEST}"
+
+
 def _rows(value):
     rows = _count(value)
     if not LEAST_RING_ROWS <= rows <= MOST_RING_ROWS or rows & (rows - 1):
@@ -175,6 +194,17 @@ def _file(value):
     if path is None:
         raise ValueError("it is the name of a file")
     _writable(path if os.path.exists(path) else os.path.dirname(path))
+    return path
+
+
+def _folder(value):
+    """An absolute path, or `none`."""
+    if value is False or value == "none":
+        return "none"
+    path = os.path.abspath(os.fspath(value)) if isinstance(value, (str, os.PathLike)) and os.fspath(value) else None
+    if path is None:
+        raise ValueError("it is the name of a folder, or none")
+    _writable(path)
     return path
 
 
@@ -214,6 +244,7 @@ _PARSERS = {
     "limit": _off(parse_size),
     "record": _off(_record),
     "force": parse_switch,
+    "oom_dir": _folder,
     "what_if": parse_switch,
     "what_if_events": _count,
     "metrics": _off(_port),
@@ -226,6 +257,7 @@ _PARSERS = {
     "lend": parse_switch,
     "allow_untested": parse_switch,
     "ring_rows": _rows,
+    "stacks": _stacks,
     "json_file": _off(_file),
     "quiet": parse_switch,
     "verbose": parse_switch,

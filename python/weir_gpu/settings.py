@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Optional, Tuple, Union
 
-from .abi import RING_ROWS, ChildVariable, OptionVariable, UserVariable
+from .abi import RING_ROWS, STACKS, ChildVariable, OptionVariable, UserVariable
 from .refusal import Refusal
 
 _DEFAULT_TOLERANCE = 0.01
@@ -31,9 +31,13 @@ class Settings:
     native: Optional[str] = None  # folder of the C sources, if not beside the package
     limit: int = 0  # bytes per GPU; 0 for no limit
     ring_rows: int = RING_ROWS
+    stacks: int = STACKS["none"]  # call stacks to record
+    stacks_from: int = 0  # bytes of the least request whose stack is recorded
     host_memory: Optional[str] = None  # folder in which processes agree on host memory; None for `directory`
     lend: bool = True
     allow_untested: bool = False
+    observe: bool = True  # finds what memory holds, for recordings
+    accesses: int = 0  # steps whose operators are recorded
     swap: bool = False
     swap_limit: Optional[int] = None  # bytes to swap down to; None for as low as swapping is nearly free
     swap_host: Optional[int] = None  # bytes of host memory for swapping
@@ -66,6 +70,7 @@ def read(environment=os.environ):
     reader = _Reader(environment)
     swap, swap_limit = reader.swap()
     faults, faults_seed = reader.faults()
+    stacks, stacks_from = reader.stacks()
     return Settings(
         allocator=reader.text(ChildVariable.ALLOCATOR) or "",
         directory=reader.text(ChildVariable.RUN_DIR),
@@ -73,6 +78,8 @@ def read(environment=os.environ):
         python=reader.text(ChildVariable.PYTHON),
         quiet=reader.text(ChildVariable.QUIET) == "1",
         native=reader.text(ChildVariable.NATIVE) or reader.text(UserVariable.NATIVE_DIR),
+        observe=reader.text(UserVariable.OBSERVE) != "0",
+        accesses=reader.number(ChildVariable.ACCESSES, 0),
         swap=swap,
         swap_limit=swap_limit,
         swap_host=reader.number(ChildVariable.SWAP_HOST, None),
@@ -83,6 +90,8 @@ def read(environment=os.environ):
         faults_seed=faults_seed,
         limit=reader.number(ChildVariable.LIMIT, 0),
         ring_rows=reader.number(ChildVariable.RING_ROWS, RING_ROWS),
+        stacks=stacks,
+        stacks_from=stacks_from,
         lend=reader.text(ChildVariable.LEND) != "0",
         allow_untested=reader.text(ChildVariable.ALLOW_UNTESTED) == "1",
         cache=reader.text(UserVariable.CACHE_DIR),
@@ -158,6 +167,14 @@ class _Reader:
         if not share >= 0:
             return self._refuse(f"{UserVariable.SWAP_TOLERANCE} must be a percentage, or any, not {given!r}", _DEFAULT_TOLERANCE)
         return share
+
+    def stacks(self):
+        """Which call stacks to record, and from which size of a request on."""
+        text = self.text(ChildVariable.STACKS) or "none"
+        name, _, size = text.partition(":")
+        if name not in STACKS or not (size or "0").isdecimal():
+            return self._refuse(f"{ChildVariable.STACKS} must be one of {', '.join(STACKS)}, not {text!r}", (STACKS["none"], 0))
+        return STACKS[name], int(size or 0)
 
     def faults(self):
         text = self.text(UserVariable.FAULTS) or ""

@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { DUMP_SNAPSHOT, START_RECORDING } from '../report/words/shell.ts';
 import { analyzeCommand } from './commands/analyze.ts';
 import { convertCommand } from './commands/convert.ts';
+import { diffCommand } from './commands/diff.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { fitCommand } from './commands/fit.ts';
 import { planCommand } from './commands/plan.ts';
@@ -27,6 +28,7 @@ export function createProgram(): Command {
   weir analyze snapshot.pickle                 where memory was lost, and which setting gets it back
   weir analyze rank*.pickle --capacity 80GiB   all ranks of a job, and whether they fit on 80 GiB
   weir serve snapshot.pickle --open            the same in a browser
+  weir diff before.pickle after.pickle         which lines hold more memory than before
   weir run -- python train.py                  the job itself, with less memory
 `,
     )
@@ -44,6 +46,7 @@ weir run and weir record exit as their command does.`,
     runCommand(),
     recordCommand(),
     analyzeCommand(),
+    diffCommand(),
     replayCommand(),
     fitCommand(),
     planCommand(),

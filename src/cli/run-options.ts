@@ -1,6 +1,7 @@
 // The options of `weir run` that concern supervision, whoever starts the job: `weir run`, `weir record`, or the process itself.
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { RUN_ALLOCATORS, type RunAllocator } from '../abi/allocators.ts';
+import { LARGE_REQUEST } from '../abi/environment.ts';
 import { UsageError } from '../base/errors.ts';
 import { asArgument, LOCAL_HOST, parsePort, parsePositive } from './options.ts';
 
@@ -10,6 +11,7 @@ export interface SupervisionFlags {
   readonly limit?: number;
   readonly record?: string;
   readonly force?: boolean;
+  readonly oomDir?: string;
   readonly whatIf: boolean;
   readonly whatIfEvents: number;
   readonly metrics?: number;
@@ -46,6 +48,29 @@ export function swapOption(): Option {
   ).argParser(parseSwap);
 }
 
+/** For the processes: `python` or `all`, and the least bytes of a request after a colon; or `off`. */
+export type StacksFlag = string;
+
+export function stacksOption(standard: 'large' | 'python'): Option {
+  return new Option(
+    '--stacks [which]',
+    'record the call stack of each request: off, large (of requests from 1 MiB on), large:SIZE, python, or all (C++ too, slow)',
+  )
+    .argParser(parseStacks)
+    .preset('python')
+    .default(parseStacks(standard), standard);
+}
+
+/**
+ * `--stacks python train.py` can only mean `--stacks -- python train.py`: both words stand for the same stacks, but there is no
+ * command without the second.
+ */
+export function withSwallowedPython(command: readonly string[], typed: readonly string[]): readonly string[] {
+  const at = typed.indexOf('--stacks');
+  const isSwallowed = at >= 0 && typed[at + 1] === 'python' && !typed.includes('--') && /\.py$|^-/.test(command[0] ?? '');
+  return isSwallowed ? ['python', ...command] : command;
+}
+
 export function withSupervisionOptions(command: Command): Command {
   return command
     .option(
@@ -53,6 +78,10 @@ export function withSupervisionOptions(command: Command): Command {
       'keep a recording of each process as FILE.<pid>.weir; in FILE, %p is the process, %h the host, %r the rank, %q{NAME} a variable',
     )
     .option('-f, --force', 'overwrite existing recordings')
+    .option(
+      '--oom-dir <folder>',
+      'where oom.<rank>.<pid>.weir goes if a request fails (default: beside the recording, or here); none: nowhere',
+    )
     .option('--no-what-if', 'do not compare with other allocators at the end')
     .addOption(
       new Option('--what-if-events <n>', 'replay at most so many events of each process for that')
@@ -72,6 +101,25 @@ export function parseCount(text: string): number {
   const value = Number(text.replaceAll('_', ''));
   if (!Number.isSafeInteger(value) || value <= 0) throw new UsageError(`'${text}' is not a number of events`);
   return value;
+}
+
+function parseStacks(text: string): StacksFlag {
+  const [, word, size] = /^([^:]*)(?::(.*))?$/s.exec(text.toLowerCase()) as unknown as [string, string, string | undefined];
+  if (size === undefined && ['off', '0', 'false', 'no'].includes(word)) return 'off';
+  if (size === undefined && ['python', '1', 'true', 'yes', 'on'].includes(word)) return 'python';
+  if (size === undefined && word === 'all') return 'all';
+  if (word === 'large') return `python:${size === undefined ? LARGE_REQUEST : sizeOf(size)}`;
+  throw new InvalidArgumentError(
+    `'${text}' is none of off, large, large:SIZE, python and all; write --stacks=python, and -- before the command`,
+  );
+}
+
+function sizeOf(text: string): number {
+  try {
+    return parsePositive(text);
+  } catch (error) {
+    throw new InvalidArgumentError((error as Error).message);
+  }
 }
 
 function parseSwap(text: string): number | 'auto' {

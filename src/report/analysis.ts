@@ -8,10 +8,14 @@ import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { censusOf, type WhatIfGpu } from '../replay/what-if.ts';
 import { leavesOutEvents } from '../trace/assemble.ts';
 import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
-import type { HostMemory, Trace, Warning } from '../trace/trace.ts';
+import type { HostMemory, OtherMemory, Trace, Warning } from '../trace/trace.ts';
 import { type Advice, advise } from './advice.ts';
+import { type CategoryBytes, categoriesAt } from './categories.ts';
+import { findLeaks, type Leaks } from './leaks.ts';
+import { liveAt } from './live-curve.ts';
 import { type Breakdown, breakDown, breakdownAt, explainOom, type OomFinding } from './moment.ts';
 import { type OversizedRequest, oversizedRequest } from './oversized.ts';
+import { stepsOf } from './run-steps.ts';
 import { type CallSite, topSites } from './sites.ts';
 import { usualChoices, type WhatIfRow, whatIfRow } from './what-if.ts';
 
@@ -25,8 +29,12 @@ export interface Analysis {
   readonly peak: Breakdown;
   readonly oom: OomFinding | undefined;
   readonly sites: readonly CallSite[];
+  /** What live memory held at its peak. The parts add up to `summary.peakLive`. */
+  readonly categories: CategoryBytes;
   /** Pinned host memory of the process; undefined: not recorded. */
   readonly hostMemory: HostMemory | undefined;
+  /** Memory of the GPU that is not PyTorch's; undefined: not recorded. */
+  readonly otherMemory: OtherMemory | undefined;
   /** Memory of the GPU in question; undefined: unknown. */
   readonly capacity: number | undefined;
   /** If the recording shows a range only, `capacity` is its upper end and this its lower. */
@@ -39,6 +47,10 @@ export interface Analysis {
   readonly oversized: OversizedRequest | undefined;
   readonly whatIf: readonly WhatIfRow[];
   readonly advice: readonly Advice[];
+  /** All memory live at the moment of `sites`: when the last request failed, else at the peak of live memory. */
+  readonly liveAtSites: number;
+  /** Call sites that grow from step to step. */
+  readonly leaks: Leaks;
 }
 
 /** What the recorded allocator does on a GPU of the given size. */
@@ -100,6 +112,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const atPeak = (done: number) => progress(0.2 + done * 0.05, 'looking at the peak');
   const peak = breakdownAt(trace, whole, whole.peakReservedEvent, atPeak).breakdown;
   const oom = explainOom(trace, whole, (done) => progress(0.25 + done * 0.05, 'looking at the out-of-memory error'));
+  const categories = categoriesAt(trace, summary.peakLiveEvent);
   const sites = topSites(trace, oom?.event ?? summary.peakLiveEvent, 5);
 
   const inferred = whole.limits.allowedBytes ?? whole.limits.capacity;
@@ -108,6 +121,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const capacityAtLeast = granted !== undefined && capacity !== undefined && granted < capacity ? granted : undefined;
   const recorded = recordedChoice(trace, whole);
   const oversized = oversizedRequest(trace, summary, capacity);
+  const liveAtSites = oom ? liveAt(trace, oom.event) : summary.peakLive;
+  const leaks = findLeaks(trace, stepsOf(trace), summary.peakLive);
   let onGivenGpu: GivenGpu | undefined;
   const analysisWith = (whatIf: readonly WhatIfRow[]): Analysis => ({
     device: trace.device,
@@ -117,7 +132,9 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     peak,
     oom,
     sites,
+    categories,
     hostMemory: trace.hostMemory,
+    otherMemory: trace.otherMemory,
     capacity,
     capacityAtLeast,
     capacityOrigin: options.capacity !== undefined ? 'given' : whole.limits.origin,
@@ -132,6 +149,8 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
       warnings: trace.warnings,
       source: options.source ?? 'SNAPSHOT',
     }),
+    liveAtSites,
+    leaks,
   });
   // If the recording shows a memory fraction, the size in question is what that fraction allows.
   const hasFraction = options.capacity === undefined && whole.limits.allowedBytes !== undefined;

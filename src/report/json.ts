@@ -2,6 +2,8 @@
 import { Format } from '../abi/formats.ts';
 import type { TraceSummary } from '../trace/summary.ts';
 import type { Analysis } from './analysis.ts';
+import type { CategoryBytes } from './categories.ts';
+import type { LeakingSite, Leaks } from './leaks.ts';
 import type { Breakdown } from './moment.ts';
 import type { OffsetsFacts, StepFacts, SwapFacts } from './plan.ts';
 import type { ReplayRow } from './replay-row.ts';
@@ -9,7 +11,7 @@ import { adviceEffect, adviceLine } from './words/advice.ts';
 
 export const SCHEMA: number = Format.output.version;
 
-type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
 function traceJson(summary: TraceSummary): Json {
   return {
@@ -80,6 +82,9 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
           event: oom.event,
           timeUs: oom.timeUs,
           asked: oom.asked,
+          site: oom.site ?? null,
+          stack: oom.stack.map((frame) => ({ ...frame })),
+          categories: { ...oom.categories },
           deviceFree: oom.deviceFree,
           limit: oom.limit ?? null,
           limitOrigin: oom.limitOrigin,
@@ -89,6 +94,8 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
         }
       : null,
     sites: analysis.sites.map(({ notes, ...site }) => ({ ...site, ...(notes ? { notes: [...notes] } : {}) })),
+    peakByCategory: categoriesJson(analysis.categories),
+    otherMemory: analysis.otherMemory ? { ...analysis.otherMemory, process: analysis.otherMemory.process ?? null } : null,
     hostMemory: analysis.hostMemory ? { ...analysis.hostMemory, roundingAtEnd: analysis.hostMemory.roundingAtEnd ?? null } : null,
     capacity: analysis.capacity ?? null,
     capacityAtLeast: analysis.capacityAtLeast ?? null,
@@ -113,7 +120,13 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
       limited: row.limited ? { ooms: row.limited.ooms, retries: row.limited.retries, peakReserved: row.limited.peakReserved } : null,
     })),
     advice: analysis.advice.map((advice) => ({ line: adviceLine(advice), effect: adviceEffect(advice), savedBytes: advice.savedBytes })),
+    liveAtSites: analysis.liveAtSites,
+    leaks: leaksJson(analysis.leaks),
   };
+}
+
+function categoriesJson({ event, live, bytes, ways }: CategoryBytes): { [key: string]: Json } {
+  return { event, live, bytes: { ...bytes }, ways: { ...ways } };
 }
 
 function breakdownJson(breakdown: Breakdown): { [key: string]: Json } {
@@ -142,4 +155,14 @@ export function swapPlanJson({ plan }: SwapFacts): { [key: string]: Json } {
   const curve = plan.curve.map((point) => ({ ...point }));
   const bounds = { ...plan.bounds };
   return { schema: SCHEMA, peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, curve, verified, wallMs, footprint, bounds };
+}
+
+export function leaksJson(leaks: Leaks): Json {
+  if (!('sites' in leaks)) return { steps: 0, by: null, reason: leaks.reason, sites: [] };
+  return { steps: leaks.steps, by: leaks.by, reason: null, sites: leaks.sites.map(leakJson) };
+}
+
+export function leakJson({ label, frame, callers, bytesPerStep, first, last }: LeakingSite): Json {
+  const line = { file: frame?.filename ?? null, line: frame?.line ?? null, function: frame?.name ?? null };
+  return { label, ...line, callers: [...callers], bytesPerStep, first, last };
 }

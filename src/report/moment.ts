@@ -1,7 +1,13 @@
 // Where memory was at one moment of the recorded run, and why free memory could not be used.
 import type { CensusGroup } from '../allocator/allocator.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
+import { type Frame, NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
+import { type Category, categoriesAt } from './categories.ts';
+import { labelOf } from './sites.ts';
+
+/** Frames of a stack that are kept. Recursion makes thousands. */
+const MOST_FRAMES = 64;
 
 /** All reserved memory at one moment, by its state. The parts add up to `reserved`. */
 export interface Breakdown {
@@ -37,6 +43,12 @@ export interface OomFinding {
   readonly timeUs: number;
   /** Rounded as the allocator rounds. */
   readonly asked: number;
+  /** Where the request came from: `file.py:123 function`; undefined: no stack was recorded. */
+  readonly site: string | undefined;
+  /** Its call stack, innermost frame first; empty: none was recorded. */
+  readonly stack: readonly Frame[];
+  /** Live bytes by category; they add up to all that was live. */
+  readonly categories: Readonly<Record<Category, number>>;
   /** Free memory that the driver reported. */
   readonly deviceFree: number;
   /** The job's memory limit; undefined: unknown. */
@@ -135,11 +147,15 @@ export function explainOom(trace: Trace, whole: Reconstruction, onProgress?: (fr
   if (event < 0) return undefined;
   const { breakdown, state } = breakdownAt(trace, whole, event, onProgress);
   const asked = events.size[event]!;
+  const stack = events.stack[event]!;
   const limit = whole.limits.allowedBytes ?? whole.limits.capacity;
   return {
     event,
     timeUs: events.timeUs[event]!,
     asked,
+    site: stack === NO_STACK ? undefined : labelOf(trace, stack, false),
+    stack: [...trace.symbols.framesOf(stack)].slice(0, MOST_FRAMES),
+    categories: categoriesAt(trace, event).bytes,
     deviceFree: events.address[event]!,
     limit,
     limitOrigin: whole.limits.origin,

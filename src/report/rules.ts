@@ -8,13 +8,16 @@ import { recordedRow } from './what-if.ts';
 
 type Unit = 'bytes' | 'share' | 'count';
 
-interface Metric {
+/** A figure that rules are about; NaN: unknown. */
+interface Metric<Subject> {
   readonly unit: Unit;
   readonly meaning: string;
-  of(analysis: Analysis): number;
+  of(subject: Subject): number;
 }
 
-const METRICS: Readonly<Record<string, Metric>> = {
+export type Metrics<Subject> = Readonly<Record<string, Metric<Subject>>>;
+
+const METRICS: Metrics<Analysis> = {
   peak: {
     unit: 'bytes',
     meaning: 'peak reserved memory, as recorded or with --capacity',
@@ -57,12 +60,19 @@ const METRICS: Readonly<Record<string, Metric>> = {
   },
 };
 
-export interface Rule {
+/** A rule about the figures of a subject. */
+export interface RuleAbout<Subject> {
   readonly text: string;
+  readonly figure: string;
+  /** Undefined if the subject keeps the rule, or the figure is unknown. */
+  breach(subject: Subject): Breach | undefined;
+  isKnown(subject: Subject): boolean;
+}
+
+/** A rule about one recording. */
+export interface Rule extends RuleAbout<Analysis> {
   /** The rule needs the search for the smallest GPU of the recorded allocator. */
   readonly needsSmallest: boolean;
-  /** Undefined if the analysis keeps the rule. */
-  breach(analysis: Analysis): Breach | undefined;
 }
 
 /** A broken rule: which figure has which value. Plain data, so that it can cross from a worker. */
@@ -74,22 +84,27 @@ export interface Breach {
 }
 
 export function parseRule(text: string): Rule {
+  const rule = parseRuleAbout(METRICS, text, "'peak>70GiB' or 'fragmentation>15%'");
+  return { ...rule, needsSmallest: rule.figure === 'fits' };
+}
+
+/** `examples` says how rules about these figures are written. */
+export function parseRuleAbout<Subject>(metrics: Metrics<Subject>, text: string, examples: string): RuleAbout<Subject> {
   const match = /^\s*([a-z-]+)\s*(>=|<=|>|<)\s*(.+?)\s*$/.exec(text);
-  const metric = match ? METRICS[match[1]!] : undefined;
+  const metric = match && Object.hasOwn(metrics, match[1]!) ? metrics[match[1]!] : undefined;
   if (!match || !metric)
-    throw new UsageError(
-      `'${text}' is not a rule; write it like 'peak>70GiB' or 'fragmentation>15%', with one of ${Object.keys(METRICS).join(', ')}`,
-    );
+    throw new UsageError(`'${text}' is not a rule; write it like ${examples}, with one of ${Object.keys(metrics).join(', ')}`);
   const [, figure, comparison, written] = match as unknown as [string, string, string, string];
   const bound = parseBound(written, metric.unit, { rule: text, start: `${figure}${comparison}` });
   const holds = COMPARISONS[comparison]!;
   return {
     text,
-    needsSmallest: figure === 'fits',
-    breach: (analysis) => {
-      const value = metric.of(analysis);
+    figure,
+    breach: (subject) => {
+      const value = metric.of(subject);
       return holds(value, bound) ? { figure, value, unit: metric.unit, rule: text } : undefined;
     },
+    isKnown: (subject) => !Number.isNaN(metric.of(subject)),
   };
 }
 
@@ -98,9 +113,9 @@ export function formatBreach({ figure, value, unit, rule }: Breach): string {
 }
 
 /** One line per figure, for help texts. */
-export function describeMetrics(): string {
-  const width = Math.max(...Object.keys(METRICS).map((name) => name.length));
-  return Object.entries(METRICS)
+export function describeMetrics<Subject>(metrics: Metrics<Subject> | Metrics<Analysis> = METRICS): string {
+  const width = Math.max(...Object.keys(metrics).map((name) => name.length));
+  return Object.entries(metrics)
     .map(([name, metric]) => `  ${name.padEnd(width)}  ${metric.meaning}`)
     .join('\n');
 }

@@ -1,12 +1,15 @@
 // Live allocations at one moment, by the place in the user's code that requested them.
+import { MIB } from '../base/bytes.ts';
 import { Notes } from '../trace/notes.ts';
+import { isOlder, stackOf } from '../trace/stacks.ts';
 import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
-import type { Trace } from '../trace/trace.ts';
+import { EventKind, type Trace } from '../trace/trace.ts';
 import { isLiveAt } from './moment.ts';
+import { originsOf } from './origin.ts';
 
 export interface CallSite {
-  /** `file.py:123 function`, or why it is unknown. */
+  /** `file.py:123 function`, `backward of bmm at file.py:123 function`, or why the line is unknown. */
   readonly label: string;
   readonly bytes: number;
   readonly allocations: number;
@@ -19,21 +22,22 @@ const MOST_NOTES = 3;
 
 /** The call sites with the most live memory after `event`, largest first; empty: neither stacks nor notes were recorded. */
 export function topSites(trace: Trace, event: number, count: number): CallSite[] {
-  const { allocations, events } = trace;
+  const { allocations } = trace;
   const labels = new Map<number, string>();
   const sites = new Map<string, { bytes: number; allocations: number; noted: Map<string, number> }>();
   const notes = new Notes(trace);
   let described = 0;
   for (let allocation = 0; allocation < allocations.count; allocation++) {
     if (!isLiveAt(trace, allocation, event)) continue;
-    const allocEvent = allocations.allocEvent[allocation]!;
-    const stack = allocEvent < 0 ? NO_STACK : events.stack[allocEvent]!;
+    const stack = stackOf(trace, allocation);
+    const older = isOlder(trace, allocation);
     const texts = notes.of(allocation);
     if (stack !== NO_STACK || texts.length > 0) described++;
-    let label = labels.get(stack);
+    const key = older ? OLDER_STACK : stack;
+    let label = labels.get(key);
     if (label === undefined) {
-      label = labelOf(trace, stack, allocEvent < 0);
-      labels.set(stack, label);
+      label = labelOf(trace, stack, older);
+      labels.set(key, label);
     }
     const site = sites.get(label) ?? { bytes: 0, allocations: 0, noted: new Map<string, number>() };
     const bytes = liveSize(allocations.requested[allocation]!);
@@ -56,30 +60,40 @@ function largest(noted: ReadonlyMap<string, number>): string[] {
     .map(([text]) => text);
 }
 
-/** Libraries between the user's code and the allocator. The first frame outside of them tells more. */
-const LIBRARIES = /(^|\/)(torch|accelerate|deepspeed|lightning|pytorch_lightning)\/|^\?\?$|\.(cpp|cc|h|so)\b|^$/;
+/** A number for the stack of allocations of which nothing is known. */
+export const OLDER_STACK: number = NO_STACK - 1;
 
-/** The innermost frame outside of those libraries; `older` allocations have no stack. */
+/** The call site of a stack, in words; `older` allocations have no stack. */
 export function labelOf(trace: Trace, stack: number, older: boolean): string {
-  if (older) return '(allocated before the recording began)';
-  if (stack === NO_STACK) return '(no stack recorded)';
-  let innermost = '';
-  for (const frame of trace.symbols.framesOf(stack)) {
-    // A recording of a job on Windows has backslashes.
-    const filename = frame.filename.replaceAll('\\', '/');
-    const label = filename === '' ? frame.name : `${shorten(filename)}:${frame.line} ${frame.name}`;
-    if (innermost === '') innermost = label;
-    if (!LIBRARIES.test(inPackages(filename))) return label;
+  if (older) return OLDER;
+  if (stack === NO_STACK) return noStackLabel(trace);
+  return originsOf(trace).of(stack).label;
+}
+
+const OLDER = '(allocated before the recording began)';
+const NO_STACKS = '(no stack recorded)';
+/** Python frames were recorded, but not for this memory: autograd's threads have none. */
+const NO_FRAMES = '(no stack: probably a backward pass)';
+
+const noStackLabels = new WeakMap<Trace, string>();
+/** Smaller requests may have no stack because stacks were recorded for large ones only. */
+const LARGE = 1 * MIB;
+/** The least share of large requests that has a stack, if stacks were recorded at all. */
+const RECORDED_SHARE = 0.1;
+
+function noStackLabel(trace: Trace): string {
+  let label = noStackLabels.get(trace);
+  if (label === undefined) {
+    const { events } = trace;
+    let large = 0;
+    let withStack = 0;
+    for (let event = 0; event < events.count; event++) {
+      if (events.kind[event] !== EventKind.Alloc || events.size[event]! < LARGE) continue;
+      large++;
+      if (events.stack[event] !== NO_STACK) withStack++;
+    }
+    label = withStack < large && withStack > RECORDED_SHARE * large ? NO_FRAMES : NO_STACKS;
+    noStackLabels.set(trace, label);
   }
-  return innermost;
-}
-
-/** The path below the installed packages, since the environment itself may be in a folder called torch. */
-function inPackages(filename: string): string {
-  return filename.replace(/^.*\/(site|dist)-packages\//, '');
-}
-
-/** The last two parts of a path are enough to tell files apart. */
-function shorten(filename: string): string {
-  return filename.split('/').slice(-2).join('/');
+  return label;
 }

@@ -11,13 +11,17 @@ import { removeStaleFolders } from './child/stale-folders.ts';
 import type { Refusal } from './rings/recorder.ts';
 import { metricsUrl } from './summary/metrics.ts';
 import type { RunSummary } from './summary/summary.ts';
-import { checkRecordFolder, type RunVoice, type RunWatcher, Supervision, type SupervisionOptions } from './supervision.ts';
+import { checkFolder, checkRecordFolder, type RunVoice, type RunWatcher, Supervision, type SupervisionOptions } from './supervision.ts';
 
 export interface RunOptions extends SupervisionOptions {
   readonly lend: boolean;
   readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
   readonly ringRows: number;
+  /** Steps whose operators are recorded; undefined: none. */
+  readonly accesses?: number | undefined;
+  /** Call stacks to record, as the processes are told; undefined for none. */
+  readonly stacks: string | undefined;
   readonly quiet: boolean;
   /** If set, receives the command's output, which then goes through a pipe. */
   readonly onOutput?: ((child: RunningCommand) => void) | undefined;
@@ -40,6 +44,7 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   const obstacle = obstacleIn(options.environment);
   if (obstacle) throw new RunError(obstacle);
   if (options.record !== undefined) checkRecordFolder(options.record);
+  if (options.oomDir !== undefined && options.oomDir !== 'none') checkFolder(options.oomDir);
   removeStaleFolders(options.environment);
   const folder = createRunFolder(options.ringRows, options.environment);
   let supervision: Supervision | undefined;

@@ -9,13 +9,16 @@ import type { ChildEnd } from './child/child.ts';
 import { settingsOf } from './child/environment.ts';
 import { RunError } from './child/run-error.ts';
 import { createScratchFolder } from './child/run-folder.ts';
+import { FailureWatch } from './failures/failure-watch.ts';
+import { OtherMemoryWatch } from './failures/other-memory-watch.ts';
+import { PinnedMemory } from './failures/pinned-memory.ts';
 import { RunPlanner } from './planning/run-planner.ts';
 import { processName } from './rings/levels.ts';
 import type { ProcessRecording } from './rings/process-recording.ts';
 import { Recorder, type Refusal } from './rings/recorder.ts';
 import { TraceFile } from './rings/trace-file.ts';
 import { freeName, linkLatest, traceName } from './rings/trace-names.ts';
-import { serveMetrics } from './summary/metrics.ts';
+import { type OtherFigures, serveMetrics } from './summary/metrics.ts';
 import type { RunSummary } from './summary/summary.ts';
 import { SummaryRequests } from './summary/summary-requests.ts';
 import { type GpuWhatIf, runWhatIf } from './summary/what-if.ts';
@@ -28,6 +31,8 @@ export interface SupervisionOptions {
   /** Pattern of the recordings' names; undefined to keep none. */
   readonly record: string | undefined;
   readonly force: boolean;
+  /** Folder for files about out-of-memory errors, or `none`; undefined: beside the recordings, or the current folder. */
+  readonly oomDir: string | undefined;
   readonly whatIf: boolean;
   readonly whatIfEvents: number;
   readonly metricsPort: number | undefined;
@@ -71,6 +76,9 @@ export class Supervision {
   private readonly swapper: RunSwapper | undefined;
   private readonly planner: RunPlanner | undefined;
   private readonly requests: SummaryRequests;
+  private readonly failures: FailureWatch;
+  private readonly otherMemory: OtherMemoryWatch;
+  private readonly pinned: PinnedMemory;
   private metrics: Server | undefined;
   private started = performance.now();
   private ended: number | undefined;
@@ -91,6 +99,16 @@ export class Supervision {
     this.swapper = options.swap === undefined ? undefined : new RunSwapper(folder, voice);
     this.planner = options.plan ? new RunPlanner(folder, voice, this.swapper !== undefined) : undefined;
     this.requests = new SummaryRequests(folder, { summaryOf: (whatIf) => this.summaryNow(whatIf), onFarewell });
+    this.otherMemory = new OtherMemoryWatch(environment);
+    this.pinned = new PinnedMemory(folder);
+    this.failures = new FailureWatch({
+      folder: options.oomDir,
+      keepsTraces: options.record !== undefined,
+      say: (line) => voice.say(line),
+      trouble: (line) => voice.trouble(line),
+      otherMemory: (process, gpu, deviceFree) => this.otherMemory.of(process, gpu, deviceFree),
+      hostMemory: (process) => this.pinned.of(process),
+    });
     this.recorder = this.createRecorder(folder, environment);
   }
 
@@ -101,7 +119,11 @@ export class Supervision {
   /** Opens the ports that the options ask for. Throws RunError if one is taken. Returns the port of the metrics. */
   async listen(): Promise<number | undefined> {
     const { metricsPort, metricsHost } = this.options;
-    if (metricsPort !== undefined) this.metrics = await serveMetrics(metricsPort, metricsHost, this.recorder.processes);
+    const figures: OtherFigures = {
+      otherMemory: (process, gpu) => this.otherMemory.of(process, gpu, undefined),
+      pinned: (process) => this.pinned.of(process),
+    };
+    if (metricsPort !== undefined) this.metrics = await serveMetrics(metricsPort, metricsHost, this.recorder.processes, figures);
     await this.watcher?.begin(this.recorder.processes);
     const address = this.metrics?.address();
     return typeof address === 'object' && address ? address.port : undefined;
@@ -115,6 +137,7 @@ export class Supervision {
   /** The job has ended: reads the rest and closes everything. */
   async finish(): Promise<void> {
     await this.recorder.finish();
+    await this.failures.finish();
     this.planner?.finish();
     this.swapper?.finish();
     this.metrics?.close();
@@ -136,6 +159,9 @@ export class Supervision {
       whatIf,
       planner,
       swapper,
+      failures: this.failures,
+      otherMemory: this.otherMemory,
+      pinned: this.pinned,
       keepsTraces: options.record !== undefined,
       recorderMs: recorder.busyMs,
       refusals: recorder.refusals,
@@ -150,12 +176,14 @@ export class Supervision {
   private async summaryNow(whatIf: boolean): Promise<RunSummary> {
     this.recorder.look();
     this.swapper?.readReports();
+    // A process that ends because of a failure has its summary after what is told of the failure.
+    await this.failures.finish();
     const answers = whatIf ? await this.replay(new AbortController().signal, SILENT) : new Map();
     return this.summary({ code: null, signal: null }, answers);
   }
 
   private createRecorder(folder: string, environment: NodeJS.ProcessEnv): Recorder {
-    const { options, voice, planner, watcher, scratch } = this;
+    const { options, voice, planner, watcher, scratch, failures } = this;
     const used = new Set<string>();
     const settings = settingsOf(environment);
     return new Recorder({
@@ -179,11 +207,21 @@ export class Supervision {
         // If no file is kept, write only what the what-if replays.
         mostEvents: options.record === undefined ? options.whatIfEvents : Number.POSITIVE_INFINITY,
         whatIfEvents: options.whatIfEvents,
-        onRows: planner && ((recording, rows) => planner.rows(recording, rows)),
+        onRows: (recording, rows) => {
+          failures.rows(recording, rows);
+          planner?.rows(recording, rows);
+        },
+        otherMemory: (recording, gpu) => this.otherMemory.of(recording, gpu, undefined),
+        hostMemory: (recording) => this.pinned.of(recording),
       }),
       onTrouble: (sentence) => voice.trouble(sentence),
-      onFile: (name) => this.requests.see(name),
+      onFile: (name) => {
+        this.requests.see(name);
+        this.pinned.see(name);
+      },
       onLevels: () => {
+        this.otherMemory.look(this.recorder.processes);
+        failures.look();
         planner?.levels();
         watcher?.levels();
       },
@@ -213,6 +251,11 @@ export function checkRecordFolder(pattern: string): void {
 /** The same for the summary, which may also go to an existing file such as /dev/stdout. */
 export function checkSummaryFile(path: string): void {
   checkWritable(existsSync(path) ? path : dirname(path));
+}
+
+/** Refuses a long job early if a folder cannot be written. */
+export function checkFolder(folder: string): void {
+  checkWritable(folder);
 }
 
 function checkWritable(folder: string): void {

@@ -12,6 +12,7 @@ import {
   type EventColumns,
   EventKind,
   type HostMemory,
+  type OtherMemory,
   type PoolId,
   type RecordedLimits,
   type Segment,
@@ -47,6 +48,8 @@ export interface TraceParts {
   readonly events: EventColumns;
   /** Segments before the first event, with blocks; undefined if the format does not record them. Then they are rebuilt. */
   readonly startSegments: readonly Segment[] | undefined;
+  /** Those are all blocks that were live, with their stacks. */
+  readonly startIsWhole?: boolean | undefined;
   /** Segments at the end; undefined if the format does not record them. */
   readonly endSegments: readonly Segment[] | undefined;
   readonly streams: readonly number[];
@@ -56,6 +59,7 @@ export interface TraceParts {
   readonly limits: RecordedLimits;
   readonly annotations: readonly Annotation[];
   readonly hostMemory?: HostMemory | undefined;
+  readonly otherMemory?: OtherMemory | undefined;
   /** Warnings of the reader (a truncated file, unknown actions). */
   readonly warnings: readonly Warning[];
 }
@@ -73,6 +77,7 @@ export function assembleTrace(parts: TraceParts): Trace {
       completionsRecorded: counts[EventKind.FreeCompleted]! > 0,
       ignoresFrees,
       startBlocksFrom: parts.startSegments ?? parts.endSegments ?? [],
+      startIsWhole: parts.startIsWhole,
     });
   let links = link(false);
   const allocsSkipped = skipsAllocs(counts, links);
@@ -87,6 +92,7 @@ export function assembleTrace(parts: TraceParts): Trace {
     allocations: links.allocations,
     impliedFrees: links.impliedFrees,
     startSegments: startSegments.map((segment) => ({ ...segment, blocks: [] })),
+    ...(parts.startIsWhole && { startIsWhole: true }),
     ...(segmentsSkipped && { segmentsUnknown: true }),
     endSegments: parts.endSegments,
     streams: parts.streams,
@@ -96,6 +102,7 @@ export function assembleTrace(parts: TraceParts): Trace {
     limits: parts.limits,
     annotations: parts.annotations,
     ...(parts.hostMemory && { hostMemory: parts.hostMemory }),
+    ...(parts.otherMemory && { otherMemory: parts.otherMemory }),
     warnings: [...parts.warnings, ...findGaps(parts, counts, links, { startSegments, allocsSkipped, segmentsSkipped })],
   };
 }
@@ -138,7 +145,7 @@ function findGaps(
       'allocs-skipped',
       'the recording has no alloc events (skip_actions?), so answers cover only the moment at which it ended; record without skip_actions',
     );
-  } else if (parts.events.count > 0 && allocations.liveAtStart > 0) {
+  } else if (parts.events.count > 0 && allocations.liveAtStart > 0 && !parts.startIsWhole) {
     const isOne = allocations.liveAtStart === 1;
     let bytes = 0;
     for (let index = 0; index < allocations.liveAtStart; index++) bytes += allocations.requested[index]!;

@@ -15,6 +15,7 @@ interface StartAllocation {
   requested: number;
   stream: number;
   pool: number;
+  stack: number;
   freeRequestedEvent: number;
   freeCompletedEvent: number;
 }
@@ -28,11 +29,14 @@ export function linkAllocations(input: {
   readonly ignoresFrees?: boolean;
   /** Segments whose live blocks count as live before the first event, unless an event allocates them. */
   readonly startBlocksFrom: readonly Segment[];
+  /** All of those blocks were live at the start, with the stacks that they have. */
+  readonly startIsWhole?: boolean | undefined;
 }): Links {
   const linker = new Linker(input.events, input.allocCount, input.completionsRecorded);
+  if (input.startIsWhole) linker.openStartBlocks(input.startBlocksFrom);
   if (!input.ignoresFrees) linker.walk();
-  linker.addStartBlocks(input.startBlocksFrom);
-  return linker.finish();
+  if (!input.startIsWhole) linker.addStartBlocks(input.startBlocksFrom);
+  return linker.finish(input.startIsWhole === true);
 }
 
 /**
@@ -52,6 +56,8 @@ class Linker {
   /** Ids of the allocations that are not freed yet, by address. */
   private readonly open = new AddressMap(4096);
   private readonly everAllocated = new AddressMap(4096);
+  /** Category events about memory that is older than the trace, by address. */
+  private readonly waiting = new Map<number, number[]>();
   private contradictions = 0;
 
   constructor(events: EventColumns, allocCount: number, completionsRecorded: boolean) {
@@ -84,6 +90,20 @@ class Linker {
         case EventKind.Annotate:
           this.linkAnnotation(event);
           break;
+        case EventKind.Category:
+          this.linkCategory(event);
+          break;
+      }
+    }
+  }
+
+  openStartBlocks(segments: readonly Segment[]): void {
+    for (const { blocks, stream, pool } of segments) {
+      for (const { address, requested, size, state, stack } of blocks) {
+        if (state === 'free' || this.open.get(address) >= 0) continue;
+        const id = this.addStart(address, requested || size, stream, pool, stack);
+        this.open.set(address, id);
+        this.everAllocated.set(address, id);
       }
     }
   }
@@ -105,6 +125,8 @@ class Linker {
     this.allocationOf[event] = id;
     this.open.set(address, id);
     this.everAllocated.set(address, id);
+    // What was told of this address before was about memory that is gone without a trace.
+    this.waiting.delete(address);
   }
 
   private linkFreeRequested(event: number): void {
@@ -136,6 +158,14 @@ class Linker {
     this.allocationOf[event] = events.size[event]! > 0 ? this.openOrOlder(event) : open.get(events.address[event]!);
   }
 
+  /** It has no size. Memory older than the trace is known only once it is freed, or from the state at the start. */
+  private linkCategory(event: number): void {
+    const address = this.events.address[event]!;
+    const known = this.open.get(address);
+    if (known < 0 && this.everAllocated.get(address) < 0) this.waiting.set(address, [...(this.waiting.get(address) ?? []), event]);
+    else this.allocationOf[event] = known;
+  }
+
   private complete(id: number, event: number): void {
     const start = this.startOf(id);
     if (start) start.freeCompletedEvent = event;
@@ -160,11 +190,15 @@ class Linker {
     return id < this.allocCount ? undefined : this.starts[id - this.allocCount];
   }
 
-  private addStart(address: number, requested: number, stream: number, pool: number): number {
-    return this.allocCount + this.starts.push({ address, requested, stream, pool, freeRequestedEvent: -1, freeCompletedEvent: -1 }) - 1;
+  private addStart(address: number, requested: number, stream: number, pool: number, stack = -1): number {
+    const start = { address, requested, stream, pool, stack, freeRequestedEvent: -1, freeCompletedEvent: -1 };
+    const id = this.allocCount + this.starts.push(start) - 1;
+    for (const event of this.waiting.get(address) ?? []) this.allocationOf[event] = id;
+    this.waiting.delete(address);
+    return id;
   }
 
-  finish(): Links {
+  finish(hasStartStacks: boolean): Links {
     const { events, starts, allocCount, allocationOf } = this;
     const liveAtStart = starts.length;
     const count = liveAtStart + allocCount;
@@ -181,6 +215,7 @@ class Linker {
       requested: new Float64Array(count),
       stream: new Int32Array(count),
       pool: new Int32Array(count),
+      ...(hasStartStacks && { startStack: Int32Array.from(order, (from) => starts[from]!.stack) }),
       allocEvent: new Int32Array(count).fill(-1),
       freeRequestedEvent: new Int32Array(count),
       freeCompletedEvent: new Int32Array(count),

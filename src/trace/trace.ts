@@ -47,6 +47,8 @@ export interface AllocationColumns {
   readonly requested: Float64Array;
   readonly stream: Int32Array;
   readonly pool: Int32Array;
+  /** Stacks of the first `liveAtStart` allocations, which have no event; undefined: not recorded. See `stackOf`. */
+  readonly startStack?: Int32Array | undefined;
   /** Events at which the allocation began, was freed, and became reusable; -1 for never. */
   readonly allocEvent: Int32Array;
   readonly freeRequestedEvent: Int32Array;
@@ -118,6 +120,17 @@ export interface HostMemory {
   readonly roundingAtEnd?: number | undefined;
 }
 
+/** Memory of the GPU that is not PyTorch's, in bytes. */
+export interface OtherMemory {
+  /** Memory of the GPU, and how much of it was in use by anyone. */
+  readonly total: number;
+  readonly used: number;
+  /** Part of `used` that the allocator of this process reserved. */
+  readonly reserved: number;
+  /** What all of this process takes: `reserved`, CUDA context, NCCL, libraries; undefined: the driver does not tell. */
+  readonly process?: number | undefined;
+}
+
 /** The recording of one GPU. */
 export interface Trace {
   /** Index of the GPU in its file. */
@@ -133,6 +146,8 @@ export interface Trace {
   readonly impliedFrees: ReadonlyMap<number, number>;
   /** Segments held before the first event, in address order. Their blocks are empty: live memory is in `allocations`. */
   readonly startSegments: readonly Segment[];
+  /** The recorder kept every block that is live at the start, so none is older than the recording. True of files about a failure. */
+  readonly startIsWhole?: boolean | undefined;
   /** Segment events were left out, so reserved memory is unknown. */
   readonly segmentsUnknown?: boolean | undefined;
   /** Segments when the snapshot was taken, with blocks; undefined if the format has none. */
@@ -147,6 +162,8 @@ export interface Trace {
   readonly annotations: readonly Annotation[];
   /** The same for all GPUs of a process; absent if it was not recorded. */
   readonly hostMemory?: HostMemory | undefined;
+  /** At the end of the recording; absent if it was not recorded. */
+  readonly otherMemory?: OtherMemory | undefined;
   readonly warnings: readonly Warning[];
 }
 

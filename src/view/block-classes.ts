@@ -1,6 +1,7 @@
 // The class of each allocation, which decides its colour: by stream, size, age, lifetime or call site. Classes are small
 // numbers; colours.ts maps them to colours in the page.
 import { labelOf } from '../report/sites.ts';
+import { isOlder, stackOf } from '../trace/stacks.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { Clock } from './clock.ts';
@@ -85,16 +86,15 @@ export class BlockClasses {
   }
 
   private sites(): { classes: Uint8Array; legend: LegendEntry[] } {
-    const { events, allocations } = this.trace;
     const ids = new Map<string, number>();
     const labels: string[] = [];
     const byStack = new Map<number, number>();
     const idOf = (index: number) => {
-      const event = allocations.allocEvent[index]!;
-      const stack = event < 0 ? -2 : events.stack[event]!;
+      const older = isOlder(this.trace, index);
+      const stack = older ? -2 : stackOf(this.trace, index);
       let id = byStack.get(stack);
       if (id === undefined) {
-        const label = labelOf(this.trace, event < 0 ? NO_STACK : stack, event < 0);
+        const label = labelOf(this.trace, older ? NO_STACK : stack, older);
         id = ids.get(label);
         if (id === undefined) {
           id = labels.push(label) - 1;

@@ -1,4 +1,5 @@
 // A flame graph of live bytes: the stacks' prefix tree laid out as rectangles, outermost frame on top, widest first.
+import { isOlder, stackOf } from '../trace/stacks.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import type { Trace } from '../trace/trace.ts';
 
@@ -115,8 +116,7 @@ export function isUnder(trace: Trace, under: number): (node: number) => boolean 
 
 /** The node of an allocation: its stack, or why it has none. */
 export function nodeOf(trace: Trace, allocation: number): number {
-  const event = trace.allocations.allocEvent[allocation]!;
-  if (event < 0) return OLDER_NODE;
-  const stack = trace.events.stack[event]!;
+  if (isOlder(trace, allocation)) return OLDER_NODE;
+  const stack = stackOf(trace, allocation);
   return stack === NO_STACK ? NO_STACK_NODE : stack;
 }

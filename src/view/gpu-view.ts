@@ -9,6 +9,7 @@ import type { ReplayOptions } from '../replay/replay.ts';
 import { labelOf } from '../report/sites.ts';
 import { usualChoices } from '../report/what-if.ts';
 import { Notes } from '../trace/notes.ts';
+import { isOlder } from '../trace/stacks.ts';
 import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
@@ -225,8 +226,7 @@ export class GpuView {
     const node = nodeOf(this.trace, allocation);
     let label = this.siteLabels.get(node);
     if (label === undefined) {
-      const isOlder = this.trace.allocations.allocEvent[allocation]! < 0;
-      label = labelOf(this.trace, node < 0 ? NO_STACK : node, isOlder);
+      label = labelOf(this.trace, node < 0 ? NO_STACK : node, isOlder(this.trace, allocation));
       this.siteLabels.set(node, label);
     }
     return label;
@@ -294,6 +294,8 @@ export class GpuView {
         return 'empty_cache()';
       case EventKind.Annotate:
         return `annotation of ${size}`;
+      case EventKind.Category:
+        return 'category of memory';
       case EventKind.Reserved:
         return `reserved memory is now ${size}`;
       default:

@@ -167,6 +167,22 @@ describe('weir run --swap', () => {
 });
 
 describe('weir record', () => {
+  it('asks for accesses of some steps', async () => {
+    const steps = async (options: string[], environment: Record<string, string> = {}) => {
+      const { stdout } = await run.weir(['record', ...options, ...job('env')], environment);
+      return JSON.parse(stdout)[ChildVariable.accesses];
+    };
+    expect(await steps(['--accesses'])).toBe('3');
+    expect(await steps(['--accesses=7'])).toBe('7');
+    expect(await steps([])).toBeUndefined();
+    expect(await steps([], { WEIR_ACCESSES: '5' })).toBe('5');
+    for (const wrong of ['0', 'all', '1001'])
+      expect(await run.weir(['record', `--accesses=${wrong}`, '--', 'true'])).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining('is not a number of steps'),
+      });
+  });
+
   it("keeps a recording under PyTorch's own allocator, named after the script", async () => {
     const { code, stderr } = await run.weir([
       'record',

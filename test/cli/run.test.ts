@@ -5,6 +5,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ChildVariable } from '../../src/abi/environment.ts';
+import { withSwallowedPython } from '../../src/cli/run-options.ts';
 import { MAIN, ROOT } from '../support/command.ts';
 import { job, RunFolder } from '../support/run-folder.ts';
 
@@ -159,6 +160,31 @@ describe('weir run', () => {
     const plain = JSON.parse((await run.weir(['run', '-q', ...job('env')])).stdout);
     expect(plain.PYTHONPATH).toBe(process.env['PYTHONPATH'] ? expect.any(String) : new URL('dist/python', ROOT).pathname);
     expect(plain.PYTORCH_CUDA_ALLOC_CONF).toBe(process.env['PYTORCH_CUDA_ALLOC_CONF']);
+  });
+
+  it('tells processes which call stacks to record', async () => {
+    const stacks = async (words: string[], env: Record<string, string> = {}) =>
+      JSON.parse((await run.weir([...words, '-q', ...job('env')], env)).stdout)[ChildVariable.stacks];
+    expect(await stacks(['run'])).toBe('python:1048576');
+    expect(await stacks(['record'])).toBe('python');
+    expect(await stacks(['run', '--stacks=large:4KiB'])).toBe('python:4096');
+    expect(await stacks(['run', '--stacks'])).toBe('python');
+    expect(await stacks(['record', '--stacks', 'all'])).toBe('all');
+    expect(await stacks(['record', '--stacks=off'])).toBeUndefined();
+    expect(await stacks(['run'], { WEIR_STACKS: 'all' })).toBe('all');
+    expect(await stacks(['run', '--stacks=off'], { WEIR_STACKS: 'all' })).toBeUndefined();
+    const wrong = await run.weir(['run', '--stacks', 'torchrun', 'train.py']);
+    expect(wrong.stderr).toContain("'torchrun' is none of off, large, large:SIZE, python and all");
+    expect(wrong.code).toBe(2);
+  });
+
+  it('does not take the command for a value of --stacks', () => {
+    const words = (...typed: string[]) =>
+      withSwallowedPython(typed.slice(typed.indexOf('python') + 1), ['node', 'weir', 'record', ...typed]);
+    expect(words('--stacks', 'python', 'train.py')).toEqual(['python', 'train.py']);
+    expect(words('--stacks', 'python', '-m', 'train')).toEqual(['python', '-m', 'train']);
+    expect(words('--stacks', 'python', 'torchrun', 'train.py')).toEqual(['torchrun', 'train.py']);
+    expect(words('--stacks=python', 'train.py')).toEqual(['--stacks=python', 'train.py']);
   });
 
   it('takes options from the environment, and the command line before it', async () => {

@@ -12,6 +12,8 @@ import { planOffsets } from '../../src/plan/offsets/planner.ts';
 import { findStep, planStep } from '../../src/plan/steps/step-plan.ts';
 import { H200_COPIES } from '../../src/plan/swaps/copy-costs.ts';
 import { planSwapStep } from '../../src/plan/swaps/planner.ts';
+import { failureFile } from '../../src/run/failures/failure-file.ts';
+import { type Failure, ProcessMemory } from '../../src/run/failures/process-memory.ts';
 import { assembleTrace } from '../../src/trace/assemble.ts';
 import { readRecording } from '../../src/trace/detect.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
@@ -19,6 +21,7 @@ import { writeSnapshotJson } from '../../src/trace/snapshot-json.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
 import { EventKind, type Recording } from '../../src/trace/trace.ts';
 import { writeWeir } from '../../src/trace/weir/writer.ts';
+import { rowsOf, TestProcess } from '../run/failure-rows.ts';
 import { RingWriter } from '../run/ring-writer.ts';
 import { newestSnapshot } from '../support/newest-snapshot.ts';
 import { type PickleValue, Tuple, writePickle } from '../support/pickle-writer.ts';
@@ -122,6 +125,31 @@ function training(steps: number): Recording {
   return { format: 'weir', traces: [assembleTrace({ ...parts, startSegments: undefined, endSegments: undefined, settings: new Map() })] };
 }
 
+/** A file about an out-of-memory error: a start with all that was live, categories, memory that is not PyTorch's. */
+function failure(): Uint8Array {
+  const job = new TestProcess();
+  const stack = job.stack('forward', 7);
+  job.other = { total: 1000, used: 900, reserved: 800, process: 850 };
+  const found: Failure[] = [];
+  const memory = new ProcessMemory(
+    () => false,
+    () => false,
+    3,
+  );
+  const rows = rowsOf([
+    { kind: EventKind.Reserved, size: 4096, time: 1000 },
+    { kind: EventKind.Alloc, address: 4096, size: 512, stack, time: 1001 },
+    { kind: EventKind.Alloc, address: 8192, size: 1024, stack, time: 1002 },
+    { kind: EventKind.Category, address: 4096, detail: 1, time: 1003 },
+    { kind: EventKind.FreeRequested, address: 8192, size: 1024, time: 1004 },
+    { kind: EventKind.Alloc, address: 16384, size: 512, stack, time: 1005 },
+    { kind: EventKind.FreeCompleted, address: 8192, size: 1024, time: 1006 },
+    { kind: EventKind.Oom, address: 100, size: 2048, stack, time: 1007 },
+  ]);
+  memory.take(rows, (each) => found.push(each));
+  return failureFile(found[0]!, job);
+}
+
 function makeRecordings(): void {
   for (const folder of ['pickle', 'json', 'weir', 'gzip', 'zstd']) clear(folder);
   SAMPLES.forEach((name, index) => {
@@ -151,6 +179,7 @@ function makeRecordings(): void {
   put('json', 'newest', textOf(newestSnapshot()));
   put('json', 'newest-converted', JSON.stringify(jsonOf(newest)));
   put('weir', 'newest', weirOf(newest));
+  put('weir', 'failure', failure());
   for (const steps of [2, 3]) put('weir', `training-${steps}`, weirOf(training(steps)));
   put('json', 'list', '[[{"action":"alloc","addr":4096,"size":512,"stream":0}],[]]');
   put(
@@ -296,14 +325,16 @@ function makeExchange(): void {
   const take = () => patchesFrom(readFileSync(writer.path));
   writer.put({ kind: EventKind.Settings, detail: settings, time: 1 });
   writer.put({ kind: EventKind.Mark, detail: name, time: 2 });
-  writer.put({ kind: EventKind.Alloc, address: 4096, size: 512, time: 3 });
+  const frame = writer.frame(writer.frameString('step'), writer.frameString('train.py'), 7);
+  const stack = writer.stack(writer.stack(-1, frame), writer.frame(writer.frameString('backward of Mul'), 0, 0));
+  writer.put({ kind: EventKind.Alloc, address: 4096, size: 512, time: 3, stack });
   const first = take();
   put('ring', 'begun', first);
   writer.stream(0, 1, 77);
   for (let row = 0; row < 6; row++) {
     writer.put({ kind: EventKind.FreeRequested, address: 4096, size: 512, time: 4 + row });
     writer.put({ kind: EventKind.FreeCompleted, address: 4096, size: 512, stream: 1, time: 4 + row });
-    writer.put({ kind: EventKind.Alloc, address: 4096, size: 512, time: 5 + row });
+    writer.put({ kind: EventKind.Alloc, address: 4096, size: 512, time: 5 + row, stack: row % 3 });
   }
   writer.close();
   put('ring', 'closed', joined(first, encodePatch({ at: DRAIN, bytes: new Uint8Array(0) }), take()));

@@ -240,6 +240,29 @@ static void names(weir_recorder *recorder) {
   EXPECT(weir_recorder_plan_generation(recorder) == 0);
 }
 
+static weir_text text_of(const char *value) { return (weir_text){value, (uint32_t)strlen(value)}; }
+
+/* Frames and stacks are found again, refer only to what is there, and end where the tables do. */
+static void call_stacks(weir_recorder *recorder) {
+  weir_text file = text_of("train.py"), none = text_of("");
+  int32_t outer = weir_recorder_stack(recorder, -1, text_of("<module>"), file, 3);
+  int32_t inner = weir_recorder_stack(recorder, outer, text_of("step"), file, 7);
+  EXPECT(outer == 0 && inner == 1 && weir_recorder_stack(recorder, -1, text_of("<module>"), file, 3) == outer);
+  EXPECT(weir_recorder_stack(recorder, outer, text_of("step"), file, 7) == inner);
+  EXPECT(weir_recorder_stack(recorder, outer, text_of("step"), file, 8) == 2 && weir_recorder_stack(recorder, -1, none, none, -5) == 3);
+  EXPECT(weir_recorder_stack(recorder, 4, text_of("step"), file, 7) == -1 && weir_recorder_stack(recorder, -2, none, file, 1) == -1);
+  char name[16];
+  int32_t last = 3;
+  for (int index = 0; index < 2000; index++) {
+    snprintf(name, sizeof name, "f%d", index);
+    int32_t stack = weir_recorder_stack(recorder, inner, text_of(name), file, index);
+    EXPECT(stack == last + 1 || stack == -1);
+    if (stack >= 0) last = stack;
+  }
+  EXPECT(last == 1023 && weir_recorder_stack(recorder, outer, text_of("step"), file, 7) == inner);
+  EXPECT(weir_recorder_hold_stack(5) == -1 && weir_recorder_hold_stack(-1) == 5);
+}
+
 int conform(weir_device *device, weir_backend *host, spy *watched, weir_recorder *recorder) {
   blocks(device);
   limits(device);
@@ -251,7 +274,10 @@ int conform(weir_device *device, weir_backend *host, spy *watched, weir_recorder
   destroyed_streams();
   ranges(device);
   many_streams(device);
-  if (recorder) names(recorder);
+  if (recorder) {
+    names(recorder);
+    call_stacks(recorder);
+  }
   EXPECT(weir_device_check(device, 3) == 0 && weir_host_corrupted(host) == 0);
   weir_device_delete(device);
   weir_recorder_close(recorder);

@@ -57,6 +57,7 @@ describe.skipIf(reason !== undefined)(`rings${reason ? ` (skipped: ${reason})` :
     const ring = new Ring(ringIn(directory));
     expect(ring.u32('stream_count')).toBe(RING_STREAMS);
     expect(ring.u64('string_bytes')).toBeLessThanOrEqual(RING_STRING_BYTES);
+    expect([ring.u64('stack_count'), ring.u32('stack_room'), ring.u32('frame_room')]).toEqual([1024, 1024, 1024]);
     expect(follow(ring.rows(0, ring.u64('tail')))).toMatchObject({ live: 0, parked: 0, reserved: 0 });
   });
 

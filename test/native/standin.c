@@ -251,7 +251,7 @@ static void set_up(void) {
   if (!watched) exit(65);
   watched->lie = (enum spy_lie)options.lie;
   if (ring) {
-    recorder = weir_recorder_open(ring, "weir", "0.0.0", (uint32_t)options.rows);
+    recorder = weir_recorder_open_with_stacks(ring, "weir", "0.0.0", (uint32_t)options.rows, 1024);
     if (!recorder) exit(66);
   }
   weir_device_options given = {

@@ -14,3 +14,5 @@ void weir_torch_on_shortage(void) {}
 int weir_torch_expandable(void) { return 0; }
 void weir_torch_attempt(void) {}
 unsigned weir_torch_check(void) { return 0; }
+void weir_torch_categories(void) {}
+void weir_torch_operator(void) {}

@@ -1,6 +1,7 @@
 // From a file to a plan and back: detecting the kind of an input, traces with accesses, and checking plans against
 // files.
 import { describe, expect, test } from 'vitest';
+import { PhaseMark } from '../../src/abi/events.ts';
 import { InputError } from '../../src/base/errors.ts';
 import { readPlan, swapPlanFile, writePlan } from '../../src/plan/files/plan-file.ts';
 import { planInputOf, readPlanText, swapStepFrom, verifyPlanOn } from '../../src/plan/files/plan-input.ts';
@@ -18,15 +19,17 @@ import { EventKind, type Trace } from '../../src/trace/trace.ts';
 const MIB = 2 ** 20;
 const CSV = 'id,lower,upper,size\na,0,4,10\nb,2,6,20\nc,5,9,10\n';
 
-/** Six steps of a four-layer network with operators, reads and writes, as `weir record` writes them. */
-function trainingTrace(): Trace {
+/** Six steps of a four-layer network with operators, reads and writes in some of them, as `weir record` writes them. */
+function trainingTrace(observed: readonly number[] = [0, 1, 2, 3, 4, 5], marks = false): Trace {
   const store = new EventStore();
   const symbols = new Symbols();
   const name = symbols.internString('matmul');
   let now = 1000;
+  let isObserved = true;
   const add = (kind: EventKind, address: number, size: number) => store.append(kind, address, size, now, 0, 0, -1, 0);
   const operator = (reads: number[], writes: number[]) => {
     now += 10;
+    if (!isObserved) return;
     store.setOptional(add(EventKind.Operator, 0, 3000), 'detail', name);
     for (const address of reads) add(EventKind.Read, address, 0);
     for (const address of writes) add(EventKind.Write, address, 0);
@@ -36,6 +39,8 @@ function trainingTrace(): Trace {
   const activation = (layer: number) => 2 ** 32 + layer * 2 ** 28;
   for (let layer = 0; layer < 4; layer++) add(EventKind.Alloc, weight(layer), 8 * MIB + layer * 512);
   for (let step = 0; step < 6; step++) {
+    if (marks) store.setOptional(add(EventKind.Mark, 0, 0), 'detail', symbols.internString(PhaseMark.step));
+    isObserved = observed.includes(step);
     for (let layer = 0; layer < 4; layer++) {
       add(EventKind.Alloc, activation(layer), (16 + layer) * MIB);
       operator([weight(layer)], [activation(layer)]);
@@ -67,6 +72,18 @@ describe('inputs', () => {
     expect(readPlanText('Malloc 0x10 5 1\nFree 0x10 2\n')?.kind).toBe('operations');
     expect(readPlanText('{"weir":"plan"}')).toBeUndefined();
     expect(readPlanText('')).toBeUndefined();
+  });
+
+  test.each([true, false])('only steps whose operators were recorded are planned (with marks: %s)', (marks) => {
+    const stepOf = (trace: Trace) => {
+      const input = planInputOf(trace, true);
+      if (input.kind !== 'accesses') throw new Error(input.kind);
+      return swapStepFrom(input.recording);
+    };
+    const some = stepOf(trainingTrace([1, 2, 3], marks));
+    const usesOf = ({ blocks }: typeof some) => blocks.map(({ accesses }) => accesses.length).sort((a, b) => a - b);
+    expect(usesOf(some)).toEqual(usesOf(stepOf(trainingTrace())));
+    expect(some.periodUs).toBeGreaterThan(8 * 3000);
   });
 
   test('a trace without accesses cannot be planned for swaps, and says so', () => {

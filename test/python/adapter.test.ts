@@ -163,6 +163,15 @@ describe.each(GROUPS.map((group) => [group.name, group] as const))('the PyTorch 
     // The end of a MemPool is no call of empty_cache().
     const kinds: number[] = rows.map((row) => row.kind).filter((kind) => kind === EventKind.EmptyCache || kind === EventKind.Mark);
     expect(kinds).toEqual([EventKind.Mark, EventKind.EmptyCache, EventKind.Mark]);
+    const of = (kind: number) => rows.filter((row) => row.kind === kind);
+    const [last] = of(EventKind.Alloc).slice(-1);
+    expect(of(EventKind.Category)).toHaveLength(300);
+    expect(of(EventKind.Category).every((row) => row.address === last!.address && row.detail === 3 && row.device === 0)).toBe(true);
+    const [share, whole] = of(EventKind.Limit).map((row) => row.size);
+    expect([of(EventKind.Limit).length, share! * 4]).toEqual([2, whole]);
+    expect([of(EventKind.Operator).length, of(EventKind.Read).length, of(EventKind.Write).length]).toEqual([1, 299, 1]);
+    const operator = rows.findIndex((row) => row.kind === EventKind.Operator);
+    expect(rows[operator]!.time).toBeLessThan(rows[operator - 1]!.time);
   });
 
   test('a ring that cannot be made is told of, and nothing stops', () => {

@@ -86,8 +86,11 @@ except MemoryError as error: print(error)
       expect(result.stdout).toMatch(/^ {2}pytorch would have needed 52 MiB \(\+18\.2 %\)$/m);
       expect(result.stdout).toContain(', none lost | True\n44043264 419430400 None\nno 524288000 bytes on the stand-in GPU\n');
       // At its end, the process has its summary on stderr, without the replay.
-      expect(result.stderr).toMatch(/^weir: process \d+: peak live 42 MiB/);
-      expect(result.stderr).toContain('weir:   out of memory: 1 request failed within the limit of 400 MiB\n');
+      expect(result.stderr).toMatch(
+        /^weir: out of memory: process (\d+), GPU 0: a request for 500 MiB failed\n(weir: {3}.*\n){4}weir: {3}next: weir analyze oom\.\1\.weir\nweir: process \1: peak live 42 MiB/,
+      );
+      expect(result.stderr).toContain('weir:   to make it fit: 100 MiB less. One of: a limit of 500 MiB or more; ');
+      expect(result.stderr).toMatch(/weir: {3}out of memory: 1 request failed within the limit of 400 MiB; the first: oom\.\d+\.weir\n/);
       expect(result.stderr).not.toContain('would have needed');
       expect([result.code, standin.left()]).toEqual([0, []]);
     });

@@ -9,6 +9,7 @@ import { parseBytes } from '../../src/base/bytes.ts';
 import { runCommand } from '../../src/cli/commands/run.ts';
 import { superviseCommand } from '../../src/cli/commands/supervise.ts';
 import { variableOf } from '../../src/cli/environment-options.ts';
+import { stacksOption } from '../../src/cli/run-options.ts';
 import { ownerOf } from '../../src/run/child/folder-owner.ts';
 
 const found = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))']);
@@ -66,8 +67,34 @@ print(json.dumps([size(text) for text in json.loads(${JSON.stringify(JSON.string
     expect(ask(script(wrong))).toEqual(refused);
   });
 
+  test('stacks mean the same', () => {
+    const option = stacksOption('large');
+    const texts = ['off', '0', 'no', 'large', 'Large:4MiB', 'large:1', 'python', 'on', '1', 'all', 'ALL'];
+    const wrong = ['', 'c++', 'large:', 'large:x', 'python:4KiB', 'all:1', 'large:0', 'torchrun', 'large:1:2'];
+    const script = (list: string[]) => `
+from weir_gpu import options
+def stacks(text):
+    try: return options._stacks(text) or "off"
+    except ValueError: return "refused"
+print(json.dumps([stacks(text) for text in json.loads(${JSON.stringify(JSON.stringify(list))})]))`;
+    const parsed = (text: string) => {
+      try {
+        return option.parseArg!(text, undefined);
+      } catch {
+        return 'refused';
+      }
+    };
+    expect(texts.map(parsed)).toEqual(ask(script(texts)));
+    expect(texts.map(parsed)).not.toContain('refused');
+    expect([wrong.map(parsed), ask(script(wrong))]).toEqual([wrong.map(() => 'refused'), wrong.map(() => 'refused')]);
+    const [standard, python, off] = ask(`
+from weir_gpu import options
+print(json.dumps([options.read(given, {}).variables().get("WEIR_CHILD_STACKS") for given in ({}, {"stacks": True}, {"stacks": False})]))`);
+    expect([standard, python, off]).toEqual([option.defaultValue, 'python', null]);
+  });
+
   test('reach the supervisor as they were given', () => {
-    const given = `dict(allocator="gmlake", limit="40GiB", record="a b/%r.weir", force=True, what_if=False, what_if_events=5_000, metrics=0,
+    const given = `dict(allocator="gmlake", limit="40GiB", record="a b/%r.weir", force=True, oom_dir="a b", what_if=False, what_if_events=5_000, metrics=0,
 metrics_host="::1", serve=True, serve_port=8080, swap="24GiB", swap_host="1GiB", json_file="-s.json", verbose=True, ring_rows=4096)`;
     const script = `
 import os
@@ -88,6 +115,7 @@ print(json.dumps(options.read(${given}, {}).words()))`;
       limit: 40 * 2 ** 30,
       record: join(folder, 'a b/%r.weir'),
       force: true,
+      oomDir: join(folder, 'a b'),
       whatIf: false,
       whatIfEvents: 5000,
       metrics: 0,

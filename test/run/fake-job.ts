@@ -94,7 +94,23 @@ for (const [position, word] of process.argv.slice(2).entries()) {
   } else if (what === 'oom') {
     ring?.put({ kind: EventKind.Oom, address: 5 * MIB, size: 900 * MIB });
     ring?.gauges(0, { ooms: 1 });
-  } else if (what === 'settings') ring?.put({ kind: EventKind.Settings, detail: ring.string(value) });
+  } else if (what === 'hold') {
+    // Blocks of 10 MiB that stay.
+    ring ??= openRing(1 << 14);
+    const count = Number(value);
+    for (let index = 0; index < count; index++)
+      ring.put({ kind: EventKind.Alloc, address: 0x7e00_0000_0000 + index * 16 * MIB, size: 10 * MIB });
+    ring.put({ kind: EventKind.Reserved, size: count * 10 * MIB });
+    ring.gauges(0, { live: count * 10 * MIB, reserved: count * 10 * MIB });
+  } else if (what === 'ooms') {
+    // As a script that tries batch sizes and catches each error.
+    for (let index = 1; index <= Number(value); index++) {
+      ring?.put({ kind: EventKind.Oom, address: 5 * MIB, size: (100 + index) * MIB });
+      ring?.gauges(0, { ooms: index });
+      pause(1);
+    }
+  } else if (what === 'say-pid') writeSync(1, `pid ${process.pid}\n`);
+  else if (what === 'settings') ring?.put({ kind: EventKind.Settings, detail: ring.string(value) });
   else if (what === 'refuse') {
     const message = 'PyTorch 2.3.0 has not been tested with this version of Weir';
     writeFileSync(join(folder, `${process.pid}${EXCHANGE_FILES.Refusal}`), JSON.stringify({ reason: 'untested-torch', message }));

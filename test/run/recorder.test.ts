@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { CATEGORY_NAMES } from '../../src/abi/events.ts';
 import { RING_HEADER_BYTES, RingOffset } from '../../src/abi/ring.ts';
+import { categoryOfAllocation } from '../../src/report/categories.ts';
 import { Recorder } from '../../src/run/rings/recorder.ts';
 import { TraceFile } from '../../src/run/rings/trace-file.ts';
 import { summarizeTrace } from '../../src/trace/summary.ts';
@@ -117,6 +119,50 @@ describe('a recorder', () => {
     expect(trace!.events.detail![2]).toBe(0);
   });
 
+  it('keeps what a process tells of its memory', async () => {
+    const ring = openRing();
+    ring.put(alloc(1));
+    ring.put({ kind: EventKind.Category, address: alloc(1).address!, detail: CATEGORY_NAMES.indexOf('gradient') });
+    const recorder = createRecorder();
+    await recorder.finish();
+    const [trace] = readTrace().traces;
+    expect(categoryOfAllocation(trace!, 0)).toEqual({ category: 'gradient', way: 'told' });
+  });
+
+  it('writes the call stacks that events use, and no others', async () => {
+    const ring = openRing();
+    const file = ring.frameString('train.py');
+    const [main, step, unused] = ['<module>', 'Trainer.step', 'unused'].map((name) => ring.frame(ring.frameString(name), file, 7));
+    const outer = ring.stack(-1, main!);
+    const inner = ring.stack(outer, step!);
+    ring.put({ ...alloc(1), stack: inner });
+    const recorder = createRecorder();
+    recorder.look();
+    // Known by now, and new ones on top.
+    const deeper = ring.stack(inner, ring.frame(ring.frameString('backward of AddmmBackward0'), 0, 0));
+    ring.stack(-1, unused!);
+    for (const stack of [deeper, outer, -1, 3000, -7]) ring.put({ ...alloc(stack & 15), stack });
+    await recorder.finish();
+    const [trace] = readTrace().traces;
+    const { events, symbols } = trace!;
+    const shown = [...events.stack].map((stack) => [...symbols.framesOf(stack)].map(({ name }) => name).join(' < '));
+    const known = 'Trainer.step < <module>';
+    expect(shown).toEqual([known, `backward of AddmmBackward0 < ${known}`, '<module>', '', '', '']);
+    expect([...symbols.framesOf(events.stack[0]!)][0]).toEqual({ name: 'Trainer.step', filename: 'train.py', line: 7 });
+    expect(symbols.strings).not.toContain('unused');
+    expect(recorder.processes[0]!.counts.damaged).toBe(0);
+  });
+
+  it('says how many requests have no call stack for want of room', async () => {
+    const ring = openRing();
+    ring.put(alloc(1));
+    ring.u64(RingOffset.stacks_lost, 12);
+    await createRecorder().finish();
+    expect(readTrace().traces[0]!.warnings).toEqual([
+      { code: 'lost-stacks', message: '12 requests have no call stack, because there was no room for more' },
+    ]);
+  });
+
   it('begins anew when a process replaces itself by another program', async () => {
     const first = openRing({ pid: 77 });
     const recorder = createRecorder();
@@ -170,6 +216,13 @@ describe('a recorder', () => {
   });
 });
 
+/** Tells of a stack, lets the supervisor see it, and takes it back. */
+function stacksVanish(ring: RingWriter, look: () => void): void {
+  ring.stack(-1, ring.frame(0, 0, 0));
+  look();
+  ring.u64(RingOffset.stack_count, 0);
+}
+
 describe('a ring that is invalid', () => {
   it.each<[string, (ring: RingWriter) => void, string]>([
     ['foreign magic', (ring) => ring.bytes(0, Buffer.from('ELEPHANT')), 'does not begin with the magic number'],
@@ -179,6 +232,12 @@ describe('a ring that is invalid', () => {
     ['absurd size', (ring) => ring.u32(RingOffset.capacity, 2 ** 31), 'room for 2147483648 rows'],
     ['rows outside', (ring) => ring.u32(RingOffset.rows_at, 0xffffff00), 'rows of its ring lie outside'],
     ['rows in the header', (ring) => ring.u32(RingOffset.rows_at, 8), 'rows of its ring lie outside'],
+    ['stacks outside', (ring) => ring.u32(RingOffset.stacks_at, 0xffffff00), 'call stacks of its ring lie outside'],
+    ['stacks in the header', (ring) => ring.u32(RingOffset.stacks_at, 8), 'call stacks of its ring lie outside'],
+    ['stacks beyond the end', (ring) => ring.u32(RingOffset.stack_room, 70), 'call stacks of its ring lie outside'],
+    ['absurd room for stacks', (ring) => ring.u32(RingOffset.stack_room, 2 ** 31), 'room for 2147483648 call stacks'],
+    ['absurd room for frames', (ring) => ring.u32(RingOffset.frame_room, 2 ** 31), '2147483648 frames'],
+    ['absurd room for names', (ring) => ring.u32(RingOffset.frame_string_room, 2 ** 31), '2147483648 bytes of names'],
     ['strings outside', (ring) => ring.u32(RingOffset.strings_at, 0xffffff00), 'strings of its ring lie outside'],
   ])('is refused in one sentence: %s', async (_, damage, words) => {
     const ring = openRing();
@@ -192,7 +251,7 @@ describe('a ring that is invalid', () => {
     expect(recorder.processes).toEqual([]);
   });
 
-  it.each<[string, (ring: RingWriter) => void, string]>([
+  it.each<[string, (ring: RingWriter, look: () => void) => void, string]>([
     ['tail before', (ring) => ring.u64(RingOffset.tail, 1), 'declares 1 rows after 3'],
     ['tail far ahead', (ring) => ring.u64(RingOffset.tail, 2 ** 40), 'declares 1099511627776 rows'],
     ['tail beyond numbers', (ring) => ring.u64(RingOffset.tail, 2n ** 64n - 1n), 'rows after 3'],
@@ -200,6 +259,16 @@ describe('a ring that is invalid', () => {
     ['too many pools', (ring) => ring.u32(RingOffset.pool_count + 4, 241), 'declares 241 pools of GPU 1'],
     ['strings too long', (ring) => ring.u64(RingOffset.string_bytes, 2 ** 30), 'bytes of strings'],
     ['a string without end', (ring) => ring.u64(RingOffset.string_bytes, 2), 'has no end'],
+    ['too many stacks', (ring) => ring.u64(RingOffset.stack_count, 65), 'declares 65 call stacks'],
+    ['too many frames', (ring) => ring.u64(RingOffset.frame_count, 2n ** 63n), 'frames'],
+    ['names too long', (ring) => ring.u64(RingOffset.frame_string_bytes, 1025), 'declares 1025 bytes of names'],
+    ['a name without end', (ring) => ring.u64(RingOffset.frame_string_bytes, 3), 'has no end'],
+    ['a frame without a name', (ring) => void ring.frame(1, 0, 0), 'a frame of its ring has no name'],
+    ['a negative line', (ring) => void ring.frame(0, 0, -1), 'a frame of its ring has no name'],
+    ['a stack without a frame', (ring) => void ring.stack(-1, 0), 'refers to what is not there'],
+    ['a stack on itself', (ring) => void ring.stack(0, ring.frame(0, 0, 0)), 'refers to what is not there'],
+    ['a stack on a negative one', (ring) => void ring.stack(-2, ring.frame(0, 0, 0)), 'refers to what is not there'],
+    ['stacks vanish', stacksVanish, 'declares 0 call stacks'],
     [
       'scattered streams',
       (ring) => {
@@ -214,7 +283,7 @@ describe('a ring that is invalid', () => {
     for (let index = 0; index < 3; index++) ring.put(alloc(index));
     const recorder = createRecorder();
     recorder.look();
-    damage(ring);
+    damage(ring, () => recorder.look());
     recorder.look();
     recorder.look();
     await recorder.finish();
@@ -238,6 +307,9 @@ describe('a ring that is invalid', () => {
       { ...alloc(1), pool: -2 },
       { ...alloc(1), size: 2 ** 60 },
       { ...alloc(1), address: 2 ** 60 },
+      { kind: EventKind.Category, address: 512 },
+      { kind: EventKind.Category, address: 512, detail: CATEGORY_NAMES.length },
+      { kind: EventKind.Category, address: 512, detail: -1 },
       { kind: EventKind.Operator, size: 2 ** 63 },
     ];
     for (const row of bad) {
@@ -262,9 +334,12 @@ describe('a ring that is invalid', () => {
         async (patches) => {
           const ring = openRing({ pid: 9 });
           const recorder = createRecorder();
-          ring.put(alloc(1));
+          const named = ring.frame(ring.frameString('f'), ring.frameString('x.py'), 3);
+          ring.put({ ...alloc(1), stack: ring.stack(ring.stack(-1, named), named) });
           for (const [index, [at, bytes]] of patches.entries()) {
-            ring.bytes(at % 3 === 0 ? at : at % 512, bytes);
+            const places = [at, at % 512, at % 512, ring.stacksAt + (at % 64), ring.framesAt + (at % 64)];
+            ring.bytes(places[(at * 7 + index) % places.length]!, bytes);
+            ring.put({ ...alloc(index), stack: index % 3 });
             if (index % 2 === 0) recorder.look();
           }
           recorder.look();

@@ -5,8 +5,10 @@ import { Format } from '../../src/abi/formats.ts';
 import {
   GAUGE_NAMES,
   GAUGES_BYTES,
+  RING_FRAME_BYTES,
   RING_HEADER_BYTES,
   RING_POOLS,
+  RING_STACK_BYTES,
   RING_STREAMS,
   RING_STRING_BYTES,
   RingOffset,
@@ -23,11 +25,17 @@ export interface Row {
   readonly stream?: number;
   readonly pool?: number;
   readonly detail?: number;
+  readonly stack?: number;
   readonly time?: number;
 }
 
 const STRINGS_AT = Math.ceil(RING_HEADER_BYTES / 4096) * 4096;
 const ROWS_AT = STRINGS_AT + RING_STRING_BYTES;
+
+/** Room of the tables of call stacks. */
+const STACKS = 64;
+const FRAMES = 32;
+const FRAME_STRING_BYTES = 1024;
 
 export class RingWriter {
   readonly path: string;
@@ -40,6 +48,12 @@ export class RingWriter {
   private stringBytes = 0;
   private strings = 0;
   private time: number;
+  /** Where the tables of call stacks begin. */
+  readonly stacksAt: number;
+  private frameStringBytes = 0;
+  private frameStrings = 0;
+  private frames = 0;
+  private stacks = 0;
 
   constructor(folder: string, options: { pid?: number; rank?: number; capacity?: number; allocator?: string; torch?: string } = {}) {
     const pid = options.pid ?? process.pid;
@@ -48,10 +62,16 @@ export class RingWriter {
     this.time = Date.now() * 1000;
     const hidden = join(folder, `.${pid}.new`);
     this.file = openSync(hidden, 'w+', 0o600);
-    ftruncateSync(this.file, ROWS_AT + this.capacity * EVENT_BYTES);
+    this.stacksAt = ROWS_AT + this.capacity * EVENT_BYTES;
+    const stackBytes = STACKS * RING_STACK_BYTES + FRAMES * RING_FRAME_BYTES + FRAME_STRING_BYTES;
+    ftruncateSync(this.file, this.stacksAt + stackBytes);
+    this.u32(RingOffset.stacks_at, this.stacksAt);
+    this.u32(RingOffset.stack_room, STACKS);
+    this.u32(RingOffset.frame_room, FRAMES);
+    this.u32(RingOffset.frame_string_room, FRAME_STRING_BYTES);
     this.text(RingOffset.magic, Format.ring.magic);
     this.u32(RingOffset.version, Format.ring.version);
-    this.u32(RingOffset.bytes, ROWS_AT + this.capacity * EVENT_BYTES);
+    this.u32(RingOffset.bytes, this.stacksAt + stackBytes);
     this.u32(RingOffset.strings_at, STRINGS_AT);
     this.u32(RingOffset.rows_at, ROWS_AT);
     this.u32(RingOffset.capacity, this.capacity);
@@ -89,6 +109,32 @@ export class RingWriter {
     return ++this.strings;
   }
 
+  frameString(text: string): number {
+    const bytes = Buffer.from(text);
+    const length = Buffer.alloc(4);
+    length.writeUInt32LE(bytes.length);
+    this.bytes(this.framesAt + FRAMES * RING_FRAME_BYTES + this.frameStringBytes, Buffer.concat([length, bytes]));
+    this.frameStringBytes += 4 + bytes.length;
+    this.u64(RingOffset.frame_string_bytes, this.frameStringBytes);
+    return ++this.frameStrings;
+  }
+
+  frame(name: number, filename: number, line: number): number {
+    this.i32s(this.framesAt + this.frames * RING_FRAME_BYTES, name, filename, line);
+    this.u64(RingOffset.frame_count, this.frames + 1);
+    return this.frames++;
+  }
+
+  stack(parent: number, frame: number): number {
+    this.i32s(this.stacksAt + this.stacks * RING_STACK_BYTES, parent, frame);
+    this.u64(RingOffset.stack_count, this.stacks + 1);
+    return this.stacks++;
+  }
+
+  get framesAt(): number {
+    return this.stacksAt + STACKS * RING_STACK_BYTES;
+  }
+
   gauges(device: number, gauges: Partial<Gauges>): void {
     for (const [name, value] of Object.entries({ in_use: 1, ...gauges }))
       this.u64(RingOffset.gauges + device * GAUGES_BYTES + GAUGE_NAMES.indexOf(name as keyof Gauges) * 8, value);
@@ -117,6 +163,12 @@ export class RingWriter {
   close(): void {
     this.u32(RingOffset.state, RingState.Closed);
     closeSync(this.file);
+  }
+
+  i32s(at: number, ...values: number[]): void {
+    const bytes = Buffer.alloc(4 * values.length);
+    for (const [index, value] of values.entries()) bytes.writeInt32LE(value, 4 * index);
+    this.bytes(at, bytes);
   }
 
   u32(at: number, value: number): void {
@@ -149,7 +201,7 @@ export class RingWriter {
     bytes.writeUInt16LE(row.device ?? 0, EventOffset.device);
     bytes.writeInt32LE(row.stream ?? 0, EventOffset.stream);
     bytes.writeInt32LE(row.pool ?? 0, EventOffset.pool);
-    bytes.writeInt32LE(-1, EventOffset.stack);
+    bytes.writeInt32LE(row.stack ?? -1, EventOffset.stack);
     bytes.writeInt32LE(row.detail ?? 0, EventOffset.detail);
     bytes.writeInt32LE(4711, EventOffset.thread);
     return bytes;

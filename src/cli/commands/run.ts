@@ -24,9 +24,12 @@ import {
   parseCount,
   planOption,
   runAllocatorOption,
+  type StacksFlag,
   type SupervisionFlags,
+  stacksOption,
   swapOption,
   withSupervisionOptions,
+  withSwallowedPython,
 } from '../run-options.ts';
 import { createVoice } from '../run-voice.ts';
 import { servePage } from '../serve-run.ts';
@@ -40,6 +43,8 @@ interface Flags extends SupervisionFlags {
   readonly swapHost?: number;
   readonly allowUntested?: boolean;
   readonly ringRows: number;
+  readonly accesses?: number;
+  readonly stacks: StacksFlag;
   readonly json?: boolean;
 }
 
@@ -62,6 +67,7 @@ export function runCommand(): Command {
         'host memory for swapping, of all processes on this machine together (default: half of what is available)',
       ).argParser(asArgument(parsePositive)),
     )
+    .addOption(stacksOption('large'))
     .option('--no-lend', 'do not lend freed memory between streams')
     .option('--allow-untested', 'allow versions of PyTorch that Weir was not tested with')
     .addHelpText(
@@ -72,7 +78,7 @@ export function runCommand(): Command {
   weir run --check -- python train.py            # the same losses as on PyTorch's allocator?
 `,
     )
-    .action((command: string[], _: unknown, self: Command) => start(command, self, undefined));
+    .action((command: string[], _: unknown, self: Command) => start(command, self, false));
 }
 
 export function recordCommand(): Command {
@@ -86,14 +92,24 @@ export function recordCommand(): Command {
         .choices(['pytorch', 'expandable'])
         .default('pytorch'),
     )
+    .addOption(
+      new Option(
+        '--accesses [steps]',
+        'also record every operator of so many steps, with the memory that it reads and writes, for weir plan --swap; it slows these steps down',
+      )
+        .preset(DEFAULT_ACCESSES)
+        .argParser(asArgument(parseSteps)),
+    )
+    .addOption(stacksOption('python'))
     .addHelpText(
       'before',
       `Examples:
   weir record -- python train.py
+  weir record --accesses=3 -- python train.py      # for weir plan --swap
   weir record -o runs/%q{SLURM_JOB_ID}.%r.weir -- torchrun --nproc-per-node=8 train.py
 `,
     )
-    .action((command: string[], _: unknown, self: Command) => start(command, self, commandName(command)));
+    .action((command: string[], _: unknown, self: Command) => start(command, self, true));
 }
 
 function withSharedOptions(command: Command): Command {
@@ -125,7 +141,7 @@ Exit codes: the command's own, or
     );
 }
 
-async function start(command: string[], self: Command, defaultName: string | undefined): Promise<void> {
+async function start(words: readonly string[], self: Command, namesRecording: boolean): Promise<void> {
   if (process.platform !== 'linux')
     throw new RunError(
       `weir ${self.name()} needs Linux: run the job on the machine with the GPU. Recordings can be analyzed here: weir analyze FILE`,
@@ -133,7 +149,8 @@ async function start(command: string[], self: Command, defaultName: string | und
   takeEnvironment(self);
   preferTyped(self, 'quiet', 'verbose');
   const flags = self.opts<Flags>();
-  const record = flags.record ?? (defaultName === undefined ? undefined : `${defaultName}.weir`);
+  const command = withSwallowedPython(words, process.argv);
+  const record = flags.record ?? (namesRecording ? `${commandName(command)}.weir` : undefined);
   checkFlags(flags, record);
   if (flags.jsonFile !== undefined) checkSummaryFile(flags.jsonFile);
   // The command goes on if its terminal is gone, so Weir must too.
@@ -145,6 +162,7 @@ async function start(command: string[], self: Command, defaultName: string | und
     limit: flags.limit,
     record,
     force: flags.force ?? false,
+    oomDir: flags.oomDir,
     whatIf: flags.whatIf && !flags.check,
     whatIfEvents: flags.whatIfEvents,
     metricsPort: flags.metrics,
@@ -155,6 +173,8 @@ async function start(command: string[], self: Command, defaultName: string | und
     swapHost: flags.swapHost,
     allowUntested: flags.allowUntested ?? false,
     ringRows: flags.ringRows,
+    accesses: flags.accesses,
+    stacks: flags.stacks === 'off' ? undefined : flags.stacks,
     quiet: flags.quiet || flags.json || false,
     version: readVersion(),
     environment: process.env,
@@ -261,6 +281,17 @@ function parseRegex(text: string): RegExp {
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error));
   }
+}
+
+/** Steps whose operators are recorded, unless a number is given. */
+const DEFAULT_ACCESSES = '3';
+const MOST_ACCESSES = 1000;
+
+function parseSteps(text: string): number {
+  const steps = /^\d+$/.test(text) ? Number(text) : 0;
+  if (steps < 1 || steps > MOST_ACCESSES)
+    throw new UsageError(`'${text}' is not a number of steps from 1 to ${MOST_ACCESSES}; write --accesses=3, or --accesses -- COMMAND`);
+  return steps;
 }
 
 function parseRows(text: string): number {

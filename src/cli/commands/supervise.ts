@@ -51,6 +51,7 @@ async function start(flags: Flags): Promise<void> {
       limit: flags.limit,
       record: flags.record,
       force: flags.force ?? false,
+      oomDir: flags.oomDir,
       whatIf: flags.whatIf,
       whatIfEvents: flags.whatIfEvents,
       metricsPort: flags.metrics,

@@ -1,4 +1,5 @@
 // Readers for recordings of memory accesses: .weir traces with operators, and the JSON of the recording scripts.
+import { PhaseMark } from '../../abi/events.ts';
 import { InputError } from '../../base/errors.ts';
 import { liveSize } from '../../trace/summary.ts';
 import { EventKind, type Trace } from '../../trace/trace.ts';
@@ -132,7 +133,10 @@ export function accessesOfTrace(trace: Trace): AccessRecording {
   return finishRecording('trace', blocks, stepsOfTrace(trace), 0, moments);
 }
 
+/** Steps with accesses: those that the process marked, else those that repeat. */
 function stepsOfTrace(trace: Trace): [number, number][] {
+  const marked = withOperators(markedSteps(trace), trace);
+  if (marked.length > 0) return marked;
   const ops = opsOfTrace(trace);
   const period = findPeriod(ops);
   if (!isPeriodic(period)) throw new InputError(`the recording has no step to plan: ${period.reason}`);
@@ -141,7 +145,31 @@ function stepsOfTrace(trace: Trace): [number, number][] {
   const steps: [number, number][] = [];
   for (let op = stretch.from; op + period.length <= stretch.to + period.length; op += period.length)
     steps.push([timeAt(op), timeAt(op + period.length)]);
+  const observed = withOperators(steps, trace);
+  if (observed.length === 0) throw new InputError('the recording has operators, but none in a step that repeats; record more steps');
+  return observed;
+}
+
+function markedSteps({ events, symbols }: Trace): [number, number][] {
+  const steps: [number, number][] = [];
+  let from: number | undefined;
+  for (let event = 0; events.detail && event < events.count; event++) {
+    if (events.kind[event] !== EventKind.Mark || symbols.strings[events.detail[event]!] !== PhaseMark.step) continue;
+    if (from !== undefined) steps.push([from, events.timeUs[event]!]);
+    from = events.timeUs[event]!;
+  }
   return steps;
+}
+
+/** Operators are often recorded for some steps only. The others have no accesses, and are faster. */
+function withOperators(steps: readonly [number, number][], { events }: Trace): [number, number][] {
+  const times: number[] = [];
+  for (let event = 0; event < events.count; event++) if (events.kind[event] === EventKind.Operator) times.push(events.timeUs[event]!);
+  let next = 0;
+  return steps.filter(([from, to]) => {
+    while (next < times.length && times[next]! < from) next++;
+    return next < times.length && times[next]! < to;
+  });
 }
 
 function parseObject(text: string): Record<string, unknown> {

@@ -55,9 +55,9 @@ export function opsOfTrace(trace: Trace): MemoryOps {
   return result.marks.length > 0 ? result : { ...result, marks: recordedMarks(trace, result.event!) };
 }
 
-/** The kind of a mark: `step 7` and `step 8` are of one kind. Undefined for Weir's own marks about plans and swaps. */
+/** The kind of a mark: `step 7` and `step 8` are of one kind. Undefined for Weir's own marks about plans, swaps and phases. */
 export function markKind(name: string): string | undefined {
-  return /^weir (?:plan|swap) /.test(name) ? undefined : name.replaceAll(/\d+/g, '#');
+  return /^weir(?: plan | swap |:)/.test(name) ? undefined : name.replaceAll(/\d+/g, '#');
 }
 
 /** The marks, as string indices, of the kind that the program set most often. Empty if no kind was set twice. */

@@ -36,10 +36,12 @@ const NOISE_WINDOW = 32;
 const NOISE_ALLOWED = 8;
 /** A step leaves memory as it found it, up to this share of the peak. Layers do not: they add or consume activations. */
 const MAX_DRIFT = 0.02;
+/** In a run that may grow, a step may keep this share of the memory that it takes at its peak. A layer keeps nearly all. */
+const MAX_KEPT = 0.25;
 const MIN_REPEATS = 4;
 
-/** `least` is the smallest possible number of operations per step, if known. */
-export function findPeriod(ops: MemoryOps, least: number = MIN_PERIOD): Period | NotPeriodic {
+/** `least` is the smallest possible number of operations per step, if known. `mayGrow`: steps may leave memory behind, as leaks do. */
+export function findPeriod(ops: MemoryOps, least: number = MIN_PERIOD, mayGrow = false): Period | NotPeriodic {
   if (ops.count < 4 * MIN_PERIOD)
     return {
       reason: `the recording has only ${formatTimes(ops.count, 'allocation or free', 'allocations and frees')}, too few to find a step`,
@@ -54,7 +56,7 @@ export function findPeriod(ops: MemoryOps, least: number = MIN_PERIOD): Period |
   let best: Period | undefined;
   for (const length of [...candidates].sort((a, b) => a - b)) {
     if (length < Math.max(MIN_PERIOD, least) || length * 2 > ops.count) continue;
-    const period = measurePeriod(symbols, length, live, ops, length === marked);
+    const period = measurePeriod(symbols, length, live, ops, { marked: length === marked, mayGrow });
     if (period && (!best || isBetter(period, best))) best = period;
   }
   if (!best) return { reason: 'no sequence of allocations and frees repeats as a whole' };
@@ -140,7 +142,7 @@ function measurePeriod(
   length: number,
   live: Float64Array,
   { peak, liveBefore }: MemoryOps,
-  marked: boolean,
+  { marked, mayGrow }: { readonly marked: boolean; readonly mayGrow: boolean },
 ): Period | undefined {
   const stretches: Stretch[] = [];
   const last = symbols.length - length;
@@ -154,7 +156,9 @@ function measurePeriod(
     for (let at = start; at < Math.min(start + NOISE_WINDOW, end); at++) if (differs(at)) from = at + 1;
     if (end - from < length) return;
     const turns = Math.floor((end - from) / length) + 1;
-    if (Math.abs(live[from + turns * length - 1]! - (from > 0 ? live[from - 1]! : liveBefore)) > MAX_DRIFT * peak) return;
+    const before = from > 0 ? live[from - 1]! : liveBefore;
+    const drift = Math.abs(live[from + turns * length - 1]! - before);
+    if (drift > MAX_DRIFT * peak && !(mayGrow && drift <= MAX_KEPT * turns * rangeIn(live, from, length))) return;
     stretches.push({ from, to: end });
     covered += end - from + length;
   };
@@ -170,6 +174,17 @@ function measurePeriod(
   if (stretches.length === 0) return undefined;
   const span = symbols.length - stretches[0]!.from;
   return { length, stretches, coverage: Math.min(1, covered / span), by: marked ? 'marks' : 'repetition' };
+}
+
+/** Between the least and the most that is live in a period. */
+function rangeIn(live: Float64Array, from: number, length: number): number {
+  let least = Number.POSITIVE_INFINITY;
+  let most = 0;
+  for (let op = from; op < from + length; op++) {
+    least = Math.min(least, live[op]!);
+    most = Math.max(most, live[op]!);
+  }
+  return most - least;
 }
 
 function liveAfter(ops: MemoryOps): Float64Array {

@@ -4,12 +4,17 @@ import { printable } from '../../base/printable.ts';
 import { noteWords } from '../../trace/notes.ts';
 import type { Analysis } from '../analysis.ts';
 import { lossesOf } from '../losses.ts';
+import type { OomFinding } from '../moment.ts';
 import { fitOf, recordedRow } from '../what-if.ts';
 import { adviceEffect, adviceLine, leadSentence, noAdvice } from '../words/advice.ts';
+import { categoryRows, waysSentence } from '../words/categories.ts';
+import { categoryWords, otherMemorySentence } from '../words/failure.ts';
+import { leakHeadline, leakRow } from '../words/leaks.ts';
 import { formatCount, formatMs, formatShare, formatTimes } from '../words/numbers.ts';
 import {
   floorSentence,
   HELD_SINCE_START,
+  holdersSentence,
   hostMemorySentence,
   lossCause,
   NOTHING_RESERVED,
@@ -55,8 +60,11 @@ export function formatAnalysis(analysis: Analysis, title: string, style: Analysi
     lead === undefined ? [] : [paint.strong(printable(lead))],
     analysis.warnings.map((warning) => `${paint.bad('warning:')} ${printable(warning.message)}`),
     oomLines(analysis, paint),
+    known(holdersSentence(analysis)).map(printable),
     peakLines(analysis, paint),
+    categoryLines(analysis, paint),
     siteLines(analysis, paint),
+    leakLines(analysis, paint),
     timeline,
     whatIfLines(analysis, paint, isWide ? Number.POSITIVE_INFINITY : TABLE_WIDTH - INDENT.length),
     adviceLines(analysis, paint),
@@ -77,11 +85,28 @@ function oomLines({ oom, summary }: Analysis, paint: Paint): string[] {
   if (!oom) return [];
   const { what, details } = oomHeadline(oom, summary.ooms);
   const reasons = [oomCause(oom), oomState(oom), oomPinning(oom)].filter((sentence) => sentence !== undefined);
-  return [`${paint.bad(what)} ${details}`, ...reasons.map((sentence) => `  ${sentence}`)];
+  return [`${paint.bad(what)} ${details}`, ...reasons.map((sentence) => `  ${sentence}`), ...requestLines(oom)];
 }
 
-function peakLines({ peak, summary, hostMemory }: Analysis, paint: Paint): string[] {
-  const host = known(hostMemorySentence(hostMemory));
+/** Frames of the failed request that are shown. */
+const SHOWN_FRAMES = 12;
+
+/** Where the request came from, and what held memory then by category. */
+function requestLines({ site, stack, categories }: OomFinding): string[] {
+  const lines: string[] = [];
+  if (site !== undefined) {
+    lines.push(`  Requested at ${printable(site)}:`);
+    for (const { name, filename, line } of stack.slice(0, SHOWN_FRAMES))
+      lines.push(`    ${printable(filename === '' ? name : `${filename}:${line} ${name}`)}`);
+    if (stack.length > SHOWN_FRAMES) lines.push(`    (${formatTimes(stack.length - SHOWN_FRAMES, 'more frame', 'more frames')})`);
+  }
+  const words = categoryWords(categories);
+  if (words !== 'unknown') lines.push(`  In use by category: ${words}.`);
+  return lines;
+}
+
+function peakLines({ peak, summary, hostMemory, otherMemory }: Analysis, paint: Paint): string[] {
+  const host = [...known(otherMemorySentence(otherMemory)), ...known(hostMemorySentence(hostMemory))];
   if (peak.reserved === 0) return [NOTHING_RESERVED, ...host];
   const { what, details } = peakHeadline(peak);
   const rows = lossesOf(peak).map((loss) => [formatBytes(loss.bytes), formatShare(loss.bytes, peak.reserved), lossCause(loss, peak)]);
@@ -94,6 +119,12 @@ function known(sentence: string | undefined): string[] {
   return sentence === undefined ? [] : [sentence];
 }
 
+function categoryLines({ categories }: Analysis, paint: Paint): string[] {
+  const rows = categoryRows(categories);
+  if (rows.length === 0) return [];
+  return [`${paint.strong('Live memory by category')}, at its peak:`, ...tableBody(rows), paint.dim(waysSentence(categories))];
+}
+
 function siteLines({ sites, oom }: Analysis, paint: Paint): string[] {
   if (sites.length === 0) return [];
   const rows = sites.map((site) => [
@@ -102,6 +133,14 @@ function siteLines({ sites, oom }: Analysis, paint: Paint): string[] {
     printable(site.label + noteWords(site.notes ?? [])),
   ]);
   return [`${paint.strong('Live memory by call site')}, ${oom ? 'when the request failed' : 'at its peak'}:`, ...tableBody(rows)];
+}
+
+const MOST_LEAKS = 10;
+
+function leakLines({ leaks }: Analysis, paint: Paint): string[] {
+  if (!('sites' in leaks) || leaks.sites.length === 0) return [];
+  const { what, details } = leakHeadline(leaks);
+  return [`${paint.bad(what)} ${details}:`, ...tableBody(leaks.sites.slice(0, MOST_LEAKS).map((site) => leakRow(site).map(printable)))];
 }
 
 /** Two figures and what they are, without a header. */

@@ -2,7 +2,7 @@
 import { formatBytes } from '../../base/bytes.ts';
 import type { TraceSummary } from '../../trace/summary.ts';
 import type { HostMemory } from '../../trace/trace.ts';
-import type { ReplayError } from '../analysis.ts';
+import type { Analysis, ReplayError } from '../analysis.ts';
 import { lostBytes, type MemoryPart, type PartKind } from '../losses.ts';
 import type { Breakdown, OomFinding } from '../moment.ts';
 import { formatCount, formatShare, formatTimes } from './numbers.ts';
@@ -10,7 +10,10 @@ import { formatCount, formatShare, formatTimes } from './numbers.ts';
 /** What failed; the finding is about the last of `failures`. */
 export function oomHeadline(oom: OomFinding, failures: number): { readonly what: string; readonly details: string } {
   const which = failures > 1 ? ` (the last of ${formatCount(failures)} failures)` : '';
-  return { what: 'Out of memory', details: `at event ${formatCount(oom.event)}${which}: a request for ${formatBytes(oom.asked)} failed.` };
+  return {
+    what: 'Out of memory',
+    details: `at event ${formatCount(oom.event)}${which}: a request for ${formatBytes(oom.asked)} failed.`,
+  };
 }
 
 const CAUSES: Record<OomFinding['cause'], string> = {
@@ -55,6 +58,18 @@ export function peakHeadline(peak: Breakdown): { readonly what: string; readonly
     what: `Peak: ${formatBytes(peak.reserved)} reserved`,
     details: `${formatBytes(peak.requested)} in use, ${formatBytes(lost)} (${formatShare(lost, peak.reserved)}) lost`,
   };
+}
+
+/** Call sites named in one sentence, and the least share of live memory that is worth naming. */
+const MOST_HOLDERS = 3;
+const LEAST_HELD = 0.05;
+
+/** Which lines hold the memory; undefined: no line is known. */
+export function holdersSentence({ sites, liveAtSites, oom }: Pick<Analysis, 'sites' | 'liveAtSites' | 'oom'>): string | undefined {
+  const named = sites.filter(({ label, bytes }) => !label.startsWith('(') && bytes >= LEAST_HELD * liveAtSites).slice(0, MOST_HOLDERS);
+  if (named.length === 0) return undefined;
+  const lines = named.map(({ label, bytes }) => `${label} (${formatBytes(bytes)}, ${formatShare(bytes, liveAtSites)})`);
+  return `Lines that held most of the ${formatBytes(liveAtSites)} live ${oom ? 'when the request failed' : 'at the peak'}: ${lines.join(', ')}.`;
 }
 
 export const NOTHING_RESERVED = 'No memory was reserved.';

@@ -22,6 +22,10 @@ export interface EnvironmentOptions {
   readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
   readonly ringRows: number;
+  /** Steps whose operators are recorded. */
+  readonly accesses?: number | undefined;
+  /** Value of the variable; undefined for no call stacks. */
+  readonly stacks: string | undefined;
   readonly quiet: boolean;
   readonly endAfter?: number | undefined;
 }
@@ -42,9 +46,11 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
   };
   const prefix = jobPython(options.command, given);
   if (prefix !== undefined) changed[ChildVariable.python] = prefix;
+  if (options.stacks !== undefined) changed[ChildVariable.stacks] = options.stacks;
   if (options.swap !== undefined) changed[ChildVariable.swap] = String(options.swap);
   if (options.swapHost !== undefined) changed[ChildVariable.swapHost] = String(options.swapHost);
   if (options.endAfter !== undefined) changed[ChildVariable.endAfter] = String(options.endAfter);
+  if (options.accesses !== undefined) changed[ChildVariable.accesses] = String(options.accesses);
   if (options.limit !== undefined) changed[ChildVariable.limit] = String(options.limit);
   if (options.allocator === 'expandable') {
     for (const name of CONF_VARIABLES) {

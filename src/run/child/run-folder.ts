@@ -3,6 +3,7 @@
 import { accessSync, constants, mkdtempSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { RING_FRAME_BYTES, RING_FRAME_STRING_BYTES, RING_FRAMES, RING_STACK_BYTES, RING_STACKS } from '../../abi/ring.ts';
 import { EVENT_BYTES } from '../../trace/weir/format.ts';
 import { ownName } from './folder-owner.ts';
 
@@ -10,7 +11,8 @@ import { ownName } from './folder-owner.ts';
 const RINGS = 16;
 
 export function createRunFolder(ringRows: number, environment: NodeJS.ProcessEnv = process.env): string {
-  const enough = RINGS * ringRows * EVENT_BYTES;
+  const stackBytes = RING_STACKS * RING_STACK_BYTES + RING_FRAMES * RING_FRAME_BYTES + RING_FRAME_STRING_BYTES;
+  const enough = RINGS * (ringRows * EVENT_BYTES + stackBytes);
   const candidates = folderPlaces(environment)
     .map((path) => ({ path, free: freeBytes(path) }))
     .filter(({ free }) => free >= 0);

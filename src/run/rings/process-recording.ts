@@ -6,7 +6,8 @@ import { VERSION_SETTING } from '../../allocator/pytorch/versions.ts';
 import { formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { settingsFromJson } from '../../trace/settings-json.ts';
-import type { RecordedLimits, SettingValue } from '../../trace/trace.ts';
+import { NO_STACK, type Symbols } from '../../trace/symbols.ts';
+import type { HostMemory, OtherMemory, PoolId, RecordedLimits, SettingValue } from '../../trace/trace.ts';
 import { EVENT_BYTES, EVERY_DEVICE } from '../../trace/weir/format.ts';
 import { WeirWriter } from '../../trace/weir/writer.ts';
 import { type Ring, RingDamage, type RingOwner } from './ring.ts';
@@ -26,6 +27,9 @@ export interface RecordingOptions {
   readonly mostEvents: number;
   /** Number of events that a what-if replays. */
   readonly whatIfEvents: number;
+  /** What is written at the end: memory that is not PyTorch's, and pinned host memory. */
+  readonly otherMemory?: ((recording: ProcessRecording, gpu: number) => OtherMemory | undefined) | undefined;
+  readonly hostMemory?: ((recording: ProcessRecording) => HostMemory | undefined) | undefined;
   /** Called with the valid rows before they are written. */
   readonly onRows?: ((recording: ProcessRecording, rows: Buffer) => void) | undefined;
 }
@@ -33,12 +37,16 @@ export interface RecordingOptions {
 export class ProcessRecording {
   readonly owner: RingOwner;
   readonly file: TraceFile;
+  /** Written into the file: tool, host, command, process. */
+  readonly meta: Readonly<Record<string, unknown>>;
   events = 0;
   /** Number of events in the file, and its length when it held `whatIfEvents`. */
   writtenEvents = 0;
   whatIfBytes = 0;
   dropped = 0;
   gaps = 0;
+  /** Requests whose call stack found no room. */
+  stacksLost = 0;
   isFinished = false;
   /** The defect of the ring, if any. */
   damage: string | undefined;
@@ -48,8 +56,14 @@ export class ProcessRecording {
   private readonly options: RecordingOptions;
   private readonly writer: WeirWriter;
   private readonly checker = new RowChecker();
-  private readonly declared = { strings: [0], streams: new Int32Array(RING_DEVICES), pools: new Int32Array(RING_DEVICES) };
+  private readonly declared = {
+    strings: [0],
+    streams: new Int32Array(RING_DEVICES),
+    pools: new Int32Array(RING_DEVICES),
+    stackOf: (stack: number): number => this.ring.stacks?.numberIn(this.writer.symbols, stack) ?? NO_STACK,
+  };
   private readonly streams: bigint[][] = [];
+  private readonly pools: PoolId[][] = [];
   private readonly defaultPools: number[] = [];
   private settings: ReadonlyMap<string, SettingValue>;
   private hasToldGap = false;
@@ -59,7 +73,7 @@ export class ProcessRecording {
     this.owner = ring.owner;
     this.file = file;
     this.options = options;
-    this.writer = new WeirWriter((record) => file.write(record), {
+    this.meta = {
       ...options.meta,
       pid: this.owner.pid,
       rank: this.owner.rank,
@@ -67,7 +81,8 @@ export class ProcessRecording {
       worldSize: this.owner.worldSize,
       torch: this.owner.torchVersion,
       allocator: this.owner.allocator,
-    });
+    };
+    this.writer = new WeirWriter((record) => file.write(record), this.meta);
     this.settings = new Map<string, SettingValue>([
       ...options.settings,
       ['allocator', this.owner.allocator],
@@ -119,12 +134,18 @@ export class ProcessRecording {
       const message = `${formatTimes(this.dropped, 'event is', 'events are')} missing in ${formatTimes(this.gaps, 'place', 'places')}, because events came faster than they could be written`;
       this.warn('dropped-events', message);
     }
+    if (this.stacksLost > 0)
+      this.warn(
+        'lost-stacks',
+        `${formatTimes(this.stacksLost, 'request has', 'requests have')} no call stack, because there was no room for more`,
+      );
     if (this.counts.damaged > 0)
       this.warn('damaged-events', `${formatTimes(this.counts.damaged, 'invalid event was', 'invalid events were')} ignored`);
     if (this.isCut) {
       const message = `recording stopped after ${this.writtenEvents.toLocaleString('en-US')} of ${this.events.toLocaleString('en-US')} events`;
       this.warn('cut', message);
     }
+    this.writeOtherMemory();
     this.writer.end();
     this.noteWhatIf();
     this.file.close();
@@ -134,6 +155,21 @@ export class ProcessRecording {
   /** Stream handles of a GPU, by their numbers in rows. */
   streamsOf(device: number): readonly bigint[] {
     return this.streams[device] ?? [];
+  }
+
+  /** Ids of pools of a GPU, by their numbers in rows. */
+  poolsOf(device: number): readonly PoolId[] {
+    return this.pools[device] ?? [];
+  }
+
+  /** What rows refer to, once they are valid. */
+  get symbols(): Symbols {
+    return this.writer.symbols;
+  }
+
+  /** The allocator's settings, as far as they are known. */
+  get allSettings(): ReadonlyMap<string, SettingValue> {
+    return this.settings;
   }
 
   /** Number of the default pool in rows. */
@@ -165,11 +201,13 @@ export class ProcessRecording {
   private noteLevels(): void {
     this.dropped = this.ring.dropped;
     this.gaps = this.ring.gaps;
+    this.stacksLost = this.ring.stacksLost;
     this.gauges = this.ring.gauges;
   }
 
   private declare(): void {
     const { declared } = this;
+    this.ring.stacks?.take();
     for (const text of this.ring.newStrings()) declared.strings.push(this.writer.symbols.internString(text));
     for (let device = 0; device < RING_DEVICES; device++) {
       const streams = this.ring.newStreams(device);
@@ -182,6 +220,7 @@ export class ProcessRecording {
       );
       this.writer.pools(device, pools);
       this.streams[device] = [...(this.streams[device] ?? []), ...streams];
+      this.pools[device] = [...(this.pools[device] ?? []), ...pools];
       const first = pools.findIndex(([high, low]) => high === 0 && low === 0);
       if (first >= 0) this.defaultPools[device] ??= declared.pools[device]! + first;
       declared.streams[device]! += streams.length;
@@ -221,6 +260,16 @@ export class ProcessRecording {
     }
     this.settings = new Map([...this.settings, ...said]);
     this.writer.settings(EVERY_DEVICE, this.settings);
+  }
+
+  private writeOtherMemory(): void {
+    const { otherMemory, hostMemory } = this.options;
+    for (const gpu of this.gauges.keys()) {
+      const other = this.streamsOf(gpu).length > 0 ? otherMemory?.(this, gpu) : undefined;
+      if (other) this.writer.otherMemory(gpu, other);
+    }
+    const host = hostMemory?.(this);
+    if (host) this.writer.hostMemory(EVERY_DEVICE, host);
   }
 
   private tellGaps(): void {

@@ -15,16 +15,15 @@ import {
   RingState,
 } from '../../abi/ring.ts';
 import { EVENT_BYTES } from '../../trace/weir/format.ts';
+import { RingDamage } from './ring-damage.ts';
 import { type Gauges, readGauges, textAt, u64 } from './ring-layout.ts';
+import { RingStacks, stringsIn } from './ring-stacks.ts';
 
 /** Most rows read at once: 3.5 MiB. */
 const ROWS_AT_ONCE = 1 << 16;
 const MOST_ROWS = 1 << 26;
 
-/** The content of a ring is invalid. The message says what. */
-export class RingDamage extends Error {
-  override name = 'RingDamage';
-}
+export { RingDamage };
 
 /** The process that writes the ring. */
 export interface RingOwner {
@@ -44,6 +43,10 @@ export class Ring {
   readonly inode: number;
   dropped = 0;
   gaps = 0;
+  /** Requests whose call stack found no room. */
+  stacksLost = 0;
+  /** Call stacks; undefined if the process records none. */
+  readonly stacks: RingStacks | undefined;
   isClosed = false;
   gauges: ReadonlyMap<number, Gauges> = new Map();
   private readonly file: number;
@@ -96,6 +99,7 @@ export class Ring {
       throw new RingDamage('the strings of its ring lie outside of the file');
     if (this.rowsAt < RING_HEADER_BYTES || this.rowsAt + this.capacity * EVENT_BYTES > size)
       throw new RingDamage('the rows of its ring lie outside of the file');
+    this.stacks = RingStacks.of(view, size, (into, at) => this.readAt(into, at));
     const startedUs = view.getFloat64(RingOffset.started_us, true);
     this.owner = {
       pid: view.getUint32(RingOffset.pid, true),
@@ -123,6 +127,8 @@ export class Ring {
     this.tail = tail;
     this.dropped = Math.min(u64(view, RingOffset.dropped - RingOffset.tail), Number.MAX_SAFE_INTEGER);
     this.gaps = Math.min(u64(view, RingOffset.gaps - RingOffset.tail), Number.MAX_SAFE_INTEGER);
+    this.stacksLost = Math.min(u64(view, RingOffset.stacks_lost - RingOffset.tail), Number.MAX_SAFE_INTEGER);
+    this.stacks?.refresh(this.view);
     this.isClosed = this.view.getUint32(RingOffset.state, true) === RingState.Closed;
     this.gauges = readGauges(this.view);
   }
@@ -174,15 +180,8 @@ export class Ring {
     if (used < this.stringBytes || used > RING_STRING_BYTES) throw new RingDamage(`its ring declares ${used} bytes of strings`);
     const area = Buffer.alloc(used - this.stringBytes);
     if (area.length > 0) this.readAt(area, this.stringsAt + this.stringBytes);
-    const found: string[] = [];
-    for (let at = 0; at < area.length; ) {
-      const length = at + 4 <= area.length ? area.readUInt32LE(at) : Number.POSITIVE_INFINITY;
-      if (at + 4 + length > area.length) throw new RingDamage('a string of its ring has no end');
-      found.push(area.toString('utf8', at + 4, at + 4 + length));
-      at += 4 + length;
-    }
     this.stringBytes = used;
-    return found;
+    return stringsIn(area);
   }
 
   /** Tells the process that plan file `generation` is ready. */

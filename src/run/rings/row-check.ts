@@ -1,5 +1,6 @@
 // Makes the rows of a ring fit for a file: corrects invalid numbers or drops their rows.
 // A single invalid row would make the whole file unreadable.
+import { CATEGORY_NAMES } from '../../abi/events.ts';
 import { RING_DEVICES } from '../../abi/ring.ts';
 import { EventKind } from '../../trace/trace.ts';
 import { EVENT_BYTES, EventField, EventOffset } from '../../trace/weir/format.ts';
@@ -19,6 +20,8 @@ export interface Declared {
   readonly pools: ArrayLike<number>;
   /** Number in the file of each string of the ring. Entry 0 is 0. */
   readonly strings: readonly number[];
+  /** Number in the file of a call stack of the ring; -1 if there is no such stack. */
+  stackOf(stack: number): number;
 }
 
 /** What was found beside valid rows. */
@@ -65,9 +68,9 @@ export class RowChecker {
     if (stream < 0 || stream >= declared.streams[device]!) return 'damaged';
     if (pool < -1 || pool >= declared.pools[device]!) return 'damaged';
     if (!hasPossibleSize(view, row, kind)) return 'damaged';
+    if (kind === EventKind.Category && !hasCategory(view, row)) return 'damaged';
     this.setTime(view, row, device);
-    // Recorders do not write stacks yet.
-    view.setInt32(row + EventOffset.stack, -1, true);
+    view.setInt32(row + EventOffset.stack, declared.stackOf(view.getInt32(row + EventOffset.stack, true)), true);
     const metadata = declared.strings[view.getUint32(row + EventOffset.metadata, true)] ?? 0;
     view.setUint32(row + EventOffset.metadata, metadata, true);
     let fields = view.getUint8(row + EventOffset.fields) & (EventField.Detail | EventField.Thread | EventField.CompileContext);
@@ -96,6 +99,11 @@ function hasPossibleSize(view: DataView, row: number, kind: number): boolean {
   } else if (view.getUint32(row + EventOffset.size + 4, true) >= SIZE_HIGH_LIMIT) return false;
   if (kind === EventKind.Oom) return Number.isSafeInteger(u64(view, row + EventOffset.address));
   return view.getUint32(row + EventOffset.address + 4, true) < ADDRESS_HIGH_LIMIT;
+}
+
+function hasCategory(view: DataView, row: number): boolean {
+  const category = view.getInt32(row + EventOffset.detail, true);
+  return (view.getUint8(row + EventOffset.fields) & EventField.Detail) !== 0 && category >= 0 && category < CATEGORY_NAMES.length;
 }
 
 /** Whether the detail is valid. Numbers of strings are replaced by those in the file. */

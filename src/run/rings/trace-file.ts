@@ -48,7 +48,8 @@ export class TraceFile {
   }
 }
 
-function reasonOf(error: unknown): string {
+/** Why a file could not be written, in words. */
+export function reasonOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   if (code === 'ENOSPC') return 'the disk is full';
   if (code === 'EDQUOT') return 'the disk quota is used up';

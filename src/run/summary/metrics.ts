@@ -1,6 +1,8 @@
 // Live figures of a run in Prometheus' text format, one line per process and GPU.
 import { createServer, type Server } from 'node:http';
 import type { GaugeName } from '../../abi/ring.ts';
+import { otherParts } from '../../trace/other-memory.ts';
+import type { HostMemory, OtherMemory } from '../../trace/trace.ts';
 import { RunError } from '../child/run-error.ts';
 import { type Level, levelsOf } from '../rings/levels.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
@@ -57,13 +59,63 @@ const PROCESS_METRICS: readonly { name: string; type: Metric['type']; help: stri
   { name: 'weir_process_running', type: 'gauge', help: '1 until the process closes its recording.', of: (p) => (p.isFinished ? 0 : 1) },
 ];
 
-function formatMetrics(processes: readonly ProcessRecording[]): string {
+/** What the gauges of a process do not say. Figures that are not known are left out. */
+export interface OtherFigures {
+  otherMemory(process: ProcessRecording, gpu: number): OtherMemory | undefined;
+  pinned(process: ProcessRecording): HostMemory | undefined;
+}
+
+const OTHER_METRICS: readonly { name: string; help: string; of(other: OtherMemory): number | undefined }[] = [
+  {
+    name: 'weir_device_used_bytes',
+    help: 'Memory of the GPU in use by anyone.',
+    of: ({ used }) => used,
+  },
+  {
+    name: 'weir_other_bytes',
+    help: "Memory of the GPU in use that is not PyTorch's of this process: contexts, NCCL, libraries, other processes.",
+    of: (other) => otherParts(other).total,
+  },
+  {
+    name: 'weir_context_bytes',
+    help: "Part of weir_other_bytes that is this process's own: CUDA context, NCCL, libraries.",
+    of: (other) => otherParts(other).own,
+  },
+];
+
+const PINNED_METRICS: readonly { name: string; help: string; of(host: HostMemory): number | undefined }[] = [
+  { name: 'weir_pinned_bytes', help: 'Pinned host memory held, in use or cached.', of: ({ heldAtEnd }) => heldAtEnd },
+  { name: 'weir_pinned_used_bytes', help: 'Pinned host memory in use.', of: ({ usedAtEnd }) => usedAtEnd },
+  {
+    name: 'weir_pinned_rounding_bytes',
+    help: 'Part of weir_pinned_used_bytes beyond the tensors, because blocks are rounded up to powers of two.',
+    of: ({ roundingAtEnd }) => roundingAtEnd,
+  },
+];
+
+function formatMetrics(processes: readonly ProcessRecording[], figures: OtherFigures): string {
   const lines: string[] = [];
   const head = (name: string, type: string, help: string) => lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`);
   const levels = levelsOf(processes);
   for (const metric of METRICS) {
     head(metric.name, metric.type, metric.help);
     for (const level of levels) lines.push(`${metric.name}{${labels(level.process)},device="${level.gpu}"} ${metric.of(level)}`);
+  }
+  for (const metric of OTHER_METRICS) {
+    head(metric.name, 'gauge', metric.help);
+    for (const { process, gpu } of levels) {
+      const other = figures.otherMemory(process, gpu);
+      const value = other && metric.of(other);
+      if (value !== undefined) lines.push(`${metric.name}{${labels(process)},device="${gpu}"} ${value}`);
+    }
+  }
+  for (const metric of PINNED_METRICS) {
+    head(metric.name, 'gauge', metric.help);
+    for (const process of processes) {
+      const host = figures.pinned(process);
+      const value = host && metric.of(host);
+      if (value !== undefined) lines.push(`${metric.name}{${labels(process)}} ${value}`);
+    }
   }
   for (const metric of PROCESS_METRICS) {
     head(metric.name, metric.type, metric.help);
@@ -76,12 +128,17 @@ function labels({ owner }: ProcessRecording): string {
   return `rank="${owner.rank >= 0 ? owner.rank : ''}",pid="${owner.pid}",allocator="${owner.allocator.replace(/["\\]/g, '_')}"`;
 }
 
-export async function serveMetrics(port: number, host: string, processes: readonly ProcessRecording[]): Promise<Server> {
+export async function serveMetrics(
+  port: number,
+  host: string,
+  processes: readonly ProcessRecording[],
+  figures: OtherFigures,
+): Promise<Server> {
   const server = createServer((request, response) => {
     const path = (request.url ?? '').split('?')[0];
     if (request.method !== 'GET' && request.method !== 'HEAD') response.writeHead(405).end();
     else if (path !== '/metrics' && path !== '/') response.writeHead(404).end('the figures are at /metrics\n');
-    else response.writeHead(200, { 'Content-Type': 'text/plain; version=0.0.4; charset=utf-8' }).end(formatMetrics(processes));
+    else response.writeHead(200, { 'Content-Type': 'text/plain; version=0.0.4; charset=utf-8' }).end(formatMetrics(processes, figures));
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, port, host)));

@@ -1,5 +1,7 @@
 // The summary of a run as JSON (schema 1, docs/json.md).
 import { SCHEMA } from '../../report/json.ts';
+import type { OtherMemory } from '../../trace/trace.ts';
+import type { FailureReport } from '../failures/failure-watch.ts';
 import type { PlanReport } from '../planning/run-planner.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
 import type { Gauges } from '../rings/ring-layout.ts';
@@ -23,6 +25,7 @@ export function summaryJson(summary: RunSummary): Record<string, unknown> {
     },
     idleProcesses: summary.idleProcesses,
     refusals: summary.refusals,
+    firstFailure: firstFailureJson(summary),
     processes: summary.processes.map((process) => processJson(process, summary)),
   };
 }
@@ -45,8 +48,12 @@ function processJson(process: ProcessRecording, summary: RunSummary): Record<str
     trace: summary.keepsTraces ? (process.file.path ?? null) : null,
     traceProblem: process.file.problem ?? null,
     swap: summary.swapper?.reportOf(process) ?? null,
+    failures: failuresJson(summary.failures?.reportOf(process)),
+    pinned: summary.pinned?.of(process) ?? null,
     whatIfProblem: typeof answer === 'string' ? answer : null,
-    gpus: [...process.gauges].map(([gpu, gauges]) => gpuJson(gpu, gauges, answer, summary.planner?.reportOf(process, gpu))),
+    gpus: [...process.gauges].map(([gpu, gauges]) =>
+      gpuJson(gpu, gauges, answer, summary.planner?.reportOf(process, gpu), summary.otherMemory?.peakOf(process, gpu)),
+    ),
   };
 }
 
@@ -55,6 +62,7 @@ function gpuJson(
   gauges: Gauges,
   answer: readonly GpuWhatIf[] | string | undefined,
   report: PlanReport | undefined,
+  otherMemory: OtherMemory | undefined,
 ): Record<string, unknown> {
   const whatIf = whatIfOf(answer, gpu);
   return {
@@ -66,6 +74,7 @@ function gpuJson(
     peakReserved: gauges.peak_reserved,
     reservedOverLive: overheadOf(gauges),
     outside: gauges.outside,
+    otherMemory: otherMemory ?? null,
     allocs: gauges.allocations,
     frees: gauges.frees,
     ooms: gauges.ooms,
@@ -78,6 +87,19 @@ function gpuJson(
     swapped: { out: gauges.swapped_out, in: gauges.swapped_in, stalls: gauges.swap_stalls, stallUs: gauges.swap_stall_ns / 1e3 },
     whatIf: whatIf ? { events: whatIf.events, replayError: whatIf.replayError, results: whatIf.results } : null,
   };
+}
+
+function failuresJson(report: FailureReport | undefined): Record<string, unknown> | null {
+  if (!report) return null;
+  const { count, timeUs, gpu, asked, site, files, problem } = report;
+  return { count, timeUs, gpu, asked, site: site ?? null, files, problem: problem ?? null };
+}
+
+function firstFailureJson({ failures, processes }: RunSummary): Record<string, unknown> | null {
+  const first = failures?.firstOf(processes);
+  return first
+    ? { pid: first.owner.pid, rank: first.owner.rank < 0 ? null : first.owner.rank, ...failuresJson(failures!.reportOf(first)) }
+    : null;
 }
 
 function planJson(report: PlanReport | undefined): Record<string, unknown> {

@@ -4,9 +4,13 @@
 import type { SwapReport } from '../../abi/exchange.ts';
 import type { GaugeName } from '../../abi/ring.ts';
 import { formatBytes } from '../../base/bytes.ts';
+import { printable } from '../../base/printable.ts';
 import { type Paint, PLAIN } from '../../report/terminal/paint.ts';
+import { otherSentence, pinnedWords } from '../../report/words/failure.ts';
 import { formatChange, formatCount, formatMs, formatShare, formatTimes } from '../../report/words/numbers.ts';
 import { shellWord } from '../../report/words/shell.ts';
+import { otherParts } from '../../trace/other-memory.ts';
+import type { FailureReport } from '../failures/failure-watch.ts';
 import type { PlanReport } from '../planning/run-planner.ts';
 import { levelName, levelsOf, processName } from '../rings/levels.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
@@ -24,13 +28,15 @@ export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string
       ...costLines(gauges),
       ...(summary.planner ? planLines(summary.planner.reportOf(process, gpu), gauges) : []),
       ...(summary.swapper ? swapLines(summary.swapper.reportOf(process), process) : []),
-      ...oomLines(gauges, paint),
+      ...oomLines(gauges, summary.failures?.reportOf(process), gpu, paint),
+      ...otherLines(summary, process, gpu),
       ...(typeof answer === 'string' ? [`other allocators could not be compared: ${answer}`] : []),
       ...(whatIf ? whatIfLines(whatIf, gauges, process) : []),
     ];
     lines.push(`${paint.strong(levelName(level))}: ${peakWords(gauges)}`, ...details.map((line) => `  ${line}`));
   }
-  for (const process of summary.processes) lines.push(...troubleLines(process));
+  lines.push(...firstFailureLines(summary, paint));
+  for (const process of summary.processes) lines.push(...pinnedLines(summary, process), ...troubleLines(process));
   if (summary.end.signal !== null) lines.push(paint.bad(`the command was ended by ${summary.end.signal}`));
   if (summary.processes.length > 0) lines.push(recorderLine(summary));
   const traces = tracesOf(summary);
@@ -116,10 +122,36 @@ function swapLines(report: SwapReport | undefined, process: ProcessRecording): s
   return lines;
 }
 
-function oomLines(gauges: Gauges, paint: Paint): string[] {
+function oomLines(gauges: Gauges, report: FailureReport | undefined, gpu: number, paint: Paint): string[] {
   if (gauges.ooms === 0) return [];
   const limit = gauges.limit > 0 ? ` within the limit of ${formatBytes(gauges.limit)}` : '';
-  return [`${paint.bad('out of memory')}: ${formatTimes(gauges.ooms, 'request', 'requests')} failed${limit}`];
+  const [first, last] = report?.gpu === gpu ? report.files : [];
+  const files = first === undefined ? '' : `; the first: ${first}${last === undefined ? '' : `, the last: ${last}`}`;
+  return [`${paint.bad('out of memory')}: ${formatTimes(gauges.ooms, 'request', 'requests')} failed${limit}${files}`];
+}
+
+/** If several processes failed, which one was the first: the others often fail because of it. */
+function firstFailureLines({ failures, processes }: RunSummary, paint: Paint): string[] {
+  const failed = processes.filter((process) => failures?.reportOf(process));
+  const first = failures?.firstOf(processes);
+  if (failed.length < 2 || !first) return [];
+  const report = failures!.reportOf(first)!;
+  const times = failed.filter((process) => process !== first).map((process) => failures!.reportOf(process)!.timeUs);
+  const seconds = (Math.min(...times) - report.timeUs) / 1e6;
+  const site = report.site === undefined ? '' : ` at ${printable(report.site)}`;
+  return [`${paint.bad(`${processName(first)} failed first`)}${site}, ${seconds.toFixed(3)} s before the next of ${failed.length}`];
+}
+
+/** Memory of the GPU that is not PyTorch's, at its peak. */
+function otherLines({ otherMemory }: RunSummary, process: ProcessRecording, gpu: number): string[] {
+  if (!otherMemory) return [];
+  const peak = otherMemory.peakOf(process, gpu);
+  return [peak ? otherSentence(otherParts(peak)) : "memory that is not PyTorch's: unknown"];
+}
+
+function pinnedLines({ pinned }: RunSummary, process: ProcessRecording): string[] {
+  const host = pinned?.of(process);
+  return host && host.peakHeld > 0 ? [`${processName(process)}: ${pinnedWords(host)}`] : [];
 }
 
 function driverCalls(value: number): string {

@@ -1,7 +1,9 @@
 // The facts of a finished run, per process and GPU; summary-text.ts and summary-json.ts render them.
 
 import type { SwapReport } from '../../abi/exchange.ts';
+import type { HostMemory, OtherMemory } from '../../trace/trace.ts';
 import type { ChildEnd } from '../child/child.ts';
+import type { FailureReport } from '../failures/failure-watch.ts';
 import type { PlanReport } from '../planning/run-planner.ts';
 import type { ProcessRecording } from '../rings/process-recording.ts';
 import type { Refusal } from '../rings/recorder.ts';
@@ -23,6 +25,17 @@ export interface RunSummary {
   readonly planner?: { reportOf(process: ProcessRecording, gpu: number): PlanReport | undefined } | undefined;
   /** Undefined: the run did not swap. */
   readonly swapper?: { reportOf(process: ProcessRecording): SwapReport | undefined } | undefined;
+  /** Requests that failed. */
+  readonly failures?:
+    | {
+        reportOf(process: ProcessRecording): FailureReport | undefined;
+        firstOf(processes: readonly ProcessRecording[]): ProcessRecording | undefined;
+      }
+    | undefined;
+  /** The most memory that was not PyTorch's; undefined of a GPU: unknown. */
+  readonly otherMemory?: { peakOf(process: ProcessRecording, gpu: number): OtherMemory | undefined } | undefined;
+  /** Pinned host memory; undefined of a process: it has none, or did not say. */
+  readonly pinned?: { of(process: ProcessRecording): HostMemory | undefined } | undefined;
   /** Whether recordings outlive the run, so that the summary can name them. */
   readonly keepsTraces: boolean;
   readonly recorderMs: number;

@@ -71,6 +71,10 @@ export async function tryRun(options: TryOptions, voice: RunVoice): Promise<Trie
       swapHost: undefined,
       allowUntested: false,
       ringRows: RING_ROWS,
+      // They tell which request of one run is which of another.
+      stacks: 'python',
+      // A trial may fail for lack of memory. That is an answer, not a failure to look at.
+      oomDir: 'none',
       quiet: true,
       version,
       environment,

@@ -46,6 +46,8 @@ export const RecordType = {
   End: 13,
   /** Scope, then JSON: `HostMemory`. Since format 1.2. */
   HostMemory: 14,
+  /** Scope, then JSON: `OtherMemory`. Since format 1.3. */
+  OtherMemory: 15,
 } as const;
 export type RecordType = (typeof RecordType)[keyof typeof RecordType];
 
@@ -59,8 +61,11 @@ export const EVERY_DEVICE = 0xffff;
 /** c10::DeviceIndex is an int8_t; the rest is reserve. The limit keeps a hostile file from creating millions of traces. */
 export const MAX_DEVICES = 1024;
 
-/** Flags in the scope of a state. A state is used only if its first and its last part are in the file. */
-export const StateFlag = { End: 1, FirstPart: 2, LastPart: 4 } as const;
+/**
+ * Flags in the scope of a state. A state is used only if its first and its last part are in the file. `Whole`, since format 1.3: a start
+ * state with every live block and the stack of its request, so that nothing is older than what was recorded.
+ */
+export const StateFlag = { End: 1, FirstPart: 2, LastPart: 4, Whole: 8 } as const;
 
 /** 0 u32 name   4 u32 filename (both strings)   8 i32 line. */
 export const FRAME_BYTES = 12;

@@ -6,6 +6,7 @@ import { assembleTrace } from '../assemble.ts';
 import { PIECE_BYTES } from '../byte-window.ts';
 import { EventStore } from '../event-store.ts';
 import { hostMemoryFrom } from '../host-memory.ts';
+import { otherMemoryFrom } from '../other-memory.ts';
 import { settingsFromJson } from '../settings-json.ts';
 import { NO_STACK } from '../symbols.ts';
 import type { Annotation, HostMemory, Recording, Segment, SettingValue, Trace, Warning } from '../trace.ts';
@@ -131,6 +132,7 @@ class WeirFile {
       device: device.device,
       events: device.events.view(),
       startSegments: device.startSegments,
+      startIsWhole: device.startIsWhole,
       endSegments: device.eventsBeforeEnd === device.events.count ? device.endSegments : undefined,
       streams: device.streams,
       pools: device.pools,
@@ -139,6 +141,7 @@ class WeirFile {
       limits: device.limits,
       annotations: device.annotations.length > 0 ? [...this.commonAnnotations, ...device.annotations] : this.commonAnnotations,
       hostMemory: this.hostMemory,
+      otherMemory: device.otherMemory,
       warnings: [],
     });
     // Warnings found in the events replace those written in the file. The others are kept.
@@ -189,6 +192,10 @@ class WeirFile {
       case RecordType.HostMemory:
         this.hostMemory = hostMemoryFrom(this.jsonOf(head)) ?? this.tables.refuse('does not hold the figures of pinned host memory');
         break;
+      case RecordType.OtherMemory:
+        this.deviceOf(head).otherMemory =
+          otherMemoryFrom(this.jsonOf(head)) ?? this.tables.refuse("does not hold the figures of memory that is not PyTorch's");
+        break;
       case RecordType.State:
         this.readState(head);
         break;
@@ -228,6 +235,8 @@ class WeirFile {
       annotations: [],
       warnings: [],
       startSegments: undefined,
+      startIsWhole: false,
+      otherMemory: undefined,
       endSegments: undefined,
       eventsBeforeEnd: 0,
     });
@@ -318,6 +327,7 @@ class WeirFile {
       device.eventsBeforeEnd = device.events.count;
     } else {
       device.startSegments = before;
+      device.startIsWhole = (flags & StateFlag.Whole) !== 0;
     }
   }
 

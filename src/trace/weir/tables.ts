@@ -3,7 +3,7 @@
 import { InputError } from '../../base/errors.ts';
 import type { EventStore } from '../event-store.ts';
 import { NO_STACK, Symbols } from '../symbols.ts';
-import type { Annotation, PoolId, RecordedLimits, Segment, SettingValue, Warning } from '../trace.ts';
+import type { Annotation, OtherMemory, PoolId, RecordedLimits, Segment, SettingValue, Warning } from '../trace.ts';
 import { AddressCodec, getU64 } from './numbers.ts';
 
 /** What the file holds for one GPU. */
@@ -13,10 +13,12 @@ export interface DeviceTables {
   readonly streams: number[];
   readonly pools: PoolId[];
   limits: RecordedLimits;
+  otherMemory: OtherMemory | undefined;
   settings: ReadonlyMap<string, SettingValue> | undefined;
   readonly annotations: Annotation[];
   readonly warnings: Warning[];
   startSegments: readonly Segment[] | undefined;
+  startIsWhole: boolean;
   endSegments: readonly Segment[] | undefined;
   /** Events read before `endSegments`. If more follow, the state is not the end. */
   eventsBeforeEnd: number;

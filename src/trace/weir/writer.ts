@@ -12,6 +12,7 @@ import type {
   Block,
   EventColumns,
   HostMemory,
+  OtherMemory,
   PoolId,
   RecordedLimits,
   Recording,
@@ -120,13 +121,18 @@ export class WeirWriter {
     this.writeJson(RecordType.HostMemory, device, JSON.stringify(hostMemory));
   }
 
-  /** Writes the segments before the first event, or those after the events written so far. */
-  state(device: number, moment: 'start' | 'end', segments: readonly Segment[]): void {
+  otherMemory(device: number, otherMemory: OtherMemory): void {
+    this.writeJson(RecordType.OtherMemory, device, JSON.stringify(otherMemory));
+  }
+
+  /** Writes the segments before the first event, or those after the events written so far. `whole start`: see `StateFlag`. */
+  state(device: number, moment: 'start' | 'whole start' | 'end', segments: readonly Segment[]): void {
     this.writeSymbols();
     const parts = statePartsOf(segments, RECORD_LIMIT);
     parts.forEach((part, index) => {
       const flags =
         (moment === 'end' ? StateFlag.End : 0) |
+        (moment === 'whole start' ? StateFlag.Whole : 0) |
         (index === 0 ? StateFlag.FirstPart : 0) |
         (index === parts.length - 1 ? StateFlag.LastPart : 0);
       const length = stateBytes(part);
@@ -298,13 +304,15 @@ export function writeWeir(recording: Recording, sink: (chunk: Uint8Array) => voi
   const hostMemory = traces.find((trace) => trace.hostMemory)?.hostMemory;
   if (hostMemory) writer.hostMemory(EVERY_DEVICE, hostMemory);
   for (const trace of traces) {
-    const again = assembleTrace({ ...trace, startSegments: undefined, warnings: [] });
+    const again = assembleTrace({ ...trace, startSegments: undefined, startIsWhole: false, warnings: [] });
     const foundAgain = new Set(again.warnings.map(({ code }) => code));
     writer.warnings(
       trace.device,
       trace.warnings.filter(({ code }) => !foundAgain.has(code)),
     );
-    if (!startIsFoundAgain(trace, again)) writer.state(trace.device, 'start', startWithLiveBlocks(trace));
+    if (trace.otherMemory) writer.otherMemory(trace.device, trace.otherMemory);
+    if (trace.startIsWhole) writer.state(trace.device, 'whole start', startWithLiveBlocks(trace));
+    else if (!startIsFoundAgain(trace, again)) writer.state(trace.device, 'start', startWithLiveBlocks(trace));
     writer.events(trace.device, trace.events);
     if (trace.endSegments) writer.state(trace.device, 'end', trace.endSegments);
   }
@@ -352,7 +360,8 @@ function startWithLiveBlocks({ startSegments, allocations }: Trace): Segment[] {
     const requested = allocations.requested[index]!;
     const state = allocations.freeRequestedEvent[index]! < 0 && allocations.freeCompletedEvent[index]! >= 0 ? 'pending' : 'live';
     const size = Math.min(roundUp(requested, BLOCK_UNIT), Number.MAX_SAFE_INTEGER);
-    blocks[segmentHolding(startSegments, address)]?.push({ address, size, requested, state, stack: -1 });
+    const stack = allocations.startStack?.[index] ?? -1;
+    blocks[segmentHolding(startSegments, address)]?.push({ address, size, requested, state, stack });
   }
   return startSegments.map((segment, index) => ({ ...segment, blocks: blocks[index]! }));
 }

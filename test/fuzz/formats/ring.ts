@@ -13,7 +13,7 @@ export interface Patch {
   readonly bytes: Uint8Array;
 }
 
-export const RING: Format = { cuts: patchCuts, mutations: [changeHeader, changeHeader, changeRow, drainAgain, moveWindow] };
+export const RING: Format = { cuts: patchCuts, mutations: [changeHeader, changeHeader, changeRow, changeTable, drainAgain, moveWindow] };
 
 /** The patches as far as they are whole. */
 export function patchesOf(input: Uint8Array): Patch[] {
@@ -84,13 +84,24 @@ function changeRow(subject: Subject, random: Random): Uint8Array {
   return insert(subject, random, { at: first + random.below(8) * EVENT_BYTES + random.pick(ROW_FIELDS), bytes: fieldValue(random) });
 }
 
+/** Changes a number in what was written behind the header: strings, rows, call stacks. */
+function changeTable(subject: Subject, random: Random): Uint8Array {
+  const parts = patchesOf(subject.bytes).filter(({ at, bytes }) => at > RingOffset.pools && bytes.length >= 4 && at !== DRAIN);
+  if (parts.length === 0) return changeHeader(subject, random);
+  const { at, bytes } = random.pick(parts);
+  return insert(subject, random, { at: at + 4 * random.below(Math.ceil(bytes.length / 4)), bytes: fieldValue(random) });
+}
+
 function drainAgain(subject: Subject, random: Random): Uint8Array {
   return insert(subject, random, { at: DRAIN, bytes: new Uint8Array(0) });
 }
 
 /** Declares more rows or strings than were written. */
 function moveWindow(subject: Subject, random: Random): Uint8Array {
-  const at = random.pick([RingOffset.tail, RingOffset.string_bytes, RingOffset.dropped, RingOffset.capacity]);
+  const at = random.pick([
+    ...[RingOffset.tail, RingOffset.string_bytes, RingOffset.dropped, RingOffset.capacity],
+    ...[RingOffset.stack_count, RingOffset.frame_count, RingOffset.frame_string_bytes],
+  ]);
   return insert(subject, random, { at, bytes: Uint8Array.of(random.below(80), random.pick([0, 0, 1, 4]), 0, 0, 0, 0, 0, 0) });
 }
 

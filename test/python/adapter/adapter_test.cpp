@@ -661,6 +661,13 @@ int main(int count, char** words) {
     CHECK(weir_torch_gauges(0, &gauges) && gauges.swapped_out == 1000 && gauges.swapped_in == 900 && gauges.swap_stalls == 2 &&
           gauges.swap_stall_ns == 30);
     CHECK(gauges.steps == 7 && gauges.swap_settled == 1);
+    // What the program allows itself is recorded, too.
+    if (const uint64_t before = gauges.limit; before == 0) {
+      cca::get()->setMemoryFraction(0.25, 0);
+      CHECK(weir_torch_gauges(0, &gauges) && gauges.limit == gauges.total / 4);
+      cca::get()->setMemoryFraction(1, 0);
+      CHECK(weir_torch_gauges(0, &gauges) && gauges.limit == before);
+    }
     // A MemPool that ends gives its own memory back, and no other.
     const weir::MempoolId_t id{0, 7};
     weir::calls::add_pool(cca::get(), 0, id);
@@ -669,6 +676,18 @@ int main(int count, char** words) {
     weir_torch_mark("pool");
     cca::get()->emptyCache();
     weir_torch_mark("end");
+    {
+      c10::DataPtr block = cca::get()->allocate(3 * MIB);
+      // More than fit into one piece, and a GPU that is not in use.
+      std::vector<uint64_t> addresses(300, reinterpret_cast<uint64_t>(block.get()));
+      std::vector<uint8_t> categories(300, 3), writes(300, 0);
+      writes[299] = 1;
+      weir_torch_categories(0, addresses.data(), categories.data(), 300);
+      weir_torch_categories(9, addresses.data(), categories.data(), 300);
+      weir_torch_categories(-1, addresses.data(), categories.data(), 300);
+      weir_torch_operator("aten::mm", 0, 12.5, addresses.data(), writes.data(), 300);
+      weir_torch_operator("aten::mm", 0, -1, addresses.data(), writes.data(), 300);
+    }
     return failures != 0;
   }
   basics();

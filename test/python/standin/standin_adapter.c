@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "runtime/call_stacks.h"
+#include "runtime/python_frames.h"
 #include "runtime/weir_runtime.h"
 #include "testing/weir_testing.h"
 #include "torch/options.h"
@@ -15,6 +18,12 @@
 
 WEIR_TORCH_EXPORT uint64_t standin_allocate(uint64_t bytes);
 WEIR_TORCH_EXPORT int standin_free(uint64_t address);
+/* For a thread without the GIL: a request, then as many more while another thread is in standin_hold with the GIL. */
+WEIR_TORCH_EXPORT void standin_repeat(uint64_t bytes, int count);
+/* Whether that thread has made its first request. */
+WEIR_TORCH_EXPORT int standin_has_begun(void);
+/* Lets it go on; 1 if it has ended within so many milliseconds. */
+WEIR_TORCH_EXPORT int standin_hold(int milliseconds);
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int is_installed;
@@ -22,12 +31,15 @@ static weir_torch_options given;
 static char allocator[64], directory[4096], version[64];
 static weir_device *device;
 static weir_recorder *recorder;
+static weir_stacks *stacks;
 static int (*relief)(int device, uint64_t bytes);
 
 static void in_child(void) {
   pthread_mutex_init(&mutex, NULL);
   if (recorder) weir_recorder_forget(recorder);
   recorder = NULL;
+  device = NULL; /* another thread of the parent may have held its lock */
+  weir_stacks_forked(stacks);
 }
 
 static void at_end(void) {
@@ -47,6 +59,12 @@ int weir_torch_install(const weir_torch_options *options, char *why, size_t room
   snprintf(directory, sizeof directory, "%s", options->directory ? options->directory : "");
   snprintf(version, sizeof version, "%s", options->torch_version);
   is_installed = 1;
+  char reason[256];
+  if (options->stacks != WEIR_TORCH_STACKS_NONE && directory[0]) {
+    stacks = weir_stacks_new(options->stacks == WEIR_TORCH_STACKS_ALL, reason, sizeof reason);
+    if (stacks && getenv("STANDIN_FRAMES")) python_forget_layout();
+    if (!stacks) snprintf(why, room, "call stacks are not recorded: %s", reason);
+  }
   pthread_atfork(NULL, NULL, in_child);
   atexit(at_end);
   return 0;
@@ -58,26 +76,55 @@ static int begin(void) {
   if (device) return 1;
   weir_backend *backend = weir_host_backend(TOTAL, why, sizeof why);
   if (!backend) return 0;
-  if (directory[0] && !recorder) recorder = weir_recorder_open(directory, allocator, version, given.ring_rows);
+  if (directory[0] && !recorder)
+    recorder = weir_recorder_open_with_stacks(directory, allocator, version, given.ring_rows, stacks ? WEIR_RING_STACKS : 0);
   if (directory[0] && !recorder) fprintf(stderr, "standin: no ring in %s\n", directory);
   weir_device_options options = {.lend = (int32_t)given.lend, .fine = (int32_t)given.fine, .limit = given.limit, .recorder = recorder};
   device = weir_device_new(backend, &options);
   return device != NULL;
 }
 
-uint64_t standin_allocate(uint64_t bytes) {
+static uint64_t serve(uint64_t bytes) {
   weir_allocation block = {0};
   weir_shortage shortage;
-  pthread_mutex_lock(&mutex);
-  int got = is_installed && begin();
-  pthread_mutex_unlock(&mutex);
-  if (!got) return 0;
   for (int tries = 0; tries < 2; tries++) {
     if (weir_device_allocate(device, bytes, 0, &block, &shortage)) return block.address;
     if (!relief || !relief(0, bytes)) break;
   }
   weir_device_failed(device, &shortage, 0);
   return 0;
+}
+
+/* As the real adapter: the stack is taken before any lock. */
+uint64_t standin_allocate(uint64_t bytes) {
+  static const weir_autograd nothing;
+  pthread_mutex_lock(&mutex);
+  int got = is_installed && begin();
+  pthread_mutex_unlock(&mutex);
+  if (!got) return 0;
+  int32_t stack = stacks && recorder && bytes >= given.stacks_from ? weir_stacks_capture(stacks, recorder, &nothing) : -1;
+  int32_t before = weir_recorder_hold_stack(stack);
+  uint64_t address = serve(bytes);
+  weir_recorder_hold_stack(before);
+  return address;
+}
+
+static _Atomic int has_begun, may_go_on, has_ended;
+
+void standin_repeat(uint64_t bytes, int count) {
+  standin_free(standin_allocate(bytes));
+  has_begun = 1;
+  while (!may_go_on) usleep(100);
+  for (int index = 0; index < count; index++) standin_free(standin_allocate(bytes));
+  has_ended = 1;
+}
+
+int standin_has_begun(void) { return has_begun; }
+
+int standin_hold(int milliseconds) {
+  may_go_on = 1;
+  for (int waited = 0; !has_ended && waited < milliseconds; waited++) usleep(1000);
+  return has_ended;
 }
 
 int standin_free(uint64_t address) {
@@ -91,6 +138,22 @@ void weir_torch_mark(const char *name) {
   event.stream = weir_recorder_stream(recorder, 0, 0);
   event.detail = (int32_t)weir_recorder_string(recorder, name);
   weir_recorder_put(recorder, event);
+}
+
+void weir_torch_categories(int index, const uint64_t *addresses, const uint8_t *categories, uint32_t count) {
+  if (!recorder || index != 0) return;
+  weir_event event = {.kind = WEIR_CATEGORY, .stack = -1, .pool = -1, .fields = 1};
+  event.stream = weir_recorder_stream(recorder, 0, 0);
+  for (uint32_t at = 0; at < count; at++) {
+    event.address = addresses[at];
+    event.detail = categories[at];
+    weir_recorder_put(recorder, event);
+  }
+}
+
+void weir_torch_operator(const char *name, int index, double microseconds, const uint64_t *addresses, const uint8_t *writes,
+                         uint32_t count) {
+  (void)name, (void)index, (void)microseconds, (void)addresses, (void)writes, (void)count;
 }
 
 int weir_torch_gauges(int index, weir_gauges *gauges) {

@@ -18,6 +18,12 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 from weir_gpu import swap  # noqa: E402
 from weir_gpu.swap import host, profile  # noqa: E402
 
+# With the observers, as under `weir run`: they must not keep anything from being swapped, nor swap anything in.
+if os.environ.get("WEIR_SWAP_TEST_OBSERVE"):
+    from weir_gpu import observe
+
+    observe.install(lambda device, known: None, lambda mark: None, device_of=lambda tensor: 0)
+
 DEVICE = os.environ.get("WEIR_SWAP_TEST_DEVICE", "cpu")
 FAKE = DEVICE == "cpu"
 if FAKE:

@@ -1,0 +1,169 @@
+"""Marks of forward and backward passes, of optimizers and of steps: what runs at the moment, as the recording shows it.
+
+A step ends with the step() of one optimizer, the anchor. Optimizers that run inside of a backward pass are a part of it."""
+
+import functools
+import sys
+import threading
+import weakref
+
+import torch
+from torch.autograd import graph
+from torch.optim import optimizer as optimizers
+
+from ..abi import PhaseMark
+
+# If the anchor has not stepped for so many steps of others, another one takes its place.
+MOST_OTHERS = 64
+# If so many others have stepped inside of an optimizer, its step() has ended with an error.
+MOST_INSIDE = 16
+
+
+class Phases:
+    """Calls `listener.backward_begins()`, `backward_ends()`, `optimizer_begins(optimizer)`, `optimizer_ends(optimizer)`, `step_ends()`."""
+
+    def __init__(self, mark, listener):
+        self.mark = mark
+        self.listener = listener
+        self.lock = threading.Lock()
+        self.passes = 0  # backward passes that run, in all threads
+        self.stepping = []  # weak references to optimizers that run, outermost first
+        self.inside = 0  # steps that ended inside of another
+        self.anchor = None  # weak reference
+        self.others = 0
+        self.owes_step = False  # a step has ended inside of a backward pass
+        self.steps = 0
+        self.to_close = []
+        self.closed = False
+
+    def open(self):
+        try:
+            for register, hook in (
+                (optimizers.register_optimizer_step_pre_hook, self._before_step),
+                (optimizers.register_optimizer_step_post_hook, self._after_step),
+            ):
+                self.to_close.append(register(hook).remove)
+            self._wrap_backward()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        self.closed = True
+        while self.to_close:
+            self.to_close.pop()()
+
+    # ---- backward passes
+
+    def _wrap_backward(self):
+        """All backward passes from Python go through this function. Compiled code never calls it."""
+        original = graph._engine_run_backward
+        phases = self
+
+        @functools.wraps(original)
+        def _engine_run_backward(*arguments, **named):
+            if phases.closed or torch.compiler.is_compiling():
+                return original(*arguments, **named)
+            # An interrupt may come at any moment.
+            before = phases.passes
+            try:
+                phases._pass_begins()
+                return original(*arguments, **named)
+            finally:
+                if phases.passes > 0 or before > 0:
+                    phases._pass_ends()
+
+        for module in (graph, sys.modules["torch.autograd"]):
+            if vars(module).get("_engine_run_backward") is original:
+                module._engine_run_backward = _engine_run_backward
+                self.to_close.append(functools.partial(_restore, module, "_engine_run_backward", _engine_run_backward, original))
+
+    def _pass_begins(self):
+        with self.lock:
+            self.passes += 1
+            if self.passes > 1:
+                return
+        self._call(self.listener.backward_begins)
+        self.mark(PhaseMark.BACKWARD)
+
+    def _pass_ends(self):
+        with self.lock:
+            self.passes -= 1
+            if self.passes > 0:
+                return
+            owes_step, self.owes_step = self.owes_step, False
+        self._call(self.listener.backward_ends)
+        if owes_step:
+            self.end_step()
+        else:
+            # A closure runs inside of its optimizer.
+            self.mark(PhaseMark.OPTIMIZER if self.stepping else PhaseMark.FORWARD)
+
+    # ---- optimizers
+
+    def _before_step(self, optimizer, _arguments, _named):
+        if torch.compiler.is_compiling():
+            return
+        self._leave(optimizer)
+        self.stepping.append(weakref.ref(optimizer))
+        self._call(self.listener.optimizer_begins, optimizer)
+        if self.passes == 0 and len(self.stepping) == 1:
+            self.mark(PhaseMark.OPTIMIZER)
+
+    def _after_step(self, optimizer, _arguments, _named):
+        if torch.compiler.is_compiling():
+            return
+        self._leave(optimizer)
+        self._call(self.listener.optimizer_ends, optimizer)
+        if self.stepping:
+            self.inside += 1
+            if self.inside < MOST_INSIDE:
+                return
+            self.stepping = []
+        self.inside = 0
+        is_end = self._is_anchor(optimizer)
+        if self.passes > 0:
+            self.owes_step = self.owes_step or is_end
+        elif is_end:
+            self.end_step()
+        else:
+            self.mark(PhaseMark.FORWARD)
+
+    def _leave(self, optimizer):
+        """Also forgets a step() of this optimizer that ended with an error, and those inside of it."""
+        running = [reference() for reference in self.stepping]
+        for place, other in enumerate(running):
+            if other is None or other is optimizer:
+                del self.stepping[place:]
+                return
+
+    def _is_anchor(self, optimizer):
+        anchor = self.anchor() if self.anchor is not None else None
+        if anchor is not optimizer and (anchor is None or self.others >= MOST_OTHERS):
+            self.anchor, anchor = weakref.ref(optimizer), optimizer
+        self.others = 0 if anchor is optimizer else self.others + 1
+        return anchor is optimizer
+
+    def end_step(self):
+        self.steps += 1
+        self._call(self.listener.step_ends)
+        self.mark(PhaseMark.STEP)
+
+    def forked(self):
+        """A thread that held the lock, or ran a backward pass, does not exist here."""
+        self.lock = threading.Lock()
+        self.passes = 0
+        self.stepping = []
+
+    @staticmethod
+    def _call(function, *arguments):
+        # A defect of ours must not stop the program.
+        try:
+            function(*arguments)
+        except Exception:
+            pass
+
+
+def _restore(owner, name, ours, original):
+    if vars(owner).get(name) is ours:
+        setattr(owner, name, original)

@@ -1,0 +1,85 @@
+// Recordings in folders, one per rank, and which of two folders belong together.
+import { readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { InputError } from '../base/errors.ts';
+
+const RECORDING_NAME = /\.(pickle|pkl|json|weir)(\.(gz|zst))?$/;
+
+export interface RankPair {
+  readonly before: string;
+  readonly after: string;
+}
+
+export interface RankPairs {
+  readonly pairs: readonly RankPair[];
+  /** Files that have no partner. */
+  readonly alone: readonly string[];
+  readonly by: 'files' | 'names' | 'ranks' | 'order';
+}
+
+interface RankFile {
+  readonly name: string;
+  readonly path: string;
+}
+
+/** Two files are a pair. Of two folders, files are paired by name, else by rank, else by order if there are as many. */
+export function pairRecordings(before: string, after: string): RankPairs {
+  const [first, second] = [isFolder(before), isFolder(after)];
+  if (!first && !second) return { pairs: [{ before, after }], alone: [], by: 'files' };
+  const from = first ? recordingsIn(before) : [{ name: before, path: before }];
+  const to = second ? recordingsIn(after) : [{ name: after, path: after }];
+  if (first !== second && (from.length > 1 || to.length > 1))
+    throw new InputError(
+      `${first ? before : after} is a folder with several recordings, and ${first ? after : before} is a file; name two of a kind`,
+    );
+  const found = pairBy('names', ({ name }) => name, from, to) ?? pairBy('ranks', ({ name }) => rankIn(name), from, to);
+  if (found) return found;
+  if (from.length !== to.length)
+    throw new InputError(
+      `${before} has ${from.length} recordings and ${after} has ${to.length}, and their names do not tell which belong together`,
+    );
+  return { pairs: from.map(({ path }, index) => ({ before: path, after: to[index]!.path })), alone: [], by: 'order' };
+}
+
+/** Pairs files of the same key; undefined if the key does not tell them apart, or none has a partner. */
+function pairBy(
+  by: RankPairs['by'],
+  keyOf: (file: RankFile) => string | undefined,
+  from: readonly RankFile[],
+  to: readonly RankFile[],
+): RankPairs | undefined {
+  const partners = new Map(to.map((file) => [keyOf(file), file]));
+  if (partners.size < to.length || new Set(from.map(keyOf)).size < from.length) return undefined;
+  partners.delete(undefined);
+  const pairs: RankPair[] = [];
+  const alone: string[] = [];
+  for (const file of from) {
+    const partner = partners.get(keyOf(file));
+    if (partner) pairs.push({ before: file.path, after: partner.path });
+    else alone.push(file.path);
+    partners.delete(keyOf(file));
+  }
+  const paired = new Set(pairs.map((pair) => pair.after));
+  return pairs.length === 0
+    ? undefined
+    : { pairs, alone: [...alone, ...to.filter(({ path }) => !paired.has(path)).map(({ path }) => path)], by };
+}
+
+function isFolder(path: string): boolean {
+  return path !== '-' && (statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false);
+}
+
+/** In the order of their ranks and names. Links such as `latest.weir` are left out: they name a file that is there too. */
+function recordingsIn(folder: string): RankFile[] {
+  const files = readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isFile() && RECORDING_NAME.test(entry.name))
+    .map((entry) => entry.name)
+    .sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
+  if (files.length === 0) throw new InputError(`${folder} has no recordings (.pickle, .pkl, .json or .weir)`);
+  return files.map((name) => ({ name, path: join(folder, name) }));
+}
+
+/** The rank in a name such as `train.node1.r3.4711.weir`, `rank3.pickle` or `oom.3.4711.weir`. */
+function rankIn(file: string): string | undefined {
+  return /(?:^|[^a-z])(?:r|rank[-_.]?)(\d+)(?:[^\d]|$)/i.exec(file)?.[1] ?? /^oom\.(\d+)\.\d+\./.exec(file)?.[1];
+}

@@ -1,0 +1,288 @@
+"""What call stacks cost: five workloads, each recorded in several ways in one run, against PyTorch's own history.
+
+    PYTHONPATH=dist/python python3 test/gpu/torch/stack_costs.py [--only gpt2] [--json FILE]
+
+Each way is a process of its own, forked before CUDA starts. Every step is waited for. Figures are medians of a step's time, and their
+ratio to the mean of two runs that nobody records. `noise` is the ratio of those two. `with a stack`: share of the requests."""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import struct
+import sys
+import tempfile
+import time
+import traceback
+
+# Allocator, value of the variable for stacks, whether PyTorch records its history.
+WAYS = {
+    "unrecorded": ("", "", False),
+    "weir record, no stacks": ("pytorch", "", False),
+    "weir record, python": ("pytorch", "python", False),
+    "weir record, large": ("pytorch", "python:1048576", False),
+    "weir run, large": ("weir", "python:1048576", False),
+    "pytorch's history": ("", "", True),
+    "unrecorded, again": ("", "", False),
+}
+
+
+def attention(torch, heads, x, qkv, out):
+    batch, length, width = x.shape
+    q, k, v = (part.view(batch, length, heads, width // heads).transpose(1, 2) for part in qkv(x).chunk(3, -1))
+    y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return out(y.transpose(1, 2).reshape(batch, length, width))
+
+
+def decoder(torch, layers, width, heads, vocabulary, length):
+    nn = torch.nn
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+        def forward(self, x):
+            x = x + attention(torch, heads, self.first(x), self.qkv, self.out)
+            return x + self.mlp(self.second(x))
+
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+            self.layers, self.norm = nn.ModuleList(Layer() for _ in range(layers)), nn.LayerNorm(width)
+
+        def forward(self, tokens):
+            x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
+            for layer in self.layers:
+                x = layer(x)
+            return self.norm(x) @ self.tokens.weight.t()
+
+    return Decoder()
+
+
+def gpt2(torch):
+    model = decoder(torch, 48, 1600, 25, 50304, 1024).cuda().bfloat16()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    tokens = torch.randint(50304, (6, 1024), device="cuda")
+
+    def step():
+        logits = model(tokens)
+        torch.nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), tokens.view(-1)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step, 8
+
+
+def resnet(torch):
+    nn = torch.nn
+
+    class Bottleneck(nn.Module):
+        def __init__(self, before, width, stride):
+            super().__init__()
+            self.body = nn.Sequential(
+                *(nn.Conv2d(before, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+                *(nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+                *(nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)),
+            )
+            self.short = nn.Sequential(nn.Conv2d(before, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+
+        def forward(self, x):
+            return torch.relu(self.body(x) + self.short(x))
+
+    blocks, before = [], 64
+    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for index in range(count):
+            blocks.append(Bottleneck(before, width, stride if index == 0 else 1))
+            before = 4 * width
+    stem = (nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+    model = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)).cuda()
+    model = model.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    images = torch.randn(96, 3, 224, 224, device="cuda").contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(1000, (96,), device="cuda")
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step, 25
+
+
+def bert(torch):
+    nn = torch.nn
+    layer = nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", batch_first=True)
+    body = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+    model = nn.Sequential(nn.Embedding(30522, 768), body, nn.Linear(768, 30522)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    tokens = torch.randint(30522, (16, 512), device="cuda")
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(model(tokens).view(-1, 30522), tokens.view(-1))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step, 25
+
+
+def mlp(torch):
+    """Many small tensors: the CPU is the bottleneck, and every request costs."""
+    nn = torch.nn
+    parts = []
+    for _ in range(60):
+        parts += [nn.Linear(64, 64), nn.LayerNorm(64), nn.ReLU()]
+    model = nn.Sequential(*parts).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=False)
+    x = torch.randn(32, 64, device="cuda")
+
+    def step():
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step, 60
+
+
+def decode(torch):
+    """Tokens one by one, with caches that grow by torch.cat. A step is 16 tokens."""
+    nn = torch.nn
+    width, heads, layers = 768, 12, 12
+    qkv = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(layers)).cuda().bfloat16()
+    mlps = nn.ModuleList(nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(layers))
+    mlps = mlps.cuda().bfloat16()
+
+    def step():
+        with torch.no_grad():
+            caches = [None] * layers
+            x = torch.randn(8, 1, width, device="cuda", dtype=torch.bfloat16)
+            for _ in range(16):
+                for index in range(layers):
+                    q, k, v = (part.view(8, 1, heads, -1).transpose(1, 2) for part in qkv[index](x).chunk(3, -1))
+                    if caches[index] is not None:
+                        k, v = torch.cat((caches[index][0], k), 2), torch.cat((caches[index][1], v), 2)
+                    caches[index] = (k, v)
+                    y = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+                    x = x + y.transpose(1, 2).reshape(8, 1, width)
+                    x = x + mlps[index](x)
+
+    return step, 40
+
+
+WORKLOADS = {"gpt2": gpt2, "resnet": resnet, "bert": bert, "mlp": mlp, "decode": decode}
+WARM_UP = 3
+
+
+def share_with_stack(folder):
+    """From the ring of this process, whose layout is in abi/ring.ts: share of the requests with a stack; stacks; dropped rows."""
+    with open(os.path.join(folder, f"{os.getpid()}.ring"), "rb") as file:
+        ring = file.read()
+    rows_at, capacity = struct.unpack_from("<II", ring, 20)
+    tail, dropped, _, _, stacks = struct.unpack_from("<5Q", ring, 128)
+    requests = known = 0
+    for row in range(min(tail, capacity)):
+        at = rows_at + row * 56
+        if ring[at + KIND] != 1:
+            continue
+        requests += 1
+        known += struct.unpack_from("<i", ring, at + STACK)[0] >= 0
+    return {"requests": requests, "share": known / max(requests, 1), "stacks": stacks, "dropped": dropped}
+
+
+# Offsets in a row: abi/events.ts.
+KIND, STACK = 24, 36
+
+
+def measure(torch, workload, way, folder):
+    """In a child: one workload in one way."""
+    allocator, stacks, history = WAYS[way]
+    if allocator:
+        from weir_gpu import activate, settings
+        from weir_gpu.abi import ChildVariable
+
+        variables = {ChildVariable.ALLOCATOR: allocator, ChildVariable.RUN_DIR: folder, ChildVariable.RING_ROWS: str(1 << 22)}
+        if stacks:
+            variables[ChildVariable.STACKS] = stacks
+        activate.install(settings.read({**os.environ, **variables}))
+    if history:
+        torch.cuda.memory._record_memory_history(stacks="python", max_entries=1 << 20)
+    torch.manual_seed(1)
+    with torch.device("cuda"):  # a host takes seconds to draw the weights
+        step, count = WORKLOADS[workload](torch)
+    times = []
+    for index in range(WARM_UP + count):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        step()
+        torch.cuda.synchronize()
+        if index >= WARM_UP:
+            times.append(time.perf_counter() - began)
+    found = {"median": statistics.median(times), "least": min(times)}
+    if allocator:
+        found.update(share_with_stack(folder))
+    return found
+
+
+def in_child(torch, workload, way):
+    """What `measure` gives, from a process that starts CUDA for itself."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+                os.write(write, json.dumps(measure(torch, workload, way, folder)).encode())
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        sys.stdout.flush()
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if status != 0 or not text:
+        raise SystemExit(f"{workload}, {way}: failed with status {status}")
+    return json.loads(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default="", help="one workload: " + ", ".join(WORKLOADS))
+    parser.add_argument("--json", default="")
+    options = parser.parse_args()
+    import torch
+
+    results, began = {}, time.perf_counter()
+    for workload in [options.only] if options.only else WORKLOADS:
+        found = results[workload] = {way: in_child(torch, workload, way) for way in WAYS}
+        plain = [found["unrecorded"]["median"], found["unrecorded, again"]["median"]]
+        base = sum(plain) / 2
+        print(f"\n{workload}: {base * 1e3:.1f} ms per step, noise {max(plain) / min(plain):.3f}")
+        print(f"  {'way':24} {'ms':>9} {'ratio':>7} {'with a stack':>13} {'stacks':>7} {'requests':>9}")
+        for way, figures in found.items():
+            figures["ratio"] = figures["median"] / base
+            share = f"{figures['share']:.1%}" if "share" in figures else ""
+            rest = f"{share:>13} {figures.get('stacks', ''):>7} {figures.get('requests', ''):>9}"
+            print(f"  {way:24} {figures['median'] * 1e3:9.2f} {figures['ratio']:7.3f} {rest}")
+            if figures.get("dropped"):
+                print(f"    {figures['dropped']} events were dropped")
+        sys.stdout.flush()
+    ratios = {way: math.prod(found[way]["ratio"] for found in results.values()) ** (1 / len(results)) for way in WAYS}
+    print("\nmean ratio: " + ", ".join(f"{way} {ratio:.3f}" for way, ratio in ratios.items()))
+    print(f"took {time.perf_counter() - began:.0f} s")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            where = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+            json.dump({**where, "results": results, "ratios": ratios}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
