@@ -21,7 +21,7 @@ export const CHILD_VARIABLES: readonly Variable[] = [
   child('accesses', 'Steps whose operators are recorded.'),
   child('swap', '`auto`, or bytes to swap down to.'),
   child('swapHost', 'Bytes of host memory that swapping may take.'),
-  child('endAfter', 'Mark optimizer steps, and end the process after so many of them; 0: only mark them.'),
+  child('endAfter', 'End the process after so many steps; 0: steps are marked, and it goes to its end.'),
 ];
 
 /**

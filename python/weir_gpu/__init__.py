@@ -65,13 +65,12 @@ def step(name="step"):
     A recording holds some thousand different names, so do not put the number of the step into the name."""
     import sys
 
-    from . import adapter, step_marks
+    from . import adapter
 
     observe = sys.modules.get("weir_gpu.observe")
     if observe is not None and name == "step":
         observe.step()
     adapter.mark(name)
-    step_marks.begins()
 
 
 def gauges(device=0):

@@ -48,11 +48,7 @@ def install(settings):
             swap.uninstall()
         raise
     job_python.record(settings)
-    if settings.end_after is not None:
-        from . import step_marks
-
-        step_marks.install(adapter.mark, settings.end_after)
-    if settings.directory and settings.observe:
+    if settings.directory and (settings.observe or settings.end_after is not None):
         _observe(torch, settings)
     if settings.directory:
         pinned.install(torch, settings.directory)
@@ -77,10 +73,15 @@ def _observe(torch, settings):
     from . import adapter, observe
     from .refusal import say
 
+    mark = adapter.mark
+    if settings.end_after is not None:
+        from .short_run import ShortRun
+
+        mark = ShortRun(adapter.mark, settings.end_after).mark
     try:
         observe.install(
             adapter.categories,
-            adapter.mark,
+            mark,
             adapter.operator,
             accesses=settings.accesses,
             when_used=torch.cuda._lazy_call,

@@ -43,7 +43,7 @@ class Settings:
     swap_host: Optional[int] = None  # bytes of host memory for swapping
     swap_tolerance: Optional[float] = _DEFAULT_TOLERANCE  # share of a step's time that swapping may cost; None for any
     swap_debug: bool = False
-    end_after: Optional[int] = None  # optimizer steps after which the process ends; 0: steps are only marked; None: not even that
+    end_after: Optional[int] = None  # steps after which the process ends; 0 or None: it goes to its end
     faults: int = 0  # rate of driver calls that fail, for tests
     faults_seed: int = 0
     cache: Optional[str] = None  # folder of the compiled adapter

@@ -27,7 +27,7 @@ export interface RunOptions extends SupervisionOptions {
   readonly onOutput?: ((child: RunningCommand) => void) | undefined;
   /** The same for output and errors, and the command has no input. */
   readonly onCaptured?: ((child: RunningCommand) => void) | undefined;
-  /** Optimizer steps after which processes end by themselves; 0: steps are only marked. */
+  /** Steps after which processes end by themselves; 0: they go to their end. */
   readonly endAfter?: number | undefined;
 }
 

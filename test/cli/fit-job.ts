@@ -1,6 +1,7 @@
 // A training job without PyTorch and without a GPU, whose memory grows with its batch: node fit-job.js --batch N [--length N] [WORD...].
 // It writes a ring as a real process does, marks its steps, and ends after as many as it is told.
 import { ChildVariable } from '../../src/abi/environment.ts';
+import { PhaseMark } from '../../src/abi/events.ts';
 import { EventKind } from '../../src/trace/trace.ts';
 import { RingWriter } from '../run/ring-writer.ts';
 
@@ -24,7 +25,7 @@ const ring = new RingWriter(process.env[ChildVariable.runDir] ?? '', {
 ring.gauges(0, { total: 1024 * MIB });
 ring.stream(0, 0, 0);
 ring.pool(0, 0, [0, 0]);
-const mark = ring.string('weir step');
+const mark = ring.string(PhaseMark.step);
 const usable = ring.string(`weir usable ${1000 * MIB}`);
 let [next, live, peak] = [0x7f00_0000_0000, 0, 0];
 

@@ -1,7 +1,7 @@
 // Which request of one run is which of another, where the runs differ in more than their sizes.
 import { describe, expect, test } from 'vitest';
+import { PhaseMark } from '../../src/abi/events.ts';
 import { learnFit } from '../../src/fit/model.ts';
-import { STEP_MARK } from '../../src/fit/sequence.ts';
 import { synthesise } from '../../src/fit/synthesis.ts';
 import type { Trace } from '../../src/trace/trace.ts';
 import { RunRecorder } from './program.ts';
@@ -13,7 +13,7 @@ function record(steps: number, hasStacks: boolean, step: (run: RunRecorder, inde
   const run = new RunRecorder(hasStacks);
   for (let index = 0; index < steps; index++) {
     step(run, index);
-    if (hasMarks) run.mark(STEP_MARK);
+    if (hasMarks) run.mark(PhaseMark.step);
   }
   return run.finish();
 }

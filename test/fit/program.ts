@@ -1,6 +1,6 @@
 // A program with known size functions, run at any value: weights, layers forward and backward, an optimizer.
 
-import { STEP_MARK } from '../../src/fit/sequence.ts';
+import { PhaseMark } from '../../src/abi/events.ts';
 import { assembleTrace } from '../../src/trace/assemble.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
@@ -63,7 +63,7 @@ export function runProgram(program: Program, ...values: number[]): Trace {
     if (step === 0 && program.hasState) for (const layer of program.layers) run.alloc(2 * layer.weight, ['state', 0]);
     if (program.freesLate) late = gradients;
     else for (const gradient of gradients) run.free(gradient);
-    if (program.hasMarks) run.mark(STEP_MARK);
+    if (program.hasMarks) run.mark(PhaseMark.step);
   }
   // Like most programs, this one never frees its weights.
   void weights;
