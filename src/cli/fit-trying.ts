@@ -6,7 +6,7 @@ import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import { learnFit } from '../fit/model.ts';
 import type { Point } from '../fit/monomials.ts';
-import { type FitPrediction, predictOn, replaysOf } from '../fit/prediction.ts';
+import { type FitPrediction, predictOn, replaysOf, SWAP_AUTO } from '../fit/prediction.ts';
 import { type FitRun, markedSteps } from '../fit/sequence.ts';
 import { listWords, pointWords } from '../report/words/fit.ts';
 import { shellWord } from '../report/words/shell.ts';
@@ -140,17 +140,18 @@ export class Trials {
     return traces.reduce((most, trace) => (summarizeTrace(trace).peakLive > summarizeTrace(most).peakLive ? trace : most));
   }
 
-  async run(point: Point, allocator: RunAllocator, limit: number | undefined): Promise<TriedRun> {
+  async run(point: Point, allocator: RunAllocator, limit: number | undefined, swap = false): Promise<TriedRun> {
     const command = withValues(this.command, this.names, point);
-    this.voice.say(`running ${command.map(shellWord).join(' ')}${allocator === 'pytorch' ? '' : ` on ${allocator}`}`);
+    this.voice.say(`running ${command.map(shellWord).join(' ')}${allocator === 'pytorch' ? '' : ` on ${swap ? SWAP_AUTO : allocator}`}`);
     return tryRun(
       {
         command,
         allocator,
+        swap,
         limit,
         endAfter: this.flags.whole ? 0 : this.flags.steps,
         folder: this.folder,
-        name: `${allocator}-${point.join('x')}`,
+        name: `${allocator}${swap ? '-swap' : ''}-${point.join('x')}`,
         version: readVersion(),
         environment: process.env,
       },
@@ -200,13 +201,16 @@ export async function confirm(
   isInterrupted: () => boolean,
 ): Promise<Confirmation[] | undefined> {
   const found: Confirmation[] = [];
-  for (const { allocator, sure, nextPeak, onGpu } of rows) {
-    const runnable = RUN_ALLOCATORS.find((name) => name === allocator);
+  for (const { allocator, sure, nextPeak, onGpu, swappedBytes } of rows) {
+    const swap = swappedBytes !== undefined;
+    // Without state that could leave, the run is that of Weir.
+    if (swappedBytes === 0) continue;
+    const runnable = swap ? 'weir' : RUN_ALLOCATORS.find((name) => name === allocator);
     if (!runnable || sure.value === 0 || !sure.isBounded) continue;
     const values = (value: number) => line.point.map((given, index) => (index === line.parameter ? value : given));
-    const first = await trials.run(values(sure.value), runnable, limit);
+    const first = await trials.run(values(sure.value), runnable, limit, swap);
     if (isInterrupted()) return undefined;
-    const second = await trials.run(nextPeak.point, runnable, limit);
+    const second = await trials.run(nextPeak.point, runnable, limit, swap);
     if (isInterrupted()) return undefined;
     const confirmation = {
       allocator,

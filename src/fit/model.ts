@@ -5,7 +5,7 @@ import { EventKind, type Trace } from '../trace/trace.ts';
 import { degreeOf, type Point } from './monomials.ts';
 import { modesFor, pairRuns } from './pairing.ts';
 import { type FitRun, type Sequence, SiteNames, sequenceOf } from './sequence.ts';
-import { openFunction, type Sample, type SizeFunction, SizeLearner } from './size-function.ts';
+import { doubted, openFunction, type Sample, type SizeFunction, SizeLearner } from './size-function.ts';
 
 export interface FitModel {
   /** The run with the largest values. Synthesised runs make its requests in its order. */
@@ -27,8 +27,12 @@ export interface Learned {
   readonly unpaired: number;
   /** The part of `unsettled` that no function fits at all. */
   readonly open: number;
+  /** The part of `unsettled` whose function only two runs support, where these two differ in structure. */
+  readonly doubted: number;
   /** Bytes of the other runs' requests that the template does not have, of the run nearest to it. */
   readonly vanished: number;
+  /** The part of it that is not merely requested more often, as by a further step. */
+  readonly dropped: number;
   /** Bytes of requests that are constant, and that grow, by their function. */
   readonly constant: number;
   readonly growing: number;
@@ -42,6 +46,10 @@ const LEAST_SHARED = 0.3;
 const NEARLY_ALL = 0.95;
 /** A share of the bytes by which another pairing must be better. */
 const CLEARLY = 0.05;
+/** Below this share of the bytes, a difference in structure needs no doubt. */
+export const NOTABLE = 0.001;
+/** Samples that a function needs if the runs differ in structure. */
+const ENOUGH_SAMPLES = 3;
 /** A growth that concerns less than this share of the bytes says nothing about unknown blocks. */
 const LEAST_TYPICAL = 0.01;
 
@@ -65,18 +73,31 @@ export function learnFit(runs: readonly FitRun[]): FitModel {
   };
   const functions: SizeFunction[] = [];
   const alone: number[] = [];
+  const fewSamples: number[] = [];
   for (let allocation = 0; allocation < allocations.count; allocation++) {
     const samples = samplesOf(allocation);
     if (samples.length === 1) alone.push(allocation);
+    else if (samples.length < ENOUGH_SAMPLES) fewSamples.push(allocation);
     functions.push(learner.learn(samples));
   }
-  const learned = describe(template, functions, new Set(alone), partners.at(-1)!);
+  const describeWith = (doubtful: readonly number[]) => describe(template, functions, { alone, doubtful }, partners.at(-1)!);
+  const learned = describeWith([]);
   requireSame(learned, ordered);
   requireGrowth(learned, ordered);
   const power = fastestPower(template, functions);
-  for (const allocation of alone)
-    functions[allocation] = openFunction([{ point: template.values, size: allocations.requested[allocation]! }], power);
-  return { template, points: ordered.map(({ values }) => values), functions, learned };
+  const ownSize = (allocation: number): Sample => ({ point: template.values, size: allocations.requested[allocation]! });
+  for (const allocation of alone) functions[allocation] = openFunction([ownSize(allocation)], power);
+  const points = ordered.map(({ values }) => values);
+  if (differenceOf(learned) <= NOTABLE) return { template, points, functions, learned };
+  // The structure changes with the value, so it may change again. What only two runs show is no law then.
+  const doubtful = fewSamples.filter((allocation) => functions[allocation]!.kind !== 'constant' && functions[allocation]!.kind !== 'open');
+  for (const allocation of doubtful) functions[allocation] = doubted(functions[allocation]!, ownSize(allocation), power);
+  return { template, points, functions, learned: describeWith(doubtful) };
+}
+
+/** The share of the bytes that one of the two largest runs has and the other has not, or has in sizes that fit no function. */
+export function differenceOf({ bytes, unpaired, open, dropped }: Learned): number {
+  return bytes === 0 ? 0 : (unpaired + open + dropped) / bytes;
 }
 
 /** By whole stacks, if these explain nearly all. Else by whatever explains most. */
@@ -148,12 +169,14 @@ function requireGrowth({ bytes, constant }: Learned, runs: readonly Sequence[]):
 function describe(
   template: Sequence,
   functions: readonly SizeFunction[],
-  alone: ReadonlySet<number>,
+  which: { readonly alone: readonly number[]; readonly doubtful: readonly number[] },
   nearest: { other: Sequence; partner: Int32Array },
 ): Learned {
   const { requested, count } = template.trace.allocations;
+  const alone = new Set(which.alone);
+  const doubtful = new Set(which.doubtful);
   const further = template.values.map((value) => 2 * value);
-  let [bytes, settled, unsettled, unpaired, constant, growing, checked, open] = [0, 0, 0, 0, 0, 0, 0, 0];
+  let [bytes, settled, unsettled, unpaired, constant, growing, checked, open, doubtedBytes] = [0, 0, 0, 0, 0, 0, 0, 0, 0];
   for (let allocation = 0; allocation < count; allocation++) {
     const size = requested[allocation]!;
     const found = functions[allocation]!;
@@ -161,7 +184,8 @@ function describe(
     if (alone.has(allocation)) unpaired += size;
     else if (found.lower(further) === found.upper(further)) settled += size;
     else unsettled += size;
-    if (found.kind === 'open' && !alone.has(allocation)) open += size;
+    if (doubtful.has(allocation)) doubtedBytes += size;
+    else if (found.kind === 'open' && !alone.has(allocation)) open += size;
     if (found.isChecked) checked += size;
     if (found.kind === 'constant') constant += size;
     else if (!alone.has(allocation)) growing += size;
@@ -173,18 +197,26 @@ function describe(
     unsettled,
     unpaired,
     open,
-    vanished: vanishedBytes(nearest),
+    doubted: doubtedBytes,
+    ...vanishedBytes(nearest),
     constant,
     growing,
     isChecked: checked > bytes / 2,
   };
 }
 
-function vanishedBytes({ other, partner }: { other: Sequence; partner: Int32Array }): number {
+function vanishedBytes({ other, partner }: { other: Sequence; partner: Int32Array }): Pick<Learned, 'vanished' | 'dropped'> {
   const { requested } = other.trace.allocations;
   const taken = new Uint8Array(requested.length);
-  for (const allocation of partner) if (allocation >= 0) taken[allocation] = 1;
-  return requested.reduce((sum, size, allocation) => (taken[allocation] === 1 ? sum : sum + size), 0);
+  const pairedSizes = new Set<number>();
+  for (const allocation of partner) {
+    if (allocation < 0) continue;
+    taken[allocation] = 1;
+    pairedSizes.add(requested[allocation]!);
+  }
+  const left = requested.filter((_, allocation) => taken[allocation] === 0);
+  const sum = (sizes: Float64Array) => sizes.reduce((total, size) => total + size, 0);
+  return { vanished: sum(left), dropped: sum(left.filter((size) => !pairedSizes.has(size))) };
 }
 
 /** The power with which a good part of the program grows: unknown blocks may do the same. */

@@ -8,6 +8,7 @@ import type { FitModel, Learned } from './model.ts';
 import type { Point } from './monomials.ts';
 import { FitReplays, type Largest, type Line, largestValue, onLine } from './search.ts';
 import { isSettledAt } from './size-function.ts';
+import { type SwappedState, swappedState } from './swapped-state.ts';
 import { type Bound, type Synthesis, synthesise } from './synthesis.ts';
 
 /** Sizes between the ends of the intervals that are replayed too: an allocator can need most of all for one of them. */
@@ -39,7 +40,12 @@ export interface FitRow {
   readonly nextPeak: PredictedPeak;
   /** Peaks at the points that were asked for. */
   readonly asked: readonly PredictedPeak[];
+  /** Bytes of optimizer state that leave the GPU if memory runs short; undefined: nothing is swapped. All peaks are without them. */
+  readonly swappedBytes?: number | undefined;
 }
+
+/** How the row of Weir with swapping is called. */
+export const SWAP_AUTO = 'weir --swap auto';
 
 export interface FitPrediction {
   readonly gpuBytes: number;
@@ -50,7 +56,9 @@ export interface FitPrediction {
   /** Steps that were added behind the recorded ones; 0: no step was found that repeats. */
   readonly repeats: number;
   readonly rows: readonly FitRow[];
-  /** At the largest of the sure values. */
+  /** Whether the runs tell what is optimizer state. Else there is no row for swapping. */
+  readonly tellsState: boolean;
+  /** At the largest of the sure values without swapping. */
   readonly growthPoint: Point;
   readonly growth: Growth;
 }
@@ -73,12 +81,16 @@ export interface FitRuns {
   readonly model: FitModel;
   readonly synthesis: Synthesis;
   readonly replays: FitReplays;
+  /** The same with optimizer state away; undefined: the runs do not tell which memory that is. */
+  readonly swapped?: { readonly state: SwappedState; readonly replays: FitReplays } | undefined;
 }
 
 export function replaysOf(model: FitModel, repeats?: number): FitRuns {
   const { emptyCacheBefore, rules } = reconstruct(model.template.trace);
   const synthesis = synthesise(model, { repeats, emptyCacheBefore });
-  return { model, synthesis, replays: new FitReplays(synthesis, rules) };
+  const state = swappedState(model.template.trace);
+  const swapped = state && { state, replays: new FitReplays(synthesise(model, { repeats, emptyCacheBefore, swapped: state }), rules) };
+  return { model, synthesis, replays: new FitReplays(synthesis, rules), swapped };
 }
 
 export function predictFit(model: FitModel, options: PredictOptions): FitPrediction {
@@ -87,25 +99,17 @@ export function predictFit(model: FitModel, options: PredictOptions): FitPredict
 
 export function predictOn(runs: FitRuns, options: PredictOptions): FitPrediction {
   const { gpuBytes, choices, onProgress } = options;
-  const { model, synthesis, replays } = runs;
+  const { model, synthesis } = runs;
   if (choices.length === 0) throw new UsageError('name at least one allocator');
   const line = options.line ?? { point: model.template.values, parameter: 0, multiple: 1 };
   const rows = choices.map((choice, index): FitRow => {
     onProgress?.(index / choices.length, `searching the largest value on ${choice.name}`);
-    const { sure, possible } = largestOn(runs, choice, line, gpuBytes);
-    return {
-      allocator: choice.name,
-      conf: choice.conf,
-      sure,
-      possible,
-      onGpu: sure.value > 0 ? onGpu(replays.on(choice, onLine(line, sure.value), 'upper', { capacity: gpuBytes })) : undefined,
-      peak: sure.value > 0 ? predictPeak(runs, choice, onLine(line, sure.value)) : undefined,
-      nextPeak: predictPeak(runs, choice, onLine(line, sure.value + line.multiple)),
-      asked: (options.asked ?? []).map((point) => predictPeak(runs, choice, point)),
-    };
+    return rowOn(runs, choice, line, gpuBytes, options.asked);
   });
+  const weir = choices.find(({ name }) => name === 'weir');
+  if (weir) rows.push(...swapRow(runs, weir, line, gpuBytes));
   onProgress?.(1, 'done');
-  const best = Math.max(line.multiple, ...rows.map(({ sure }) => sure.value));
+  const best = Math.max(line.multiple, ...rows.flatMap(({ sure, swappedBytes }) => (swappedBytes === undefined ? [sure.value] : [])));
   const growthPoint = onLine(line, best);
   return {
     gpuBytes,
@@ -115,6 +119,7 @@ export function predictOn(runs: FitRuns, options: PredictOptions): FitPrediction
     learned: model.learned,
     repeats: synthesis.repeats,
     rows,
+    tellsState: runs.swapped !== undefined,
     growthPoint,
     growth: growthAt(model, synthesis, growthPoint, onLine(line, best + line.multiple)),
   };
@@ -136,8 +141,37 @@ export function predictFrontier(
   return others.map((at, index) => {
     onProgress?.(index / others.length, `searching the largest value at ${at}`);
     const along = { ...line, point: line.point.map((value, parameter) => (parameter === other ? at : value)) };
-    return { at, largest: choices.map((choice) => ({ allocator: choice.name, ...largestOn(runs, choice, along, gpuBytes) })) };
+    const largest = choices.map((choice) => ({ allocator: choice.name, ...largestOn(runs, choice, along, gpuBytes) }));
+    const weir = choices.find(({ name }) => name === 'weir');
+    const swapped = weir && withStateAway(runs);
+    if (swapped) largest.push({ allocator: SWAP_AUTO, ...largestOn(swapped, weir, along, gpuBytes) });
+    return { at, largest };
   });
+}
+
+function rowOn(runs: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes: number, asked: readonly Point[] = []): FitRow {
+  const { sure, possible } = largestOn(runs, choice, line, gpuBytes);
+  return {
+    allocator: choice.name,
+    conf: choice.conf,
+    sure,
+    possible,
+    onGpu: sure.value > 0 ? onGpu(runs.replays.on(choice, onLine(line, sure.value), 'upper', { capacity: gpuBytes })) : undefined,
+    peak: sure.value > 0 ? predictPeak(runs, choice, onLine(line, sure.value)) : undefined,
+    nextPeak: predictPeak(runs, choice, onLine(line, sure.value + line.multiple)),
+    asked: asked.map((point) => predictPeak(runs, choice, point)),
+  };
+}
+
+/** Peaks at given points would be those of Weir: without need, nothing leaves before there is a swap plan. */
+function swapRow(runs: FitRuns, weir: AllocatorChoice, line: Line, gpuBytes: number): FitRow[] {
+  const swapped = withStateAway(runs);
+  if (!swapped) return [];
+  return [{ ...rowOn(swapped, weir, line, gpuBytes), allocator: SWAP_AUTO, swappedBytes: runs.swapped?.state.bytes }];
+}
+
+function withStateAway(runs: FitRuns): FitRuns | undefined {
+  return runs.swapped && { ...runs, replays: runs.swapped.replays };
 }
 
 function largestOn(runs: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes: number): Pick<FitRow, 'sure' | 'possible'> {

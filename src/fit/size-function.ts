@@ -209,6 +209,11 @@ export function openFunction(samples: readonly Sample[], power: number): SizeFun
   };
 }
 
+/** A function that may not hold for larger values: the block may also stay as it is, or grow as fast as the program. */
+export function doubted(size: SizeFunction, last: Sample, power: number): SizeFunction {
+  return { ...envelope([size, openFunction([last], power)]), kind: 'open', monomial: size.monomial };
+}
+
 /** How much larger all parameters together are. */
 function growthOf(from: Point, to: Point): number {
   return to.reduce((product, value, index) => product * (value / from[index]!), 1);

@@ -18,7 +18,7 @@ export function fitJson(model: FitModel, prediction: FitPrediction, { frontier =
     runs: prediction.points,
     repeats: prediction.repeats,
     learned: prediction.learned,
-    results: prediction.rows.map(({ allocator, conf, sure, possible, onGpu, peak, nextPeak, asked }) => ({
+    results: prediction.rows.map(({ allocator, conf, sure, possible, onGpu, peak, nextPeak, asked, swappedBytes }) => ({
       allocator,
       conf: conf ?? null,
       largest: sure.value,
@@ -28,6 +28,7 @@ export function fitJson(model: FitModel, prediction: FitPrediction, { frontier =
       peak: peak ? peakJson(peak) : null,
       next: peakJson(nextPeak),
       asked: asked.map(peakJson),
+      swappedBytes: swappedBytes ?? 0,
     })),
     frontier: frontier.map(({ at, largest }) => ({
       at,

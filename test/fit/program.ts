@@ -1,6 +1,6 @@
 // A program with known size functions, run at any value: weights, layers forward and backward, an optimizer.
 
-import { PhaseMark } from '../../src/abi/events.ts';
+import { CATEGORY_NAMES, type Category, PhaseMark } from '../../src/abi/events.ts';
 import { assembleTrace } from '../../src/trace/assemble.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
@@ -28,6 +28,8 @@ export interface Program {
   readonly hasTail?: boolean;
   /** Blocks that the optimizer keeps from the first step on. */
   readonly hasState?: boolean;
+  /** Optimizers are marked, and their state is told. */
+  readonly tellsState?: boolean;
   /** Gradients are freed at the start of the next step, as by zero_grad() there. */
   readonly freesLate?: boolean;
 }
@@ -60,7 +62,13 @@ export function runProgram(program: Program, ...values: number[]): Trace {
     }
     run.free(input);
     for (const block of kept) run.free(block);
-    if (step === 0 && program.hasState) for (const layer of program.layers) run.alloc(2 * layer.weight, ['state', 0]);
+    if (program.tellsState) run.mark(PhaseMark.optimizer);
+    if (step === 0 && program.hasState) {
+      for (const layer of program.layers) {
+        const state = run.alloc(2 * layer.weight, ['state', 0]);
+        if (program.tellsState) run.tell(state, 'optimizerState');
+      }
+    }
     if (program.freesLate) late = gradients;
     else for (const gradient of gradients) run.free(gradient);
     if (program.hasMarks) run.mark(PhaseMark.step);
@@ -110,6 +118,11 @@ export class RunRecorder {
   mark(name: string): void {
     const row = this.store.append(EventKind.Mark, 0, 0, this.timeUs++, 0, 0, -1, 0);
     this.store.setOptional(row, 'detail', this.symbols.internString(name));
+  }
+
+  tell(id: number, category: Category): void {
+    const row = this.store.append(EventKind.Category, address(id), 0, this.timeUs++, 0, 0, -1, 0);
+    this.store.setOptional(row, 'detail', CATEGORY_NAMES.indexOf(category));
   }
 
   finish(): Trace {

@@ -16,6 +16,7 @@ import {
   nextWords,
   peakWords,
   pointWords,
+  swapSentences,
 } from '../words/fit.ts';
 import { formatCount, formatTimes } from '../words/numbers.ts';
 import { type Paint, PLAIN } from './paint.ts';
@@ -83,11 +84,13 @@ function answerLines(prediction: FitPrediction, paint: Paint): string[] {
     ...(rows.some(({ onGpu }) => onGpu && onGpu.retries > 0)
       ? [paint.dim(`${INDENT}retries: requests that are served only after cached memory was given back, which takes time.`)]
       : []),
+    ...swapSentences(prediction).map((sentence) => paint.dim(`${INDENT}${sentence}`)),
     ...(isInterval ? [paint.dim(`${INDENT}A to B: A fits whatever the unsettled blocks do, and B + 1 does not.`)] : []),
   ];
 }
 
 function askedLines({ rows }: FitPrediction, paint: Paint): string[] {
+  const asked = rows.filter(({ swappedBytes }) => swappedBytes === undefined);
   const points = rows[0]?.asked.map(({ point }) => point) ?? [];
   if (points.length === 0) return [];
   const columns: Column[] = [
@@ -98,7 +101,7 @@ function askedLines({ rows }: FitPrediction, paint: Paint): string[] {
     paint.strong('Peak reserved at:'),
     ...table(
       columns,
-      rows.map((row) => [row.allocator, ...row.asked.map(peakWords)]),
+      asked.map((row) => [row.allocator, ...row.asked.map(peakWords)]),
       paint,
     ),
   ];

@@ -1,13 +1,11 @@
 // Sentences about the largest value that fits, for the terminal and the page.
 import { formatBytes } from '../../base/bytes.ts';
+import { differenceOf, NOTABLE } from '../../fit/model.ts';
 import { formatMonomial, type Point } from '../../fit/monomials.ts';
-import type { FitPrediction, FitRow, PredictedPeak } from '../../fit/prediction.ts';
+import { type FitPrediction, type FitRow, type PredictedPeak, SWAP_AUTO } from '../../fit/prediction.ts';
 import type { Largest } from '../../fit/search.ts';
 import type { SizeFunction } from '../../fit/size-function.ts';
 import { formatCount, formatShare, formatSizeRange } from './numbers.ts';
-
-/** Below this share, blocks without a function change no answer that is worth a sentence. */
-const NOTABLE = 0.001;
 
 /** `4` or `4 x 512`. */
 export function pointWords(point: Point): string {
@@ -23,11 +21,12 @@ export function fitTitle({ gpuBytes, names, line, points }: FitPrediction): stri
   return `The largest ${names[line.parameter]} that fits in ${formatBytes(gpuBytes)}${others.join('')}, from runs of ${listWords(points.map(pointWords))}`;
 }
 
-/** `23`, `23 to 25`, `none`, `more than 16,777,216`. */
+/** `23`, `23 to 25`, `23 or more`, `none`, `more than 16,777,216`. */
 export function largestWords({ sure, possible }: { readonly sure: Largest; readonly possible: Largest }): string {
   const written = (largest: Largest) =>
     largest.value === 0 ? 'none' : `${largest.isBounded ? '' : 'more than '}${formatCount(largest.value)}`;
-  return sure.value === possible.value ? written(sure) : `${written(sure)} to ${written(possible)}`;
+  if (sure.value === possible.value) return written(sure);
+  return possible.isBounded ? `${written(sure)} to ${written(possible)}` : `${written(sure)} or more`;
 }
 
 export function peakWords(peak: PredictedPeak): string {
@@ -53,9 +52,21 @@ export function growthTitle({ growth, growthPoint, names, line }: FitPrediction)
   return `Of ${formatBytes(growth.bytes)} live at the peak of ${pointWords(growthPoint)}, ${formatBytes(growth.constantBytes)} are constant; ${more} adds ${formatBytes(growth.growth)}`;
 }
 
+/** What the row with swapping means, or why there is none. */
+export function swapSentences({ rows, tellsState }: FitPrediction): string[] {
+  if (!rows.some(({ allocator }) => allocator === 'weir')) return [];
+  if (!tellsState) return [`${SWAP_AUTO}: not predicted. The runs do not tell what is optimizer state; those of weir record do.`];
+  const bytes = rows.find(({ swappedBytes }) => swappedBytes !== undefined)?.swappedBytes ?? 0;
+  return [
+    bytes === 0
+      ? `${SWAP_AUTO}: as weir, because the runs have no optimizer state that could leave.`
+      : `${SWAP_AUTO}: if memory runs short, ${formatBytes(bytes)} of optimizer state leave between steps. The peak is without them.`,
+  ];
+}
+
 /** What the runs explain, and what to do if that is not enough. */
 export function learnedSentences({ learned, points }: FitPrediction): string[] {
-  const { bytes, settled, unsettled, unpaired, vanished } = learned;
+  const { bytes, settled, unsettled, unpaired, vanished, doubted } = learned;
   const largest = pointWords(points.at(-1)!);
   const lines = [
     `The runs settle the sizes of ${formatShare(settled, bytes)} of ${formatBytes(bytes)} that the run of ${largest} requests.`,
@@ -64,10 +75,15 @@ export function learnedSentences({ learned, points }: FitPrediction): string[] {
     lines.push(
       `${formatBytes(unpaired)} (${formatShare(unpaired, bytes)}) are requested in the run of ${largest} alone: the program does something else there.`,
     );
-  if (unsettled > bytes * NOTABLE)
-    lines.push(`${formatBytes(unsettled)} (${formatShare(unsettled, bytes)}) follow no function that the runs settle.`);
+  if (unsettled - doubted > bytes * NOTABLE)
+    lines.push(`${formatBytes(unsettled - doubted)} (${formatShare(unsettled - doubted, bytes)}) follow no function that the runs settle.`);
+  if (doubted > 0)
+    lines.push(
+      `The runs are not the same program for ${formatShare(Math.round(differenceOf(learned) * bytes), bytes)} of the bytes, and ${formatShare(doubted, bytes)} grow as only two of them show: try values nearer to the answer, or a third one.`,
+    );
   if (vanished > bytes * NOTABLE)
     lines.push(`${formatBytes(vanished)} of the run of ${pointWords(points.at(-2)!)} have no counterpart in the run of ${largest}.`);
+  if (doubted > 0) return lines;
   if (unpaired + unsettled + vanished > bytes * NOTABLE) lines.push('For a narrower answer, add a run nearer to it.');
   else if (points.length === 2) lines.push('A third run would check this.');
   return lines;

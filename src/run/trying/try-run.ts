@@ -11,6 +11,8 @@ import type { RunVoice } from '../supervision.ts';
 export interface TryOptions {
   readonly command: readonly string[];
   readonly allocator: RunAllocator;
+  /** Whether optimizer state and saved tensors may leave the GPU. */
+  readonly swap: boolean;
   /** Bytes that the run may take; undefined: all of the GPU. */
   readonly limit: number | undefined;
   /** Optimizer steps after which it ends; 0: it goes to its end. */
@@ -66,7 +68,7 @@ export async function tryRun(options: TryOptions, voice: RunVoice): Promise<Trie
       metricsPort: undefined,
       metricsHost: '',
       plan: false,
-      swap: undefined,
+      swap: options.swap ? 'auto' : undefined,
       lend: true,
       swapHost: undefined,
       allowUntested: false,
