@@ -107,7 +107,8 @@ export function predictOn(runs: FitRuns, options: PredictOptions): FitPrediction
     return rowOn(runs, choice, line, gpuBytes, options.asked);
   });
   const weir = choices.find(({ name }) => name === 'weir');
-  if (weir) rows.push(...swapRow(runs, weir, line, gpuBytes));
+  const plain = rows.find(({ allocator }) => allocator === 'weir');
+  if (weir && plain) rows.push(...swapRow(runs, weir, plain, line, gpuBytes));
   onProgress?.(1, 'done');
   const best = Math.max(line.multiple, ...rows.flatMap(({ sure, swappedBytes }) => (swappedBytes === undefined ? [sure.value] : [])));
   const growthPoint = onLine(line, best);
@@ -164,10 +165,12 @@ function rowOn(runs: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes: num
 }
 
 /** Peaks at given points would be those of Weir: without need, nothing leaves before there is a swap plan. */
-function swapRow(runs: FitRuns, weir: AllocatorChoice, line: Line, gpuBytes: number): FitRow[] {
+function swapRow(runs: FitRuns, weir: AllocatorChoice, plain: FitRow, line: Line, gpuBytes: number): FitRow[] {
   const swapped = withStateAway(runs);
-  if (!swapped) return [];
-  return [{ ...rowOn(swapped, weir, line, gpuBytes), allocator: SWAP_AUTO, swappedBytes: runs.swapped?.state.bytes }];
+  if (!swapped || !runs.swapped) return [];
+  const swappedBytes = runs.swapped.state.bytes;
+  const row = swappedBytes === 0 ? { ...plain, asked: [] } : rowOn(swapped, weir, line, gpuBytes);
+  return [{ ...row, allocator: SWAP_AUTO, swappedBytes }];
 }
 
 function withStateAway(runs: FitRuns): FitRuns | undefined {

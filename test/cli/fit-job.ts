@@ -1,7 +1,7 @@
 // A training job without PyTorch and without a GPU, whose memory grows with its batch: node fit-job.js --batch N [--length N] [WORD...].
 // It writes a ring as a real process does, marks its steps, and ends after as many as it is told.
 import { ChildVariable } from '../../src/abi/environment.ts';
-import { PhaseMark } from '../../src/abi/events.ts';
+import { CATEGORY_NAMES, PhaseMark } from '../../src/abi/events.ts';
 import { EventKind } from '../../src/trace/trace.ts';
 import { RingWriter } from '../run/ring-writer.ts';
 
@@ -27,14 +27,17 @@ ring.stream(0, 0, 0);
 ring.pool(0, 0, [0, 0]);
 const mark = ring.string(PhaseMark.step);
 const usable = ring.string(`weir usable ${1000 * MIB}`);
+const STATE = 120 * MIB;
 let [next, live, peak] = [0x7f00_0000_0000, 0, 0];
+/** State leaves if memory runs short, as with --swap. */
+let isAway = false;
 
 function alloc(size: number): [number, number] {
   const block: [number, number] = [next, size];
   next += Math.ceil(size / (2 * MIB)) * 2 * MIB;
   live += size;
   peak = Math.max(peak, live);
-  if (live > limit) fail(1, 'torch.OutOfMemoryError: CUDA out of memory');
+  if (live - (isAway ? STATE : 0) > limit) fail(1, 'torch.OutOfMemoryError: CUDA out of memory');
   ring.put({ kind: EventKind.Alloc, address: block[0], size });
   return block;
 }
@@ -46,6 +49,8 @@ function free([address, size]: readonly [number, number]): void {
 }
 
 for (let layer = 0; layer < 4; layer++) alloc(10 * MIB);
+const optimizer = ring.string(PhaseMark.optimizer);
+const hasState = words.includes('state');
 for (let step = 1; ; step++) {
   const saved: [number, number][] = [];
   for (let layer = 0; layer < 4; layer++) {
@@ -55,6 +60,15 @@ for (let step = 1; ; step++) {
     if (words.includes('kernels') && batch > 8) saved.push(alloc(MIB * batch));
   }
   for (const block of saved.reverse()) free(block);
+  if (hasState) {
+    ring.put({ kind: EventKind.Mark, detail: optimizer });
+    isAway = false;
+    if (step === 1) {
+      const [address] = alloc(STATE);
+      ring.put({ kind: EventKind.Category, address, detail: CATEGORY_NAMES.indexOf('optimizerState') });
+    }
+    isAway = process.env[ChildVariable.swap] !== undefined;
+  }
   if (!words.includes('no-steps')) {
     if (step === 1) ring.put({ kind: EventKind.Mark, detail: usable });
     ring.put({ kind: EventKind.Mark, detail: mark });

@@ -162,7 +162,7 @@ describe('a structure that changes', () => {
     // From 16 on everything that is saved takes half: another precision. Of this the runs of 4 and 8 show nothing.
     const halved: Layer = { ...growing, saved: (value) => (value! >= 16 ? 1.5 : 3) * MIB * value! };
     const little: Layer = { weight: MIB, saved: () => 512, workspace: (value) => 4096 * value! };
-    const appears: Program = { ...chunked, layers: [halved, halved, little], hasStacks: true, chunks: undefined };
+    const appears: Program = { ...chunked, layers: [halved, halved, little], hasStacks: true, chunks: () => 0 };
 
     test.each([
       ['appears', (value: number) => (value >= 8 ? 2 * MIB : 0)],
