@@ -1,6 +1,7 @@
 // The options of `weir fit` and the parsers of their values.
 import { type Command, Option } from 'commander';
 import type { AllocatorChoice } from '../allocator/registry.ts';
+import { MIB } from '../base/bytes.ts';
 import { InputError, UsageError } from '../base/errors.ts';
 import type { Point } from '../fit/monomials.ts';
 import { summarizeTrace } from '../trace/summary.ts';
@@ -43,7 +44,7 @@ export function withFitOptions(command: Command): Command {
     )
     .addOption(
       new Option('--gpu <size>', 'memory of the GPU that PyTorch can use, like 80GiB (default: the GPU of the runs)').argParser(
-        asArgument(parsePositive),
+        asArgument(parseGpu),
       ),
     )
     .addOption(
@@ -64,7 +65,7 @@ export function withFitOptions(command: Command): Command {
     )
     .option('--lengths <file>', 'of two parameters: lengths of samples, one per line, to draw steps of random length from')
     .addOption(
-      new Option('--steps <n>', 'for a command: end each run after so many optimizer steps').argParser(asArgument(parseWhole)).default(4),
+      new Option('--steps <n>', 'for a command: end each run after so many optimizer steps').argParser(asArgument(parseSteps)).default(4),
     )
     .option('--whole', 'for a command: let each run go to its end, with or without optimizer steps')
     .option('--confirm', 'for a command: also run the answer and the next larger value')
@@ -77,7 +78,26 @@ export function withFitOptions(command: Command): Command {
 
 /** Reads `4,8` or `4x512,8x512`. */
 export function parsePoints(text: string): Point[] {
-  return text.split(',').map((part) => part.split('x').map(parseWhole));
+  return text.split(',').map((part) => {
+    if (!/^\s*\d+(x\d+)*\s*$/.test(part)) throw new UsageError(`'${part}' is not a value such as 8 or 4x512`);
+    return part.split('x').map(parseWhole);
+  });
+}
+
+/** No GPU is smaller. A number without a unit is bytes. */
+const LEAST_GPU = MIB;
+
+function parseGpu(text: string): number {
+  const bytes = parsePositive(text);
+  if (bytes < LEAST_GPU)
+    throw new UsageError(`a GPU has more than ${bytes} bytes; write a unit, like ${/^\d+$/.test(text) ? text : 24}GiB`);
+  return bytes;
+}
+
+function parseSteps(text: string): number {
+  const steps = parseWhole(text);
+  if (steps < 2) throw new UsageError('one step is too few: optimizers make their state at its end');
+  return steps;
 }
 
 function parseWholes(text: string): number[] {

@@ -4,7 +4,7 @@ import { RUN_ALLOCATORS, type RunAllocator } from '../abi/allocators.ts';
 import { chooseAllocators } from '../allocator/registry.ts';
 import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
-import { learnFit } from '../fit/model.ts';
+import { checkPoints, learnFit } from '../fit/model.ts';
 import type { Point } from '../fit/monomials.ts';
 import { type FitPrediction, predictOn, replaysOf, SWAP_AUTO } from '../fit/prediction.ts';
 import { type FitRun, markedSteps } from '../fit/sequence.ts';
@@ -126,6 +126,10 @@ export class Trials {
       throw new RunError(
         `no optimizer step was seen in the run of ${pointWords(point)}; call weir_gpu.step() at the start of each step, or add --whole to take the run as it is`,
       );
+    if (steps === 1 && !this.flags.whole)
+      throw new RunError(
+        `the run of ${pointWords(point)} has one step only, which ends before optimizer state is there at a peak; let it run for two steps or more, or add --whole to take it as it is`,
+      );
     this.voice.say(`${pointWords(point)}: ${steps} steps, peak reserved ${formatBytes(tried.peakReserved)}`);
     return trace;
   }
@@ -175,6 +179,7 @@ export class Trials {
     const wrong = flags.try?.find((point) => point.length !== names.length);
     if (wrong) throw new UsageError(`--try ${wrong.join('x')} needs a value for each of ${names.join(', ')}, with x between them`);
     if (flags.try && flags.try.length < 2) throw new UsageError('--try needs two values or more: one value shows no growth');
+    if (flags.try) checkPoints(flags.try);
   }
 }
 

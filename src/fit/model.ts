@@ -15,6 +15,8 @@ export interface FitModel {
   /** The size of each allocation of the template. */
   readonly functions: readonly SizeFunction[];
   readonly learned: Learned;
+  /** Defects of the recordings, one sentence each. */
+  readonly warnings: readonly string[];
 }
 
 /** What of the template the other runs explain, in bytes of all its requests. */
@@ -42,6 +44,10 @@ export interface Learned {
 
 /** Runs that share less of their bytes are not the same program. */
 const LEAST_SHARED = 0.3;
+/** Warnings of recordings whose live memory is not known. */
+const UNUSABLE: readonly string[] = ['allocs-skipped', 'frees-skipped'];
+/** Warnings about what is not needed here. */
+const HARMLESS: readonly string[] = ['segments-skipped', 'completions-skipped'];
 /** A share of the bytes that needs no other explanation. */
 const NEARLY_ALL = 0.95;
 /** A share of the bytes by which another pairing must be better. */
@@ -58,10 +64,13 @@ export function learnFit(runs: readonly FitRun[]): FitModel {
   const names = new SiteNames();
   const ordered = [...runs].sort((a, b) => sizeOf(a.values) - sizeOf(b.values)).map((run) => sequenceOf(run, names));
   for (const { trace, values } of ordered) requireRequests(trace, values);
+  const warnings = warningsOf(ordered);
   const template = ordered.at(-1)!;
   const others = ordered.slice(0, -1);
+  requireSteps(template, others);
   const partners = others.map((other) => ({ other, partner: bestPairing(other, template) }));
   const { allocations } = template.trace;
+  requireOrder(template, partners.at(-1)!);
   const learner = new SizeLearner(template.values.length);
   const samplesOf = (allocation: number): Sample[] => {
     const found: Sample[] = [];
@@ -88,11 +97,11 @@ export function learnFit(runs: readonly FitRun[]): FitModel {
   const ownSize = (allocation: number): Sample => ({ point: template.values, size: allocations.requested[allocation]! });
   for (const allocation of alone) functions[allocation] = openFunction([ownSize(allocation)], power);
   const points = ordered.map(({ values }) => values);
-  if (differenceOf(learned) <= NOTABLE) return { template, points, functions, learned };
+  if (differenceOf(learned) <= NOTABLE) return { template, points, functions, learned, warnings };
   // The structure changes with the value, so it may change again. What only two runs show is no law then.
   const doubtful = fewSamples.filter((allocation) => functions[allocation]!.kind !== 'constant' && functions[allocation]!.kind !== 'open');
   for (const allocation of doubtful) functions[allocation] = doubted(functions[allocation]!, ownSize(allocation), power);
-  return { template, points, functions, learned: describeWith(doubtful) };
+  return { template, points, functions, learned: describeWith(doubtful), warnings };
 }
 
 /** The share of the bytes that one of the two largest runs has and the other has not, or has in sizes that fit no function. */
@@ -122,7 +131,18 @@ function bestPairing(other: Sequence, template: Sequence): Int32Array {
   return best!;
 }
 
-function checkPoints(points: readonly Point[]): void {
+/** Each kind of defect once, of the largest run that has it. */
+function warningsOf(runs: readonly Sequence[]): string[] {
+  const found = new Map<string, string>();
+  for (const { trace, values } of runs) {
+    for (const { code, message } of trace.warnings)
+      if (!HARMLESS.includes(code)) found.set(code, `the run of ${values.join(' x ')}: ${message}`);
+  }
+  return [...found.values()];
+}
+
+/** Throws if nothing can be learned from runs of these values. */
+export function checkPoints(points: readonly Point[]): void {
   const [first] = points;
   if (!first || points.length < 2) throw new UsageError('one value shows no growth; give runs of two values or more');
   for (const point of points) {
@@ -143,12 +163,39 @@ function checkPoints(points: readonly Point[]): void {
   if (twice !== undefined) throw new UsageError(`two runs have the value ${twice}; give each value once`);
 }
 
-function requireRequests({ allocations, events }: Trace, values: Point): void {
+function requireRequests({ allocations, events, warnings }: Trace, values: Point): void {
+  const missing = warnings.find(({ code }) => UNUSABLE.includes(code));
+  if (missing) throw new InputError(`the run of ${values.join(' x ')} cannot be used: ${missing.message}`);
   for (let event = 0; event < events.count; event++)
     if (events.kind[event] === EventKind.Oom)
       throw new InputError(`the run of ${values.join(' x ')} ran out of memory; record smaller values`);
   if (allocations.count === allocations.liveAtStart)
     throw new InputError(`the run of ${values.join(' x ')} requests no GPU memory (${events.count} events); record all of it`);
+}
+
+/** The largest run stands for all others, so it must not end before them. Its first step alone has no optimizer state at its peak. */
+function requireSteps(template: Sequence, others: readonly Sequence[]): void {
+  const longest = others.reduce((most, other) => (other.stepEvents.length > most.stepEvents.length ? other : most));
+  const [own, most] = [template.stepEvents.length, longest.stepEvents.length];
+  if (own >= 2 || own >= most || !longest.isMarked) return;
+  throw new InputError(
+    `the run of ${template.values.join(' x ')} has ${own === 0 ? 'no whole step' : 'one step only'}, and that of ${longest.values.join(' x ')} has ${most}; record it again for as many steps`,
+  );
+}
+
+/** Memory grows with the value. If most of it shrinks, the values were given in another order than the runs. */
+function requireOrder(template: Sequence, { other, partner }: { other: Sequence; partner: Int32Array }): void {
+  let [grown, shrunk] = [0, 0];
+  partner.forEach((twin, allocation) => {
+    if (twin < 0) return;
+    const more = template.trace.allocations.requested[allocation]! - other.trace.allocations.requested[twin]!;
+    if (more > 0) grown += more;
+    else shrunk -= more;
+  });
+  if (shrunk > grown)
+    throw new InputError(
+      `the run of ${template.values.join(' x ')} requests less than that of ${other.values.join(' x ')}; are the values in the order of the runs?`,
+    );
 }
 
 function requireSame({ bytes, unpaired, open }: Learned, runs: readonly Sequence[]): void {

@@ -18,6 +18,7 @@ export function fitJson(model: FitModel, prediction: FitPrediction, { frontier =
     runs: prediction.points,
     repeats: prediction.repeats,
     learned: prediction.learned,
+    warnings: model.warnings,
     results: prediction.rows.map(({ allocator, conf, sure, possible, onGpu, peak, nextPeak, asked, swappedBytes }) => ({
       allocator,
       conf: conf ?? null,

@@ -1,5 +1,6 @@
 // A training job without PyTorch and without a GPU, whose memory grows with its batch: node fit-job.js --batch N [--length N] [WORD...].
 // It writes a ring as a real process does, marks its steps, and ends after as many as it is told.
+import { writeFileSync } from 'node:fs';
 import { ChildVariable } from '../../src/abi/environment.ts';
 import { CATEGORY_NAMES, PhaseMark } from '../../src/abi/events.ts';
 import { EventKind } from '../../src/trace/trace.ts';
@@ -16,7 +17,10 @@ const limit = Number(process.env[ChildVariable.limit] ?? Number.POSITIVE_INFINIT
 if (words.includes('fail')) fail(1, 'Traceback: no such dataset');
 if (words.includes('fail-above') && batch > numberAfter('fail-above', 0)) fail(1, 'torch.OutOfMemoryError: CUDA out of memory');
 if (words.includes('crash-above') && batch > numberAfter('crash-above', 0)) fail(3, 'ValueError: the batch is too large for the dataset');
-if (words.includes('wait')) setInterval(() => {}, 1000);
+if (words.includes('wait')) {
+  writeFileSync(words[words.indexOf('wait') + 1]!, String(process.pid));
+  setInterval(() => {}, 1000);
+}
 
 const ring = new RingWriter(process.env[ChildVariable.runDir] ?? '', {
   capacity: 1 << 14,
@@ -74,7 +78,7 @@ for (let step = 1; ; step++) {
     ring.put({ kind: EventKind.Mark, detail: mark });
   }
   ring.gauges(0, { total: 1024 * MIB, peak_live: peak, peak_reserved: peak, allocations: 8 * step });
-  if (step === endAfter || step === 6) break;
+  if (step === endAfter || step === 6 || words.includes('one-step')) break;
 }
 ring.close();
 if (!words.includes('wait')) process.exit(0);

@@ -1,5 +1,5 @@
 // `weir fit` as a user runs it: over recordings, and over a command that needs no GPU.
-import { readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
@@ -109,6 +109,7 @@ describe('from recordings', () => {
     [['--values', '4,4', '--gpu', '2GiB'], 2, 'all runs have the value 4, which shows no growth; give runs of two values or more'],
     [['--values', '4,8', '--gbu', '2GiB'], 2, 'there is no option --gbu; see weir fit --help'],
     [['--values', '4,8'], 2, 'the recordings do not say how much memory their GPU has; add --gpu SIZE'],
+    [['--values', '8,4', '--gpu', '2GiB'], 3, 'the run of 8 requests less than that of 4; are the values in the order of the runs?'],
     [['--values', '4,8', '--gpu', '2GiB', '--confirm'], 2, '--confirm is for a command; recordings have --values'],
     [['--values', '4,8', '--gpu', '2GiB', '--at', '4x5'], 2, '--at 4x5 needs one value'],
     [['--values', '4,8', '--gpu', '2GiB', '--table', '5'], 2, '--table is for two parameters, such as batch and length'],
@@ -117,6 +118,34 @@ describe('from recordings', () => {
   ])('refuses %j with a sentence', async (parameters, code, sentence) => {
     const files = [recording('b4.weir', program, 4), recording('b8.weir', program, 8)];
     expect(await weir(['fit', ...files, ...parameters])).toMatchObject({ code, stderr: `weir: ${sentence}\n`, stdout: '' });
+  });
+
+  it.each([
+    [['--values', '4,8x'], "argument '4,8x' is invalid. '8x' is not a value such as 8 or 4x512"],
+    [['--values', '4,1.5'], "'1.5' is not a value such as 8 or 4x512"],
+    [['--values', '0,4'], "'0' is not a whole number above 0"],
+    [['--values', '4,8', '--gpu', '24'], 'a GPU has more than 24 bytes; write a unit, like 24GiB'],
+    [['--values', '4,8', '--steps', '1'], 'one step is too few: optimizers make their state at its end'],
+  ])('refuses %j', async (parameters, sentence) => {
+    const { code, stderr, stdout } = await weir(['fit', 'a.weir', 'b.weir', ...parameters]);
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toContain(sentence);
+  });
+
+  it('tells what is wrong with a recording that was cut', async () => {
+    const files = [recording('b4.weir', program, 4), recording('b8.weir', program, 8)];
+    const whole = readFileSync(files[1]!);
+    writeFileSync(files[1]!, whole.subarray(0, whole.length - 8));
+    const cut = await weir(['fit', ...files, '--values', '4,8', '--gpu', '2GiB']);
+    expect(cut.code).toBe(0);
+    expect(cut.stdout).toMatch(/\nwarning: the run of 8: /);
+    // Without a whole step, the largest run says nothing about the peak.
+    recording('b8.weir', { ...program, hasMarks: false, steps: 1 }, 8);
+    const short = await weir(['fit', ...files, '--values', '4,8', '--gpu', '2GiB']);
+    expect(short).toMatchObject({
+      code: 3,
+      stderr: 'weir: the run of 8 has no whole step, and that of 4 has 4; record it again for as many steps\n',
+    });
   });
 
   it('refuses recordings of different programs, and one recording', async () => {
@@ -224,6 +253,13 @@ describe('from a command', () => {
       'no optimizer step was seen in the run of 2; call weir_gpu.step() at the start of each step, or add --whole to take the run as it is',
     ],
     [['--batch', '{}'], ['--try', '4'], 2, '--try needs two values or more: one value shows no growth'],
+    [['--batch', '{}'], ['--try', '4,4'], 2, 'all runs have the value 4, which shows no growth; give runs of two values or more'],
+    [
+      ['--batch', '{}', 'one-step'],
+      [],
+      125,
+      'the run of 2 has one step only, which ends before optimizer state is there at a peak; let it run for two steps or more, or add --whole to take it as it is',
+    ],
     [['--batch', '{}'], ['--try', '4x4,8x8'], 2, '--try 4x4 needs a value for each of value, with x between them'],
     [['--batch', '{}'], ['--names', 'batch'], 2, '--names is for recordings; a command names its parameters, like {batch}'],
   ])('refuses %j %j with a sentence', async (words, parameters, code, sentence) => {
@@ -257,7 +293,8 @@ describe('from a command', () => {
   });
 
   it('ends the command and cleans up on Ctrl-C', async () => {
-    const child = run.start(['fit', ...job('--batch', '{}', 'wait')]);
+    const pidFile = join(run.path, 'pid');
+    const child = run.start(['fit', ...job('--batch', '{}', 'wait', pidFile)]);
     const ended = outcomeOf(child);
     let said = '';
     child.stderr!.on('data', (chunk: Buffer) => {
@@ -269,5 +306,7 @@ describe('from a command', () => {
     const { signal, code } = await ended;
     expect(signal === 'SIGINT' || code === 130).toBe(true);
     expect(readdirSync(run.temporary)).toEqual([]);
+    // The command has ended, too.
+    expect(existsSync(`/proc/${readFileSync(pidFile, 'utf8')}`)).toBe(false);
   });
 });

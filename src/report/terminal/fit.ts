@@ -51,6 +51,7 @@ export function formatFit(
     drawLines(prediction, draws, paint),
     growthLines(model, prediction, paint),
     learnedSentences(prediction),
+    model.warnings.map((warning) => `${paint.bad('warning:')} ${printable(warning)}`),
   ];
   return `${sections
     .filter((section) => section.length > 0)

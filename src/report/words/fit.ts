@@ -65,12 +65,13 @@ export function swapSentences({ rows, tellsState }: FitPrediction): string[] {
 }
 
 /** What the runs explain, and what to do if that is not enough. */
-export function learnedSentences({ learned, points }: FitPrediction): string[] {
+export function learnedSentences({ learned, points, repeats }: FitPrediction): string[] {
   const { bytes, settled, unsettled, unpaired, vanished, doubted } = learned;
   const largest = pointWords(points.at(-1)!);
   const lines = [
     `The runs settle the sizes of ${formatShare(settled, bytes)} of ${formatBytes(bytes)} that the run of ${largest} requests.`,
   ];
+  if (repeats === 0) lines.push('No step of it repeats, so it is replayed as it is.');
   if (unpaired > bytes * NOTABLE)
     lines.push(
       `${formatBytes(unpaired)} (${formatShare(unpaired, bytes)}) are requested in the run of ${largest} alone: the program does something else there.`,
