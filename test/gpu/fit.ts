@@ -18,6 +18,8 @@ const PARTS: readonly string[] = ['record', 'peaks', 'limit'];
 const ALLOCATORS = ['pytorch', 'weir', 'expandable'] as const;
 const SWAP = 'weir --swap auto';
 const FACTORS: readonly number[] = [2, 4, 8];
+/** Nothing fits, so no largest value is searched for: only peaks are asked for. */
+const NO_SEARCH = '1MiB';
 const RUN_MS = 120_000;
 const FIT_MS = 300_000;
 /** Recorded steps and repeated ones, as the synthesised run has them. */
@@ -158,7 +160,7 @@ async function predict(workload: string): Promise<void> {
     '--keep',
     home,
     '--gpu',
-    '140GiB',
+    NO_SEARCH,
     '--at',
     [...asked, aim].join(),
     ...command,
