@@ -17,14 +17,18 @@ describe.skipIf(reason !== undefined)(`weir fit over a training${reason ? ` (ski
 
   async function fitted(parameters: readonly string[], ...words: string[]) {
     const cwd = mkdtempSync(join(standin.folder, 'cwd-'));
-    const env = standin.environment({ WEIR_STANDIN_TORCH: 'any' }, '');
+    const env = standin.environment(
+      // Whoever wants no categories in recordings still wants the steps here.
+      { WEIR_STANDIN_TORCH: 'any', WEIR_OBSERVE: '0' },
+      '',
+    );
     const command = [MAIN, 'fit', '--gpu', '200MiB', ...parameters, '--', PYTHON, SCRIPT, '{}', ...words];
     const result = await outcomeOf(spawn(process.execPath, command, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] }));
     expect(existsSync(join(cwd, 'checkpoint'))).toBe(false);
     return result;
   }
 
-  test.each([[[]], [['alternating']], [['inference']]])('ends after some steps of the program %j', async (words) => {
+  test.each([[[]], [['alternating']], [['inference']], [['both']]])('ends after some steps of the program %j', async (words) => {
     const { code, stdout, stderr } = await fitted(['--try', '2,4', '--steps', '3', '--json'], ...words);
     expect(stderr).toContain('weir: 2: 3 steps, peak reserved');
     expect(code).toBe(0);

@@ -1,6 +1,7 @@
 """A training of the real PyTorch whose memory on the stand-in GPU grows with its batch, for `weir fit`: fit_training.py BATCH [WORD].
 
-WORD: `alternating` has a second optimizer; `inference` has none and calls weir_gpu.step(); `nothing` marks no step."""
+WORD: `alternating` has a second optimizer; `inference` has none and calls weir_gpu.step(); `both` has one and calls it too;
+`nothing` marks no step."""
 
 import sys
 
@@ -16,7 +17,7 @@ model = torch.nn.Linear(4, 4)
 optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2 if word == "alternating" else 1)]
 
 for step in range(50):
-    if word == "inference":
+    if word in ("inference", "both"):
         weir_gpu.step()
     blocks = [standin_gpu.Block((layer + 1) * MIB * batch) for layer in range(3)]
     for block in reversed(blocks):
