@@ -191,13 +191,14 @@ export interface Confirmation {
   /** Peak reserved of the run of `value`, and as it was predicted for a GPU of this size. */
   readonly peakReserved: number;
   readonly predicted: number;
-  readonly next: number;
-  readonly nextFits: boolean;
+  /** The smallest value that does not fit for sure; null: the runs settle none. */
+  readonly next: number | null;
+  readonly nextFits: boolean | null;
   /** Why a run failed, if memory was not the reason; then nothing is confirmed. */
   readonly otherFailure: string | null;
 }
 
-/** Runs the answer and the next larger value. Undefined: it was interrupted. */
+/** Runs the answer and the next larger value; of an interval, its lower end and what is above it. Undefined: it was interrupted. */
 export async function confirm(
   trials: Trials,
   { rows, line, gpuBytes }: FitPrediction,
@@ -206,7 +207,7 @@ export async function confirm(
   isInterrupted: () => boolean,
 ): Promise<Confirmation[] | undefined> {
   const found: Confirmation[] = [];
-  for (const { allocator, sure, nextPeak, onGpu, swappedBytes } of rows) {
+  for (const { allocator, sure, possible, onGpu, swappedBytes } of rows) {
     const swap = swappedBytes !== undefined;
     // Without state that could leave, the run is that of Weir.
     if (swappedBytes === 0) continue;
@@ -215,7 +216,8 @@ export async function confirm(
     const values = (value: number) => line.point.map((given, index) => (index === line.parameter ? value : given));
     const first = await trials.run(values(sure.value), runnable, limit, swap);
     if (isInterrupted()) return undefined;
-    const second = await trials.run(nextPeak.point, runnable, limit, swap);
+    const next = possible.isBounded ? possible.value + line.multiple : null;
+    const second = next === null ? undefined : await trials.run(values(next), runnable, limit, swap);
     if (isInterrupted()) return undefined;
     const confirmation = {
       allocator,
@@ -223,9 +225,9 @@ export async function confirm(
       fits: hasSucceeded(first.end),
       peakReserved: first.peakReserved,
       predicted: onGpu?.peakReserved ?? 0,
-      next: nextPeak.point[line.parameter]!,
-      nextFits: hasSucceeded(second.end),
-      otherFailure: otherFailure(first) ?? otherFailure(second) ?? null,
+      next,
+      nextFits: second ? hasSucceeded(second.end) : null,
+      otherFailure: otherFailure(first) ?? (second && otherFailure(second)) ?? null,
     };
     voice.say(confirmationWords(confirmation, gpuBytes));
     found.push(confirmation);
@@ -247,7 +249,8 @@ function confirmationWords(confirmation: Confirmation, gpuBytes: number): string
     return `not confirmed on ${allocator}: a run failed, but not for lack of memory (${confirmation.otherFailure})`;
   const size = formatBytes(gpuBytes);
   const peaks = fits ? ` (peak reserved ${formatBytes(peakReserved)}, predicted ${formatBytes(predicted)})` : '';
-  const how = `${value} ${fits ? 'fits' : 'does not fit'} in ${size}${peaks}, ${next} ${nextFits ? 'fits, too' : 'does not'}`;
+  const above = next === null ? 'and no value is known to be too large' : `${next} ${nextFits ? 'fits, too' : 'does not'}`;
+  const how = `${value} ${fits ? 'fits' : 'does not fit'} in ${size}${peaks}, ${above}`;
   return `confirmed on ${allocator}: ${isRight(confirmation) ? 'right' : 'wrong'}: ${how}`;
 }
 

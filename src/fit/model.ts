@@ -4,7 +4,7 @@ import { InputError, UsageError } from '../base/errors.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { degreeOf, type Point } from './monomials.ts';
 import { modesFor, pairRuns } from './pairing.ts';
-import { type FitRun, type Sequence, SiteNames, sequenceOf } from './sequence.ts';
+import { type FitRun, freeEventOf, type Sequence, SiteNames, sequenceOf } from './sequence.ts';
 import { doubted, openFunction, type Sample, type SizeFunction, SizeLearner } from './size-function.ts';
 
 export interface FitModel {
@@ -99,7 +99,12 @@ export function learnFit(runs: readonly FitRun[]): FitModel {
   const points = ordered.map(({ values }) => values);
   if (differenceOf(learned) <= NOTABLE) return { template, points, functions, learned, warnings };
   // The structure changes with the value, so it may change again. What only two runs show is no law then.
-  const doubtful = fewSamples.filter((allocation) => functions[allocation]!.kind !== 'constant' && functions[allocation]!.kind !== 'open');
+  const hasStacks = ordered.every((run) => run.hasStacks);
+  const doubtful = fewSamples.filter((allocation) => {
+    const { kind } = functions[allocation]!;
+    // Without stacks, blocks of equal size may be different ones. What is never freed, such as weights, hardly is.
+    return kind === 'constant' ? !hasStacks && freeEventOf(template.trace, allocation) >= 0 : kind !== 'open';
+  });
   for (const allocation of doubtful) functions[allocation] = doubted(functions[allocation]!, ownSize(allocation), power);
   return { template, points, functions, learned: describeWith(doubtful), warnings };
 }

@@ -80,7 +80,7 @@ export function learnedSentences({ learned, points, repeats }: FitPrediction): s
     lines.push(`${formatBytes(unsettled - doubted)} (${formatShare(unsettled - doubted, bytes)}) follow no function that the runs settle.`);
   if (doubted > 0)
     lines.push(
-      `The runs are not the same program for ${formatShare(Math.round(differenceOf(learned) * bytes), bytes)} of the bytes, and ${formatShare(doubted, bytes)} grow as only two of them show: try values nearer to the answer, or a third one.`,
+      `The runs are not the same program for ${formatShare(Math.round(differenceOf(learned) * bytes), bytes)} of the bytes, and ${formatShare(doubted, bytes)} are known from only two of them: try values nearer to the answer, or a third one.`,
     );
   if (vanished > bytes * NOTABLE)
     lines.push(`${formatBytes(vanished)} of the run of ${pointWords(points.at(-2)!)} have no counterpart in the run of ${largest}.`);
