@@ -3,6 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
 import { learnFit } from '../../src/fit/model.ts';
 import { predictFit, SWAP_AUTO } from '../../src/fit/prediction.ts';
+import { swappedState } from '../../src/fit/swapped-state.ts';
+import { synthesise } from '../../src/fit/synthesis.ts';
 import { swapSentences } from '../../src/report/words/fit.ts';
 import { type Program, runProgram } from './program.ts';
 
@@ -36,6 +38,14 @@ describe('weir --swap auto', () => {
     expect(swap!.possible).toEqual(swap!.sure);
     expect(swap!.onGpu!.peakReserved).toBeLessThanOrEqual(GPU);
     expect(swapSentences(prediction)[0]).toContain('120 MiB of optimizer state leave between steps');
+  });
+
+  test('has the state back in every step of the optimizer', () => {
+    const model = learnFit([2, 4].map((value) => ({ trace: runProgram(program, value), values: [value] })));
+    const swapped = swappedState(model.template.trace)!;
+    const { origin, repeats } = synthesise(model, { swapped, repeats: 3 });
+    // Made in the first of four steps, and brought back in three of them and in those that are repeated.
+    for (const block of swapped.allocations) expect(origin.filter((from) => from === block)).toHaveLength(1 + 3 + repeats);
   });
 
   test('is as Weir if the optimizer itself is the peak', () => {
