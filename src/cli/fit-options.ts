@@ -52,7 +52,7 @@ export function withFitOptions(command: Command): Command {
         asArgument(parseIndex),
       ),
     )
-    .addOption(allocatorOption('allocators to ask about (default: pytorch,expandable,weir)'))
+    .addOption(allocatorOption('allocators to ask about; weir also with --swap auto (default: pytorch,expandable,weir)'))
     .addOption(new Option('--at <list>', 'also predict the peak at these values').argParser(asArgument(parsePoints)))
     .addOption(new Option('--multiple <n>', 'try only multiples of this').argParser(asArgument(parseWhole)).default(1))
     .addOption(
