@@ -24,7 +24,7 @@ export type { GrowingSite, Growth } from './fit/growth.ts';
 export type { FitModel, Learned } from './fit/model.ts';
 export { learnFit } from './fit/model.ts';
 export type { Monomial, Point } from './fit/monomials.ts';
-export type { FitPrediction, FitRow, FitRuns, FrontierRow, PredictedPeak, PredictOptions } from './fit/prediction.ts';
+export type { FitPrediction, FitRow, FitRuns, FrontierRow, PredictedPeak, PredictOptions, SwapFigures } from './fit/prediction.ts';
 export { predictFit, predictFrontier, predictOn, predictPeak, replaysOf, SWAP_AUTO } from './fit/prediction.ts';
 export type { Largest, Line } from './fit/search.ts';
 export type { FitRun } from './fit/sequence.ts';

@@ -207,21 +207,22 @@ export async function confirm(
   isInterrupted: () => boolean,
 ): Promise<Confirmation[] | undefined> {
   const found: Confirmation[] = [];
-  for (const { allocator, sure, possible, onGpu, swappedBytes } of rows) {
-    const swap = swappedBytes !== undefined;
+  for (const { allocator, sure, possible, onGpu, swap: swapped } of rows) {
+    const swap = swapped !== undefined;
     // Without state that could leave, the run is that of Weir.
-    if (swappedBytes === 0) continue;
+    if (swapped?.bytes === 0) continue;
+    const answer = swapped?.largest ?? sure;
     const runnable = swap ? 'weir' : RUN_ALLOCATORS.find((name) => name === allocator);
-    if (!runnable || sure.value === 0 || !sure.isBounded) continue;
+    if (!runnable || answer.value === 0 || !answer.isBounded) continue;
     const values = (value: number) => line.point.map((given, index) => (index === line.parameter ? value : given));
-    const first = await trials.run(values(sure.value), runnable, limit, swap);
+    const first = await trials.run(values(answer.value), runnable, limit, swap);
     if (isInterrupted()) return undefined;
     const next = possible.isBounded ? possible.value + line.multiple : null;
     const second = next === null ? undefined : await trials.run(values(next), runnable, limit, swap);
     if (isInterrupted()) return undefined;
     const confirmation = {
       allocator,
-      value: sure.value,
+      value: answer.value,
       fits: hasSucceeded(first.end),
       peakReserved: first.peakReserved,
       predicted: onGpu?.peakReserved ?? 0,

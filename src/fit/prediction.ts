@@ -26,6 +26,13 @@ export interface PredictedPeak {
   readonly liveUpper: number;
 }
 
+export interface SwapFigures {
+  /** Optimizer state that leaves the GPU if memory runs short. */
+  readonly bytes: number;
+  /** Fits with that state away, for as long as swapping is not given up for what it costs. */
+  readonly largest: Largest;
+}
+
 export interface FitRow {
   readonly allocator: string;
   readonly conf: string | undefined;
@@ -40,8 +47,8 @@ export interface FitRow {
   readonly nextPeak: PredictedPeak;
   /** Peaks at the points that were asked for. */
   readonly asked: readonly PredictedPeak[];
-  /** Bytes of optimizer state that leave the GPU if memory runs short; undefined: nothing is swapped. All peaks are without them. */
-  readonly swappedBytes?: number | undefined;
+  /** Only with swapping: `sure` is that of Weir then, and all peaks are those of `swap.largest` with its state away. */
+  readonly swap?: SwapFigures | undefined;
 }
 
 /** How the row of Weir with swapping is called. */
@@ -110,7 +117,7 @@ export function predictOn(runs: FitRuns, options: PredictOptions): FitPrediction
   const plain = rows.find(({ allocator }) => allocator === 'weir');
   if (weir && plain) rows.push(...swapRow(runs, weir, plain, line, gpuBytes));
   onProgress?.(1, 'done');
-  const best = Math.max(line.multiple, ...rows.flatMap(({ sure, swappedBytes }) => (swappedBytes === undefined ? [sure.value] : [])));
+  const best = Math.max(line.multiple, ...rows.flatMap(({ sure, swap }) => (swap ? [] : [sure.value])));
   const growthPoint = onLine(line, best);
   return {
     gpuBytes,
@@ -145,7 +152,8 @@ export function predictFrontier(
     const largest = choices.map((choice) => ({ allocator: choice.name, ...largestOn(runs, choice, along, gpuBytes) }));
     const weir = choices.find(({ name }) => name === 'weir');
     const swapped = weir && withStateAway(runs);
-    if (swapped) largest.push({ allocator: SWAP_AUTO, ...largestOn(swapped, weir, along, gpuBytes) });
+    const plain = largest.find(({ allocator }) => allocator === 'weir');
+    if (swapped && plain) largest.push({ allocator: SWAP_AUTO, ...upTo(largestOn(swapped, weir, along, gpuBytes), plain) });
     return { at, largest };
   });
 }
@@ -168,9 +176,14 @@ function rowOn(runs: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes: num
 function swapRow(runs: FitRuns, weir: AllocatorChoice, plain: FitRow, line: Line, gpuBytes: number): FitRow[] {
   const swapped = withStateAway(runs);
   if (!swapped || !runs.swapped) return [];
-  const swappedBytes = runs.swapped.state.bytes;
-  const row = swappedBytes === 0 ? { ...plain, asked: [] } : rowOn(swapped, weir, line, gpuBytes);
-  return [{ ...row, allocator: SWAP_AUTO, swappedBytes }];
+  const { bytes } = runs.swapped.state;
+  const row = bytes === 0 ? { ...plain, asked: [] } : rowOn(swapped, weir, line, gpuBytes);
+  return [{ ...row, allocator: SWAP_AUTO, ...upTo(row, plain), swap: { bytes, largest: row.sure } }];
+}
+
+/** If swapping costs too much it is given up, and what fits then is what fits on Weir. How much it costs is not known here. */
+function upTo({ possible }: Pick<FitRow, 'possible'>, plain: Pick<FitRow, 'sure' | 'possible'>): Pick<FitRow, 'sure' | 'possible'> {
+  return { sure: plain.sure, possible: possible.value > plain.possible.value ? possible : plain.possible };
 }
 
 function withStateAway(runs: FitRuns): FitRuns | undefined {

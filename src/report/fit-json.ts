@@ -19,7 +19,7 @@ export function fitJson(model: FitModel, prediction: FitPrediction, { frontier =
     repeats: prediction.repeats,
     learned: prediction.learned,
     warnings: model.warnings,
-    results: prediction.rows.map(({ allocator, conf, sure, possible, onGpu, peak, nextPeak, asked, swappedBytes }) => ({
+    results: prediction.rows.map(({ allocator, conf, sure, possible, onGpu, peak, nextPeak, asked, swap }) => ({
       allocator,
       conf: conf ?? null,
       largest: sure.value,
@@ -29,7 +29,8 @@ export function fitJson(model: FitModel, prediction: FitPrediction, { frontier =
       peak: peak ? peakJson(peak) : null,
       next: peakJson(nextPeak),
       asked: asked.map(peakJson),
-      swappedBytes: swappedBytes ?? 0,
+      swappedBytes: swap?.bytes ?? 0,
+      largestSwapped: swap?.largest.value ?? null,
     })),
     frontier: frontier.map(({ at, largest }) => ({
       at,

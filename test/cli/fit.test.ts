@@ -209,10 +209,10 @@ describe('from a command', () => {
   it('says what --swap auto adds, and confirms it with a run that swaps', async () => {
     const parameters = ['fit', '--try', '2,4', '--gpu', '600MiB', '--allocator', 'weir', '--confirm'];
     const { code, stdout, stderr } = await run.weir([...parameters, ...job('--batch', '{}', 'state')]);
-    const [, plain, swap] = /\n {2}weir +(\d+) .*\n {2}weir --swap auto +(\d+) /.exec(stdout)!;
+    const [, plain, swap] = /\n {2}weir +(\d+) .*\n {2}weir --swap auto +\1 to (\d+) /.exec(stdout)!;
     // Each of the batch takes 15 MiB at the peak, and the state 120 MiB.
     expect(Number(swap) - Number(plain)).toBe(8);
-    expect(stdout).toContain('weir --swap auto: if memory runs short, 120 MiB of optimizer state leave between steps.');
+    expect(stdout).toContain(`weir --swap auto: if memory runs short, 120 MiB of optimizer state leave between steps, and ${swap} fits.`);
     expect(stderr).toContain(`weir: confirmed on weir: right: ${plain} fits in 600 MiB`);
     expect(stderr).toContain(`weir: confirmed on weir --swap auto: right: ${swap} fits in 600 MiB`);
     expect(code).toBe(0);

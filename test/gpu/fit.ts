@@ -45,6 +45,7 @@ interface Row {
   readonly largest: number;
   readonly largestPossible: number;
   readonly swappedBytes: number;
+  readonly largestSwapped: number | null;
   readonly onGpu: { readonly peakReserved: number } | null;
   readonly next: { readonly values: readonly number[] };
   readonly asked: readonly { readonly values: readonly number[]; readonly peakReserved: number; readonly peakReservedAtLeast: number }[];
@@ -201,7 +202,8 @@ function peakRuns({ workload, tried, peaks }: Predicted, factor: number): Run[] 
 
 /** The answer must run under the limit, and the next value must not. */
 function limitRuns({ workload, limit, largest }: Predicted): Run[] {
-  return largest.results.flatMap(({ allocator, largest: value, largestPossible, swappedBytes, next, onGpu }): Run[] => {
+  return largest.results.flatMap(({ allocator, largest: sure, largestPossible, largestSwapped, swappedBytes, next, onGpu }): Run[] => {
+    const value = largestSwapped ?? sure;
     if (value === 0 || (allocator === SWAP && swappedBytes === 0)) return [];
     const which = allocator === SWAP ? ['--swap', 'auto'] : ['--allocator', allocator];
     const flags = [...which, '--limit', String(limit)];

@@ -91,7 +91,7 @@ function answerLines(prediction: FitPrediction, paint: Paint): string[] {
 }
 
 function askedLines({ rows }: FitPrediction, paint: Paint): string[] {
-  const asked = rows.filter(({ swappedBytes }) => swappedBytes === undefined);
+  const asked = rows.filter(({ swap }) => !swap);
   const points = rows[0]?.asked.map(({ point }) => point) ?? [];
   if (points.length === 0) return [];
   const columns: Column[] = [

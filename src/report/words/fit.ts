@@ -56,11 +56,11 @@ export function growthTitle({ growth, growthPoint, names, line }: FitPrediction)
 export function swapSentences({ rows, tellsState }: FitPrediction): string[] {
   if (!rows.some(({ allocator }) => allocator === 'weir')) return [];
   if (!tellsState) return [`${SWAP_AUTO}: not predicted. The runs do not tell what is optimizer state; those of weir record do.`];
-  const bytes = rows.find(({ swappedBytes }) => swappedBytes !== undefined)?.swappedBytes ?? 0;
+  const swap = rows.find((row) => row.swap)?.swap;
+  if (!swap || swap.bytes === 0) return [`${SWAP_AUTO}: as weir, because the runs have no optimizer state that could leave.`];
   return [
-    bytes === 0
-      ? `${SWAP_AUTO}: as weir, because the runs have no optimizer state that could leave.`
-      : `${SWAP_AUTO}: if memory runs short, ${formatBytes(bytes)} of optimizer state leave between steps. The peak is without them.`,
+    `${SWAP_AUTO}: if memory runs short, ${formatBytes(swap.bytes)} of optimizer state leave between steps, and ${formatCount(swap.largest.value)} fits. The peak is without that state.`,
+    `  If that costs more than 1 % of a step, it is given up after some steps, and only what fits on weir goes on.`,
   ];
 }
 
