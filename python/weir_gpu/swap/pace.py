@@ -16,8 +16,8 @@ JUDGED_EARLY = (4, 6, 8, 12)
 EARLY = 3
 MOST_KEYS = 32
 MOST_KEPT = 64
-# A difference of two standard errors of the median counts. That error is about 1.57 * mean deviation / sqrt(number of steps).
-BEYOND_DOUBT = 2 * 1.57
+# A difference of two standard errors of the median counts. That error is about 1.86 * median deviation / sqrt(number of steps).
+BEYOND_DOUBT = 2 * 1.86
 # If a plan costs too much time, the next one aims at this share of its saving.
 LEAST_AIM, MOST_AIM, CAUTION = 0.25, 0.7, 0.6
 LEAST_SHARE = 0.1
@@ -76,9 +76,9 @@ class Pace:
 
 
 def spread_of(durations):
-    """The mean distance from the median."""
+    """The median distance from the median: a single step that waits for something else, such as host memory, says nothing."""
     middle = median(durations)
-    return sum(abs(duration - middle) for duration in durations) / len(durations)
+    return median(abs(duration - middle) for duration in durations)
 
 
 class Judge:

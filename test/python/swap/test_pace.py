@@ -77,8 +77,8 @@ class PaceCase(SwapCase):
         self.assertEqual(run.report["misses"], 0)
 
     def test_what_costs_a_multiple_is_given_up_at_once(self):
-        """Two plans, each judged after four steps that count."""
-        run = self.train(lambda steps: 1000 * (1.4 if steps.following else 1))
+        """Two plans, each judged after four steps that count, although some steps before them had to wait."""
+        run = self.train(lambda steps: 1000 * (1.4 if steps.following else 5 if steps.done % 4 == 3 else 1))
         self.assertEqual(self.shares(run), [1, 0.25])
         self.assertEqual(run.phase, "resting")
         self.assertLess(run.report["stepsPlanned"], 18)
