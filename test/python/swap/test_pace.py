@@ -76,6 +76,23 @@ class PaceCase(SwapCase):
         self.assertEqual(run.phase, "following")
         self.assertEqual(run.report["misses"], 0)
 
+    def test_what_costs_a_multiple_is_given_up_at_once(self):
+        """Two plans, each judged after four steps that count, although some steps before them had to wait."""
+        run = self.train(lambda steps: 1000 * (1.4 if steps.following else 5 if steps.done % 4 == 3 else 1))
+        self.assertEqual(self.shares(run), [1, 0.25])
+        self.assertEqual(run.phase, "resting")
+        self.assertLess(run.report["stepsPlanned"], 18)
+
+    def test_uneven_steps_take_longer_to_judge(self):
+        """A plan that costs twice what it may, among steps that differ by more than that."""
+        given_up = 0
+        for seed in range(8):
+            draw = random.Random(seed)
+            takes = lambda steps, draw=draw: draw.uniform(985, 1015) * (1.02 if steps.following and share_in(steps) == 1 else 1)  # noqa: E731
+            run = self.train(takes, (None,) * 130)
+            given_up += len(self.shares(run)) > 1
+        self.assertGreaterEqual(given_up, 7)
+
     def test_what_always_costs_is_given_up(self):
         run = self.train(lambda steps: 1000 * (1.05 if steps.following else 1))
         self.assertEqual(self.shares(run), [1, 0.25])
