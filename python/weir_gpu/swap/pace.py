@@ -10,9 +10,10 @@ from statistics import median
 # The first steps with a new plan are not typical.
 SETTLING = 2
 LEAST_PLAIN = 3
-# A plan is judged after each of these numbers of steps, until it is clear. Few steps show only what costs many times what it may.
-JUDGED = (16, 32, 64)
-JUDGED_EARLY = (4, 6, 8, 12)
+# A plan is judged after each of these numbers of steps, until it is clear. The fewest show only what costs many times what it may.
+LOOKS = (4, 6, 8, 12, 16, 32, 64)
+LEAST_JUDGED = 8
+LEAST_ACCEPTED = 16
 EARLY = 3
 MOST_KEYS = 32
 MOST_KEPT = 64
@@ -57,7 +58,7 @@ class Pace:
         """Median durations of a step without a plan and with it; None if too few were seen."""
         return tuple(
             median(durations) if len(durations) >= least else None
-            for durations, least in ((self.plain.get(key, ()), LEAST_PLAIN), (self.planned.get(key, ()), JUDGED[0]))
+            for durations, least in ((self.plain.get(key, ()), LEAST_PLAIN), (self.planned.get(key, ()), LEAST_ACCEPTED))
         )
 
     def steps_planned(self, key):
@@ -105,21 +106,18 @@ class Judge:
 
     def cost_of(self, pace, key):
         """None if it cannot be judged yet, 0 if the plan is accepted, otherwise its cost; then the next plan aims at less."""
-        steps = max((look for look in JUDGED_EARLY + JUDGED if look <= pace.steps_planned(key)), default=0)
+        steps = max((look for look in LOOKS if look <= pace.steps_planned(key)), default=0)
         if key in self.accepted or self.looked_at.get(key, 0) == steps:
             return None
         self.looked_at[key] = steps
         found = pace.cost(key)
         cost, doubt = found if found is not None else (0.0, 0.0)
-        if steps in JUDGED_EARLY:
-            if cost - doubt <= EARLY * self.tolerance:
-                return None
-        elif cost <= max(self.tolerance, doubt):
-            # What is above the tolerance by chance, or not, needs more steps to tell.
-            if cost > self.tolerance and steps != JUDGED[-1]:
-                return None
+        if cost <= self.tolerance and steps >= LEAST_ACCEPTED or cost <= doubt and steps == LOOKS[-1]:
             self.accepted.add(key)
             return 0.0
+        # Maybe above the tolerance by chance: more steps will tell.
+        if cost - doubt <= EARLY * self.tolerance if steps < LEAST_JUDGED else cost <= max(self.tolerance, doubt):
+            return None
         share = self.share_of(key) * max(LEAST_AIM, min(MOST_AIM, CAUTION * self.tolerance / cost))
         self.shares[key] = share if share >= LEAST_SHARE else 0.0
         return cost
