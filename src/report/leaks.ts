@@ -2,6 +2,7 @@
 // activations and gradients come and go, what is forgotten stays.
 import { KIB, MIB } from '../base/bytes.ts';
 import { formatTimes } from '../base/counts.ts';
+import { endsOf } from '../trace/ends.ts';
 import { isOlder, stackOf } from '../trace/stacks.ts';
 import { liveSize } from '../trace/summary.ts';
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
@@ -127,6 +128,7 @@ function sitesOfAllocations(trace: Trace): { siteOf: Int32Array; labels: string[
 /** The least live bytes of each site within each group. */
 function leastPerGroup(trace: Trace, siteOf: Int32Array, sites: number, groups: readonly StepGroup[]): Float64Array {
   const { allocations, events, allocationOf } = trace;
+  const ends = endsOf(trace);
   const live = new Float64Array(sites);
   const least = new Float64Array(groups.length * sites);
   const sizeOf = (allocation: number) => liveSize(allocations.requested[allocation]!);
@@ -144,16 +146,10 @@ function leastPerGroup(trace: Trace, siteOf: Int32Array, sites: number, groups: 
       group = next++;
       least.set(live, group * sites);
     }
+    const ending = ends.at(event);
+    if (ending >= 0) release(ending);
     const allocation = allocationOf[event]!;
-    const kind = events.kind[event];
-    if (kind === EventKind.Alloc) {
-      const displaced = trace.impliedFrees.get(event);
-      if (displaced !== undefined && allocations.freeRequestedEvent[displaced] === -1) release(displaced);
-      if (allocation >= 0) live[siteOf[allocation]!]! += sizeOf(allocation);
-    } else if (allocation >= 0) {
-      const isFree = kind === EventKind.FreeRequested;
-      if (isFree || (kind === EventKind.FreeCompleted && allocations.freeRequestedEvent[allocation] === -1)) release(allocation);
-    }
+    if (events.kind[event] === EventKind.Alloc && allocation >= 0) live[siteOf[allocation]!]! += sizeOf(allocation);
   }
   return least;
 }
