@@ -21,7 +21,8 @@ const PACKAGES = /^(torch|functorch|accelerate|deepspeed|lightning|pytorch_light
 const LIBRARIES =
   /\/torch\/((_\w+|ao|amp|autograd|backends|compiler|cuda|distributed|export|func|fx|jit|multiprocessing|nested|nn|optim|profiler|sparse|testing|utils)\/|(__init__|_\w+|functional|hub|library|overrides|random|serialization|storage)\.py$)|\/weir_gpu\/|\/torchinductor_|\/lib\/python\d[.\d]*\/(?!(site|dist)-packages\/)|^<frozen /i;
 /** Compiled code has source files without lines, object files, or nothing. */
-const NATIVE = /^(\?\?)?$|\.(cpp|cc|cxx|c|cu|cuh|h|hpp|so|o|llvm)\b/;
+const NATIVE = /(^|\/)(\?\?)?$|\.(cpp|cc|cxx|c|cu|cuh|h|hpp|so|o|llvm)\b[^/]*$/;
+const NATIVE_NAME = /::|\(/;
 /** Nodes of the autograd graph, as PyTorch names their functions. */
 const NODE = /\btorch::autograd::(?:generated::)?(\w+?)(?:::apply|_apply_functional)\(/;
 const CPP_NODE = /\btorch::autograd::CppNode(?:_apply_functional)?<(?:\w+::)*(\w+)/;
@@ -70,6 +71,12 @@ export class Origins {
   /** Whether a frame is of the user's own code. */
   isUser(frame: number): boolean {
     return (this.kinds[frame] || this.kind(frame, this.frame(frame))) === Kind.User;
+  }
+
+  /** Whether a frame is a line of Python, the user's or a library's. */
+  isPython(frame: number): boolean {
+    const kind = this.kinds[frame] || this.kind(frame, this.frame(frame));
+    return kind === Kind.User || kind === Kind.Library || kind === Kind.EngineCaller || kind === Kind.Compiled;
   }
 
   private find(stack: number): Origin {
@@ -177,13 +184,9 @@ export class Origins {
   }
 
   private frame(index: number): Frame {
-    const { frames, strings } = this.symbols;
-    return {
-      name: strings[frames.name(index)] ?? '',
-      // A recording of a job on Windows has backslashes.
-      filename: (strings[frames.filename(index)] ?? '').replaceAll('\\', '/'),
-      line: frames.line(index),
-    };
+    const frame = this.symbols.frame(index);
+    // A recording of a job on Windows has backslashes.
+    return frame.filename.includes('\\') ? { ...frame, filename: frame.filename.replaceAll('\\', '/') } : frame;
   }
 
   private kind(index: number, frame: Frame): number {
@@ -213,9 +216,9 @@ export function originsOf({ symbols }: { readonly symbols: Symbols }): Origins {
   return sites;
 }
 
-function kindOf({ filename, name }: Frame): number {
+function kindOf({ filename, name, line }: Frame): number {
   if (filename === '' && (name === FORWARD_MARK || BACKWARD_MARK.test(name))) return Kind.Mark;
-  if (NATIVE.test(filename)) {
+  if (isNative({ filename, name, line })) {
     if (NODE.test(name) || CPP_NODE.test(name) || ENGINE_WORK.some(([pattern]) => pattern.test(name))) return Kind.Node;
     return ENGINE.test(name) ? Kind.Engine : Kind.Native;
   }
@@ -223,6 +226,15 @@ function kindOf({ filename, name }: Frame): number {
   if (!(path === filename ? LIBRARIES : PACKAGES).test(path)) return Kind.User;
   if (/\btorch\/autograd\/(__init__|graph)\.py$/.test(path) && ENGINE_CALLERS.has(name)) return Kind.EngineCaller;
   return /\/_aot_autograd\//.test(path) && /backward/.test(name) ? Kind.Compiled : Kind.Library;
+}
+
+/**
+ * Whether a frame is of compiled code. All others are Python's, whatever their file is called: scripts need not end in `.py`.
+ * Only compiled code has functions with namespaces or parameters, or lines 0 in such files.
+ */
+export function isNative({ filename, name, line }: Frame): boolean {
+  if (/\.py$|^</.test(filename)) return false;
+  return line === 0 || NATIVE.test(filename) || NATIVE_NAME.test(name);
 }
 
 /** `BmmBackward0` as its operator, `bmm`. Classes of the user keep their names. */
