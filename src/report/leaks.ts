@@ -52,6 +52,10 @@ const LEAST_BYTES = 4 * KIB;
 const THIRD = 0.15;
 /** What a site may shrink in between, as a share of its growth. */
 const MOST_SHRINKING = 0.1;
+/** A group of steps grows if it has at least this share of the average growth. */
+const LEAST_RISE = 0.25;
+/** A site that has not grown for this many of its longest pauses is full. */
+const MOST_PAUSES = 2;
 const MOST_CALLERS = 3;
 
 export function findLeaks(trace: Trace, found: RunSteps | NoSteps, peakLive: number): Leaks {
@@ -162,5 +166,20 @@ function growsThroughout(series: readonly number[]): boolean {
   const parts = Math.min(3, series.length - 1);
   const at = (part: number) => series[Math.round((part * (series.length - 1)) / parts)]!;
   for (let part = 0; part < parts; part++) if (at(part + 1) - at(part) < THIRD * growth) return false;
-  return true;
+  return !hasStopped(series);
+}
+
+/** Whether a site no longer grows at the end, judged by how long it paused before: a cache that is full does not grow again. */
+function hasStopped(series: readonly number[]): boolean {
+  const least = (LEAST_RISE * (series.at(-1)! - series[0]!)) / series.length;
+  let level = series[0]!;
+  let rose = 0;
+  let longest = 1;
+  series.forEach((bytes, at) => {
+    if (bytes < level + least) return;
+    longest = Math.max(longest, at - rose);
+    level = bytes;
+    rose = at;
+  });
+  return series.length - 1 - rose > MOST_PAUSES * longest;
 }
