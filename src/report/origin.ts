@@ -51,6 +51,7 @@ const Kind = { Unknown: 0, User: 1, Library: 2, Native: 3, EngineCaller: 4, Engi
 export class Origins {
   private readonly symbols: Symbols;
   private readonly known = new Map<number, Origin>();
+  private readonly frames: Frame[] = [];
   private kinds = new Uint8Array(0);
   private forwardLines: Map<string, Frame | undefined> | undefined;
 
@@ -184,9 +185,14 @@ export class Origins {
   }
 
   private frame(index: number): Frame {
-    const frame = this.symbols.frame(index);
-    // A recording of a job on Windows has backslashes.
-    return frame.filename.includes('\\') ? { ...frame, filename: frame.filename.replaceAll('\\', '/') } : frame;
+    let frame = this.frames[index];
+    if (!frame) {
+      const recorded = this.symbols.frame(index);
+      // A recording of a job on Windows has backslashes.
+      frame = { ...recorded, filename: recorded.filename.replaceAll('\\', '/') };
+      this.frames[index] = frame;
+    }
+    return frame;
   }
 
   private kind(index: number, frame: Frame): number {
