@@ -37,6 +37,7 @@ const ENGINE_WORK: readonly (readonly [RegExp, string])[] = [
   [/\btorch::autograd::AccumulateGrad::/, 'gradient accumulation'],
   [/\btorch::autograd::InputBuffer::/, 'sum of gradients'],
   [/\btorch::autograd::InputMetadata::/, 'reduction of gradients'],
+  [/\btorch::autograd::validate_outputs/, 'cast of gradients'],
 ];
 /** Functions that record a stack or hand out memory. They are in every stack. */
 const MACHINERY =
@@ -93,6 +94,8 @@ export class Origins {
     let called: Frame | undefined;
     let native: Frame | undefined;
     let kernel = '';
+    /** The operator that the engine or Python called, as far as no other frame is between. */
+    let outermost = '';
     const callers: Frame[] = [];
     for (let node = stack, depth = 0; node !== NO_STACK && depth < MOST_FRAMES; node = stacks.parent(node), depth++) {
       if (callers.length === MOST_CALLERS) break;
@@ -138,12 +141,15 @@ export class Origins {
           operator ||= operatorOf(frame.name);
           break;
         default:
-          kernel ||= OPERATOR.exec(frame.name)?.[1] ?? '';
+          if (!isBackward) outermost = OPERATOR.exec(frame.name)?.[1] ?? outermost;
+          kernel ||= outermost;
           if (!MACHINERY.test(frame.name)) native ??= frame;
       }
     }
     const at = ran ?? forwardLibrary ?? (isBackward && operator !== '' ? this.forwardLine(operator) : undefined);
     if (ran && !isForward) return { label: lineOf(ran), frame: ran, backward: undefined, callers };
+    if (isBackward && operator === '' && outermost !== '' && !at && !called)
+      return { label: `backward, operator ${outermost}`, frame: undefined, backward: operator, callers };
     if (isBackward) return { label: backwardLabel(operator, at, called), frame: at ?? called, backward: operator, callers };
     if (library) return { label: lineOf(library), frame: library, backward: undefined, callers };
     if (kernel !== '') return { label: `operator ${kernel} (no Python frames)`, frame: undefined, backward: undefined, callers };
