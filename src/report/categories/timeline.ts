@@ -88,6 +88,8 @@ function changesOf(trace: Trace, stacks: StackMeanings): { changes: Change[]; or
   }
   const annotated = annotatedChanges(trace);
   if (annotated.length > 0) return { changes: annotated, origin: 'phases' };
+  // Stacks that tell phases, and no backward pass among them: the run only infers, so memory that falls is no sign of one.
+  if (stacks.tellPhases) return { changes: [], origin: 'stacks' };
   return { changes: periodChanges(trace), origin: 'lifetimes' };
 }
 
