@@ -147,6 +147,12 @@ describe('memory older than the recording', () => {
   it('has none if it was freed since: the block is another one', () => {
     expect(topSites(stacked(true), -1, 5)).toEqual([]);
   });
+
+  it('has none if its free was lost and its address reused', () => {
+    const trace = stacked(false);
+    const allocations = { ...trace.allocations, address: trace.allocations.address.map(() => 0x7f0000000000) };
+    expect(topSites({ ...trace, allocations, impliedFrees: new Map([[0, 0]]) }, -1, 5)).toEqual([]);
+  });
 });
 
 describe('memory without frames of Python', () => {

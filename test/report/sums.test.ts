@@ -3,6 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { PhaseMark } from '../../src/abi/events.ts';
 import { ALIGNMENTS } from '../../src/report/alignment.ts';
+import { StackMeanings } from '../../src/report/categories/stacks.ts';
 import { categoriesAt } from '../../src/report/categories.ts';
 import { diffTraces, growthOf } from '../../src/report/diff.ts';
 import { LiveCurve, liveAt } from '../../src/report/live-curve.ts';
@@ -127,12 +128,57 @@ describe('requests without stacks', () => {
 describe('a script whose file does not end in .py', () => {
   const rows: readonly Row[] = [['/home/me/bin/train', 20, 'main']];
   it('is Python, not compiled code of a backward pass', () => {
-    const trace = scripted((script) => {
-      script.free(script.alloc(MIB, rows));
-      script.alloc(MIB, [['/env/lib/python3.12/site-packages/torch/optim/adam.py', 180, '_init_group'], ...rows]);
-      script.alloc(100 * MIB, rows);
+    const trace = scripted((script) => script.alloc(MIB, rows));
+    expect(new StackMeanings(trace).of(trace.events.stack[0]!).phase).toBe('forward');
+    expect(topSites(trace, 0, 1)[0]!.label).toBe('bin/train:20 main');
+  });
+});
+
+describe('files and lines that could be taken for others', () => {
+  const program = (rows: readonly (readonly [Row, number])[]) =>
+    scripted((script) => {
+      for (const [row, size] of rows) script.alloc(size * MIB, [row]);
     });
-    expect(categoriesAt(trace, trace.events.count - 1).bytes.gradient).toBe(0);
-    expect(topSites(trace, trace.events.count - 1, 1)[0]!.label).toBe('bin/train:20 main');
+
+  it('are those of the same path, if one package lies in two environments', () => {
+    const [one, other]: Row[] = ['/a', '/b'].map((env) => [`${env}/lib/python3.12/site-packages/kit/layer.py`, 1, 'run']);
+    const [before, after] = [
+      program([
+        [one!, 3],
+        [other!, 5],
+      ]),
+      program([
+        [other!, 5],
+        [one!, 3],
+      ]),
+    ];
+    expect(diffOf(before, after, 'end').sites).toEqual([]);
+  });
+
+  it('count with all bytes, if two lines of one run are one of the other', () => {
+    const [model, other, plain, last]: Row[] = (
+      [
+        [10, 'Model.forward'],
+        [10, 'Other.forward'],
+        [10, 'forward'],
+        [99, 'main'],
+      ] as const
+    ).map(([line, name]) => ['/me/model.py', line, name]);
+    const [before, after] = [
+      program([
+        [model!, 3],
+        [other!, 5],
+      ]),
+      program([
+        [plain!, 9],
+        [last!, 2],
+      ]),
+    ];
+    const found = diffOf(before, after, 'end');
+    expect(found.sites.map((site) => [site.label, site.before / MIB, site.after / MIB, site.allocationsBefore])).toEqual([
+      ['me/model.py:99 main', 0, 2, 0],
+      ['me/model.py:10 forward', 8, 9, 2],
+    ]);
+    expect(growthOf(found)).toBe(3 * MIB);
   });
 });
