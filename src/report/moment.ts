@@ -1,6 +1,7 @@
 // Where memory was at one moment of the recorded run, and why free memory could not be used.
 import type { CensusGroup } from '../allocator/allocator.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
+import { endsOf } from '../trace/ends.ts';
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { type Category, categoriesAt } from './categories.ts';
@@ -132,11 +133,7 @@ function heldSinceStart(trace: Trace, event: number): number {
 }
 
 export function isLiveAt(trace: Trace, allocation: number, event: number): boolean {
-  const { allocations } = trace;
-  if (allocations.allocEvent[allocation]! > event) return false;
-  const freed = allocations.freeRequestedEvent[allocation]!;
-  const ended = freed >= 0 ? freed : allocations.freeCompletedEvent[allocation]!;
-  return ended < 0 || ended > event;
+  return endsOf(trace).isLiveAt(allocation, event);
 }
 
 /** Explains the last out-of-memory event, since an earlier one did not end the job. */
