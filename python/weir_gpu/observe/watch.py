@@ -12,7 +12,7 @@ from . import optimizers as of_optimizers
 from .modules import Modules
 from .optimizers import Optimizers
 from .phases import Phases
-from .tensors import Telling, places
+from .tensors import Telling, gradient_of, places, requires_grad
 
 # Looks that are taken in any case.
 FIRST_LOOKS = 8
@@ -104,7 +104,7 @@ class Watch:
                 self.sampled is None
                 or self.sampled[-1] != len(self.modules.by_id)
                 or len(sampled) < max(1, len(self.samples))
-                or any(parameter.requires_grad and parameter.grad is None for parameter in sampled)
+                or any(requires_grad(parameter) and gradient_of(parameter) is None for parameter in sampled)
             )
         self.tells_gradients = self.gradient_pace.is_due()
 

@@ -178,6 +178,8 @@ class Categories(ObserveCase):
         unpacked = []
         with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.clone(), lambda packed: unpacked.append(1) or packed):
             hooked = out.sin()
+        # Memory of earlier gradients has been freed, and may be in use again. A recording has the frees, this dictionary has not.
+        self.told.clear()
         self.watch.failures.observe(0, 1, 2, 3)
         self.assertTold([hidden, out, x, hooked], Category.ACTIVATION)
         self.assertTold(list(model.parameters()), Category.PARAMETER)

@@ -92,7 +92,52 @@ class Phases(ObserveCase):
         with self.assertRaises(MemoryError):
             failing.step()
         self.assertEqual(self.watch.phases.passes, 0)
-        self.assertLessEqual(len(self.watch.phases.stepping), 1)
+
+    def test_an_optimizer_that_fails_and_never_steps_again(self):
+        weight = torch.nn.Parameter(torch.ones(4))
+
+        def fail():
+            raise MemoryError
+
+        first, second = (torch.optim.SGD([weight], lr=0.1) for _ in range(2))
+        with self.assertRaises(MemoryError):
+            first.step(fail)
+        self.marks.clear()
+        for _ in range(3):
+            weight.sum().backward()
+            second.step()
+        self.assertEqual(self.phases(), ["backward", "forward", "optimizer", "step"] * 3)
+
+    def test_an_optimizer_inside_of_another(self):
+        weight = torch.nn.Parameter(torch.ones(4))
+        outer, inner, failing = (torch.optim.SGD([weight], lr=0.1) for _ in range(3))
+
+        def fail():
+            raise MemoryError
+
+        def closure():
+            with self.assertRaises(MemoryError):
+                failing.step(fail)
+            weight.sum().backward()
+            inner.step()
+
+        for _ in range(2):
+            outer.step(closure)
+        self.assertEqual(self.phases(), ["optimizer", "backward", "optimizer", "step"] * 2)
+
+    def test_optimizers_in_two_threads(self):
+        weights = [torch.nn.Parameter(torch.ones(4)) for _ in range(2)]
+        first, second = (torch.optim.SGD([weight], lr=0.1) for weight in weights)
+        other = threading.Thread(target=second.step)
+
+        def closure():
+            other.start()
+            other.join()
+
+        second.step()
+        first.step(closure)
+        # Each is an optimizer of its own thread, and the second is the anchor.
+        self.assertEqual(self.watch.phases.steps, 2)
 
     def test_passes_inside_of_passes(self):
         model = net()
