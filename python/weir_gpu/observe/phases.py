@@ -58,8 +58,7 @@ class Phases:
     def __init__(self, mark, listener):
         self.mark = mark
         self.listener = listener
-        self.lock = threading.Lock()
-        self.passes = 0  # backward passes that run, in all threads
+        self.forked()
         self.calls = Calls()
         self.anchor = None  # weak reference
         self.others = 0
@@ -96,61 +95,69 @@ class Phases:
         def _engine_run_backward(*arguments, **named):
             if phases.closed or torch.compiler.is_compiling():
                 return original(*arguments, **named)
-            # An interrupt may come at any moment.
-            before = phases.passes
+            # An interrupt may come at any moment, also before the pass is counted.
+            this = object()
             try:
-                phases._pass_begins()
+                phases._pass_begins(this)
                 return original(*arguments, **named)
             finally:
-                if phases.passes > 0 or before > 0:
-                    phases._pass_ends()
+                phases._pass_ends(this)
 
         for module in (graph, sys.modules["torch.autograd"]):
             if vars(module).get("_engine_run_backward") is original:
                 module._engine_run_backward = _engine_run_backward
                 self.to_close.append(functools.partial(_restore, module, "_engine_run_backward", _engine_run_backward, original))
 
-    def _pass_begins(self):
+    def _pass_begins(self, this):
         with self.lock:
-            self.passes += 1
-            if self.passes > 1:
+            self.passes.add(this)
+            if len(self.passes) > 1:
                 return
         self._call(self.listener.backward_begins)
-        self.mark(PhaseMark.BACKWARD)
+        self._call(self.mark, PhaseMark.BACKWARD)
 
-    def _pass_ends(self):
+    def _pass_ends(self, this):
         with self.lock:
-            self.passes -= 1
-            if self.passes > 0:
+            if this not in self.passes:
+                return
+            self.passes.remove(this)
+            if self.passes:
                 return
             owes_step, self.owes_step = self.owes_step, False
         self._call(self.listener.backward_ends)
         if owes_step:
             self.end_step()
         else:
-            # A closure runs inside of its optimizer.
-            self.calls.forget_ended(sys._getframe())
-            self.mark(PhaseMark.OPTIMIZER if self.calls.running else PhaseMark.FORWARD)
+            self._call(self._mark_after_pass, sys._getframe())
+
+    def _mark_after_pass(self, frame):
+        """A closure runs inside of its optimizer."""
+        self.calls.forget_ended(frame)
+        self.mark(PhaseMark.OPTIMIZER if self.calls.running else PhaseMark.FORWARD)
 
     # ---- optimizers
 
     def _before_step(self, optimizer, _arguments, _named):
-        if torch.compiler.is_compiling():
-            return
-        self.calls.begin(optimizer, sys._getframe(1))
-        self._call(self.listener.optimizer_begins, optimizer)
-        if self.passes == 0 and len(self.calls.running) == 1:
-            self.mark(PhaseMark.OPTIMIZER)
+        if not torch.compiler.is_compiling():
+            self._call(self._step_begins, optimizer, sys._getframe().f_back)
 
     def _after_step(self, optimizer, _arguments, _named):
-        if torch.compiler.is_compiling():
-            return
-        self.calls.end(optimizer, sys._getframe(1))
+        if not torch.compiler.is_compiling():
+            self._call(self._step_ends, optimizer, sys._getframe().f_back)
+
+    def _step_begins(self, optimizer, frame):
+        self.calls.begin(optimizer, frame)
+        self._call(self.listener.optimizer_begins, optimizer)
+        if not self.passes and len(self.calls.running) == 1:
+            self.mark(PhaseMark.OPTIMIZER)
+
+    def _step_ends(self, optimizer, frame):
+        self.calls.end(optimizer, frame)
         self._call(self.listener.optimizer_ends, optimizer)
         if self.calls.running:
             return
         is_end = self._is_anchor(optimizer)
-        if self.passes > 0:
+        if self.passes:
             self.owes_step = self.owes_step or is_end
         elif is_end:
             self.end_step()
@@ -167,12 +174,12 @@ class Phases:
     def end_step(self):
         self.steps += 1
         self._call(self.listener.step_ends)
-        self.mark(PhaseMark.STEP)
+        self._call(self.mark, PhaseMark.STEP)
 
     def forked(self):
         """A thread that held the lock, or ran a backward pass, does not exist here."""
-        self.lock = threading.Lock()
-        self.passes = 0
+        self.lock = threading.RLock()  # a handler of a signal may run a backward pass while this thread has it
+        self.passes = set()  # backward passes that run, in all threads
 
     @staticmethod
     def _call(function, *arguments):

@@ -121,7 +121,7 @@ class Watch:
 
     def optimizer_begins(self, optimizer):
         # Inside of a backward pass, an optimizer often drops the gradients that it has used.
-        if self.phases.passes > 0 and self.tells_gradients:
+        if self.phases.passes and self.tells_gradients:
             with torch._C.DisableTorchFunction():
                 telling = self.telling()
                 telling.add_all(of_modules.gradients_of(of_optimizers.parameters_of(optimizer)), Category.GRADIENT)
