@@ -6,6 +6,8 @@ import atexit
 import os
 import sys
 
+from ..refusal import say
+
 # What observers tell goes through it.
 OUR_ADAPTER = "weir_gpu.adapter"
 
@@ -38,7 +40,7 @@ def install(tell, mark, put_operator=None, accesses=0, device_of=None, when_used
         watch.on_step = _accesses.step_ended
     _watch = watch
     leave_alone([name for name in sys.modules if name.startswith(__name__)] + [OUR_ADAPTER])
-    atexit.register(_at_exit, os.getpid())
+    atexit.register(_at_exit, os.getpid(), quiet)
     os.register_at_fork(after_in_child=_forked)
     return watch
 
@@ -59,11 +61,13 @@ def step():
         _watch.phases.end_step()
 
 
-def _at_exit(pid):
+def _at_exit(pid, quiet):
     if _watch is None or pid != os.getpid():
         return
     try:
         _watch.tell_all().send()
+        if not quiet and _watch.misses_steps():
+            say("weir: steps are not marked: no optimizer ran outside of compiled code. Call weir_gpu.step() after each step.")
     except Exception:
         pass
 

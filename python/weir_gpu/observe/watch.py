@@ -139,6 +139,10 @@ class Watch:
         if self.on_step is not None:
             self.on_step()
 
+    def misses_steps(self):
+        """Whether the program trains with an optimizer, and no step() of it was seen: compiled code calls no hooks."""
+        return self.passes > 1 and self.optimizers.were_made and self.phases.steps == 0 and self.phases.anchor is None
+
     # ---- looks
 
     def parameters(self):

@@ -79,6 +79,20 @@ class Accesses(ObserveCase):
         optimizer.step()
         self.assertEqual(torch.utils._python_dispatch._get_current_dispatch_mode_stack(), [])
 
+    def test_scripts(self):
+        self.begin()
+
+        def double(x: torch.Tensor):
+            return x * 2 + 1.5
+
+        x = torch.ones(3)
+        for script in (torch.jit.trace(double, (x,)), torch.jit.script(double)):
+            for _ in range(3):
+                self.assertTrue(torch.equal(script(x), double(x)))
+            self.assertEqual(script(x.half()).dtype, torch.half)
+            self.assertIn("3.5", str(script(x)))
+        self.assertTrue(torch.equal(torch.tensor(2) * torch.ones(2, dtype=torch.int8), torch.full((2,), 2, dtype=torch.int8)))
+
     def test_compiled_code(self):
         self.begin()
         model = net()
