@@ -133,11 +133,51 @@ class Phases(ObserveCase):
         def closure():
             other.start()
             other.join()
+            weights[0].sum().backward()
 
         second.step()
         first.step(closure)
-        # Each is an optimizer of its own thread, and the second is the anchor.
-        self.assertEqual(self.watch.phases.steps, 2)
+        # Each runs in its own thread, and the second is the anchor.
+        second_steps = ["optimizer", "step"]
+        self.assertEqual(self.phases(), [*second_steps, "optimizer", *second_steps, "backward", "optimizer", "forward"])
+
+    def test_an_interrupt_before_a_pass_is_counted(self):
+        model = net()
+        begins = self.watch.phases._pass_begins
+
+        def interrupted(_this):
+            raise KeyboardInterrupt
+
+        self.watch.phases._pass_begins = interrupted
+        loss = loss_of(model)
+        with self.assertRaises(KeyboardInterrupt):
+            loss.backward()
+        self.watch.phases._pass_begins = begins
+        loss.backward()
+        self.assertEqual(self.phases(), ["backward", "forward"])
+
+    def test_a_handler_of_a_signal_while_the_lock_is_held(self):
+        loss = loss_of(net())
+
+        def handle():
+            with self.watch.phases.lock:
+                loss.backward()
+
+        thread = threading.Thread(target=handle, daemon=True)
+        thread.start()
+        thread.join(20)
+        self.assertFalse(thread.is_alive())
+
+    def test_a_mark_that_fails(self):
+        def fail(_text):
+            raise MemoryError
+
+        self.watch.phases.mark = fail
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loss_of(model).backward()
+        optimizer.step()
+        self.assertEqual(self.watch.phases.steps, 1)
 
     def test_passes_inside_of_passes(self):
         model = net()
