@@ -154,12 +154,11 @@ class Accesses:
                 self.say(f"recording the operators of {self.left} steps, one by one, which slows them down")
 
     def end(self):
-        """Only the innermost mode can be left. If the program has entered one since, ours stays until a later step."""
+        """Only the innermost mode of this thread can be left. If the program has entered one since, ours stays until a later step."""
         modes = _modes()
-        if self.recorder in modes and modes[-1] is not self.recorder:
+        if not modes or modes[-1] is not self.recorder:
             return False
-        if modes:
-            self.recorder.__exit__(None, None, None)
+        self.recorder.__exit__(None, None, None)
         self.is_on = False
         return True
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn.modules import module as of_all
 
 from ..abi import Category
-from .tensors import gradient_of, is_tensor, requires_grad
+from .tensors import is_tensor, requires_grad
 
 # Names of buffers and attributes that hold keys and values: k_cache, cache_v, past_key_values, kv_cache.
 _KV = re.compile(r"(^|_)(k|v|kv|keys?|values?)_?caches?($|_)|(^|_)caches?_(k|v|kv|keys?|values?)($|_)|^past_key|^kv$")
@@ -165,10 +165,6 @@ def parameters_of(modules):
     for module in modules:
         found += _own(module, "_parameters").values()
     return [parameter for parameter in found if parameter is not None]
-
-
-def gradients_of(parameters):
-    return [gradient for gradient in map(gradient_of, parameters) if gradient is not None]
 
 
 def add_others(telling, modules):

@@ -80,6 +80,12 @@ def gradient_of(tensor):
     return _grad(tensor) if _is_leaf(tensor) else None
 
 
+def gradients_of(tensors):
+    """There may be thousands, so the usual case is done by functions in C."""
+    are_plain = not any(map(_is_view, tensors)) and all(map(_is_leaf, tensors))
+    return [gradient for gradient in map(_grad if are_plain else gradient_of, tensors) if gradient is not None]
+
+
 def node_of(tensor):
     """The node that made a tensor. Of a view, it is that of the base, for the same reason."""
     try:

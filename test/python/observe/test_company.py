@@ -1,6 +1,7 @@
 """What works without the observers works with them: compilers, transforms, parallel modules, distributed tensors, swapping."""
 
 import os
+import sys
 import unittest
 import warnings
 
@@ -19,6 +20,22 @@ class Company(ObserveCase):
     def tearDown(self):
         super().tearDown()
         torch._dynamo.reset()
+
+    def test_nothing_of_ours_runs_in_a_forward_pass(self):
+        model = net(layers=30)
+        ours = []
+
+        def profile(frame, event, _argument):
+            if event == "call" and "weir_gpu" in frame.f_code.co_filename:
+                ours.append(frame.f_code.co_name)
+
+        for _ in range(2):
+            sys.setprofile(profile)
+            out = model(X)
+            sys.setprofile(None)
+            out.sum().backward()
+        self.assertEqual(ours, [])
+        self.assertEqual(torch.utils._python_dispatch._get_current_dispatch_mode_stack(), [])
 
     def test_a_function_mode_of_the_program(self):
         class Seen(torch.overrides.TorchFunctionMode):
