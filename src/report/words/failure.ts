@@ -86,6 +86,7 @@ function demandWords(fit: Fit, categories: Readonly<Record<Category, number>>): 
 
 /** Pinned host memory in one line of a summary. */
 export function pinnedWords({ peakHeld, heldAtEnd, usedAtEnd, roundingAtEnd }: HostMemory): string {
+  const used = usedAtEnd === undefined ? '' : `, ${formatBytes(usedAtEnd)} in use`;
   const rounding = roundingAtEnd === undefined ? '' : `, ${formatBytes(roundingAtEnd)} of it rounding to powers of two`;
-  return `pinned host memory: ${formatBytes(heldAtEnd)} held, ${formatBytes(usedAtEnd)} in use${rounding}; peak ${formatBytes(peakHeld)}`;
+  return `pinned host memory: ${formatBytes(heldAtEnd)} held${used}${rounding}; peak ${formatBytes(peakHeld)}`;
 }
