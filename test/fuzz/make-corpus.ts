@@ -147,7 +147,7 @@ function failure(): Uint8Array {
     { kind: EventKind.Oom, address: 100, size: 2048, stack, time: 1007 },
   ]);
   memory.take(rows, (each) => found.push(each));
-  return failureFile(found[0]!, job);
+  return failureFile(found[0]!, memory.capture(found[0]!)!, job);
 }
 
 function makeRecordings(): void {
