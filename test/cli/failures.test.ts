@@ -164,9 +164,11 @@ describe('an out-of-memory error', () => {
     expect(stderr.match(/memory that is not PyTorch's: unknown/g)).toHaveLength(1);
   });
 
-  it('of a job that is killed at once is in the file', async () => {
-    const { signal } = await run.weir(['run', ...job('hold=3', 'oom', 'die=SIGKILL')]);
-    expect(signal).toBe('SIGKILL');
+  it.each([
+    ['is killed', 'die=SIGKILL', { signal: 'SIGKILL' }],
+    ['ends without a word', 'exit=3', { code: 3 }],
+  ])('of a job that %s right after it is in the file', async (_, end, outcome) => {
+    expect(await run.weir(['run', ...job('hold=3', 'oom', end)])).toMatchObject(outcome);
     expect(analyze(files()[0]!).oom).toMatchObject({ asked: 900 * 2 ** 20 });
   });
 
