@@ -160,6 +160,14 @@ describe('many failures', () => {
     expect(explainFailure(read('oom.7.last.weir'))).toMatchObject({ asked: 800 * MIB, live: 10 * MIB });
   });
 
+  it('end with the request that failed, if little came after it', async () => {
+    const run = new Run();
+    run.process(7).rows([...held(10), oom(), oom(800), { kind: EventKind.FreeCompleted, address: BASE, size: MIB }]);
+    await run.watch.finish();
+    const { events } = read('oom.7.last.weir');
+    expect(events.kind[events.count - 1]).toBe(EventKind.Oom);
+  });
+
   it('of 64 ranks at the same second: a file for each, one line for each, ten for the first', async () => {
     const run = new Run();
     const ranks = Array.from({ length: 64 }, (_, rank) => run.process(100 + rank, rank));
