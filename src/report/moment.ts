@@ -136,11 +136,14 @@ export function isLiveAt(trace: Trace, allocation: number, event: number): boole
   return endsOf(trace).isLiveAt(allocation, event);
 }
 
-/** Explains the last out-of-memory event, since an earlier one did not end the job. */
+/** The last out-of-memory event, or -1. An earlier one did not end the job. */
+export function lastOomOf({ events }: Trace): number {
+  return events.kind.subarray(0, events.count).lastIndexOf(EventKind.Oom);
+}
+
 export function explainOom(trace: Trace, whole: Reconstruction, onProgress?: (fraction: number) => void): OomFinding | undefined {
   const { events } = trace;
-  let event = -1;
-  for (let at = events.count - 1; at >= 0 && event < 0; at--) if (events.kind[at] === EventKind.Oom) event = at;
+  const event = lastOomOf(trace);
   if (event < 0) return undefined;
   const { breakdown, state } = breakdownAt(trace, whole, event, onProgress);
   const asked = events.size[event]!;
