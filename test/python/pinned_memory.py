@@ -46,7 +46,8 @@ def torch_with(stats, initialized=True, version="2.13.0"):
     cuda = types.SimpleNamespace(is_initialized=lambda: initialized)
     if stats is not None:
         cuda.host_memory_stats = lambda: stats
-    return types.SimpleNamespace(__version__=version, cuda=cuda, Tensor=Tensor, nn=types.SimpleNamespace(Parameter=Tensor), strided="strided")
+    nn = types.SimpleNamespace(Parameter=Tensor)
+    return types.SimpleNamespace(__version__=version, cuda=cuda, Tensor=Tensor, nn=nn, strided="strided")
 
 
 NEW = {

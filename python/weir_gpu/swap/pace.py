@@ -112,11 +112,12 @@ class Judge:
         self.looked_at[key] = steps
         found = pace.cost(key)
         cost, doubt = found if found is not None else (0.0, 0.0)
-        if cost <= self.tolerance and steps >= LEAST_ACCEPTED or cost <= doubt and steps == LOOKS[-1]:
+        if (cost <= self.tolerance and steps >= LEAST_ACCEPTED) or (cost <= doubt and steps == LOOKS[-1]):
             self.accepted.add(key)
             return 0.0
+        least = EARLY * self.tolerance + doubt if steps < LEAST_JUDGED else max(self.tolerance, doubt)
         # Maybe above the tolerance by chance: more steps will tell.
-        if cost - doubt <= EARLY * self.tolerance if steps < LEAST_JUDGED else cost <= max(self.tolerance, doubt):
+        if cost <= least:
             return None
         share = self.share_of(key) * max(LEAST_AIM, min(MOST_AIM, CAUTION * self.tolerance / cost))
         self.shares[key] = share if share >= LEAST_SHARE else 0.0
