@@ -22,6 +22,8 @@ BEYOND_DOUBT = 2 * 1.86
 # If a plan costs too much time, the next one aims at this share of its saving.
 LEAST_AIM, MOST_AIM, CAUTION = 0.25, 0.7, 0.6
 LEAST_SHARE = 0.1
+# A plan that costs so many times what it may has no smaller one that is worth trying.
+HOPELESS = 10
 
 
 class Pace:
@@ -120,5 +122,5 @@ class Judge:
         if cost <= least:
             return None
         share = self.share_of(key) * max(LEAST_AIM, min(MOST_AIM, CAUTION * self.tolerance / cost))
-        self.shares[key] = share if share >= LEAST_SHARE else 0.0
+        self.shares[key] = share if share >= LEAST_SHARE and cost <= HOPELESS * self.tolerance else 0.0
         return cost
