@@ -86,9 +86,9 @@ export const SHAPES: readonly Shape[] = [
       field('allocations', 'whole', 'Blocks that were pinned so far.'),
       field('held', 'whole', 'Bytes pinned now, in use or cached.'),
       field('peakHeld', 'whole', 'Peak of held.'),
-      field('used', 'whole', 'Bytes of blocks in use.'),
-      field('peakUsed', 'whole', 'Peak of used.'),
-      optional('rounding', 'whole', 'Part of used beyond the tensors, because blocks are rounded up to powers of two.'),
+      optional('used', 'whole', 'Bytes of blocks in use, if PyTorch counts them right.'),
+      optional('peakUsed', 'whole', 'Peak of used.'),
+      optional('rounding', 'whole', 'Part of what is in use beyond the tensors, because blocks are rounded up to powers of two.'),
     ],
   },
   {

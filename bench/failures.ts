@@ -52,9 +52,10 @@ const each = ((performance.now() - started) * 1e6) / events;
 const failed = performance.now();
 memory.take(rows.subarray(events * EVENT_BYTES), (found) => {
   failure = found;
+  memory.capture(found);
 });
 const copied = performance.now();
-const bytes = failureFile(failure!, job);
+const bytes = failureFile(failure!, failure!.state!, job);
 const written = performance.now();
 console.log(
   JSON.stringify({

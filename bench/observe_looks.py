@@ -9,7 +9,7 @@ import time
 import torch
 from weir_gpu import observe
 from weir_gpu.abi import Category
-from weir_gpu.observe import modules, optimizers
+from weir_gpu.observe import modules, optimizers, tensors
 
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 REPEATS = 50
@@ -39,7 +39,7 @@ optimizer.step()
 
 def gradients():
     telling = watch.telling()
-    telling.add_all(modules.gradients_of(watch.parameters()), Category.GRADIENT)
+    telling.add_all(tensors.gradients_of(watch.parameters()), Category.GRADIENT)
     telling.send()
 
 

@@ -15,6 +15,7 @@ from .abi import EXCHANGE_VERSION, PinnedReport
 _MOST_SECONDS = 0.2
 # A program that tries batch sizes may fail hundreds of times a second.
 _PAUSE_SECONDS = 5.0
+_COUNTS_USE = [2, 13]
 # Smaller ones hardly count.
 _LEAST_BYTES = 4096
 
@@ -57,18 +58,19 @@ def statistics(torch):
     if ask is None or not torch.cuda.is_initialized():
         return None
     stats = ask()
-    # 2.7 calls it reserved what later versions call allocated, and allocated what they call active.
-    held, used = ("allocated_bytes", "active_bytes") if "active_bytes.current" in stats else ("reserved_bytes", "allocated_bytes")
+    # 2.7 calls it reserved what later versions call allocated.
+    held = "allocated_bytes" if "active_bytes.current" in stats else "reserved_bytes"
     if f"{held}.current" not in stats:
         return None
     found = {
         "allocations": int(stats.get("num_host_alloc", 0)),
         "held": int(stats[f"{held}.current"]),
         "peak_held": int(stats[f"{held}.peak"]),
-        "used": int(stats[f"{used}.current"]),
-        "peak_used": int(stats[f"{used}.peak"]),
     }
-    lost = rounding(torch, found["used"])
+    # Older versions count blocks as used that were freed long ago.
+    if [int(number) for number in torch.__version__.split(".")[:2]] >= _COUNTS_USE:
+        found.update(used=int(stats["active_bytes.current"]), peak_used=int(stats["active_bytes.peak"]))
+    lost = rounding(torch, found.get("used", found["held"]))
     return found if lost is None else {**found, "rounding": lost}
 
 

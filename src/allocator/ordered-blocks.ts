@@ -39,10 +39,11 @@ export class OrderedBlocks {
   }
 
   remove(block: number): void {
-    this.seekBlock(block);
-    const chunk = this.chunks[this.chunk];
-    if (chunk?.[this.place] !== block || this.place >= this.lengths[this.chunk]!)
-      throw new InvariantError(`block ${block} is not in its set`);
+    let found = this.seekBlock(block);
+    // In a damaged recording, two blocks may lie at one address.
+    while (found !== block && found >= 0 && this.isEqual(found, block)) found = this.forward();
+    if (found !== block) throw new InvariantError(`block ${block} is not in its set`);
+    const chunk = this.chunks[this.chunk]!;
     chunk.copyWithin(this.place, this.place + 1, this.lengths[this.chunk]!);
     this.size--;
     if (--this.lengths[this.chunk]! === 0) {
@@ -109,8 +110,13 @@ export class OrderedBlocks {
     return this.chunks.length === 0 ? -1 : this.chunks.at(-1)![this.lengths.at(-1)! - 1]!;
   }
 
-  private seekBlock(block: number): void {
-    this.seek(this.table.size[block]!, this.table.address[block]!, this.table.age[block]!);
+  private isEqual(one: number, other: number): boolean {
+    const { size, age, address } = this.table;
+    return address[one] === address[other] && (!this.bySize || (size[one] === size[other] && age[one] === age[other]));
+  }
+
+  private seekBlock(block: number): number {
+    return this.seek(this.table.size[block]!, this.table.address[block]!, this.table.age[block]!);
   }
 
   private isBefore(block: number, size: number, age: number, address: number): boolean {

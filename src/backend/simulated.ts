@@ -16,6 +16,8 @@ const MOST_BYTES = 2 ** 52;
 export interface Placement {
   malloc(bytes: number): number;
   reserve(bytes: number): number;
+  /** Memory of `malloc` is free again. */
+  freed?(address: number): void;
   /** The addresses come from a file. A damaged file may put one range into another. */
   readonly isRecorded?: boolean;
 }
@@ -97,6 +99,7 @@ export class SimulatedBackend implements Backend {
     this.ledger.charge('free', this.costs.free.at(bytes));
     if (this.mallocs.get(address) !== bytes) throw new InvariantError(`cannot free ${bytes} bytes at ${address}: no such allocation`);
     this.mallocs.delete(address);
+    this.placement.freed?.(address);
     this.giveBack(bytes);
   }
 

@@ -12,6 +12,9 @@ export class RecordedPlacement implements Placement {
   /** Addresses not used yet, by size; the next one is last. */
   private readonly plain = new Map<number, number[]>();
   private expandable: number[] = [];
+  /** Memory that is held, in address order: begin and end of each range. */
+  private readonly begins: number[] = [];
+  private readonly ends: number[] = [];
 
   /** The recorded segments in their recorded order. */
   static of(trace: Trace): RecordedPlacement {
@@ -42,11 +45,43 @@ export class RecordedPlacement implements Placement {
   }
 
   malloc(bytes: number): number {
-    return this.plain.get(bytes)?.pop() ?? this.invented.malloc(bytes);
+    const addresses = this.plain.get(bytes);
+    for (let address = addresses?.pop(); address !== undefined; address = addresses?.pop()) if (this.hold(address, bytes)) return address;
+    const address = this.invented.malloc(bytes);
+    this.hold(address, bytes);
+    return address;
+  }
+
+  freed(address: number): void {
+    const at = this.firstFrom(address);
+    if (this.begins[at] !== address) return;
+    this.begins.splice(at, 1);
+    this.ends.splice(at, 1);
   }
 
   /** A new expandable segment begins where its first pages are mapped. */
   reserve(bytes: number): number {
     return this.expandable.shift() ?? this.invented.reserve(bytes);
+  }
+
+  /** Returns false if part of it is held: if events were lost, segments lie in one another. */
+  private hold(address: number, bytes: number): boolean {
+    const at = this.firstFrom(address);
+    if ((this.begins[at] ?? Number.POSITIVE_INFINITY) < address + bytes || (this.ends[at - 1] ?? 0) > address) return false;
+    this.begins.splice(at, 0, address);
+    this.ends.splice(at, 0, address + bytes);
+    return true;
+  }
+
+  /** Place of the first held range that begins at or after the address. */
+  private firstFrom(address: number): number {
+    let low = 0;
+    let high = this.begins.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.begins[middle]! < address) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 }

@@ -120,7 +120,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
   const granted = options.capacity === undefined ? whole.limits.grantedBytes : undefined;
   const capacityAtLeast = granted !== undefined && capacity !== undefined && granted < capacity ? granted : undefined;
   const recorded = recordedChoice(trace, whole);
-  const oversized = oversizedRequest(trace, summary, capacity);
+  const oversized = oversizedRequest(trace, summary, options.capacity ?? trace.limits.deviceBytes ?? capacity);
   const liveAtSites = oom ? liveAt(trace, oom.event) : summary.peakLive;
   const leaks = findLeaks(trace, stepsOf(trace), summary.peakLive);
   let onGivenGpu: GivenGpu | undefined;

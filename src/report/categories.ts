@@ -1,6 +1,7 @@
 // What live memory holds: parameters, gradients, optimizer state, activations and so on, and how that was found.
 // The bytes of all categories always add up to what is live: what is not known is `unknown`.
 import { CATEGORY_NAMES, type Category } from '../abi/events.ts';
+import { endsOf } from '../trace/ends.ts';
 import { stackOf } from '../trace/stacks.ts';
 import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
@@ -84,7 +85,7 @@ class TraceCategories implements Categories {
     this.stacks = new StackMeanings(trace);
     this.timeline = timelineOf(trace, this.stacks);
     this.told = toldBy(trace);
-    this.ended = endsOf(trace);
+    this.ended = endsOf(trace).of;
     this.hasTold = this.told.some((category) => category > 0);
     this.toldGradients = this.passesWithGradients();
   }
@@ -101,11 +102,10 @@ class TraceCategories implements Categories {
     const { allocations } = this.trace;
     const bytes = Object.fromEntries(CATEGORY_NAMES.map((name) => [name, 0])) as Record<Category, number>;
     const ways = Object.fromEntries(CATEGORY_WAYS.map((name) => [name, 0])) as Record<CategoryWay, number>;
+    const ends = endsOf(this.trace);
     let live = 0;
     for (let allocation = 0; allocation < allocations.count; allocation++) {
-      if (allocations.allocEvent[allocation]! > event) continue;
-      const ended = this.ended[allocation]!;
-      if (ended >= 0 && ended <= event) continue;
+      if (!ends.isLiveAt(allocation, event)) continue;
       const size = liveSize(allocations.requested[allocation]!);
       const { category, way } = this.of(allocation);
       live += size;
@@ -219,7 +219,7 @@ class TraceCategories implements Categories {
   /** Whether a backward pass after this phase is over. It would have freed what it needed. */
   private hasPassed(born: Phase): boolean {
     const { phases, phaseOf } = this.timeline;
-    return phases.slice(phaseOf[born.from]! + 1, -1).some(({ name }) => name === 'backward');
+    return this.timeline.nextFrom(phaseOf[born.from]! + 1, 'backward') < phases.length - 1;
   }
 
   private reachesOptimizer(born: Phase, died: Phase | undefined): boolean {
@@ -232,11 +232,9 @@ class TraceCategories implements Categories {
   }
 
   /** Whether there is a phase of that name after `from`, up to `to` and including it. */
-  private hasBetween(from: Phase, to: Phase, name: Phase['name']): boolean {
-    const { phases, phaseOf } = this.timeline;
-    const end = phaseOf[Math.min(to.from, phaseOf.length - 1)]!;
-    for (let index = phaseOf[from.from]! + 1; index <= end; index++) if (phases[index]!.name === name) return true;
-    return false;
+  private hasBetween(from: Phase, to: Phase, name: 'backward' | 'optimizer'): boolean {
+    const { phaseOf } = this.timeline;
+    return this.timeline.nextFrom(phaseOf[from.from]! + 1, name) <= phaseOf[Math.min(to.from, phaseOf.length - 1)]!;
   }
 }
 
@@ -250,14 +248,4 @@ function toldBy({ events, allocationOf, allocations }: Trace): Uint8Array {
     if (allocation >= 0 && category >= 0 && category < CATEGORY_NAMES.length) told[allocation] = category;
   }
   return told;
-}
-
-/** As `summarizeTrace` counts: memory whose free is missing ends where its address is given out again. */
-function endsOf({ allocations, impliedFrees }: Trace): Int32Array {
-  const ended = Int32Array.from({ length: allocations.count }, (_, allocation) => {
-    const requested = allocations.freeRequestedEvent[allocation]!;
-    return requested >= 0 ? requested : allocations.freeCompletedEvent[allocation]!;
-  });
-  for (const [event, allocation] of impliedFrees) if (ended[allocation] === -1) ended[allocation] = event;
-  return ended;
 }

@@ -1,6 +1,8 @@
 // Two runs side by side: at the same moment of both, which categories and which call sites hold more memory than before.
 // Plain data; terminal/diff.ts and diff-json.ts render it.
-import { formatBytes } from '../base/bytes.ts';
+import { formatBytes, parseBytes } from '../base/bytes.ts';
+import { formatCount } from '../base/counts.ts';
+import { endsOf } from '../trace/ends.ts';
 import { isOlder, stackOf } from '../trace/stacks.ts';
 import { liveSize, summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
@@ -10,7 +12,6 @@ import { CATEGORY_NAMES, type Category, categoriesAt } from './categories.ts';
 import { findLeaks, type LeakingSite, type Leaks } from './leaks.ts';
 import { type LineMatches, matchLines } from './line-matching.ts';
 import { LiveCurve } from './live-curve.ts';
-import { isLiveAt } from './moment.ts';
 import { lineOf, originsOf } from './origin.ts';
 import { type NoSteps, type RunSteps, stepsOf } from './run-steps.ts';
 import { labelOf, OLDER_STACK } from './sites.ts';
@@ -124,7 +125,7 @@ export function growthOf({ alignment }: Pick<Diff, 'alignment'>): number {
   return alignment.after.bytes - alignment.before.bytes;
 }
 
-type Place = Pick<HeldSite, 'label' | 'frame' | 'backward'>;
+type Place = Pick<HeldSite, 'label' | 'frame' | 'backward' | 'size'>;
 
 /** The call site of the request at an event, or the last before it. */
 function placeOf(trace: Trace, event: number): Place | undefined {
@@ -140,6 +141,8 @@ interface HeldSite {
   readonly label: string;
   readonly frame: Frame | undefined;
   readonly backward: string | undefined;
+  /** Bytes of each request, if requests are told apart by that alone. */
+  readonly size?: number | undefined;
   bytes: number;
   allocations: number;
   /** Bytes by the callers' lines. */
@@ -160,12 +163,13 @@ const UNKNOWN_SITE = 'no stack';
 /** What is live after an event, by call site. Sites are told apart by their whole path; without any stacks, requests by their size. */
 function heldAt(trace: Trace, event: number, bySize: boolean): Held {
   const { allocations } = trace;
+  const ends = endsOf(trace);
   const sites = new Map<string, HeldSite>();
   const byStack = new Map<number, { site: HeldSite; callers: { bytes: number } }>();
   let total = 0;
   let located = 0;
   for (let allocation = 0; allocation < allocations.count; allocation++) {
-    if (!isLiveAt(trace, allocation, event)) continue;
+    if (!ends.isLiveAt(allocation, event)) continue;
     const stack = stackOf(trace, allocation);
     const older = isOlder(trace, allocation);
     const bytes = liveSize(allocations.requested[allocation]!);
@@ -193,7 +197,7 @@ function placesIn(trace: Trace, bySize: boolean): Place[] {
     const bytes = liveSize(events.size[event]!);
     const key = bySize ? bytes : stack;
     if (known.has(key)) continue;
-    if (bySize) known.set(key, { label: sizeLabel(bytes), frame: undefined, backward: undefined });
+    if (bySize) known.set(key, sizePlace(bytes));
     else
       known.set(
         key,
@@ -203,13 +207,15 @@ function placesIn(trace: Trace, bySize: boolean): Place[] {
   return [...known.values()];
 }
 
-function sizeLabel(bytes: number): string {
-  return `requests of ${formatBytes(bytes)} (no stack recorded)`;
+function sizePlace(size: number): Place {
+  const rounded = formatBytes(size);
+  const exact = parseBytes(rounded) === size ? '' : `${formatCount(size)} B, `;
+  return { label: `requests of ${rounded} (${exact}no stack recorded)`, frame: undefined, backward: undefined, size };
 }
 
 function sizeSite(bytes: number, sites: Map<string, HeldSite>): { site: HeldSite; callers: { bytes: number } } {
-  const site: HeldSite = { label: sizeLabel(bytes), frame: undefined, backward: undefined, bytes: 0, allocations: 0, callers: new Map() };
-  sites.set(String(bytes), site);
+  const site: HeldSite = { ...sizePlace(bytes), bytes: 0, allocations: 0, callers: new Map() };
+  sites.set(siteKey(site), site);
   return { site, callers: { bytes: 0 } };
 }
 
@@ -241,34 +247,40 @@ function frameKey({ filename, line, name }: Frame): string {
   return `${filename}\0${line}\0${name}`;
 }
 
-function siteKey({ label, frame, backward }: Place): string {
+function siteKey({ label, frame, backward, size }: Place): string {
+  if (size !== undefined) return `size\0${size}`;
   return frame ? `${backward ?? '-'}\0${frameKey(frame)}` : label;
 }
 
 const MOST_CALLERS = 3;
 
 function siteChanges(before: Held, after: Held, matches: LineMatches): SiteChange[] {
-  const pairs = new Map<string, { before?: HeldSite; after?: HeldSite }>();
-  for (const site of after.sites) pairs.set(keyIn(site), { after: site });
-  for (const site of before.sites) {
-    const key = keyThere(site, matches);
-    pairs.set(key, { ...pairs.get(key), before: site });
-  }
+  // Several sites of one run may be one of the other. All of them count: changes add up to the growth.
+  const pairs = new Map<string, { before: HeldSite[]; after: HeldSite[] }>();
+  const add = (key: string, side: 'before' | 'after', site: HeldSite) => {
+    const pair = pairs.get(key) ?? { before: [], after: [] };
+    pair[side].push(site);
+    pairs.set(key, pair);
+  };
+  for (const site of after.sites) add(keyIn(site), 'after', site);
+  for (const site of before.sites) add(keyThere(site, matches), 'before', site);
   const known = {
     before: new Set(before.everywhere.map((place) => keyThere(place, matches))),
     after: new Set(after.everywhere.map(keyIn)),
   };
-  const changes = [...pairs].map(([key, { before: old, after: now }]) => {
+  const sum = (sites: readonly HeldSite[], figure: 'bytes' | 'allocations') => sites.reduce((total, site) => total + site[figure], 0);
+  const changes = [...pairs].map(([key, pair]) => {
+    const [old, now] = [pair.before[0], pair.after[0]];
     const hasMoved = old?.frame && now?.frame && old.frame.line !== now.frame.line;
     return {
       label: (now ?? old)!.label,
-      before: old?.bytes ?? 0,
-      after: now?.bytes ?? 0,
+      before: sum(pair.before, 'bytes'),
+      after: sum(pair.after, 'bytes'),
       isOnly: (!old && !known.before.has(key)) || (!now && !known.after.has(key)),
-      allocationsBefore: old?.allocations ?? 0,
-      allocationsAfter: now?.allocations ?? 0,
+      allocationsBefore: sum(pair.before, 'allocations'),
+      allocationsAfter: sum(pair.after, 'allocations'),
       movedFrom: hasMoved ? old.label : undefined,
-      callers: mainCallers(old, now, matches),
+      callers: mainCallers(pair.before, pair.after, matches),
     };
   });
   return changes
@@ -289,7 +301,7 @@ function keyIn(site: Place): string {
 }
 
 /** The callers through which a site changed most. */
-function mainCallers(old: HeldSite | undefined, now: HeldSite | undefined, matches: LineMatches): string[] {
+function mainCallers(old: readonly HeldSite[], now: readonly HeldSite[], matches: LineMatches): string[] {
   const changes = new Map<string, { readonly frames: readonly Frame[]; change: number }>();
   const add = (frames: readonly Frame[], shown: readonly Frame[], change: number) => {
     const key = frames.map(frameKey).join('\n');
@@ -297,11 +309,14 @@ function mainCallers(old: HeldSite | undefined, now: HeldSite | undefined, match
     if (known) known.change += change;
     else changes.set(key, { frames: shown, change });
   };
-  for (const { frames, bytes } of now?.callers.values() ?? []) add(frames, frames, bytes);
-  for (const { frames, bytes } of old?.callers.values() ?? []) {
-    const same = frames.map((frame) => matches.of(frame) ?? frame);
-    add(same, frames, -bytes);
-  }
+  for (const { callers } of now) for (const { frames, bytes } of callers.values()) add(frames, frames, bytes);
+  for (const { callers } of old)
+    for (const { frames, bytes } of callers.values())
+      add(
+        frames.map((frame) => matches.of(frame) ?? frame),
+        frames,
+        -bytes,
+      );
   const largest = [...changes.values()].sort((a, b) => Math.abs(b.change) - Math.abs(a.change))[0];
   return largest?.frames.slice(0, MOST_CALLERS).map(lineOf) ?? [];
 }

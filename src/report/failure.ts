@@ -4,11 +4,14 @@ import { PhaseMark } from '../abi/events.ts';
 import { MIB } from '../base/bytes.ts';
 import { allowedByFraction } from '../replay/limits.ts';
 import { type OtherParts, otherParts } from '../trace/other-memory.ts';
+import { reservedAfter } from '../trace/reserved.ts';
 import { liveSize } from '../trace/summary.ts';
+import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type HostMemory, type Trace } from '../trace/trace.ts';
 import { analyzeTrace } from './analysis.ts';
-import type { Category } from './categories.ts';
-import { type CallSite, topSites } from './sites.ts';
+import { type Category, categoriesAt } from './categories.ts';
+import { lastOomOf } from './moment.ts';
+import { type CallSite, labelOf, topSites } from './sites.ts';
 import { adviceLine } from './words/advice.ts';
 
 export interface FailureFacts {
@@ -55,64 +58,71 @@ const MOST_SITES = 8;
 /** PyTorch asks the driver for multiples of this where requests are large, and of less where they are small. */
 const LARGEST_ROUNDING = 20 * MIB;
 
-/** Undefined if the recording has no failure. */
+/** Undefined if the recording has no failure. Replays the recording on other allocators, where that can help. */
 export function explainFailure(trace: Trace): FailureFacts | undefined {
-  const analysis = analyzeTrace(trace, { findSmallest: false, withHistory: false });
-  const { oom } = analysis;
-  if (!oom) return undefined;
-  const { deviceBytes } = trace.limits;
-  const live = Object.values(oom.categories).reduce((sum, bytes) => sum + bytes, 0);
-  const reserved = trace.segmentsUnknown ? undefined : reservedAt(trace, oom.event);
-  const limit = allowedByFraction(trace.limits);
+  const facts = describeFailure(trace);
+  return facts && withSetting(facts, trace);
+}
+
+/** All but `fit.setting`: nothing is replayed, so this takes as long as reading the recording. */
+export function describeFailure(trace: Trace): FailureFacts | undefined {
+  const { events, limits } = trace;
+  const event = lastOomOf(trace);
+  if (event < 0) return undefined;
+  const asked = events.size[event]!;
+  const stack = events.stack[event]!;
+  const deviceFree = events.address[event]!;
+  const { deviceBytes } = limits;
+  const { bytes: categories, live } = categoriesAt(trace, event);
+  const reserved = trace.segmentsUnknown ? undefined : reservedAt(trace, event);
+  const limit = allowedByFraction(limits);
   const other = trace.otherMemory ? otherParts(trace.otherMemory) : undefined;
-  const onGpu = (reserved ?? live) + oom.deviceFree;
+  const onGpu = (reserved ?? live) + deviceFree;
   const isCapped = limit !== undefined && limit < onGpu;
   const most = isCapped ? limit : onGpu;
-  const needed = live + liveSize(oom.asked);
+  const needed = live + liveSize(asked);
   const short = Math.max(0, needed - most);
   const room = (deviceBytes ?? 0) - (other?.total ?? 0);
   return {
     gpu: trace.device,
-    timeUs: oom.timeUs,
-    asked: oom.asked,
-    site: oom.site,
-    phase: phaseAt(trace, oom.event),
+    timeUs: events.timeUs[event]!,
+    asked,
+    site: stack === NO_STACK ? undefined : labelOf(trace, stack, false),
+    phase: phaseAt(trace, event),
     live,
     reserved,
-    deviceFree: oom.deviceFree,
+    deviceFree,
     deviceBytes,
     limit,
-    categories: oom.categories,
-    sites: topSites(trace, oom.event, MOST_SITES),
+    categories,
+    sites: topSites(trace, event, MOST_SITES),
     other,
     hostMemory: trace.hostMemory,
     fit: {
       short,
       scattered: short > 0 ? 0 : Math.max(0, most - live),
-      isOversized: liveSize(oom.asked) > (deviceBytes ?? Number.POSITIVE_INFINITY),
+      isOversized: liveSize(asked) > (deviceBytes ?? Number.POSITIVE_INFINITY),
       limit: short > 0 && limit !== undefined && room >= needed ? needed : undefined,
       others: short > 0 && !isCapped && other?.own !== undefined && other.others >= short ? other.others : undefined,
-      isLimited: limit === undefined && oom.deviceFree >= liveSize(oom.asked) + LARGEST_ROUNDING,
-      setting: short > 0 ? undefined : settingOf(analysis),
+      isLimited: limit === undefined && deviceFree >= liveSize(asked) + LARGEST_ROUNDING,
+      setting: undefined,
     },
   };
 }
 
-function settingOf({ advice }: ReturnType<typeof analyzeTrace>): string | undefined {
+/** Looks for a setting under which the run fits. If less memory is needed, there is none. */
+export function withSetting(facts: FailureFacts, trace: Trace): FailureFacts {
+  const { fit } = facts;
+  if (fit.short > 0 || fit.isOversized || fit.isLimited) return facts;
+  const { advice } = analyzeTrace(trace, { findSmallest: false, withHistory: false });
   const found = advice.find((each) => (each.kind === 'setting' || each.kind === 'engine') && each.effect.fit?.isSure);
-  return found && adviceLine(found);
+  return { ...facts, fit: { ...fit, setting: found && adviceLine(found) } };
 }
 
 /** Memory held from the driver after the event. */
 function reservedAt({ events, startSegments }: Trace, event: number): number {
   let reserved = startSegments.reduce((sum, segment) => sum + segment.size, 0);
-  for (let at = 0; at <= event; at++) {
-    const size = events.size[at]!;
-    const kind = events.kind[at];
-    if (kind === EventKind.Reserved) reserved = size;
-    else if (kind === EventKind.SegmentAlloc || kind === EventKind.SegmentMap) reserved += size;
-    else if (kind === EventKind.SegmentFree || kind === EventKind.SegmentUnmap) reserved -= size;
-  }
+  for (let at = 0; at <= event; at++) reserved = reservedAfter(reserved, events.kind[at]!, events.size[at]!);
   return reserved;
 }
 

@@ -1,6 +1,7 @@
 // Reports as JSON, schema 1 (docs/json.md). Fields are only ever added; bytes and microseconds are numbers.
 import { Format } from '../abi/formats.ts';
 import type { TraceSummary } from '../trace/summary.ts';
+import type { HostMemory } from '../trace/trace.ts';
 import type { Analysis } from './analysis.ts';
 import type { CategoryBytes } from './categories.ts';
 import type { LeakingSite, Leaks } from './leaks.ts';
@@ -96,7 +97,7 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
     sites: analysis.sites.map(({ notes, ...site }) => ({ ...site, ...(notes ? { notes: [...notes] } : {}) })),
     peakByCategory: categoriesJson(analysis.categories),
     otherMemory: analysis.otherMemory ? { ...analysis.otherMemory, process: analysis.otherMemory.process ?? null } : null,
-    hostMemory: analysis.hostMemory ? { ...analysis.hostMemory, roundingAtEnd: analysis.hostMemory.roundingAtEnd ?? null } : null,
+    hostMemory: analysis.hostMemory ? hostMemoryJson(analysis.hostMemory) : null,
     capacity: analysis.capacity ?? null,
     capacityAtLeast: analysis.capacityAtLeast ?? null,
     capacityOrigin: analysis.capacityOrigin,
@@ -123,6 +124,10 @@ export function analysisJson(analysis: Analysis, file: string): { [key: string]:
     liveAtSites: analysis.liveAtSites,
     leaks: leaksJson(analysis.leaks),
   };
+}
+
+function hostMemoryJson({ usedAtPeak, usedAtEnd, roundingAtEnd, ...held }: HostMemory): { [key: string]: Json } {
+  return { ...held, usedAtPeak: usedAtPeak ?? null, usedAtEnd: usedAtEnd ?? null, roundingAtEnd: roundingAtEnd ?? null };
 }
 
 function categoriesJson({ event, live, bytes, ways }: CategoryBytes): { [key: string]: Json } {

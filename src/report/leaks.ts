@@ -2,6 +2,7 @@
 // activations and gradients come and go, what is forgotten stays.
 import { KIB, MIB } from '../base/bytes.ts';
 import { formatTimes } from '../base/counts.ts';
+import { endsOf } from '../trace/ends.ts';
 import { isOlder, stackOf } from '../trace/stacks.ts';
 import { liveSize } from '../trace/summary.ts';
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
@@ -51,6 +52,10 @@ const LEAST_BYTES = 4 * KIB;
 const THIRD = 0.15;
 /** What a site may shrink in between, as a share of its growth. */
 const MOST_SHRINKING = 0.1;
+/** A group of steps grows if it has at least this share of the average growth. */
+const LEAST_RISE = 0.25;
+/** A site that has not grown for this many of its longest pauses is full. */
+const MOST_PAUSES = 2;
 const MOST_CALLERS = 3;
 
 export function findLeaks(trace: Trace, found: RunSteps | NoSteps, peakLive: number): Leaks {
@@ -127,6 +132,7 @@ function sitesOfAllocations(trace: Trace): { siteOf: Int32Array; labels: string[
 /** The least live bytes of each site within each group. */
 function leastPerGroup(trace: Trace, siteOf: Int32Array, sites: number, groups: readonly StepGroup[]): Float64Array {
   const { allocations, events, allocationOf } = trace;
+  const ends = endsOf(trace);
   const live = new Float64Array(sites);
   const least = new Float64Array(groups.length * sites);
   const sizeOf = (allocation: number) => liveSize(allocations.requested[allocation]!);
@@ -144,16 +150,10 @@ function leastPerGroup(trace: Trace, siteOf: Int32Array, sites: number, groups: 
       group = next++;
       least.set(live, group * sites);
     }
+    const ending = ends.at(event);
+    if (ending >= 0) release(ending);
     const allocation = allocationOf[event]!;
-    const kind = events.kind[event];
-    if (kind === EventKind.Alloc) {
-      const displaced = trace.impliedFrees.get(event);
-      if (displaced !== undefined && allocations.freeRequestedEvent[displaced] === -1) release(displaced);
-      if (allocation >= 0) live[siteOf[allocation]!]! += sizeOf(allocation);
-    } else if (allocation >= 0) {
-      const isFree = kind === EventKind.FreeRequested;
-      if (isFree || (kind === EventKind.FreeCompleted && allocations.freeRequestedEvent[allocation] === -1)) release(allocation);
-    }
+    if (events.kind[event] === EventKind.Alloc && allocation >= 0) live[siteOf[allocation]!]! += sizeOf(allocation);
   }
   return least;
 }
@@ -166,5 +166,20 @@ function growsThroughout(series: readonly number[]): boolean {
   const parts = Math.min(3, series.length - 1);
   const at = (part: number) => series[Math.round((part * (series.length - 1)) / parts)]!;
   for (let part = 0; part < parts; part++) if (at(part + 1) - at(part) < THIRD * growth) return false;
-  return true;
+  return !hasStopped(series);
+}
+
+/** Whether a site no longer grows at the end, judged by how long it paused before: a cache that is full does not grow again. */
+function hasStopped(series: readonly number[]): boolean {
+  const least = (LEAST_RISE * (series.at(-1)! - series[0]!)) / series.length;
+  let level = series[0]!;
+  let rose = 0;
+  let longest = 1;
+  series.forEach((bytes, at) => {
+    if (bytes < level + least) return;
+    longest = Math.max(longest, at - rose);
+    level = bytes;
+    rose = at;
+  });
+  return series.length - 1 - rose > MOST_PAUSES * longest;
 }

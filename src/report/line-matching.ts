@@ -43,21 +43,21 @@ function keyOf(path: string, { line, name }: { readonly line: number; readonly n
   return `${path}\0${line}\0${name}`;
 }
 
-/** Pairs of files: the same path first, then those whose paths have the longest common end. */
+/** Pairs of files: the same path first, then the same one in another environment, then those whose paths have the longest common end. */
 function matchFiles(from: SourceFiles, to: SourceFiles): Map<string, string> {
   const pairs = new Map<string, string>();
-  const free = new Map<string, string>();
-  for (const path of to.keys()) free.set(portablePath(path), path);
-  const open: string[] = [];
-  for (const path of from.keys()) {
-    const same = free.get(portablePath(path));
-    if (same === undefined) open.push(path);
-    else {
-      pairs.set(path, same);
-      free.delete(portablePath(path));
-    }
+  for (const path of from.keys()) if (to.has(path)) pairs.set(path, path);
+  const openOf = (files: SourceFiles) => [...files.keys()].filter((path) => !pairs.has(path));
+  const free = new Set(openOf(to));
+  const portable = grouped(free, portablePath);
+  for (const path of openOf(from)) {
+    const same = portable.get(portablePath(path))?.shift();
+    if (same === undefined) continue;
+    pairs.set(path, same);
+    free.delete(same);
   }
-  const [byName, freeByName] = [groupedByName(open), groupedByName(free.values())];
+  const nameOf = (path: string) => path.split('/').at(-1)!;
+  const [byName, freeByName] = [grouped(openOf(from), nameOf), grouped(free, nameOf)];
   for (const [name, paths] of byName) {
     const others = freeByName.get(name) ?? [];
     if (others.length * paths.length > MOST_FILES) continue;
@@ -74,14 +74,12 @@ function matchFiles(from: SourceFiles, to: SourceFiles): Map<string, string> {
   return pairs;
 }
 
-/** Paths by the name of their file. */
-function groupedByName(paths: Iterable<string>): Map<string, string[]> {
-  const groups = new Map<string, string[]>();
-  for (const path of paths) {
-    const name = path.split('/').at(-1)!;
-    const known = groups.get(name);
-    if (known) known.push(path);
-    else groups.set(name, [path]);
+function grouped<Item, Key>(items: Iterable<Item>, keyOf: (item: Item) => Key): Map<Key, Item[]> {
+  const groups = new Map<Key, Item[]>();
+  for (const item of items) {
+    const known = groups.get(keyOf(item));
+    if (known) known.push(item);
+    else groups.set(keyOf(item), [item]);
   }
   return groups;
 }
@@ -140,8 +138,13 @@ function similarity(a: SourceLine, b: SourceLine, usesSizes: boolean): number {
 /** Weir records `Model.forward` where PyTorch's snapshots have `forward`. */
 function isSameFunction(a: string, b: string): boolean {
   if (a === b) return true;
-  const [x, y] = [a.split('.').at(-1), b.split('.').at(-1)];
+  const [x, y] = [methodOf(a), methodOf(b)];
   return x === y && (a === x || b === y);
+}
+
+/** `forward` of `Model.forward`. */
+function methodOf(name: string): string {
+  return name.split('.').at(-1)!;
 }
 
 function overlap<Item>(a: ReadonlySet<Item>, b: ReadonlySet<Item>): number {
@@ -160,10 +163,13 @@ function isUnchanged(from: readonly SourceLine[], to: readonly SourceLine[]): bo
   );
 }
 
+/** Lines of the same number. A lambda or a comprehension stands on a line of its function, so the function's name counts, too. */
 function sameLines(from: readonly SourceLine[], to: readonly SourceLine[]): [SourceLine, SourceLine][] {
-  const known = new Map(to.map((line) => [line.line, line]));
+  const exact = new Map(to.map((line) => [`${line.line}\0${line.name}`, line]));
+  const byMethod = new Map(to.map((line) => [`${line.line}\0${methodOf(line.name)}`, line]));
   return from.flatMap((line) => {
-    const other = known.get(line.line);
-    return other && isSameFunction(line.name, other.name) ? [[line, other] as [SourceLine, SourceLine]] : [];
+    const method = methodOf(line.name);
+    const other = exact.get(`${line.line}\0${line.name}`) ?? (method === line.name ? byMethod : exact).get(`${line.line}\0${method}`);
+    return other ? [[line, other] as [SourceLine, SourceLine]] : [];
   });
 }

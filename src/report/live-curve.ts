@@ -1,7 +1,7 @@
 // Live memory after each event of a recording, and its highest point in a stretch of them.
+import { endsOf } from '../trace/ends.ts';
 import { liveSize } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { isLiveAt } from './moment.ts';
 
 export interface LivePoint {
   /** -1: before the first event. */
@@ -11,26 +11,21 @@ export interface LivePoint {
 
 export class LiveCurve {
   readonly start: number;
-  private readonly after: Float64Array;
+  /** Live bytes after each event. */
+  readonly after: Float64Array;
 
   constructor(trace: Trace) {
-    const { events, allocations, allocationOf } = trace;
+    const { events, allocations } = trace;
     const sizeOf = (allocation: number) => liveSize(allocations.requested[allocation]!);
+    const ends = endsOf(trace);
     let live = 0;
     for (let allocation = 0; allocation < allocations.liveAtStart; allocation++) live += sizeOf(allocation);
     this.start = live;
     this.after = new Float64Array(events.count);
     for (let event = 0; event < events.count; event++) {
-      const allocation = allocationOf[event]!;
-      const kind = events.kind[event];
-      if (kind === EventKind.Alloc) {
-        const displaced = trace.impliedFrees.get(event);
-        if (displaced !== undefined && allocations.freeRequestedEvent[displaced] === -1) live -= sizeOf(displaced);
-        live += liveSize(events.size[event]!);
-      } else if (allocation >= 0) {
-        const isFree = kind === EventKind.FreeRequested;
-        if (isFree || (kind === EventKind.FreeCompleted && allocations.freeRequestedEvent[allocation] === -1)) live -= sizeOf(allocation);
-      }
+      const ending = ends.at(event);
+      if (ending >= 0) live -= sizeOf(ending);
+      if (events.kind[event] === EventKind.Alloc) live += liveSize(events.size[event]!);
       this.after[event] = live;
     }
   }
@@ -56,8 +51,9 @@ export class LiveCurve {
 
 /** Live bytes after one event. */
 export function liveAt(trace: Trace, event: number): number {
+  const ends = endsOf(trace);
   let live = 0;
   for (let allocation = 0; allocation < trace.allocations.count; allocation++)
-    if (isLiveAt(trace, allocation, event)) live += liveSize(trace.allocations.requested[allocation]!);
+    if (ends.isLiveAt(allocation, event)) live += liveSize(trace.allocations.requested[allocation]!);
   return live;
 }

@@ -1,6 +1,7 @@
 // Where memory was at one moment of the recorded run, and why free memory could not be used.
 import type { CensusGroup } from '../allocator/allocator.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
+import { endsOf } from '../trace/ends.ts';
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { type Category, categoriesAt } from './categories.ts';
@@ -132,18 +133,17 @@ function heldSinceStart(trace: Trace, event: number): number {
 }
 
 export function isLiveAt(trace: Trace, allocation: number, event: number): boolean {
-  const { allocations } = trace;
-  if (allocations.allocEvent[allocation]! > event) return false;
-  const freed = allocations.freeRequestedEvent[allocation]!;
-  const ended = freed >= 0 ? freed : allocations.freeCompletedEvent[allocation]!;
-  return ended < 0 || ended > event;
+  return endsOf(trace).isLiveAt(allocation, event);
 }
 
-/** Explains the last out-of-memory event, since an earlier one did not end the job. */
+/** The last out-of-memory event, or -1. An earlier one did not end the job. */
+export function lastOomOf({ events }: Trace): number {
+  return events.kind.subarray(0, events.count).lastIndexOf(EventKind.Oom);
+}
+
 export function explainOom(trace: Trace, whole: Reconstruction, onProgress?: (fraction: number) => void): OomFinding | undefined {
   const { events } = trace;
-  let event = -1;
-  for (let at = events.count - 1; at >= 0 && event < 0; at--) if (events.kind[at] === EventKind.Oom) event = at;
+  const event = lastOomOf(trace);
   if (event < 0) return undefined;
   const { breakdown, state } = breakdownAt(trace, whole, event, onProgress);
   const asked = events.size[event]!;

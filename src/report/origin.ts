@@ -21,7 +21,8 @@ const PACKAGES = /^(torch|functorch|accelerate|deepspeed|lightning|pytorch_light
 const LIBRARIES =
   /\/torch\/((_\w+|ao|amp|autograd|backends|compiler|cuda|distributed|export|func|fx|jit|multiprocessing|nested|nn|optim|profiler|sparse|testing|utils)\/|(__init__|_\w+|functional|hub|library|overrides|random|serialization|storage)\.py$)|\/weir_gpu\/|\/torchinductor_|\/lib\/python\d[.\d]*\/(?!(site|dist)-packages\/)|^<frozen /i;
 /** Compiled code has source files without lines, object files, or nothing. */
-const NATIVE = /^(\?\?)?$|\.(cpp|cc|cxx|c|cu|cuh|h|hpp|so|o|llvm)\b/;
+const NATIVE = /(^|\/)(\?\?)?$|\.(cpp|cc|cxx|c|cu|cuh|h|hpp|so|o|llvm)\b[^/]*$/;
+const NATIVE_NAME = /::|\(/;
 /** Nodes of the autograd graph, as PyTorch names their functions. */
 const NODE = /\btorch::autograd::(?:generated::)?(\w+?)(?:::apply|_apply_functional)\(/;
 const CPP_NODE = /\btorch::autograd::CppNode(?:_apply_functional)?<(?:\w+::)*(\w+)/;
@@ -36,6 +37,7 @@ const ENGINE_WORK: readonly (readonly [RegExp, string])[] = [
   [/\btorch::autograd::AccumulateGrad::/, 'gradient accumulation'],
   [/\btorch::autograd::InputBuffer::/, 'sum of gradients'],
   [/\btorch::autograd::InputMetadata::/, 'reduction of gradients'],
+  [/\btorch::autograd::validate_outputs/, 'cast of gradients'],
 ];
 /** Functions that record a stack or hand out memory. They are in every stack. */
 const MACHINERY =
@@ -50,6 +52,7 @@ const Kind = { Unknown: 0, User: 1, Library: 2, Native: 3, EngineCaller: 4, Engi
 export class Origins {
   private readonly symbols: Symbols;
   private readonly known = new Map<number, Origin>();
+  private readonly frames: Frame[] = [];
   private kinds = new Uint8Array(0);
   private forwardLines: Map<string, Frame | undefined> | undefined;
 
@@ -72,6 +75,12 @@ export class Origins {
     return (this.kinds[frame] || this.kind(frame, this.frame(frame))) === Kind.User;
   }
 
+  /** Whether a frame is a line of Python, the user's or a library's. */
+  isPython(frame: number): boolean {
+    const kind = this.kinds[frame] || this.kind(frame, this.frame(frame));
+    return kind === Kind.User || kind === Kind.Library || kind === Kind.EngineCaller || kind === Kind.Compiled;
+  }
+
   private find(stack: number): Origin {
     const { stacks } = this.symbols;
     let operator = '';
@@ -85,6 +94,8 @@ export class Origins {
     let called: Frame | undefined;
     let native: Frame | undefined;
     let kernel = '';
+    /** The operator that the engine or Python called, as far as no other frame is between. */
+    let outermost = '';
     const callers: Frame[] = [];
     for (let node = stack, depth = 0; node !== NO_STACK && depth < MOST_FRAMES; node = stacks.parent(node), depth++) {
       if (callers.length === MOST_CALLERS) break;
@@ -130,12 +141,15 @@ export class Origins {
           operator ||= operatorOf(frame.name);
           break;
         default:
-          kernel ||= OPERATOR.exec(frame.name)?.[1] ?? '';
+          if (!isBackward) outermost = OPERATOR.exec(frame.name)?.[1] ?? outermost;
+          kernel ||= outermost;
           if (!MACHINERY.test(frame.name)) native ??= frame;
       }
     }
     const at = ran ?? forwardLibrary ?? (isBackward && operator !== '' ? this.forwardLine(operator) : undefined);
     if (ran && !isForward) return { label: lineOf(ran), frame: ran, backward: undefined, callers };
+    if (isBackward && operator === '' && outermost !== '' && !at && !called)
+      return { label: `backward, operator ${outermost}`, frame: undefined, backward: operator, callers };
     if (isBackward) return { label: backwardLabel(operator, at, called), frame: at ?? called, backward: operator, callers };
     if (library) return { label: lineOf(library), frame: library, backward: undefined, callers };
     if (kernel !== '') return { label: `operator ${kernel} (no Python frames)`, frame: undefined, backward: undefined, callers };
@@ -177,13 +191,14 @@ export class Origins {
   }
 
   private frame(index: number): Frame {
-    const { frames, strings } = this.symbols;
-    return {
-      name: strings[frames.name(index)] ?? '',
+    let frame = this.frames[index];
+    if (!frame) {
+      const recorded = this.symbols.frame(index);
       // A recording of a job on Windows has backslashes.
-      filename: (strings[frames.filename(index)] ?? '').replaceAll('\\', '/'),
-      line: frames.line(index),
-    };
+      frame = { ...recorded, filename: recorded.filename.replaceAll('\\', '/') };
+      this.frames[index] = frame;
+    }
+    return frame;
   }
 
   private kind(index: number, frame: Frame): number {
@@ -213,9 +228,9 @@ export function originsOf({ symbols }: { readonly symbols: Symbols }): Origins {
   return sites;
 }
 
-function kindOf({ filename, name }: Frame): number {
+function kindOf({ filename, name, line }: Frame): number {
   if (filename === '' && (name === FORWARD_MARK || BACKWARD_MARK.test(name))) return Kind.Mark;
-  if (NATIVE.test(filename)) {
+  if (isNative({ filename, name, line })) {
     if (NODE.test(name) || CPP_NODE.test(name) || ENGINE_WORK.some(([pattern]) => pattern.test(name))) return Kind.Node;
     return ENGINE.test(name) ? Kind.Engine : Kind.Native;
   }
@@ -223,6 +238,15 @@ function kindOf({ filename, name }: Frame): number {
   if (!(path === filename ? LIBRARIES : PACKAGES).test(path)) return Kind.User;
   if (/\btorch\/autograd\/(__init__|graph)\.py$/.test(path) && ENGINE_CALLERS.has(name)) return Kind.EngineCaller;
   return /\/_aot_autograd\//.test(path) && /backward/.test(name) ? Kind.Compiled : Kind.Library;
+}
+
+/**
+ * Whether a frame is of compiled code. All others are Python's, whatever their file is called: scripts need not end in `.py`.
+ * Only compiled code has functions with namespaces or parameters, or lines 0 in such files.
+ */
+export function isNative({ filename, name, line }: Frame): boolean {
+  if (/\.py$|^</.test(filename)) return false;
+  return line === 0 || NATIVE.test(filename) || NATIVE_NAME.test(name);
 }
 
 /** `BmmBackward0` as its operator, `bmm`. Classes of the user keep their names. */

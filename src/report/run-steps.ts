@@ -1,5 +1,6 @@
 // The steps of a run as stretches of its events: from marks, from PyTorch's annotations, from texts that count steps,
 // or from the repetition of its requests. Used where memory is compared from step to step and from run to run.
+import { PhaseMark } from '../abi/events.ts';
 import { type MemoryOps, markKind, opsOfTrace } from '../plan/steps/memory-ops.ts';
 import { findPeriod, isPeriodic } from '../plan/steps/period.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
@@ -33,9 +34,6 @@ export function hasSteps(found: RunSteps | NoSteps): found is RunSteps {
 }
 
 const STEP_WORDS = /(^|[^a-z])(step|iter|iteration|batch)([^a-z]|$)/i;
-/** The marks that Weir's own recorder sets: one kind is about steps, the others about parts of them. */
-const OWN_STEP = /^weir:step\b/;
-const OWN_PART = /^weir:(?!step\b)/;
 
 interface StepMark {
   readonly event: number;
@@ -56,8 +54,9 @@ export function stepsOf(trace: Trace): RunSteps | NoSteps {
 function fromMarks(marks: readonly StepMark[], by: RunSteps['by'], { events }: Trace): RunSteps | undefined {
   const kinds = new Map<string, StepMark[]>();
   for (const mark of marks) {
-    const kind = OWN_STEP.test(mark.text) ? mark.text.replaceAll(/\d+/g, '#') : markKind(mark.text);
-    if (kind === undefined || OWN_PART.test(mark.text)) continue;
+    // The recorder's own marks are about steps, and about parts of them.
+    const kind = mark.text === PhaseMark.step ? PhaseMark.step : markKind(mark.text);
+    if (kind === undefined) continue;
     const known = kinds.get(kind);
     // Two marks without an event between them begin one step.
     if (known?.at(-1)?.event === mark.event) known.pop();
@@ -65,7 +64,7 @@ function fromMarks(marks: readonly StepMark[], by: RunSteps['by'], { events }: T
     else kinds.set(kind, [mark]);
   }
   const worth = ([kind, list]: readonly [string, StepMark[]]) =>
-    (OWN_STEP.test(kind) ? 4e9 : STEP_WORDS.test(kind) && !/zero_grad/.test(kind) ? 2e9 : 0) + list.length;
+    (kind === PhaseMark.step ? 4e9 : STEP_WORDS.test(kind) && !/zero_grad/.test(kind) ? 2e9 : 0) + list.length;
   const [best] = [...kinds].filter(([, list]) => list.length > 1).sort((a, b) => worth(b) - worth(a));
   if (!best) return undefined;
   const [name, chosen] = best;

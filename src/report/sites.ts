@@ -1,11 +1,11 @@
 // Live allocations at one moment, by the place in the user's code that requested them.
 import { MIB } from '../base/bytes.ts';
+import { endsOf } from '../trace/ends.ts';
 import { Notes } from '../trace/notes.ts';
 import { isOlder, stackOf } from '../trace/stacks.ts';
 import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { isLiveAt } from './moment.ts';
 import { originsOf } from './origin.ts';
 
 export interface CallSite {
@@ -26,9 +26,10 @@ export function topSites(trace: Trace, event: number, count: number): CallSite[]
   const labels = new Map<number, string>();
   const sites = new Map<string, { bytes: number; allocations: number; noted: Map<string, number> }>();
   const notes = new Notes(trace);
+  const ends = endsOf(trace);
   let described = 0;
   for (let allocation = 0; allocation < allocations.count; allocation++) {
-    if (!isLiveAt(trace, allocation, event)) continue;
+    if (!ends.isLiveAt(allocation, event)) continue;
     const stack = stackOf(trace, allocation);
     const older = isOlder(trace, allocation);
     const texts = notes.of(allocation);

@@ -31,7 +31,6 @@ export function sourceFilesOf(trace: Trace): SourceFiles {
   const { stacks, frames, strings } = symbols;
   const lines = new Map<number, Growing>();
   const pathOf = (frame: number) => (strings[frames.filename(frame)] ?? '').replaceAll('\\', '/');
-  const isPython = (frame: number) => /\.py$|^</.test(pathOf(frame));
   const sites = originsOf(trace);
   const lineFor = (frame: number) => {
     let line = lines.get(frame);
@@ -43,12 +42,12 @@ export function sourceFilesOf(trace: Trace): SourceFiles {
   };
   for (let stack = 0; stack < stacks.count; stack++) {
     const called = stacks.frame(stack);
-    if (!isPython(called)) continue;
+    if (!sites.isPython(called)) continue;
     lineFor(called);
     const callee = `${pathOf(called).split('/').at(-1)}:${(strings[frames.name(called)] ?? '').split('.').at(-1)}`;
     for (let node = stacks.parent(stack), depth = 0; node !== NO_STACK && depth < MOST_FRAMES; node = stacks.parent(node), depth++) {
       const frame = stacks.frame(node);
-      if (!isPython(frame)) continue;
+      if (!sites.isPython(frame)) continue;
       lineFor(frame).calls.add(callee);
       if (sites.isUser(frame)) break;
     }
@@ -63,7 +62,7 @@ export function sourceFilesOf(trace: Trace): SourceFiles {
     seen.add(key);
     for (let node = stack, depth = 0; node !== NO_STACK && depth < MOST_FRAMES; node = stacks.parent(node), depth++) {
       const frame = stacks.frame(node);
-      if (!isPython(frame)) continue;
+      if (!sites.isPython(frame)) continue;
       const { sizes } = lineFor(frame);
       if (sizes.size < MOST_SIZES) sizes.add(size);
       if (sites.isUser(frame)) break;

@@ -61,7 +61,7 @@ export async function attend(options: AttendOptions, voice: RunVoice, conclusion
       await pause(LOOK_FOR_OTHERS_MS);
     }
     isRunning = false;
-    await supervision.finish();
+    await supervision.finish(afterwards.signal);
     // Later forks make it anew, and have a supervisor of their own. The replay may take long.
     removeFolder(folder);
     isOurs = false;

@@ -11,7 +11,14 @@ import { removeStaleFolders } from './child/stale-folders.ts';
 import type { Refusal } from './rings/recorder.ts';
 import { metricsUrl } from './summary/metrics.ts';
 import type { RunSummary } from './summary/summary.ts';
-import { checkFolder, checkRecordFolder, type RunVoice, type RunWatcher, Supervision, type SupervisionOptions } from './supervision.ts';
+import {
+  checkFailureFolder,
+  checkRecordFolder,
+  type RunVoice,
+  type RunWatcher,
+  Supervision,
+  type SupervisionOptions,
+} from './supervision.ts';
 
 export interface RunOptions extends SupervisionOptions {
   readonly lend: boolean;
@@ -44,7 +51,7 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   const obstacle = obstacleIn(options.environment);
   if (obstacle) throw new RunError(obstacle);
   if (options.record !== undefined) checkRecordFolder(options.record);
-  if (options.oomDir !== undefined && options.oomDir !== 'none') checkFolder(options.oomDir);
+  if (options.oomDir !== undefined && options.oomDir !== 'none') checkFailureFolder(options.oomDir);
   removeStaleFolders(options.environment);
   const folder = createRunFolder(options.ringRows, options.environment);
   let supervision: Supervision | undefined;
@@ -74,7 +81,7 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
       });
     } finally {
       isRunning = false;
-      await supervision.finish();
+      await supervision.finish(afterwards.signal);
     }
     const summary = supervision.summary(end, await supervision.replay(afterwards.signal));
     return { summary, end, refusals: supervision.refusals };

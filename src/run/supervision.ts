@@ -1,10 +1,11 @@
 // What a supervisor does beside a job, whoever started the job: reads its rings, records, plans, swaps, answers for a summary.
 // supervise.ts starts a command and supervises it; attend.ts supervises a process that has started its supervisor itself.
-import { accessSync, constants, existsSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, existsSync, statSync, writeFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { RunAllocator } from '../abi/allocators.ts';
+import { UsageError } from '../base/errors.ts';
 import type { ChildEnd } from './child/child.ts';
 import { settingsOf } from './child/environment.ts';
 import { RunError } from './child/run-error.ts';
@@ -106,7 +107,7 @@ export class Supervision {
       keepsTraces: options.record !== undefined,
       say: (line) => voice.say(line),
       trouble: (line) => voice.trouble(line),
-      otherMemory: (process, gpu, deviceFree) => this.otherMemory.of(process, gpu, deviceFree),
+      otherMemory: (process, gpu, moment) => this.otherMemory.of(process, gpu, moment),
       hostMemory: (process) => this.pinned.of(process),
     });
     this.recorder = this.createRecorder(folder, environment);
@@ -120,7 +121,7 @@ export class Supervision {
   async listen(): Promise<number | undefined> {
     const { metricsPort, metricsHost } = this.options;
     const figures: OtherFigures = {
-      otherMemory: (process, gpu) => this.otherMemory.of(process, gpu, undefined),
+      otherMemory: (process, gpu) => this.otherMemory.of(process, gpu),
       pinned: (process) => this.pinned.of(process),
     };
     if (metricsPort !== undefined) this.metrics = await serveMetrics(metricsPort, metricsHost, this.recorder.processes, figures);
@@ -134,10 +135,10 @@ export class Supervision {
     this.started = performance.now();
   }
 
-  /** The job has ended: reads the rest and closes everything. */
-  async finish(): Promise<void> {
+  /** The job has ended: reads the rest and closes everything. `signal` skips explanations. */
+  async finish(signal?: AbortSignal): Promise<void> {
     await this.recorder.finish();
-    await this.failures.finish();
+    await this.failures.finish(signal);
     this.planner?.finish();
     this.swapper?.finish();
     this.metrics?.close();
@@ -211,7 +212,7 @@ export class Supervision {
           failures.rows(recording, rows);
           planner?.rows(recording, rows);
         },
-        otherMemory: (recording, gpu) => this.otherMemory.of(recording, gpu, undefined),
+        otherMemory: (recording, gpu) => this.otherMemory.of(recording, gpu),
         hostMemory: (recording) => this.pinned.of(recording),
       }),
       onTrouble: (sentence) => voice.trouble(sentence),
@@ -253,19 +254,25 @@ export function checkSummaryFile(path: string): void {
   checkWritable(existsSync(path) ? path : dirname(path));
 }
 
-/** Refuses a long job early if a folder cannot be written. */
-export function checkFolder(folder: string): void {
-  checkWritable(folder);
+/** Refuses a long job early if files about out-of-memory errors cannot be written. */
+export function checkFailureFolder(folder: string): void {
+  const obstacle = statSync(folder, { throwIfNoEntry: false })?.isFile() ? 'is a file; name a folder' : obstacleOf(folder);
+  if (obstacle !== undefined) throw new UsageError(`--oom-dir ${folder}: ${obstacle}`);
 }
 
 function checkWritable(folder: string): void {
+  const obstacle = obstacleOf(folder);
+  if (obstacle !== undefined) throw new RunError(`${folder}: ${obstacle}`);
+}
+
+/** Why nothing can be written there; undefined: it can. */
+function obstacleOf(folder: string): string | undefined {
   try {
     accessSync(folder, constants.W_OK);
+    return undefined;
   } catch (error) {
     const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT';
-    throw new RunError(
-      isMissing ? `${folder}: no such folder; create it first` : `${folder}: you may not write there; choose another place`,
-    );
+    return isMissing ? 'no such folder; create it first' : 'you may not write there; choose another place';
   }
 }
 

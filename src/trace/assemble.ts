@@ -64,7 +64,8 @@ export interface TraceParts {
   readonly warnings: readonly Warning[];
 }
 
-export function assembleTrace(parts: TraceParts): Trace {
+export function assembleTrace(found: TraceParts): Trace {
+  const parts: TraceParts = { ...found, startSegments: withBytes(found.startSegments), endSegments: withBytes(found.endSegments) };
   requireFew(parts.streams.length, MAX_STREAMS, 'streams');
   requireFew(parts.pools.length, MAX_POOLS, 'memory pools');
   const counts = countKinds(parts.events);
@@ -84,7 +85,7 @@ export function assembleTrace(parts: TraceParts): Trace {
   if (allocsSkipped) links = link(true);
   const segmentsSkipped = skipsSegments(parts, counts, rebuilt);
   // Memory that seems to be given back twice would be held twice before the first event.
-  const startSegments = parts.startSegments ?? (rebuilt!.missingGrowths > 0 ? [] : rebuilt!.segments);
+  const startSegments = parts.startSegments ?? (rebuilt!.missingGrowths > 0 ? [] : withBytes(rebuilt!.segments));
   return {
     device: parts.device,
     events: parts.events,
@@ -105,6 +106,11 @@ export function assembleTrace(parts: TraceParts): Trace {
     ...(parts.otherMemory && { otherMemory: parts.otherMemory }),
     warnings: [...parts.warnings, ...findGaps(parts, counts, links, { startSegments, allocsSkipped, segmentsSkipped })],
   };
+}
+
+/** A damaged recording may have segments without bytes. No allocator has them. */
+function withBytes<Segments extends readonly Segment[] | undefined>(segments: Segments): Segments | Segment[] {
+  return segments?.some(({ size }) => size === 0) ? segments.filter(({ size }) => size > 0) : segments;
 }
 
 function requireFew(count: number, most: number, what: string): void {

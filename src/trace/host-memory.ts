@@ -67,21 +67,21 @@ function usedChange({ kind, size }: EventColumns, event: number): number {
   return kind[event] === EventKind.FreeCompleted ? -size[event]! : 0;
 }
 
-const FIGURES = ['events', 'peakHeld', 'usedAtPeak', 'heldAtEnd', 'usedAtEnd'] as const;
+const FIGURES = ['events', 'peakHeld', 'heldAtEnd'] as const;
 
 /** What an earlier Weir found, from `.weir` and JSON files; undefined if it is not that. */
 export function hostMemoryFrom(value: unknown): HostMemory | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const found = value as Record<string, unknown>;
   if (!FIGURES.every((figure) => isQuantity(found[figure]))) return undefined;
-  const [events, peakHeld, usedAtPeak, heldAtEnd, usedAtEnd] = FIGURES.map((figure) => found[figure] as number);
-  const { roundingAtEnd } = found;
+  const [events, peakHeld, heldAtEnd] = FIGURES.map((figure) => found[figure] as number);
+  const { usedAtPeak, usedAtEnd, roundingAtEnd } = found;
   return {
     events: events!,
     peakHeld: peakHeld!,
-    usedAtPeak: usedAtPeak!,
+    ...(isQuantity(usedAtPeak) && { usedAtPeak }),
     heldAtEnd: heldAtEnd!,
-    usedAtEnd: usedAtEnd!,
+    ...(isQuantity(usedAtEnd) && { usedAtEnd }),
     ...(isQuantity(roundingAtEnd) && { roundingAtEnd }),
   };
 }

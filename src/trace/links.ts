@@ -162,8 +162,13 @@ class Linker {
   private linkCategory(event: number): void {
     const address = this.events.address[event]!;
     const known = this.open.get(address);
-    if (known < 0 && this.everAllocated.get(address) < 0) this.waiting.set(address, [...(this.waiting.get(address) ?? []), event]);
-    else this.allocationOf[event] = known;
+    if (known >= 0 || this.everAllocated.get(address) >= 0) {
+      this.allocationOf[event] = known;
+      return;
+    }
+    const waiting = this.waiting.get(address);
+    if (waiting) waiting.push(event);
+    else this.waiting.set(address, [event]);
   }
 
   private complete(id: number, event: number): void {

@@ -1,4 +1,5 @@
 // The stack of an allocation, whether it was allocated within the recording or before it.
+import { endsOf } from './ends.ts';
 import { NO_STACK } from './symbols.ts';
 import type { Trace } from './trace.ts';
 
@@ -8,8 +9,7 @@ export function stackOf(trace: Trace, allocation: number): number {
   const event = allocations.allocEvent[allocation]!;
   if (event >= 0) return events.stack[event]!;
   const atStart = allocations.startStack?.[allocation] ?? NO_STACK;
-  if (atStart !== NO_STACK || allocations.freeRequestedEvent[allocation]! >= 0 || allocations.freeCompletedEvent[allocation]! >= 0)
-    return atStart;
+  if (atStart !== NO_STACK || endsOf(trace).of[allocation]! >= 0) return atStart;
   return stacksAtEnd(trace).get(allocations.address[allocation]!) ?? NO_STACK;
 }
 

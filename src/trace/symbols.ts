@@ -21,16 +21,17 @@ export class Symbols {
     return index;
   }
 
+  frame(index: number): Frame {
+    return {
+      name: this.strings[this.frames.name(index)] ?? '',
+      filename: this.strings[this.frames.filename(index)] ?? '',
+      line: this.frames.line(index),
+    };
+  }
+
   /** The frames of a stack, innermost first. */
   *framesOf(stack: number): Generator<Frame> {
-    for (let node = stack; node >= 0; node = this.stacks.parent(node)) {
-      const frame = this.stacks.frame(node);
-      yield {
-        name: this.strings[this.frames.name(frame)] ?? '',
-        filename: this.strings[this.frames.filename(frame)] ?? '',
-        line: this.frames.line(frame),
-      };
-    }
+    for (let node = stack; node >= 0; node = this.stacks.parent(node)) yield this.frame(this.stacks.frame(node));
   }
 }
 

@@ -111,11 +111,11 @@ export interface RecordedLimits {
 /** Pinned host memory of the process, in bytes. PyTorch 2.14 and later record it if asked to. */
 export interface HostMemory {
   readonly events: number;
-  /** The most that was held from the driver at a time, and how much of that was in use at that time. */
+  /** The most that was held from the driver at a time, and how much of that was in use at that time; undefined: unknown. */
   readonly peakHeld: number;
-  readonly usedAtPeak: number;
+  readonly usedAtPeak?: number | undefined;
   readonly heldAtEnd: number;
-  readonly usedAtEnd: number;
+  readonly usedAtEnd?: number | undefined;
   /** Part of `usedAtEnd` beyond the requests; undefined if only rounded sizes were recorded, as by PyTorch 2.14. */
   readonly roundingAtEnd?: number | undefined;
 }

@@ -41,8 +41,10 @@ describe.skipIf(!isBuilt)(`the management library${reason}`, () => {
     }
     expect(watch.of(own, 0, undefined)).toEqual({ total: 1000, used: 700, reserved: 400, process: 500 });
     expect(otherParts(watch.peakOf(own, 0)!)).toEqual({ total: 300, own: 100, others: 200 });
-    // At a failure, the process was told that 50 are free.
-    expect(otherParts(watch.of(own, 0, 50)!)).toEqual({ total: 550, own: 100, others: 450 });
+    // At a failure, 50 were free and 350 reserved, whatever is reserved now.
+    const moment = watch.of(own, 0, { deviceFree: 50, reserved: 350 })!;
+    expect(moment).toEqual({ total: 1000, used: 950, reserved: 350, process: 450 });
+    expect(otherParts(moment)).toEqual({ total: 600, own: 100, others: 500 });
     expect(watch.peakOf(processWith(1, {}), 0)).toBeUndefined();
   });
 });
@@ -58,9 +60,9 @@ describe('without a management library', () => {
     }
     expect([watch.of(own, 0, undefined), watch.peakOf(own, 0)]).toEqual([undefined, undefined]);
     // The driver's word at a failure is enough to know what is not PyTorch's.
-    expect(watch.of(own, 0, 100)).toEqual({ total: 1000, used: 900, reserved: 400 });
-    expect(watch.of(own, 0, 2000)).toBeUndefined();
-    expect(watch.of(own, 3, 100)).toBeUndefined();
+    expect(watch.of(own, 0, { deviceFree: 100, reserved: 350 })).toEqual({ total: 1000, used: 900, reserved: 350 });
+    expect(watch.of(own, 0, { deviceFree: 2000, reserved: 0 })).toBeUndefined();
+    expect(watch.of(own, 3, { deviceFree: 100, reserved: 0 })).toBeUndefined();
   });
 });
 

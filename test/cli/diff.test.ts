@@ -31,7 +31,7 @@ describe('weir diff', () => {
     expect([code, stderr]).toEqual([0, '']);
     const lines = stdout.split('\n');
     expect(lines.slice(0, 2)).toEqual([`A: ${before}, GPU 0, 473 events, pytorch`, `B: ${after}, GPU 0, 617 events, pytorch`]);
-    expect(lines[3]).toBe('Live memory grew by 15 MiB (+20.4 %): 73.5 -> 88.5 MiB at the peak of step 6.');
+    expect(lines[3]).toBe('Live memory grew by 15 MiB (+20.4 %): 73.5 -> 88.5 MiB at the peak of step 7 of those found.');
     expect(lines[4]).toBe('What grew most: proj/model.py:13 forward (+15 MiB, new).');
     expect(stdout).toMatch(
       / {2}- +15 MiB +\+15 MiB +new +0 -> 3 x {2}proj\/model\.py:13 forward \(called from proj\/train\.py:31 step\)\n/,
@@ -45,7 +45,7 @@ describe('weir diff', () => {
     expect(found).toMatchObject({
       schema: 1,
       growth: 15 * MIB,
-      alignment: { by: 'step', step: { number: 6, isCounted: true, common: 7 } },
+      alignment: { by: 'step', step: { number: 7, isCounted: false, common: 7 } },
     });
     expect(found.before).toMatchObject({ file: before, live: 73.5 * MIB, leaks: { sites: [] } });
     expect(found.sites[0]).toMatchObject({ label: 'proj/model.py:13 forward', before: 0, after: 15 * MIB, isOnly: true, movedFrom: null });

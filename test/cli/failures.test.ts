@@ -1,6 +1,6 @@
 // Out-of-memory errors under `weir run`, `weir record` and `weir supervise`, over a job that needs no GPU: the file, the lines, the summary.
 import { spawn, spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ChildVariable } from '../../src/abi/environment.ts';
@@ -101,7 +101,21 @@ describe('an out-of-memory error', () => {
     expect(files(join(run.path, 'other'))).toHaveLength(1);
     const { stderr } = await run.weir(['run', ...job('hold=3', 'oom', 'close')], { WEIR_OOM_DIR: 'none' });
     expect([files(), stderr]).toEqual([[], expect.stringContaining('to make it fit')]);
-    expect((await run.weir(['run', '--oom-dir', 'nowhere', 'true'])).code).toBe(125);
+  });
+
+  it.skipIf(process.platform === 'win32')('is refused before the job starts if --oom-dir is no folder to write to', async () => {
+    writeFileSync(join(run.path, 'file'), 'mine');
+    const refused = async (folder: string) => {
+      const { code, stdout, stderr } = await run.weir(['run', '--oom-dir', folder, ...job('say-pid')]);
+      expect([code, stdout]).toEqual([2, '']);
+      return stderr;
+    };
+    expect(await refused('nowhere')).toBe('weir: --oom-dir nowhere: no such folder; create it first\n');
+    expect(await refused('file')).toBe('weir: --oom-dir file: is a file; name a folder\n');
+    expect(readFileSync(join(run.path, 'file'), 'utf8')).toBe('mine');
+    if (process.getuid?.() === 0) return;
+    mkdirSync(join(run.path, 'locked'), { mode: 0o555 });
+    expect(await refused('locked')).toBe('weir: --oom-dir locked: you may not write there; choose another place\n');
   });
 
   it('with --quiet is one line', async () => {
@@ -133,9 +147,28 @@ describe('an out-of-memory error', () => {
     expect([status, stdout, readdirSync(run.path)]).toEqual([0, expect.stringContaining('too large'), ['write.mjs']]);
   });
 
-  it('of a job that is killed at once is in the file', async () => {
-    const { signal } = await run.weir(['run', ...job('hold=3', 'oom', 'die=SIGKILL')]);
-    expect(signal).toBe('SIGKILL');
+  it('in a folder that is gone when the request fails: one sentence, and the job goes on', async () => {
+    mkdirSync(join(run.path, 'gone'));
+    const child = run.start(['run', '--oom-dir', 'gone', ...job('say-pid', 'hold=3', 'pause=500', 'ooms=3', 'train=1', 'close')]);
+    const ended = outcomeOf(child);
+    await new Promise((resolve) => child.stdout!.once('data', resolve));
+    rmdirSync(join(run.path, 'gone'));
+    const { code, stderr } = await ended;
+    expect(code).toBe(0);
+    expect(stderr.match(/^weir: .* is not in gone\/oom\.\d+\.weir: its folder does not exist\. The job goes on$/gm)).toHaveLength(1);
+    expect(stderr).toContain('to make it fit');
+  });
+
+  it('says once, for all ranks, that memory of others is unknown', async () => {
+    const { stderr } = await run.weir(['run', ...job('fork=3', 'hold=3', 'close')]);
+    expect(stderr.match(/memory that is not PyTorch's: unknown/g)).toHaveLength(1);
+  });
+
+  it.each([
+    ['is killed', 'die=SIGKILL', { signal: 'SIGKILL' }],
+    ['ends without a word', 'exit=3', { code: 3 }],
+  ])('of a job that %s right after it is in the file', async (_, end, outcome) => {
+    expect(await run.weir(['run', ...job('hold=3', 'oom', end)])).toMatchObject(outcome);
     expect(analyze(files()[0]!).oom).toMatchObject({ asked: 900 * 2 ** 20 });
   });
 

@@ -21,7 +21,7 @@ import { writeSnapshotJson } from '../../src/trace/snapshot-json.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
 import { EventKind, type Recording } from '../../src/trace/trace.ts';
 import { writeWeir } from '../../src/trace/weir/writer.ts';
-import { rowsOf, TestProcess } from '../run/failure-rows.ts';
+import { rowsOf, TestProcess, type TestRow } from '../run/failure-rows.ts';
 import { RingWriter } from '../run/ring-writer.ts';
 import { newestSnapshot } from '../support/newest-snapshot.ts';
 import { type PickleValue, Tuple, writePickle } from '../support/pickle-writer.ts';
@@ -147,7 +147,7 @@ function failure(): Uint8Array {
     { kind: EventKind.Oom, address: 100, size: 2048, stack, time: 1007 },
   ]);
   memory.take(rows, (each) => found.push(each));
-  return failureFile(found[0]!, job);
+  return failureFile(found[0]!, memory.capture(found[0]!)!, job);
 }
 
 function makeRecordings(): void {
@@ -353,7 +353,54 @@ function makeOthers(): void {
   put('numbers', 'plain', '1 2.5 -3e5 .5 nan inf\n');
 }
 
+/** Rows of processes that run out of memory, each with what was lost or damaged. */
+function makeFailures(): void {
+  clear('failures');
+  const MIB = 2 ** 20;
+  const base = 2 ** 40;
+  const failed = { kind: EventKind.Oom, address: 5 * MIB, size: 900 * MIB };
+  const block = { address: base + 10 * MIB, size: MIB };
+  const turns = Array.from({ length: 15 }, () => [
+    { kind: EventKind.Alloc, ...block },
+    { kind: EventKind.FreeRequested, ...block },
+    { kind: EventKind.FreeCompleted, ...block },
+  ]).flat();
+  const rowsFor: Record<string, readonly TestRow[]> = {
+    // The free of a segment was lost, and another one is mapped over it.
+    lost: [
+      { kind: EventKind.SegmentAlloc, address: base, size: 20 * MIB },
+      { kind: EventKind.SegmentMap, address: base, size: 20 * MIB },
+      { kind: EventKind.Alloc, address: base, size: 10 * MIB },
+      ...turns,
+      failed,
+    ],
+    empty: [
+      { kind: EventKind.SegmentAlloc, address: base, size: 20 * MIB },
+      ...[1, 2, 3].map((index) => ({ kind: EventKind.SegmentAlloc, address: base + (100 + index) * MIB, size: 0 })),
+      ...[1, 2, 3].map((index) => ({ kind: EventKind.Alloc, address: base + (100 + index) * MIB, size: 512 })),
+      ...turns.slice(0, 12),
+      failed,
+    ],
+    twice: [
+      { kind: EventKind.Reserved, size: 40 * MIB },
+      { kind: EventKind.Alloc, ...block, stack: 1 },
+      failed,
+      { kind: EventKind.Category, address: block.address, detail: 1 },
+      { ...failed, address: 0, gpu: 1 },
+      { kind: EventKind.Mark, detail: 5 },
+    ],
+  };
+  for (const [name, rows] of Object.entries(rowsFor))
+    for (const allocator of [0, 1])
+      put(
+        'failures',
+        `${name}-${allocator}`,
+        joined(Uint8Array.of(allocator, 5, 3, 0, 0, 0, 0, 0), rowsOf(rows.map((row, time) => ({ ...row, time: 1000 + time })))),
+      );
+}
+
 makeOthers();
+makeFailures();
 makeRecordings();
 makePlanInputs();
 makeExchange();

@@ -1,6 +1,8 @@
 // The readers under test. A target makes input number N of a seed, and reads it as the command does.
 import { InputError, UsageError } from '../../src/base/errors.ts';
 import { corpusOf } from './corpus.ts';
+import { failRows, NoFailure } from './failure-reader.ts';
+import { failureInput } from './formats/failure.ts';
 import { GZIP, packGzip, packZstd, ZSTD } from './formats/packed.ts';
 import { PICKLE } from './formats/pickle.ts';
 import { RING } from './formats/ring.ts';
@@ -111,6 +113,17 @@ export const TARGETS: readonly Target[] = [
     weight: 0.5,
     isRefusal: (error) => error instanceof RingDamage,
   }),
+  target(
+    'failures',
+    'failures',
+    (random) => failureInput(bytesOf('failures'), random),
+    failRows,
+    'rows of processes that run out of memory',
+    {
+      weight: 0.2,
+      isRefusal: (error) => error instanceof NoFailure,
+    },
+  ),
   target('question', 'question', JSON_TEXT, readQuestion, 'questions of the page', {
     weight: 0.5,
     isRefusal: (error) => error instanceof UsageError || error instanceof SyntaxError,

@@ -15,6 +15,7 @@ const MOST_TIME = 1.01;
 /** How far losses may be from PyTorch's, in distances of PyTorch from itself, which are 0 where all is deterministic. */
 const MOST_DISTANCE = 1.5;
 const RUN_MS = 150_000;
+const TURNS = 2;
 /** Of steps that are all alike, which swapping can plan. The others draw their lengths. */
 const FIXED_LENGTH = 512;
 const SWAP = 'weir --swap auto';
@@ -29,9 +30,8 @@ interface RankReport {
 
 interface Figures {
   readonly run: string;
-  /** The median step, and all of rank 0. */
-  readonly seconds: number;
-  readonly times: readonly number[];
+  /** Seconds of each step, by rank. */
+  readonly times: readonly (readonly number[])[];
   readonly reservedOverAllocated: number;
   readonly peakReserved: number;
   readonly losses: readonly (readonly number[])[];
@@ -98,8 +98,7 @@ function train(way: string, run: string, flags: readonly string[] | undefined, l
   }
   return {
     run,
-    seconds: median(ranks.flatMap(({ times }) => times.slice(WARM_UP))),
-    times: ranks[0]!.times,
+    times: ranks.map(({ times }) => times),
     reservedOverAllocated: Math.max(...ranks.map(({ reserved, allocated }) => reserved / allocated)),
     peakReserved: Math.max(...ranks.map(({ reserved }) => reserved)),
     losses: ranks.map(({ losses }) => losses),
@@ -107,31 +106,53 @@ function train(way: string, run: string, flags: readonly string[] | undefined, l
   };
 }
 
+/** Milliseconds of the median step. */
+const stepMs = ({ times }: Figures) => 1000 * median(times.flatMap((steps) => steps.slice(WARM_UP)));
+
+/** The shortest that each step took in some runs. A step has the same length in all of them, and each may have been disturbed. */
+function leastTimes(runs: readonly Figures[]): number[] {
+  return runs[0]!.times.flatMap((steps, rank) =>
+    steps.map((_, step) => Math.min(...runs.map(({ times }) => times[rank]![step]!))).slice(WARM_UP),
+  );
+}
+
 /** Runs take turns, so that a machine that becomes slower does not favour one of them. */
 function compareRanks(way: string, lengths: (typeof LENGTHS)[number]): void {
   const length = lengths === 'fixed' ? [String(FIXED_LENGTH)] : [];
-  const plain: (Figures | undefined)[] = [train(way, 'native', undefined, length)];
-  const ours = [train(way, lengths === 'fixed' ? SWAP : 'weir', lengths === 'fixed' ? SWAP_FLAGS : [], length)];
-  plain.push(train(way, 'native', undefined, length));
-  ours.push(train(way, SWAP, SWAP_FLAGS, length));
-  const [native, again] = plain;
-  if (!native || !again) return;
-  const noise = distance(native, again);
-  const seconds = mean([native.seconds, again.seconds]);
-  process.stdout.write(
-    `${way}, lengths ${lengths}: native ${(native.seconds * 1000).toFixed(1)} and ${(again.seconds * 1000).toFixed(1)} ms a step, reserved ${native.reservedOverAllocated.toFixed(3)} of allocated, losses ${noise.toExponential(2)} apart, last ${native.losses[0]!.at(-1)!.toFixed(4)}\n`,
+  const native: Figures[] = [];
+  const ours = new Map<string, Figures[]>(
+    lengths === 'fixed'
+      ? [[SWAP, []]]
+      : [
+          ['weir', []],
+          [SWAP, []],
+        ],
   );
-  for (const run of new Set(ours.flatMap((figures) => figures?.run ?? []))) {
-    const runs = ours.filter((figures) => figures?.run === run) as Figures[];
-    const away = mean(runs.flatMap((figures) => [distance(native, figures), distance(again, figures)]));
-    const time = mean(runs.map((figures) => figures.seconds)) / seconds;
+  for (let turn = 0; turn < TURNS; turn++) {
+    const plain = train(way, 'native', undefined, length);
+    if (!plain) return;
+    native.push(plain);
+    for (const [run, runs] of ours) {
+      const figures = train(way, run, run === SWAP ? SWAP_FLAGS : [], length);
+      if (!figures) return;
+      runs.push(figures);
+    }
+  }
+  const noise = distance(native[0]!, native[1]!);
+  process.stdout.write(
+    `${way}, lengths ${lengths}: native ${native.map((figures) => stepMs(figures).toFixed(1)).join(' and ')} ms a step, reserved ${native[0]!.reservedOverAllocated.toFixed(3)} of allocated, losses ${noise.toExponential(2)} apart, last ${native[0]!.losses[0]!.at(-1)!.toFixed(4)}\n`,
+  );
+  const usual = leastTimes(native);
+  for (const [run, runs] of ours) {
+    const away = mean(runs.flatMap((figures) => native.map((plain) => distance(plain, figures))));
+    const time = median(leastTimes(runs).map((seconds, step) => seconds / usual[step]!));
     const reserved = Math.max(...runs.map(({ reservedOverAllocated }) => reservedOverAllocated));
-    const memory = Math.max(...runs.map(({ peakReserved }) => peakReserved)) / native.peakReserved;
+    const memory = Math.max(...runs.map(({ peakReserved }) => peakReserved)) / native[0]!.peakReserved;
     const swapped = Math.max(...runs.map(({ swappedBytes }) => swappedBytes));
-    const words = `${way}, lengths ${lengths}, ${run}: reserved ${reserved.toFixed(3)} of allocated and ${memory.toFixed(3)} of native, step ${time.toFixed(3)} of native, losses ${away.toExponential(2)} from native's, last ${runs[0]!.losses[0]!.at(-1)!.toFixed(4)}, ${swapped} bytes swapped out`;
+    const words = `${way}, lengths ${lengths}, ${run}: reserved ${reserved.toFixed(3)} of allocated and ${memory.toFixed(3)} of native, step ${time.toFixed(3)} of native (${runs.map((figures) => stepMs(figures).toFixed(1)).join(' and ')} ms), losses ${away.toExponential(2)} from native's, last ${runs[0]!.losses[0]!.at(-1)!.toFixed(4)}, ${swapped} bytes swapped out`;
     check(reserved <= MOST_RESERVED && time <= MOST_TIME && away <= MOST_DISTANCE * noise, words);
   }
-  results.push(...[...plain, ...ours].flatMap((figures) => (figures ? [{ way, lengths, ...figures }] : [])));
+  results.push(...[...native, ...[...ours.values()].flat()].map((figures) => ({ way, lengths, ...figures })));
 }
 
 function sanitize(which: string): void {

@@ -42,11 +42,12 @@ class Strange(Tensor):
         raise AssertionError("code of the program was run")
 
 
-def torch_with(stats, initialized=True):
+def torch_with(stats, initialized=True, version="2.13.0"):
     cuda = types.SimpleNamespace(is_initialized=lambda: initialized)
     if stats is not None:
         cuda.host_memory_stats = lambda: stats
-    return types.SimpleNamespace(cuda=cuda, Tensor=Tensor, nn=types.SimpleNamespace(Parameter=Tensor), strided="strided")
+    nn = types.SimpleNamespace(Parameter=Tensor)
+    return types.SimpleNamespace(__version__=version, cuda=cuda, Tensor=Tensor, nn=nn, strided="strided")
 
 
 NEW = {
@@ -61,9 +62,13 @@ class Pinned(unittest.TestCase):
     def test_statistics_of_old_and_new_versions(self):
         held = {"held": 96 * KIB, "peak_held": 128 * KIB, "used": 80 * KIB, "peak_used": 99 * KIB, "allocations": 3, "rounding": 0}
         self.assertEqual(pinned.statistics(torch_with({**NEW, "num_host_alloc": 3})), held)
+        self.assertEqual(pinned.statistics(torch_with({**NEW, "num_host_alloc": 3}, version="2.14.1+cu130")), held)
+        # These count blocks as used that are free.
+        del held["used"], held["peak_used"]
+        self.assertEqual(pinned.statistics(torch_with({**NEW, "num_host_alloc": 3}, version="2.11.0+cu130")), held)
         old = {"reserved_bytes.current": 96 * KIB, "reserved_bytes.peak": 128 * KIB, "num_host_alloc": 3}
         old.update({"allocated_bytes.current": 80 * KIB, "allocated_bytes.peak": 99 * KIB})
-        self.assertEqual(pinned.statistics(torch_with(old)), held)
+        self.assertEqual(pinned.statistics(torch_with(old, version="2.7.1")), held)
         self.assertIsNone(pinned.statistics(torch_with(None)))
         self.assertIsNone(pinned.statistics(torch_with({})))
         self.assertIsNone(pinned.statistics(torch_with(NEW, initialized=False)))

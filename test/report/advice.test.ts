@@ -128,6 +128,15 @@ describe('one request out of proportion', () => {
     expect(adviceEffect(first!)).toMatch(/one request asks for 1\.00 TiB, more than the GPU has \(21\.00 GiB\), 1,024 times/);
   });
 
+  it('is compared with the GPU, not with what others left of it', () => {
+    const asks = (bytes: number) => {
+      const trace = { ...runThatAsks(bytes, true), limits: { deviceBytes: 80 * GIB } };
+      return adviceEffect(analyzeTrace(trace, { findSmallest: false, allocators: [] }).advice[0]!);
+    };
+    expect(asks(100 * GIB)).toContain('more than the GPU has (80.00 GiB)');
+    expect(asks(30 * GIB)).toMatch(/one request asks for 30\.00 GiB, 30 times/);
+  });
+
   it('is not seen in an ordinary request', () => {
     expect(analyzeTrace(sampleTrace('gpt2xl-oom.pickle.gz'), { findSmallest: false, allocators: [] }).oversized).toBeUndefined();
   });

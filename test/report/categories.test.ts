@@ -12,6 +12,7 @@ import { summarizeTrace } from '../../src/trace/summary.ts';
 import { NO_STACK, Symbols } from '../../src/trace/symbols.ts';
 import { EventKind, type Trace } from '../../src/trace/trace.ts';
 import { ROOT } from '../support/command.ts';
+import { scripted } from '../support/scripted.ts';
 
 const SAMPLES = ['samples/', 'samples/exact/'].flatMap((folder) =>
   readdirSync(new URL(folder, ROOT), { withFileTypes: true })
@@ -333,5 +334,24 @@ describe('the parts', () => {
     expect(Math.abs(bytes.parameter / parameters - 1)).toBeLessThan(0.001);
     expect(Math.abs(bytes.optimizerState / state - 1)).toBeLessThan(0.001);
     expect(bytes.unknown / live).toBeLessThan(0.01);
+  });
+});
+
+describe('a run without a backward pass', () => {
+  test('has no activations or gradients, whatever its memory rises and falls like', () => {
+    const trace = scripted((script) => {
+      for (let turn = 0; turn < 40; turn++) {
+        const row = (line: number) => [['/p/serve.py', line, 'answer']] as const;
+        const kept = Array.from({ length: 12 }, (_, layer) => script.alloc((layer + 1) * 2 ** 20, row(layer + 1)));
+        for (const block of kept.reverse()) {
+          const next = script.alloc(block.size / 2, row(30));
+          script.free(block);
+          script.free(next);
+        }
+      }
+    });
+    const { peakLiveEvent } = summarizeTrace(trace);
+    const { bytes, live } = categoriesAt(trace, peakLiveEvent);
+    expect([bytes.gradient, bytes.activation, bytes.unknown + bytes.temporary]).toEqual([0, 0, live]);
   });
 });

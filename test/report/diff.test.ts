@@ -30,7 +30,7 @@ describe('one added activation', () => {
       callers: ['proj/train.py:31 step', 'proj/train.py:50 <module>'],
       allocationsAfter: 3,
     });
-    expect(found.alignment).toMatchObject({ by: 'step', step: { isCounted: true, common: 7 } });
+    expect(found.alignment).toMatchObject({ by: 'step', step: { isCounted: false, common: 7 } });
   });
 
   // The lines behind it are now one further down, and their old numbers belong to others.
@@ -90,9 +90,11 @@ describe('one added activation', () => {
 
   it('stands in the first sentences', () => {
     const text = formatDiff(diff(train(), train({ forward: [...FORWARD, { ...added, line: 13 }] })));
-    expect(text).toContain('Live memory grew by 15 MiB (+20.4 %): 73.5 -> 88.5 MiB at the peak of step 6.');
+    expect(text).toContain('Live memory grew by 15 MiB (+20.4 %): 73.5 -> 88.5 MiB at the peak of step 7 of those found.');
     expect(text).toContain('What grew most: proj/model.py:13 forward (+15 MiB, new).');
-    expect(text).toContain('Compared at the step in which B needs most, of 7 steps that both have. Steps come from marks "weir:step #".');
+    expect(text).toContain(
+      'Compared at the step in which B needs most, of 7 steps that both have. Steps come from marks "weir:step", and are paired in their order.',
+    );
   });
 });
 
@@ -166,7 +168,13 @@ describe('two files of one name', () => {
 describe('the moment compared', () => {
   it('is the step in which the second run needs most', () => {
     const batch = (step: number) => (step === 3 ? 9 * MIB : MIB);
-    expect(diff(train({ batch }), train({ batch })).alignment.step).toMatchObject({ number: 3 });
+    expect(diff(train({ batch }), train({ batch })).alignment.step).toMatchObject({ number: 4 });
+  });
+
+  it('has the number that the program counts', () => {
+    const batch = (step: number) => (step === 3 ? 9 * MIB : MIB);
+    const options = { batch, marks: 'counted' } as const;
+    expect(diff(train(options), train(options)).alignment.step).toMatchObject({ number: 3, isCounted: true });
   });
 
   it('is the peak if one of the runs has no steps', () => {

@@ -1,12 +1,15 @@
 // Memory that grows from step to step is named by its line; what comes and goes is not.
 import { readdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { PhaseMark } from '../../src/abi/events.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
+import { diffTraces } from '../../src/report/diff.ts';
 import { findLeaks, type LeakReport } from '../../src/report/leaks.ts';
 import { stepsOf } from '../../src/report/run-steps.ts';
 import { formatAnalysis } from '../../src/report/terminal/analysis.ts';
 import { summarizeTrace } from '../../src/trace/summary.ts';
 import type { Trace } from '../../src/trace/trace.ts';
+import { scripted } from '../support/scripted.ts';
 import { sampleTrace } from '../support/traces.ts';
 import { MIB, type TrainingOptions, train } from '../support/training.ts';
 
@@ -47,6 +50,42 @@ describe('a leak planted in a loop', () => {
     expect(leaksOf(train({ leak: 64 * 1024, steps: 300, layers: 1 })).sites[0]).toMatchObject({ bytesPerStep: 64 * 1024 });
   });
 
+  it('of losses that keep their graphs is named by the lines of the forward pass', () => {
+    const trace = scripted((script) => {
+      for (let step = 0; step < 30; step++) {
+        script.mark(PhaseMark.step);
+        for (const line of [20, 21]) script.alloc(3 * MIB, [['/p/model.py', line, 'forward']]);
+        script.alloc(4, [['/p/train.py', 7, 'loss']]);
+        script.mark(PhaseMark.backward);
+        script.free(
+          script.alloc(MIB, [
+            ['', 0, 'backward of AddmmBackward0'],
+            ['/p/model.py', 20, 'forward'],
+          ]),
+        );
+      }
+    });
+    expect(leaksOf(trace).sites.map(({ label }) => label)).toEqual(['p/model.py:20 forward', 'p/model.py:21 forward']);
+  });
+
+  it('of one rank is named in that rank alone, and by the diff of both', () => {
+    const [healthy, leaking] = [train({ steps: 30 }), train({ steps: 30, leak: MIB, device: 1 })];
+    expect(leaksOf(healthy).sites).toEqual([]);
+    const { newLeaks } = diffTraces({ trace: healthy, file: 'r0.weir' }, { trace: leaking, file: 'r1.weir' });
+    expect(newLeaks?.map(({ label }) => label)).toEqual(['proj/train.py:33 log']);
+  });
+
+  it('is seen where addresses are reused although their frees were lost', () => {
+    const trace = scripted((script) => {
+      for (let step = 0; step < 30; step++) {
+        script.mark(PhaseMark.step);
+        script.alloc(3 * MIB, [['/p/model.py', 20, 'forward']], 2 ** 40);
+        script.alloc(MIB, [['/p/train.py', 33, 'log']]);
+      }
+    });
+    expect(leaksOf(trace).sites.map(({ label }) => label)).toEqual(['p/train.py:33 log']);
+  });
+
   it('is in the verdict', () => {
     const trace = train({ leak: MIB });
     const text = formatAnalysis(analyzeTrace(trace, { allocators: [], findSmallest: false }), 'x');
@@ -64,6 +103,12 @@ describe('no leak', () => {
   it('is memory that is set up once', () => {
     expect(leaksOf(train({ leak: (step) => (step < 5 ? 0 : step === 5 ? 8 * MIB : 0) })).sites).toEqual([]);
     expect(leaksOf(train({ leak: (step) => (step < 2 ? 8 * MIB : 0) })).sites).toEqual([]);
+  });
+
+  it.each([0.2, 0.5, 0.8, 0.9])('is a cache that is full after %d of the run', (share) => {
+    const options = { steps: 100, layers: 1, leak: (step: number) => (step < 100 * share ? MIB : 0) };
+    expect(leaksOf(train(options)).sites).toEqual([]);
+    expect(leaksOf(train({ ...options, leak: (step) => (step % 20 === 0 ? MIB : 0) })).sites).toHaveLength(1);
   });
 
   it('is memory that shrinks as well', () => {

@@ -13,9 +13,15 @@ function found(trace: Parameters<typeof stepsOf>[0]) {
 }
 
 describe('steps', () => {
-  it('come from marks, with their numbers', () => {
+  it('come from the marks of the recorder, which have no numbers', () => {
     const { by, name, steps } = found(train({ steps: 5 }));
-    expect([by, name, steps.map(({ number }) => number)]).toEqual(['marks', 'weir:step #', [0, 1, 2, 3, 4]]);
+    expect([by, name, steps.map(({ number }) => number)]).toEqual(['marks', 'weir:step', Array(5).fill(undefined)]);
+    expect(steps.map(({ isComplete }) => isComplete)).toEqual([true, true, true, true, false]);
+  });
+
+  it('come from marks of the program, with their numbers', () => {
+    const { by, name, steps } = found(train({ steps: 5, marks: 'counted' }));
+    expect([by, name, steps.map(({ number }) => number)]).toEqual(['marks', 'step #', [0, 1, 2, 3, 4]]);
     expect(steps.map(({ isComplete }) => isComplete)).toEqual([true, true, true, true, false]);
   });
 

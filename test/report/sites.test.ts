@@ -120,6 +120,11 @@ describe('memory of a backward pass', () => {
     const tensor: FrameRow = ['/env/lib/python3.12/site-packages/torch/_tensor.py', 600, 'backward'];
     expect(labels([[graph, tensor, TRAIN]])).toEqual(['backward called at proj/train.py:40 main']);
     expect(labels([ENGINE])).toEqual(['backward of an unknown operator']);
+    expect(labels([[native('at::_ops::empty_strided::call()'), native('at::_ops::to_dtype::call()'), ...ENGINE]])).toEqual([
+      'backward, operator to_dtype',
+    ]);
+    const cast = 'void torch::autograd::validate_outputs_impl<torch::autograd::Edge>(std::vector<torch::autograd::Edge>&)';
+    expect(labels([[native('at::_ops::to_dtype::call()'), native(cast), ...ENGINE]])).toEqual(['backward, cast of gradients']);
   });
 });
 
@@ -141,6 +146,12 @@ describe('memory older than the recording', () => {
 
   it('has none if it was freed since: the block is another one', () => {
     expect(topSites(stacked(true), -1, 5)).toEqual([]);
+  });
+
+  it('has none if its free was lost and its address reused', () => {
+    const trace = stacked(false);
+    const allocations = { ...trace.allocations, address: trace.allocations.address.map(() => 0x7f0000000000) };
+    expect(topSites({ ...trace, allocations, impliedFrees: new Map([[0, 0]]) }, -1, 5)).toEqual([]);
   });
 });
 

@@ -37,13 +37,16 @@ function failuresOf(process: TestProcess, rows: readonly TestRow[], windowRows =
   const found: Failure[] = [];
   const bytes = rowsOf(rows);
   for (let at = 0; at < bytes.length; at += piece * EVENT_BYTES)
-    memory.take(bytes.subarray(at, at + piece * EVENT_BYTES), (failure) => found.push(failure));
+    memory.take(bytes.subarray(at, at + piece * EVENT_BYTES), (failure) => {
+      memory.capture(failure);
+      found.push(failure);
+    });
   memory.close();
   return found;
 }
 
 function readTrace(failure: Failure, process: TestProcess, gpu = failure.gpu): Trace {
-  return readWeir(failureFile(failure, process)).traces.find(({ device }) => device === gpu)!;
+  return readWeir(failureFile(failure, failure.state!, process)).traces.find(({ device }) => device === gpu)!;
 }
 
 const lastOom = (trace: Trace) => trace.events.kind.subarray(0, trace.events.count).lastIndexOf(EventKind.Oom);
@@ -219,7 +222,7 @@ describe('the file about a failure', () => {
   it('keeps stacks and everything else when it is converted, and its flame graph is whole', () => {
     const { failure, process } = holders(4);
     process.other = { total: 8, used: 7, reserved: 6 };
-    const { traces, format } = readWeir(failureFile(failure, process));
+    const { traces, format } = readWeir(failureFile(failure, failure.state!, process));
     const chunks: Uint8Array[] = [];
     writeWeir({ traces, format }, (chunk) => chunks.push(chunk));
     const again = readWeir(Buffer.concat(chunks)).traces[0]!;

@@ -1,4 +1,5 @@
 // The job or the recorder is killed at 100 random moments each: at most the last events are lost, and no file is torn.
+// WEIR_MOMENTS=100 kills so many real jobs under `weir record`, and as many times `weir record` itself.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,63 +11,19 @@ import { InputError } from '../../src/base/errors.ts';
 import { isLiveAt } from '../../src/report/moment.ts';
 import { EventKind, type Recording, type Trace } from '../../src/trace/trace.ts';
 import { readWeir } from '../../src/trace/weir/reader.ts';
-import { ROOT } from '../support/command.ts';
+import { MAIN, outcomeOf, ROOT } from '../support/command.ts';
+import { RunFolder } from '../support/run-folder.ts';
+import { BASE, describeLive, MOST_UNSAID, newRing, RandomJob } from './random-job.ts';
 import { supervisionOf } from './recorder-process.ts';
-import { RingWriter, type Row } from './ring-writer.ts';
+import type { Row } from './ring-writer.ts';
 
 const MOMENTS = 100;
+/** Real jobs under the real command take a second each. */
+const REAL_MOMENTS = Number(process.env['WEIR_MOMENTS'] ?? 8);
 const MIB = 2 ** 20;
-const BASE = 0x7f00_0000_0000;
+const JOB = new URL('build/test/run/random-job.js', ROOT).pathname;
 const root = mkdtempSync(join(tmpdir(), 'weir-moments-'));
 afterAll(() => rmSync(root, { recursive: true }));
-
-/** A job of random steps with failures in between, and what is live at each failure. */
-class RandomJob {
-  readonly rows: Row[] = [];
-  readonly liveAtFailure: string[] = [];
-  private readonly live = new Map<number, number>();
-  private seed: number;
-
-  constructor(seed: number) {
-    this.seed = seed;
-  }
-
-  /** As good as random, and the same for the same seed. */
-  random(below: number): number {
-    this.seed = (Math.imul(this.seed, 1664525) + 1013904223) >>> 0;
-    return Math.floor((this.seed / 2 ** 32) * below);
-  }
-
-  next(): Row {
-    const address = BASE + this.random(60) * MIB;
-    const size = this.live.get(address);
-    const row: Row = (() => {
-      if (this.random(40) === 0) {
-        this.liveAtFailure.push(describeLive(this.live));
-        // The size numbers the failures.
-        return { kind: EventKind.Oom, address: 77, size: 512 * this.liveAtFailure.length };
-      }
-      if (size === undefined) {
-        this.live.set(address, 512 * (1 + this.random(1000)));
-        return { kind: EventKind.Alloc, address, size: this.live.get(address)! };
-      }
-      this.live.delete(address);
-      return { kind: EventKind.FreeCompleted, address, size };
-    })();
-    this.rows.push(row);
-    return row;
-  }
-}
-
-const describeLive = (live: ReadonlyMap<number, number>) => [...live].sort((a, b) => a[0] - b[0]).join(' ');
-
-function newRing(folder: string): RingWriter {
-  const ring = new RingWriter(folder, { pid: 4711, capacity: 1 << 14 });
-  ring.gauges(0, { total: 2 ** 30 });
-  ring.stream(0, 0, 0);
-  ring.pool(0, 0, [0, 0]);
-  return ring;
-}
 
 function foldersFor(name: string): { rings: string; out: string } {
   const folder = join(root, name);
@@ -106,7 +63,7 @@ describe(`at ${MOMENTS} random moments`, () => {
     for (let moment = 0; moment < MOMENTS; moment++) {
       const { rings, out } = foldersFor(`job-${moment}`);
       const job = new RandomJob(moment);
-      const ring = newRing(rings);
+      const ring = newRing(rings, 4711);
       const count = 1 + job.random(400);
       for (let row = 0; row < count; row++) ring.put(job.next());
       ring.putHalf({ kind: EventKind.Alloc, address: BASE, size: MIB });
@@ -123,7 +80,7 @@ describe(`at ${MOMENTS} random moments`, () => {
     const kill = async (moment: number) => {
       const { rings, out } = foldersFor(`recorder-${moment}`);
       const job = new RandomJob(moment + 1000);
-      const ring = newRing(rings);
+      const ring = newRing(rings, 4711);
       const child = spawn(process.execPath, [new URL('build/test/run/recorder-process.js', ROOT).pathname, rings, out]);
       await new Promise((resolve) => child.stdout.once('data', resolve));
       const ended = new Promise((resolve) => child.once('exit', resolve));
@@ -146,6 +103,74 @@ describe(`at ${MOMENTS} random moments`, () => {
     };
     for (let moment = 0; moment < MOMENTS; moment += 4) await Promise.all([0, 1, 2, 3].map((more) => kill(moment + more)));
   }, 300_000);
+});
+
+describe(`weir record, at ${REAL_MOMENTS} random moments`, () => {
+  const run = new RunFolder();
+
+  /** Starts a job under the command. Resolves when the job has written rows. */
+  const start = async (moment: number) => {
+    const [folder, progress] = [join(run.path, String(moment)), join(run.path, `${moment}.progress`)];
+    mkdirSync(folder);
+    const child = spawn(
+      process.execPath,
+      [MAIN, 'record', '-q', '-o', 'x%q{NOTHING}.weir', '--', process.execPath, JOB, String(moment), progress],
+      { cwd: folder, env: run.environment },
+    );
+    const ended = outcomeOf(child);
+    const said = await new Promise<string>((resolve) => child.stdout.once('data', (chunk) => resolve(String(chunk))));
+    const pid = Number(/pid (\d+)/.exec(said)![1]);
+    while (!existsSync(progress) || readFileSync(progress).length < 8) await sleep(1);
+    await sleep((moment * 7919) % 400);
+    return { child, ended, pid, folder, rowsSaid: () => readFileSync(progress).readDoubleLE() };
+  };
+
+  /** The same job again, as far as the recording goes, and the failures in the files. */
+  const check = (moment: number, folder: string): number => {
+    const job = new RandomJob(moment);
+    const recording = readIfThere(join(folder, 'x.weir'));
+    const count = recording?.traces[0]?.events.count ?? 0;
+    // A file about a failure may be ahead of the recording by what is written at a time.
+    while (job.rows.length < count + (1 << 14)) job.next();
+    if (recording) expectBeginning(recording.traces[0]!, job.rows);
+    expectWholeFailures(folder, job);
+    return count;
+  };
+
+  const each = async (kill: (moment: number) => Promise<void>) => {
+    for (let moment = 0; moment < REAL_MOMENTS; moment += 2)
+      await Promise.all([moment, moment + 1].filter((number) => number < REAL_MOMENTS).map(kill));
+  };
+
+  it('has every event of a job that is killed, up to the last', async () => {
+    await each(async (moment) => {
+      const { ended, pid, folder, rowsSaid } = await start(moment);
+      process.kill(pid, 'SIGKILL');
+      expect((await ended).signal).toBe('SIGKILL');
+      const count = check(moment, folder);
+      expect(count).toBeGreaterThanOrEqual(rowsSaid());
+      expect(count).toBeLessThanOrEqual(rowsSaid() + MOST_UNSAID);
+    });
+  }, 600_000);
+
+  it('that is killed loses only the events since it last looked, and the job goes on', async () => {
+    await each(async (moment) => {
+      const { child, pid, folder, rowsSaid } = await start(moment);
+      const before = rowsSaid();
+      const recorded = () => readIfThere(join(folder, 'x.weir'))?.traces[0]?.events.count ?? 0;
+      while (recorded() < before) await sleep(10);
+      // Its output stays open: the job has it too.
+      const exited = new Promise((resolve) => child.once('exit', resolve));
+      await sleep((moment * 31) % 80);
+      const least = recorded();
+      child.kill('SIGKILL');
+      await exited;
+      const after = rowsSaid();
+      expect(check(moment, folder)).toBeGreaterThanOrEqual(least);
+      while (rowsSaid() === after) await sleep(5);
+      process.kill(pid, 'SIGKILL');
+    });
+  }, 600_000);
 });
 
 function readHead(path: string): number {

@@ -1,5 +1,6 @@
 // A made-up training program with its source lines, recorded as Weir or PyTorch would: for tests that compare runs.
 // Each layer is a list of lines; a test edits them as a programmer would, and says which line is new or forgets memory.
+import { PhaseMark } from '../../src/abi/events.ts';
 import { assembleTrace } from '../../src/trace/assemble.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
@@ -28,8 +29,8 @@ export interface TrainingOptions {
   readonly leak?: number | ((step: number) => number);
   /** Bytes at `train.py:36 cache` that take the place of those of the step before. */
   readonly cache?: (step: number) => number;
-  /** How steps can be told apart. */
-  readonly marks?: 'weir' | 'annotations' | 'none';
+  /** How steps can be told apart. weir: the recorder marks them. counted: the program does, with numbers. */
+  readonly marks?: 'weir' | 'counted' | 'annotations' | 'none';
   readonly stacks?: boolean;
   /** Bytes of the batch, by step: other lengths repeat nothing. */
   readonly batch?: (step: number) => number;
@@ -99,16 +100,18 @@ export function train(options: TrainingOptions = {}): Trace {
     store.append(EventKind.FreeRequested, at, size, time++, 0, 0, -1, 0);
     store.append(EventKind.FreeCompleted, at, size, time++, 0, 0, -1, 0);
   };
+  const mark = (text: string) => {
+    const row = store.append(EventKind.Mark, 0, 0, time++, 0, 0, -1, 0);
+    store.setOptional(row, 'detail', symbols.internString(text));
+  };
   const main: readonly Row[] = [['train.py', 50, '<module>']];
   const parameters = Array.from({ length: layers }, () =>
     alloc(2 * MIB, [['model.py', 5, '__init__'], ['train.py', 20, 'build'], ...main]),
   );
   let cached: Held | undefined;
   for (let step = 0; step < steps; step++) {
-    if (marks === 'weir') {
-      const row = store.append(EventKind.Mark, 0, 0, time++, 0, 0, -1, 0);
-      store.setOptional(row, 'detail', symbols.internString(`weir:step ${step}`));
-    }
+    if (marks === 'weir') mark(PhaseMark.step);
+    if (marks === 'counted') mark(`step ${step}`);
     const input = alloc(batch(step), [['train.py', 30, 'step'], ...main]);
     const saved: { held: Held; rows: readonly Row[] }[] = [];
     for (let layer = 0; layer < layers; layer++)

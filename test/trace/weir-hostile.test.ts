@@ -109,10 +109,11 @@ describe('a .weir file that lies', () => {
     ['more segments than bytes', [RecordType.State, scoped(0xffffffff, 0, StateFlag.FirstPart | StateFlag.LastPart)]],
     [
       'more blocks than bytes',
-      [RecordType.State, scoped(1, 0, StateFlag.FirstPart | StateFlag.LastPart, words(0, 0, 0, 0, 0, 0, -1, 0, -1, 0))],
+      [RecordType.State, scoped(1, 0, StateFlag.FirstPart | StateFlag.LastPart, words(0, 0, 512, 0, 0, 0, -1, 0, -1, 0))],
     ],
     ['a state that was never begun', [RecordType.State, scoped(0, 0, StateFlag.LastPart)]],
-    ['a block in an unknown state', [RecordType.State, scoped(1, 0, 6, words(0, 0, 0, 0, 0, 0, -1, 0, 1, 0, 0, 0, 0, 0, 0, 0, -1, 3))]],
+    ['a block in an unknown state', [RecordType.State, scoped(1, 0, 6, words(0, 0, 512, 0, 0, 0, -1, 0, 1, 0, 0, 0, 0, 0, 0, 0, -1, 3))]],
+    ['a segment without bytes', [RecordType.State, scoped(1, 0, 6, words(512, 0, 0, 0, 0, 0, -1, 0, 0, 0))]],
     ['a payload without its scope', [RecordType.Streams, words(0)]],
   ])('is refused for %s', (_, piece) => {
     const offset = file(START).length;

@@ -4,6 +4,12 @@ It uses weak references only: it never keeps a tensor alive, and it never change
 
 import atexit
 import os
+import sys
+
+from ..refusal import say
+
+# What observers tell goes through it.
+OUR_ADAPTER = "weir_gpu.adapter"
 
 _watch = None
 _accesses = None
@@ -17,6 +23,7 @@ def install(tell, mark, put_operator=None, accesses=0, device_of=None, when_used
     global _watch, _accesses
     if _watch is not None:
         return _watch
+    from .compilers import leave_alone
     from .failure import Failures
     from .tensors import get_device
     from .watch import Watch
@@ -32,7 +39,8 @@ def install(tell, mark, put_operator=None, accesses=0, device_of=None, when_used
         _accesses = Accesses(accesses, put_operator, device_of or get_device, say=(lambda _: None) if quiet else None)
         watch.on_step = _accesses.step_ended
     _watch = watch
-    atexit.register(_at_exit, os.getpid())
+    leave_alone([name for name in sys.modules if name.startswith(__name__)] + [OUR_ADAPTER])
+    atexit.register(_at_exit, os.getpid(), quiet)
     os.register_at_fork(after_in_child=_forked)
     return watch
 
@@ -53,11 +61,13 @@ def step():
         _watch.phases.end_step()
 
 
-def _at_exit(pid):
+def _at_exit(pid, quiet):
     if _watch is None or pid != os.getpid():
         return
     try:
         _watch.tell_all().send()
+        if not quiet and _watch.misses_steps():
+            say("weir: steps are not marked: no optimizer ran outside of compiled code. Call weir_gpu.step() after each step.")
     except Exception:
         pass
 

@@ -2,17 +2,21 @@
 
 Each operator is waited for, so that its time is its own. These steps are therefore slower than others."""
 
-import sys
 import time
 
 import torch
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..refusal import say
 from .tensors import is_tensor, places
 
 # Views that do not say so.
 UNSAID_VIEWS = ("aten::_unsafe_view",)
+# What constants were before PyTorch made numbers of them.
+NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+# Of the name of an operator. Without this function, all are called as they are.
+_takes_numbers = getattr(torch._C, "_should_allow_numbers_as_tensors", lambda name: True)
 # Steps before: they make optimizer state and fill caches.
 WARM_UP = 2
 
@@ -26,7 +30,7 @@ class Recorder(TorchDispatchMode):
         self.device_of = device_of
         self.wait = wait
         self.count = 0
-        self.written = {}  # operator -> (whether it is a view, places and names of arguments that it writes)
+        self.looked_at = {}  # operator -> what _look_at returns
 
     # Operators that run other operators, such as torch.cond: those inside are recorded.
     supports_higher_order_operators = True
@@ -40,7 +44,9 @@ class Recorder(TorchDispatchMode):
         named = named or {}
         if isinstance(func, HigherOrderOperator):
             return func(*arguments, **named)
-        is_view, mutated, mutated_names = self.written.get(func) or self._look_at(func)
+        is_view, mutated, mutated_names, tensors = self.looked_at.get(func) or self._look_at(func)
+        if not all(is_tensor(arguments[place]) or arguments[place] is None for place in tensors if place < len(arguments)):
+            arguments = _without_numbers(arguments, tensors)
         if is_view:
             return func(*arguments, **named)
         began = time.perf_counter()
@@ -52,10 +58,14 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _look_at(self, func):
-        is_view, mutated, names = False, set(), set()
+        """Whether it is a view, places and names of arguments that it writes, and places of arguments that must be tensors."""
+        is_view, mutated, names, tensors = False, set(), set(), []
         try:
             schema = func._schema
+            takes_numbers = _takes_numbers(schema.name.partition("::")[2])
             for place, argument in enumerate(schema.arguments):
+                if not takes_numbers and str(argument.type) == "Tensor":
+                    tensors.append(place)
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     mutated.add(place)
                     names.add(argument.name)
@@ -64,7 +74,7 @@ class Recorder(TorchDispatchMode):
             is_view = schema.name in UNSAID_VIEWS or (bool(returned) and not mutated and only_views)
         except Exception:
             pass
-        found = self.written[func] = is_view, mutated, names
+        found = self.looked_at[func] = is_view, mutated, names, tensors
         return found
 
     def _record(self, func, arguments, named, result, mutated, mutated_names, began):
@@ -102,6 +112,16 @@ class Recorder(TorchDispatchMode):
                 self._add(by_device, entry, writes)
 
 
+def _without_numbers(arguments, tensors):
+    """For a mode, PyTorch makes a number of a constant such as the 2 in `x * 2`. Scripts pass constants to operators that take none."""
+    made = list(arguments)
+    for place in tensors:
+        value = made[place] if place < len(made) else None
+        if type(value) in NUMBERS:
+            made[place] = torch.tensor(value, dtype=NUMBERS[type(value)])
+    return made
+
+
 def wait_for_gpu(device):
     """Returns whether it could: nothing can be waited for during a capture."""
     if torch.cuda.is_current_stream_capturing():
@@ -134,12 +154,11 @@ class Accesses:
                 self.say(f"recording the operators of {self.left} steps, one by one, which slows them down")
 
     def end(self):
-        """Only the innermost mode can be left. If the program has entered one since, ours stays until a later step."""
+        """Only the innermost mode of this thread can be left. If the program has entered one since, ours stays until a later step."""
         modes = _modes()
-        if self.recorder in modes and modes[-1] is not self.recorder:
+        if not modes or modes[-1] is not self.recorder:
             return False
-        if modes:
-            self.recorder.__exit__(None, None, None)
+        self.recorder.__exit__(None, None, None)
         self.is_on = False
         return True
 
@@ -149,4 +168,4 @@ def _modes():
 
 
 def _say(text):
-    print(f"weir: accesses: {text}", file=sys.stderr, flush=True)
+    say(f"weir: accesses: {text}")

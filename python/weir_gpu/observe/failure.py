@@ -10,7 +10,7 @@ import torch
 
 from ..abi import Category, PhaseMark
 from .modules import is_kv_cache
-from .tensors import is_tensor
+from .tensors import is_tensor, node_of
 
 # Programs that try batch sizes fail often. After so many failures, only one in a while is looked at.
 MOST_FAILURES = 8
@@ -74,21 +74,12 @@ class Failures:
             elif cls in caches:
                 _add_cache(telling, found)
         for tensor in tensors:
-            node = _node_of(tensor)
+            node = node_of(tensor)
             if node is not None:
                 telling.add(tensor, Category.ACTIVATION)
                 nodes.append(node)
         del tensors
         _walk(telling, nodes, until, self.clock)
-
-
-def _node_of(tensor):
-    """Of a view that of its base: a view makes its own when it is asked, which changes the order of sums in a backward pass."""
-    try:
-        base = tensor._base if tensor._is_view() else tensor
-        return base.grad_fn
-    except Exception:
-        return None
 
 
 def _walk(telling, nodes, until, clock):

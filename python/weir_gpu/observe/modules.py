@@ -11,7 +11,7 @@ import torch
 from torch.nn.modules import module as of_all
 
 from ..abi import Category
-from .tensors import is_tensor
+from .tensors import is_tensor, requires_grad
 
 # Names of buffers and attributes that hold keys and values: k_cache, cache_v, past_key_values, kv_cache.
 _KV = re.compile(r"(^|_)(k|v|kv|keys?|values?)_?caches?($|_)|(^|_)caches?_(k|v|kv|keys?|values?)($|_)|^past_key|^kv$")
@@ -167,16 +167,6 @@ def parameters_of(modules):
     return [parameter for parameter in found if parameter is not None]
 
 
-def gradients_of(parameters):
-    found = [parameter.grad for parameter in parameters if type(parameter) is not torch.Tensor or _is_leaf(parameter)]
-    return [gradient for gradient in found if gradient is not None]
-
-
-def _is_leaf(tensor):
-    """A result among parameters, put there for a while, warns if asked for its gradient. Views are not asked: see add_others."""
-    return not tensor._is_view() and tensor.is_leaf
-
-
 def add_others(telling, modules):
     """Buffers, and tensors that are plain attributes. Others may have found better names for those, so they come last."""
     buffers, caches = [], []
@@ -188,8 +178,7 @@ def add_others(telling, modules):
         for name in own.keys() - STANDARD:
             value = own[name]
             if is_tensor(value):
-                # Its node is not asked for: that of a view may be made only then, which changes the order of sums in a backward pass.
-                if not value.requires_grad:
+                if not requires_grad(value):
                     (caches if is_kv_cache(name) else buffers).append(value)
             elif type(value) in (list, tuple) and is_kv_cache(name):
                 caches += [tensor for tensor in value if is_tensor(tensor)]

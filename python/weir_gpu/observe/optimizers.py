@@ -25,6 +25,7 @@ class Known:
 class Optimizers:
     def __init__(self):
         self.by_id = {}
+        self.were_made = False
         self.to_close = []
 
     def open(self):
@@ -56,6 +57,7 @@ class Optimizers:
         identity = id(optimizer)
         found = self.by_id.get(identity)
         if found is None:
+            self.were_made = True
             forget = self.by_id.pop
             found = self.by_id[identity] = Known(optimizer, lambda _: forget(identity, None))
         return found

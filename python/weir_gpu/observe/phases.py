@@ -15,8 +15,41 @@ from ..abi import PhaseMark
 
 # If the anchor has not stepped for so many steps of others, another one takes its place.
 MOST_OTHERS = 64
-# If so many others have stepped inside of an optimizer, its step() has ended with an error.
-MOST_INSIDE = 16
+
+
+class Calls(threading.local):
+    """Calls of step() that run in this thread, outermost first.
+
+    A step() that ends with an error tells nobody. It runs for as long as the frame that called our hook is on the stack."""
+
+    def __init__(self):
+        self.running = []  # (identity and code of the frame, weak reference to the optimizer)
+
+    def begin(self, optimizer, frame):
+        self.end(optimizer, frame)
+        self.running.append((id(frame), frame.f_code, weakref.ref(optimizer)))
+
+    def end(self, optimizer, frame):
+        """Also forgets calls that ended with an error, and what ran inside of them."""
+        self.forget_ended(frame.f_back)
+        for place, (_, _, reference) in enumerate(self.running):
+            if reference() is optimizer:
+                del self.running[place:]
+                return
+
+    def forget_ended(self, frame):
+        """Frames are not held, as they hold the locals of the program. One of the same identity and code is another step(), which
+        has called our hook itself, and has forgotten this one."""
+        if not self.running:
+            return
+        on_stack = {}
+        while frame is not None:
+            on_stack[id(frame)] = frame.f_code
+            frame = frame.f_back
+        for place, (identity, code, _) in enumerate(self.running):
+            if on_stack.get(identity) is not code:
+                del self.running[place:]
+                return
 
 
 class Phases:
@@ -25,10 +58,8 @@ class Phases:
     def __init__(self, mark, listener):
         self.mark = mark
         self.listener = listener
-        self.lock = threading.Lock()
-        self.passes = 0  # backward passes that run, in all threads
-        self.stepping = []  # weak references to optimizers that run, outermost first
-        self.inside = 0  # steps that ended inside of another
+        self.forked()
+        self.calls = Calls()
         self.anchor = None  # weak reference
         self.others = 0
         self.owes_step = False  # a step has ended inside of a backward pass
@@ -64,78 +95,74 @@ class Phases:
         def _engine_run_backward(*arguments, **named):
             if phases.closed or torch.compiler.is_compiling():
                 return original(*arguments, **named)
-            # An interrupt may come at any moment.
-            before = phases.passes
+            # An interrupt may come at any moment, also before the pass is counted.
+            this = object()
             try:
-                phases._pass_begins()
+                phases._pass_begins(this)
                 return original(*arguments, **named)
             finally:
-                if phases.passes > 0 or before > 0:
-                    phases._pass_ends()
+                phases._pass_ends(this)
 
         for module in (graph, sys.modules["torch.autograd"]):
             if vars(module).get("_engine_run_backward") is original:
                 module._engine_run_backward = _engine_run_backward
                 self.to_close.append(functools.partial(_restore, module, "_engine_run_backward", _engine_run_backward, original))
 
-    def _pass_begins(self):
+    def _pass_begins(self, this):
         with self.lock:
-            self.passes += 1
-            if self.passes > 1:
+            self.passes.add(this)
+            if len(self.passes) > 1:
                 return
         self._call(self.listener.backward_begins)
-        self.mark(PhaseMark.BACKWARD)
+        self._call(self.mark, PhaseMark.BACKWARD)
 
-    def _pass_ends(self):
+    def _pass_ends(self, this):
         with self.lock:
-            self.passes -= 1
-            if self.passes > 0:
+            if this not in self.passes:
+                return
+            self.passes.remove(this)
+            if self.passes:
                 return
             owes_step, self.owes_step = self.owes_step, False
         self._call(self.listener.backward_ends)
         if owes_step:
             self.end_step()
         else:
-            # A closure runs inside of its optimizer.
-            self.mark(PhaseMark.OPTIMIZER if self.stepping else PhaseMark.FORWARD)
+            self._call(self._mark_after_pass, sys._getframe())
+
+    def _mark_after_pass(self, frame):
+        """A closure runs inside of its optimizer."""
+        self.calls.forget_ended(frame)
+        self.mark(PhaseMark.OPTIMIZER if self.calls.running else PhaseMark.FORWARD)
 
     # ---- optimizers
 
     def _before_step(self, optimizer, _arguments, _named):
-        if torch.compiler.is_compiling():
-            return
-        self._leave(optimizer)
-        self.stepping.append(weakref.ref(optimizer))
-        self._call(self.listener.optimizer_begins, optimizer)
-        if self.passes == 0 and len(self.stepping) == 1:
-            self.mark(PhaseMark.OPTIMIZER)
+        if not torch.compiler.is_compiling():
+            self._call(self._step_begins, optimizer, sys._getframe().f_back)
 
     def _after_step(self, optimizer, _arguments, _named):
-        if torch.compiler.is_compiling():
-            return
-        self._leave(optimizer)
+        if not torch.compiler.is_compiling():
+            self._call(self._step_ends, optimizer, sys._getframe().f_back)
+
+    def _step_begins(self, optimizer, frame):
+        self.calls.begin(optimizer, frame)
+        self._call(self.listener.optimizer_begins, optimizer)
+        if not self.passes and len(self.calls.running) == 1:
+            self.mark(PhaseMark.OPTIMIZER)
+
+    def _step_ends(self, optimizer, frame):
+        self.calls.end(optimizer, frame)
         self._call(self.listener.optimizer_ends, optimizer)
-        if self.stepping:
-            self.inside += 1
-            if self.inside < MOST_INSIDE:
-                return
-            self.stepping = []
-        self.inside = 0
+        if self.calls.running:
+            return
         is_end = self._is_anchor(optimizer)
-        if self.passes > 0:
+        if self.passes:
             self.owes_step = self.owes_step or is_end
         elif is_end:
             self.end_step()
         else:
             self.mark(PhaseMark.FORWARD)
-
-    def _leave(self, optimizer):
-        """Also forgets a step() of this optimizer that ended with an error, and those inside of it."""
-        running = [reference() for reference in self.stepping]
-        for place, other in enumerate(running):
-            if other is None or other is optimizer:
-                del self.stepping[place:]
-                return
 
     def _is_anchor(self, optimizer):
         anchor = self.anchor() if self.anchor is not None else None
@@ -147,13 +174,12 @@ class Phases:
     def end_step(self):
         self.steps += 1
         self._call(self.listener.step_ends)
-        self.mark(PhaseMark.STEP)
+        self._call(self.mark, PhaseMark.STEP)
 
     def forked(self):
         """A thread that held the lock, or ran a backward pass, does not exist here."""
-        self.lock = threading.Lock()
-        self.passes = 0
-        self.stepping = []
+        self.lock = threading.RLock()  # a handler of a signal may run a backward pass while this thread has it
+        self.passes = set()  # backward passes that run, in all threads
 
     @staticmethod
     def _call(function, *arguments):

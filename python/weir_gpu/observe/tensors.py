@@ -59,8 +59,39 @@ def places(tensor, device_of, depth=0):
         return []  # without memory: meta, sparse, inside of a transform
 
 
+# Functions of the base class, in C: a subclass of the program may have attributes of the same names.
 # The number of a tensor's GPU; -1 if it is on none.
 get_device = torch._C.TensorBase.get_device
+requires_grad = torch._C.TensorBase.requires_grad.__get__
+_is_view = torch._C.TensorBase._is_view
+_base = torch._C.TensorBase._base.__get__
+_is_leaf = torch._C.TensorBase.is_leaf.__get__
+_grad = torch._C.TensorBase.grad.__get__
+_grad_fn = torch._C.TensorBase.grad_fn.__get__
+
+
+def gradient_of(tensor):
+    """Of a leaf only: PyTorch warns if another tensor is asked.
+
+    A view with a node is not asked whether it is a leaf. The node may be made only then, which changes the order of sums in a backward
+    pass."""
+    if _is_view(tensor) and requires_grad(_base(tensor)):
+        return None
+    return _grad(tensor) if _is_leaf(tensor) else None
+
+
+def gradients_of(tensors):
+    """There may be thousands, so the usual case is done by functions in C."""
+    are_plain = not any(map(_is_view, tensors)) and all(map(_is_leaf, tensors))
+    return [gradient for gradient in map(_grad if are_plain else gradient_of, tensors) if gradient is not None]
+
+
+def node_of(tensor):
+    """The node that made a tensor. Of a view, it is that of the base, for the same reason."""
+    try:
+        return _grad_fn(_base(tensor) if _is_view(tensor) else tensor)
+    except Exception:
+        return None
 
 
 class Telling:

@@ -12,7 +12,7 @@ from . import optimizers as of_optimizers
 from .modules import Modules
 from .optimizers import Optimizers
 from .phases import Phases
-from .tensors import Telling, places
+from .tensors import Telling, gradient_of, gradients_of, places, requires_grad
 
 # Looks that are taken in any case.
 FIRST_LOOKS = 8
@@ -104,7 +104,7 @@ class Watch:
                 self.sampled is None
                 or self.sampled[-1] != len(self.modules.by_id)
                 or len(sampled) < max(1, len(self.samples))
-                or any(parameter.requires_grad and parameter.grad is None for parameter in sampled)
+                or any(requires_grad(parameter) and gradient_of(parameter) is None for parameter in sampled)
             )
         self.tells_gradients = self.gradient_pace.is_due()
 
@@ -115,16 +115,16 @@ class Watch:
             if self.expects_gradients and self.tells_gradients:
                 with self.gradient_pace:
                     telling = self.telling()
-                    telling.add_all(of_modules.gradients_of(self.parameters()), Category.GRADIENT)
+                    telling.add_all(gradients_of(self.parameters()), Category.GRADIENT)
                     telling.send()
             self.look_at_some_optimizers()
 
     def optimizer_begins(self, optimizer):
         # Inside of a backward pass, an optimizer often drops the gradients that it has used.
-        if self.phases.passes > 0 and self.tells_gradients:
+        if self.phases.passes and self.tells_gradients:
             with torch._C.DisableTorchFunction():
                 telling = self.telling()
-                telling.add_all(of_modules.gradients_of(of_optimizers.parameters_of(optimizer)), Category.GRADIENT)
+                telling.add_all(gradients_of(of_optimizers.parameters_of(optimizer)), Category.GRADIENT)
                 telling.send()
 
     def optimizer_ends(self, optimizer):
@@ -134,10 +134,17 @@ class Watch:
             self.look_at_state(known, optimizer)
 
     def step_ends(self):
-        with torch._C.DisableTorchFunction():
-            self.look_at_parameters()
-        if self.on_step is not None:
-            self.on_step()
+        try:
+            with torch._C.DisableTorchFunction():
+                self.look_at_parameters()
+        finally:
+            # Whatever happens here: accesses are recorded until it is called.
+            if self.on_step is not None:
+                self.on_step()
+
+    def misses_steps(self):
+        """Whether the program trains with an optimizer, and no step() of it was seen: compiled code calls no hooks."""
+        return self.passes > 1 and self.optimizers.were_made and self.phases.steps == 0 and self.phases.anchor is None
 
     # ---- looks
 
@@ -154,7 +161,7 @@ class Watch:
         found = []
         for reference, name in self.samples:
             module = reference()
-            parameter = module.__dict__["_parameters"].get(name) if module is not None else None
+            parameter = module.__dict__.get("_parameters", {}).get(name) if module is not None else None
             if parameter is not None:
                 found.append(parameter)
         return found
@@ -223,7 +230,7 @@ class Watch:
             telling = self.telling()
             modules = self.modules.all()
             self.add_parameters(telling, modules)
-            telling.add_all(of_modules.gradients_of(self.parameters()), Category.GRADIENT)
+            telling.add_all(gradients_of(self.parameters()), Category.GRADIENT)
             for _, optimizer in self.optimizers.all():
                 of_optimizers.add_state(telling, optimizer)
             of_modules.add_others(telling, modules)

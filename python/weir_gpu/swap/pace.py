@@ -10,14 +10,20 @@ from statistics import median
 # The first steps with a new plan are not typical.
 SETTLING = 2
 LEAST_PLAIN = 3
-JUDGED = 16
+# A plan is judged after each of these numbers of steps, until it is clear. The fewest show only what costs many times what it may.
+LOOKS = (4, 6, 8, 12, 16, 32, 64)
+LEAST_JUDGED = 8
+LEAST_ACCEPTED = 16
+EARLY = 3
 MOST_KEYS = 32
-MOST_KEPT = 16
-# A difference of two standard errors of the median counts. That error is about 1.57 * mean deviation / sqrt(number of steps).
-BEYOND_DOUBT = 2 * 1.57
+MOST_KEPT = 64
+# A difference of two standard errors of the median counts. That error is about 1.86 * median deviation / sqrt(number of steps).
+BEYOND_DOUBT = 2 * 1.86
 # If a plan costs too much time, the next one aims at this share of its saving.
 LEAST_AIM, MOST_AIM, CAUTION = 0.25, 0.7, 0.6
 LEAST_SHARE = 0.1
+# A plan that costs so many times what it may has no smaller one that is worth trying.
+HOPELESS = 10
 
 
 class Pace:
@@ -54,31 +60,38 @@ class Pace:
         """Median durations of a step without a plan and with it; None if too few were seen."""
         return tuple(
             median(durations) if len(durations) >= least else None
-            for durations, least in ((self.plain.get(key, ()), LEAST_PLAIN), (self.planned.get(key, ()), JUDGED))
+            for durations, least in ((self.plain.get(key, ()), LEAST_PLAIN), (self.planned.get(key, ()), LEAST_ACCEPTED))
         )
 
+    def steps_planned(self, key):
+        return len(self.planned.get(key, ()))
+
     def cost(self, key):
-        """The share of the step's time that the plan certainly costs; None if unknown."""
-        plain, planned = self.measured(key)
-        if plain is None or planned is None:
+        """The share of the step's time that the plan costs, and how far off that may be; None if unknown."""
+        plain, planned = self.plain.get(key, ()), self.planned.get(key, ())
+        if len(plain) < LEAST_PLAIN or not planned:
             return None
-        doubt = BEYOND_DOUBT * (error_of(self.plain[key]) ** 2 + error_of(self.planned[key]) ** 2) ** 0.5
-        return max(0.0, planned - plain - doubt) / plain
+        usual = median(plain)
+        # A few steps may be alike by chance.
+        spread = max(spread_of(plain), spread_of(planned))
+        doubt = BEYOND_DOUBT * spread * (1 / len(plain) + 1 / len(planned)) ** 0.5
+        return (median(planned) - usual) / usual, doubt / usual
 
 
-def error_of(durations):
-    """The standard error of the median, up to a constant."""
+def spread_of(durations):
+    """The median distance from the median: a single step that waits for something else, such as host memory, says nothing."""
     middle = median(durations)
-    return sum(abs(duration - middle) for duration in durations) / len(durations) ** 1.5
+    return median(abs(duration - middle) for duration in durations)
 
 
 class Judge:
-    """Judges each plan once. A plan that costs too much is replaced by one that saves less, and in the end by none."""
+    """Judges each plan. One that costs too much is replaced by one that saves less, and in the end by none. An accepted one stays."""
 
     def __init__(self, tolerance):
         self.tolerance = tolerance  # share of a step's time; None for any
         self.shares = {}  # step key -> share of the possible saving that its plan aims at
         self.accepted = set()
+        self.looked_at = {}  # step key -> after how many steps its plan was last judged
 
     def share_of(self, key):
         return self.shares.get(key, 1.0)
@@ -91,15 +104,23 @@ class Judge:
 
     def new_plan(self, key):
         self.accepted.discard(key)
+        self.looked_at.pop(key, None)
 
     def cost_of(self, pace, key):
         """None if it cannot be judged yet, 0 if the plan is accepted, otherwise its cost; then the next plan aims at less."""
-        if key in self.accepted or pace.measured(key)[1] is None:
+        steps = max((look for look in LOOKS if look <= pace.steps_planned(key)), default=0)
+        if key in self.accepted or self.looked_at.get(key, 0) == steps:
             return None
-        cost = pace.cost(key)
-        if cost is None or cost <= self.tolerance:
+        self.looked_at[key] = steps
+        found = pace.cost(key)
+        cost, doubt = found if found is not None else (0.0, 0.0)
+        if (cost <= self.tolerance and steps >= LEAST_ACCEPTED) or (cost <= doubt and steps == LOOKS[-1]):
             self.accepted.add(key)
             return 0.0
+        least = EARLY * self.tolerance + doubt if steps < LEAST_JUDGED else max(self.tolerance, doubt)
+        # Maybe above the tolerance by chance: more steps will tell.
+        if cost <= least:
+            return None
         share = self.share_of(key) * max(LEAST_AIM, min(MOST_AIM, CAUTION * self.tolerance / cost))
-        self.shares[key] = share if share >= LEAST_SHARE else 0.0
+        self.shares[key] = share if share >= LEAST_SHARE and cost <= HOPELESS * self.tolerance else 0.0
         return cost

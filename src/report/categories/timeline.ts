@@ -2,8 +2,9 @@
 import { PhaseMark } from '../../abi/events.ts';
 import { opsOfTrace } from '../../plan/steps/memory-ops.ts';
 import { findPeriod, isPeriodic } from '../../plan/steps/period.ts';
-import { liveSize } from '../../trace/summary.ts';
+import { endsOf } from '../../trace/ends.ts';
 import { EventKind, type Trace } from '../../trace/trace.ts';
+import { LiveCurve } from '../live-curve.ts';
 import type { StackMeanings } from './stacks.ts';
 
 export type PhaseName = 'setup' | 'forward' | 'backward' | 'optimizer';
@@ -26,6 +27,8 @@ export interface Timeline {
   readonly phaseOf: Int32Array;
   readonly hasBackward: boolean;
   readonly hasOptimizer: boolean;
+  /** The first phase of that name from a place in `phases` on, as a place; the number of phases if there is none. */
+  nextFrom(place: number, name: 'backward' | 'optimizer'): number;
 }
 
 interface Change {
@@ -44,7 +47,7 @@ const SHORT_LIFE = 8;
 
 export function timelineOf(trace: Trace, stacks: StackMeanings): Timeline {
   const { changes, origin } = changesOf(trace, stacks);
-  const live = changes.some(({ name }) => name === 'either') ? liveCurve(trace) : undefined;
+  const live = changes.some(({ name }) => name === 'either') ? new LiveCurve(trace).after : undefined;
   const setupEnd = origin === 'stacks' ? 0 : setupEndOf(trace, changes);
   const phases: Phase[] = [];
   let step = 0;
@@ -66,11 +69,13 @@ export function timelineOf(trace: Trace, stacks: StackMeanings): Timeline {
     if (name !== 'either') add(start, name, origin);
     else for (const pass of passesIn(live!, start, to)) add(pass.from, pass.name, 'lifetimes');
   });
+  const next = { backward: nextPlaces(phases, 'backward'), optimizer: nextPlaces(phases, 'optimizer') };
   return {
     phases,
     phaseOf: placesOf(phases, trace.events.count),
-    hasBackward: phases.some(({ name }) => name === 'backward'),
-    hasOptimizer: phases.some(({ name }) => name === 'optimizer'),
+    hasBackward: next.backward[0]! < phases.length,
+    hasOptimizer: next.optimizer[0]! < phases.length,
+    nextFrom: (place, name) => next[name][place] ?? phases.length,
   };
 }
 
@@ -83,6 +88,8 @@ function changesOf(trace: Trace, stacks: StackMeanings): { changes: Change[]; or
   }
   const annotated = annotatedChanges(trace);
   if (annotated.length > 0) return { changes: annotated, origin: 'phases' };
+  // Stacks that tell phases, and no backward pass among them: the run only infers, so memory that falls is no sign of one.
+  if (stacks.tellPhases) return { changes: [], origin: 'stacks' };
   return { changes: periodChanges(trace), origin: 'lifetimes' };
 }
 
@@ -148,26 +155,6 @@ function periodChanges(trace: Trace): Change[] {
   return changes;
 }
 
-/** Live bytes after each event. */
-function liveCurve(trace: Trace): Float64Array {
-  const { events, allocations, allocationOf } = trace;
-  const curve = new Float64Array(events.count);
-  let live = 0;
-  for (let index = 0; index < allocations.liveAtStart; index++) live += liveSize(allocations.requested[index]!);
-  for (let event = 0; event < events.count; event++) {
-    const allocation = allocationOf[event]!;
-    const kind = events.kind[event];
-    if (allocation >= 0) {
-      const bytes = liveSize(allocations.requested[allocation]!);
-      const freed = allocations.freeRequestedEvent[allocation]!;
-      if (kind === EventKind.Alloc) live += bytes;
-      else if (kind === EventKind.FreeRequested || (kind === EventKind.FreeCompleted && freed === -1)) live -= bytes;
-    }
-    curve[event] = live;
-  }
-  return curve;
-}
-
 /** Live memory rises in a forward pass and falls in a backward pass. Small ups and downs are neither. */
 function passesIn(live: Float64Array, from: number, to: number): { from: number; name: 'forward' | 'backward' }[] {
   const passes: { from: number; name: 'forward' | 'backward' }[] = [{ from, name: 'forward' }];
@@ -196,17 +183,25 @@ function passesIn(live: Float64Array, from: number, to: number): { from: number;
 }
 
 /** Setup is over with the first block of more than a moment that does not stay: the first input of the first step. */
-function setupEndOf({ events, allocations }: Trace, changes: readonly Change[]): number {
+function setupEndOf(trace: Trace, changes: readonly Change[]): number {
+  const { events, allocations } = trace;
+  const ends = endsOf(trace);
   const firstStep = changes.find(({ name }) => name === 'backward' || name === 'optimizer')?.from ?? changes[1]?.from ?? 0;
   const lastStep = changes.findLast(({ endsStep }) => endsStep)?.from ?? events.count;
   for (let allocation = allocations.liveAtStart; allocation < allocations.count; allocation++) {
     const began = allocations.allocEvent[allocation]!;
     if (began >= firstStep) break;
-    const freed = allocations.freeRequestedEvent[allocation]!;
-    const ended = freed >= 0 ? freed : allocations.freeCompletedEvent[allocation]!;
+    const ended = ends.of[allocation]!;
     if (ended >= 0 && ended < lastStep && ended - began > SHORT_LIFE) return began;
   }
   return firstStep;
+}
+
+/** For each place, the first one from there on with a phase of that name. Every allocation asks, so it must not search. */
+function nextPlaces(phases: readonly Phase[], name: PhaseName): Int32Array {
+  const next = new Int32Array(phases.length + 1).fill(phases.length);
+  for (let place = phases.length - 1; place >= 0; place--) next[place] = phases[place]!.name === name ? place : next[place + 1]!;
+  return next;
 }
 
 function placesOf(phases: readonly Phase[], count: number): Int32Array {

@@ -1,5 +1,6 @@
 // A picture of the run for the terminal: live and reserved memory over its events, with a mark where requests failed.
 import { formatBytes } from '../../base/bytes.ts';
+import { endsOf } from '../../trace/ends.ts';
 import { liveSize } from '../../trace/summary.ts';
 import { EventKind, type Trace } from '../../trace/trace.ts';
 
@@ -37,7 +38,7 @@ export function timelinePicture(trace: Trace, width: number): string[] {
 
 /** The most live and reserved memory in each column, as recorded. */
 function levels(trace: Trace, columns: number) {
-  const { events, allocations, allocationOf, startSegments } = trace;
+  const { events, allocations, startSegments } = trace;
   const live = new Float64Array(columns);
   const reserved = new Float64Array(columns);
   const failed = new Uint8Array(columns);
@@ -45,9 +46,7 @@ function levels(trace: Trace, columns: number) {
   for (let index = 0; index < allocations.liveAtStart; index++) liveNow += liveSize(allocations.requested[index]!);
   let reservedNow = startSegments.reduce((sum, segment) => sum + segment.size, 0);
   let hasReserved = reservedNow > 0;
-  const release = (allocation: number) => {
-    liveNow -= liveSize(allocations.requested[allocation]!);
-  };
+  const ends = endsOf(trace);
   const note = (column: number) => {
     live[column] = Math.max(live[column]!, liveNow);
     reserved[column] = Math.max(reserved[column]!, reservedNow);
@@ -55,20 +54,12 @@ function levels(trace: Trace, columns: number) {
   note(0);
   for (let event = 0; event < events.count; event++) {
     const column = Math.floor((event / events.count) * columns);
-    const allocation = allocationOf[event]!;
+    const ending = ends.at(event);
+    if (ending >= 0) liveNow -= liveSize(allocations.requested[ending]!);
     const size = events.size[event]!;
     switch (events.kind[event]) {
-      case EventKind.Alloc: {
-        const displaced = trace.impliedFrees.get(event);
-        if (displaced !== undefined && allocations.freeRequestedEvent[displaced] === -1) release(displaced);
+      case EventKind.Alloc:
         liveNow += liveSize(size);
-        break;
-      }
-      case EventKind.FreeRequested:
-        if (allocation >= 0) release(allocation);
-        break;
-      case EventKind.FreeCompleted:
-        if (allocation >= 0 && allocations.freeRequestedEvent[allocation] === -1) release(allocation);
         break;
       case EventKind.SegmentAlloc:
       case EventKind.SegmentMap:

@@ -10,8 +10,11 @@ import { formatTimes } from './numbers.ts';
 /** Call sites in the ten lines. */
 const SHOWN_SITES = 4;
 
-/** Ten lines: the request and its call site, the state, the holders, what would have made it fit, what to type next. */
-export function failureLines(facts: FailureFacts, who: string, file: string | undefined): string[] {
+/**
+ * Ten lines: the request and its call site, the state, the holders, what would have made it fit, what to type next.
+ * `problem`: why other settings were not tried.
+ */
+export function failureLines(facts: FailureFacts, who: string, file: string | undefined, problem?: string): string[] {
   const { sites } = facts;
   const phase = facts.phase === undefined ? '' : `, in ${facts.phase === 'optimizer' ? 'the optimizer' : facts.phase}`;
   const holders = sites.slice(0, SHOWN_SITES).map((site, index) => {
@@ -26,6 +29,7 @@ export function failureLines(facts: FailureFacts, who: string, file: string | un
     `  ${facts.other ? otherSentence(facts.other) : "memory that is not PyTorch's: unknown"}`,
     ...(facts.live === 0 ? [] : [`  by category: ${categoryWords(facts.categories)}`, ...held]),
     `  ${fitSentence(facts)}`,
+    ...(problem === undefined ? [] : [`  other settings were not tried: ${problem}`]),
     ...(file === undefined ? [] : [`  next: weir analyze ${file}`]),
   ];
 }
@@ -86,6 +90,7 @@ function demandWords(fit: Fit, categories: Readonly<Record<Category, number>>): 
 
 /** Pinned host memory in one line of a summary. */
 export function pinnedWords({ peakHeld, heldAtEnd, usedAtEnd, roundingAtEnd }: HostMemory): string {
+  const used = usedAtEnd === undefined ? '' : `, ${formatBytes(usedAtEnd)} in use`;
   const rounding = roundingAtEnd === undefined ? '' : `, ${formatBytes(roundingAtEnd)} of it rounding to powers of two`;
-  return `pinned host memory: ${formatBytes(heldAtEnd)} held, ${formatBytes(usedAtEnd)} in use${rounding}; peak ${formatBytes(peakHeld)}`;
+  return `pinned host memory: ${formatBytes(heldAtEnd)} held${used}${rounding}; peak ${formatBytes(peakHeld)}`;
 }

@@ -120,7 +120,9 @@ export function hostMemorySentence(host: HostMemory | undefined): string | undef
     host.roundingAtEnd === undefined
       ? 'These are sizes after rounding up; the requests are not recorded.'
       : `Rounding at the end: ${formatBytes(host.roundingAtEnd)}.`;
-  return `Pinned host memory: peak ${formatBytes(host.peakHeld)} (${formatBytes(host.usedAtPeak)} in use), at the end ${formatBytes(host.heldAtEnd)} (${formatBytes(host.usedAtEnd)} in use). ${rounding}`;
+  const level = (held: number, used: number | undefined) =>
+    used === undefined ? formatBytes(held) : `${formatBytes(held)} (${formatBytes(used)} in use)`;
+  return `Pinned host memory: peak ${level(host.peakHeld, host.usedAtPeak)}, at the end ${level(host.heldAtEnd, host.usedAtEnd)}. ${rounding}`;
 }
 
 /** The least that any allocator needs for this run. */

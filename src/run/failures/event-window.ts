@@ -38,9 +38,10 @@ export class EventWindow {
     }
   }
 
-  /** A copy of the rows, oldest first. */
-  copy(): Buffer {
-    const { bytes, first, count, most } = this;
+  /** A copy of the rows without the last ones, oldest first. */
+  copy(withoutLast = 0): Buffer {
+    const { bytes, first, most } = this;
+    const count = this.count - withoutLast;
     const end = Math.min(most, first + count);
     return Buffer.concat([bytes.subarray(first * EVENT_BYTES, end * EVENT_BYTES), bytes.subarray(0, (first + count - end) * EVENT_BYTES)]);
   }

@@ -3,6 +3,7 @@ import { RING_DEVICES } from '../../abi/ring.ts';
 import { BLOCK_UNIT } from '../../abi/settings.ts';
 import { roundUp } from '../../base/bytes.ts';
 import { formatTimes } from '../../base/counts.ts';
+import { reservedAfter } from '../../trace/reserved.ts';
 import { segmentHolding } from '../../trace/start-state.ts';
 import type { Symbols } from '../../trace/symbols.ts';
 import {
@@ -19,9 +20,10 @@ import {
 import { EVENT_BYTES, EVERY_DEVICE, EventField, EventOffset } from '../../trace/weir/format.ts';
 import { setU64 } from '../../trace/weir/numbers.ts';
 import { WeirWriter } from '../../trace/weir/writer.ts';
+import { u64 } from '../rings/ring-layout.ts';
 import type { HeldSegment } from './held-segments.ts';
 import { type LiveBlocks, LiveState } from './live-table.ts';
-import type { Failure } from './process-memory.ts';
+import type { Failure, FailureState } from './process-memory.ts';
 
 /** Largest request that PyTorch serves from small segments. */
 const MOST_SMALL = 1 << 20;
@@ -36,13 +38,14 @@ export interface FailedProcess {
   streamsOf(gpu: number): readonly number[];
   poolsOf(gpu: number): readonly PoolId[];
   limitsOf(gpu: number): RecordedLimits;
-  otherMemoryOf(gpu: number): OtherMemory | undefined;
+  /** `reserved`: what the allocator held when the request failed. */
+  otherMemoryOf(gpu: number, reserved: number): OtherMemory | undefined;
   readonly hostMemory: HostMemory | undefined;
   /** Events that never reached us, or were invalid. */
   readonly lost: number;
 }
 
-export function failureFile(failure: Failure, process: FailedProcess): Uint8Array {
+export function failureFile(failure: Failure, state: FailureState, process: FailedProcess): Uint8Array {
   const chunks: Uint8Array[] = [];
   const writer = new WeirWriter((chunk) => chunks.push(chunk), { ...process.meta, failure: failure.number }, process.symbols);
   const gpus = Array.from({ length: RING_DEVICES }, (_, gpu) => gpu).filter((gpu) => process.streamsOf(gpu).length > 0);
@@ -53,22 +56,33 @@ export function failureFile(failure: Failure, process: FailedProcess): Uint8Arra
   }
   writer.settings(EVERY_DEVICE, process.settings);
   if (process.hostMemory) writer.hostMemory(EVERY_DEVICE, process.hostMemory);
-  writer.warnings(EVERY_DEVICE, warningsOf(failure, process));
-  const before: Buffer[] = [failure.marks];
+  writer.warnings(EVERY_DEVICE, warningsOf(state, process));
+  const start = startTime(failure, state);
+  const before: Buffer[] = [state.marks];
   for (const gpu of gpus) {
-    const other = process.otherMemoryOf(gpu);
+    const live = state.live.get(gpu);
+    const { segments, kept } = segmentsOf(live);
+    const other = process.otherMemoryOf(gpu, reservedAt(live, segments, gpu, state.window));
     if (other) writer.otherMemory(gpu, other);
-    const live = failure.live.get(gpu);
-    const { segments, kept } = stateOf(live);
     writer.state(gpu, 'whole start', segments);
-    if (live) before.push(rowsBefore(live, kept, gpu, startTime(failure)));
+    if (live) before.push(rowsBefore(live, kept, gpu, start));
   }
-  writer.rows(Buffer.concat([...before, failure.window, ...failure.late]));
+  writer.rows(Buffer.concat([...before, state.window, ...failure.late]));
   writer.end();
   return Buffer.concat(chunks);
 }
 
-function warningsOf({ live }: Failure, { lost }: FailedProcess): Warning[] {
+/** What the allocator held from the driver when the request failed, as a reader of the file finds it. */
+function reservedAt(live: LiveBlocks | undefined, segments: readonly Segment[], gpu: number, window: Buffer): number {
+  let reserved = live?.reserved ?? segments.reduce((sum, { size }) => sum + size, 0);
+  const view = new DataView(window.buffer, window.byteOffset, window.length);
+  for (let at = 0; at < window.length; at += EVENT_BYTES)
+    if (view.getUint16(at + EventOffset.device, true) === gpu)
+      reserved = reservedAfter(reserved, view.getUint8(at + EventOffset.kind), u64(view, at + EventOffset.size));
+  return reserved;
+}
+
+function warningsOf({ live }: FailureState, { lost }: FailedProcess): Warning[] {
   const omitted = [...live.values()].reduce((sum, blocks) => sum + blocks.omitted, 0);
   const warnings: Warning[] = [];
   if (lost > 0)
@@ -85,7 +99,7 @@ function warningsOf({ live }: Failure, { lost }: FailedProcess): Warning[] {
 }
 
 /** Blocks in their segments. A block outside of all segments, as on Weir's engine, is a segment of its own. */
-function stateOf(live: LiveBlocks | undefined): { segments: Segment[]; kept: readonly number[] } {
+function segmentsOf(live: LiveBlocks | undefined): { segments: Segment[]; kept: readonly number[] } {
   if (!live) return { segments: [], kept: [] };
   const kept = standing(live);
   const held: readonly HeldSegment[] = live.segments;
@@ -139,21 +153,21 @@ function sizeOf(requested: number): number {
 
 /** What a start state cannot say: memory reserved, blocks whose free is not complete, categories. */
 function rowsBefore(live: LiveBlocks, kept: readonly number[], gpu: number, timeUs: number): Buffer {
-  const rows: Buffer[] = [];
+  const rows = Buffer.alloc((2 * kept.length + 1) * EVENT_BYTES);
+  const view = new DataView(rows.buffer, rows.byteOffset, rows.length);
+  let at = 0;
   const put = (kind: number, address: number, size: number, stream: number, pool: number, detail?: number) => {
-    const row = Buffer.alloc(EVENT_BYTES);
-    const view = new DataView(row.buffer, row.byteOffset, row.length);
-    view.setFloat64(EventOffset.time_us, timeUs, true);
-    setU64(view, EventOffset.address, address);
-    setU64(view, EventOffset.size, size);
-    view.setUint8(EventOffset.kind, kind);
-    view.setUint8(EventOffset.fields, detail === undefined ? 0 : EventField.Detail);
-    view.setUint16(EventOffset.device, gpu, true);
-    view.setInt32(EventOffset.stream, stream, true);
-    view.setInt32(EventOffset.pool, pool, true);
-    view.setInt32(EventOffset.stack, -1, true);
-    view.setInt32(EventOffset.detail, detail ?? 0, true);
-    rows.push(row);
+    view.setFloat64(at + EventOffset.time_us, timeUs, true);
+    setU64(view, at + EventOffset.address, address);
+    setU64(view, at + EventOffset.size, size);
+    view.setUint8(at + EventOffset.kind, kind);
+    view.setUint8(at + EventOffset.fields, detail === undefined ? 0 : EventField.Detail);
+    view.setUint16(at + EventOffset.device, gpu, true);
+    view.setInt32(at + EventOffset.stream, stream, true);
+    view.setInt32(at + EventOffset.pool, pool, true);
+    view.setInt32(at + EventOffset.stack, -1, true);
+    view.setInt32(at + EventOffset.detail, detail ?? 0, true);
+    at += EVENT_BYTES;
   };
   if (live.reserved !== undefined) put(EventKind.Reserved, 0, live.reserved, 0, -1);
   for (const row of kept) {
@@ -161,11 +175,11 @@ function rowsBefore(live: LiveBlocks, kept: readonly number[], gpu: number, time
     if (live.category[row] !== 0) put(EventKind.Category, address, 0, stream, pool, live.category[row]!);
     if (live.state[row] === LiveState.Pending) put(EventKind.FreeRequested, address, live.requested[row]!, stream, pool);
   }
-  return Buffer.concat(rows);
+  return rows.subarray(0, at);
 }
 
 /** Rows are in order of time, and what was before the window stands before it. */
-function startTime({ window, timeUs }: Failure): number {
+function startTime({ timeUs }: Failure, { window }: FailureState): number {
   let first = timeUs;
   for (let at = 0; at < window.length; at += EVENT_BYTES) first = Math.min(first, window.readDoubleLE(at + EventOffset.time_us));
   return first;

@@ -7,6 +7,14 @@ import type { Gauges } from '../rings/ring-layout.ts';
 
 const SAMPLE_EVERY_MS = 2000;
 
+/** What is known of a GPU at one moment, such as a failure. */
+export interface GpuMoment {
+  /** As the driver told the process. */
+  readonly deviceFree: number;
+  /** By the allocator of the process. */
+  readonly reserved: number;
+}
+
 interface Sampled {
   last: OtherMemory;
   /** The sample with the most memory that is not PyTorch's. */
@@ -44,16 +52,16 @@ export class OtherMemoryWatch {
     for (const process of running) this.sample(this.state, process, memory);
   }
 
-  /** The last sample. `deviceFree`: what the driver has told the process itself just now. Undefined: nothing is known. */
-  of(process: ProcessRecording, gpu: number, deviceFree: number | undefined): OtherMemory | undefined {
+  /** The last sample. `moment`: what is known of another moment, for which figures of now are wrong. Undefined: nothing is known. */
+  of(process: ProcessRecording, gpu: number, moment?: GpuMoment): OtherMemory | undefined {
     const last = this.samples.get(process)?.get(gpu)?.last;
-    const gauges = process.gauges.get(gpu);
-    if (deviceFree === undefined || !gauges || gauges.total < deviceFree) return last;
-    const { total, reserved } = gauges;
-    const used = total - deviceFree;
+    const total = process.gauges.get(gpu)?.total;
+    if (!moment || total === undefined || total < moment.deviceFree) return last;
+    const used = total - moment.deviceFree;
+    const reserved = Math.min(used, moment.reserved);
     // What the process has besides does not change with what it reserves.
     const own = last?.process === undefined ? undefined : Math.max(0, last.process - last.reserved);
-    return { total, used, reserved: Math.min(used, reserved), ...(own !== undefined && { process: Math.min(used, reserved + own) }) };
+    return { total, used, reserved, ...(own !== undefined && { process: Math.min(used, reserved + own) }) };
   }
 
   peakOf(process: ProcessRecording, gpu: number): OtherMemory | undefined {

@@ -27,9 +27,9 @@ export class PinnedMemory {
       this.told.set(report.pid, {
         events: report.allocations,
         peakHeld: Math.max(report.peakHeld, report.held),
-        usedAtPeak: Math.min(report.peakUsed, Math.max(report.peakHeld, report.held)),
+        ...(typeof report.peakUsed === 'number' && { usedAtPeak: Math.min(report.peakUsed, Math.max(report.peakHeld, report.held)) }),
         heldAtEnd: report.held,
-        usedAtEnd: report.used,
+        ...(typeof report.used === 'number' && { usedAtEnd: report.used }),
         ...(typeof report.rounding === 'number' && { roundingAtEnd: report.rounding }),
       });
     } catch {

@@ -12,7 +12,17 @@ export const WINDOW_ROWS: number = 1 << 14;
 /** Rows that are looked at after a failure for what the process says about its live memory. */
 const MOST_LATE_ROWS = 1 << 17;
 
-/** A request that failed, and all that was live then. */
+/** All that was live when a request failed. */
+export interface FailureState {
+  /** By GPU: what was live before the first row of `window`. */
+  readonly live: ReadonlyMap<number, LiveBlocks>;
+  /** The last marks before the window, oldest first. */
+  readonly marks: Buffer;
+  /** The last rows. The failure is the last of them. */
+  readonly window: Buffer;
+}
+
+/** A request that failed. */
 export interface Failure {
   /** Which failure of its process, from 1. */
   readonly number: number;
@@ -23,14 +33,10 @@ export interface Failure {
   /** Free memory of the GPU, as the driver told. */
   readonly deviceFree: number;
   readonly stack: number;
-  /** By GPU: what was live before the first row of `window`. */
-  readonly live: ReadonlyMap<number, LiveBlocks>;
-  /** The last marks before the window, oldest first. */
-  readonly marks: Buffer;
-  /** The last rows. The failure is the last of them. */
-  readonly window: Buffer;
+  /** Undefined until `ProcessMemory.capture`, and once it is no longer needed. */
+  state: FailureState | undefined;
   /** Rows about categories that the process told after the failure. */
-  late: Buffer[];
+  readonly late: Buffer[];
   /** Whether all that belongs to the failure has come. */
   isWhole: boolean;
 }
@@ -39,20 +45,25 @@ export class ProcessMemory {
   failures = 0;
   private readonly tables: LiveTable[] = [];
   private readonly window: EventWindow;
+  private readonly windowRows: number;
   /** The last row of each of our marks that left the window, by its text. */
   private readonly marks = new Map<number, Buffer>();
   private readonly isOurMark: (text: number) => boolean;
   private readonly isEndMark: (text: number) => boolean;
-  /** The last failure, while the process may say more about it. */
-  private open: Failure | undefined;
-  /** Addresses that were allocated or freed since. Rows about them are not about the failure. */
-  private readonly touched = new Set<number>();
+  /** Failures about which the process may say more: the oldest and the newest, since threads may fail at once. */
+  private open: Failure[] = [];
+  /** Addresses that were allocated or freed since, by the last failure before. Rows about them are not about that failure. */
+  private readonly touched = new Map<number, number>();
   private lateRows = 0;
+  /** The last failure, and rows of the window that came after it. */
+  private last: Failure | undefined;
+  private rowsAfter = 0;
 
   /** `isOurMark` and `isEndMark` judge numbers of strings: a mark of a phase, and the one that ends what is told after a failure. */
   constructor(isOurMark: (text: number) => boolean, isEndMark: (text: number) => boolean, windowRows: number = WINDOW_ROWS) {
     this.isOurMark = isOurMark;
     this.isEndMark = isEndMark;
+    this.windowRows = windowRows;
     this.window = new EventWindow(windowRows, (view, at) => this.leave(view, at));
   }
 
@@ -62,24 +73,49 @@ export class ProcessMemory {
     let from = 0;
     for (let at = 0; at < rows.length; at += EVENT_BYTES) {
       const kind = view.getUint8(at + EventOffset.kind);
-      if (this.open) this.follow(rows, view, at, kind);
+      if (this.open.length > 0) this.follow(rows, view, at, kind);
       if (kind !== EventKind.Oom) continue;
+      // The failure before is no longer the last one, so nobody needs its state.
+      this.last = undefined;
       this.window.push(rows, view, from, at + EVENT_BYTES);
       from = at + EVENT_BYTES;
       onFailure(this.fail(view, at));
     }
-    if (from < rows.length) this.window.push(rows, view, from, rows.length);
+    if (from < rows.length) this.push(rows, view, from);
   }
 
-  /** Nothing more is expected about the last failure. */
-  close(): void {
-    if (this.open) this.open.isWhole = true;
-    this.open = undefined;
-    this.touched.clear();
+  /**
+   * Copies all that was live. This takes long if much is live, and a program may fail thousands of times. So it is done for the
+   * first and the last failure only: the first at once, the last when it is written or is about to leave the window.
+   */
+  capture(failure: Failure): FailureState | undefined {
+    if (failure !== this.last) return failure.state;
+    failure.state ??= {
+      live: copies(this.tables),
+      marks: Buffer.concat([...this.marks.values()].sort((a, b) => timeOf(a) - timeOf(b))),
+      window: this.window.copy(this.rowsAfter),
+    };
+    this.last = undefined;
+    return failure.state;
+  }
+
+  /** Nothing more is expected about this failure, or about any. */
+  close(only?: Failure): void {
+    for (const failure of this.open) if (only === undefined || failure === only) failure.isWhole = true;
+    this.open = this.open.filter(({ isWhole }) => !isWhole);
+    if (this.open.length === 0) this.touched.clear();
+  }
+
+  private push(rows: Buffer, view: DataView, from: number): void {
+    this.rowsAfter += (rows.length - from) / EVENT_BYTES;
+    if (this.last && this.rowsAfter > this.windowRows / 2) {
+      this.rowsAfter -= (rows.length - from) / EVENT_BYTES;
+      this.capture(this.last);
+    }
+    this.window.push(rows, view, from, rows.length);
   }
 
   private fail(view: DataView, at: number): Failure {
-    this.close();
     const failure: Failure = {
       number: ++this.failures,
       gpu: view.getUint16(at + EventOffset.device, true),
@@ -87,26 +123,31 @@ export class ProcessMemory {
       asked: u64(view, at + EventOffset.size),
       deviceFree: u64(view, at + EventOffset.address),
       stack: view.getInt32(at + EventOffset.stack, true),
-      live: copies(this.tables),
-      marks: Buffer.concat([...this.marks.values()].sort((a, b) => timeOf(a) - timeOf(b))),
-      window: this.window.copy(),
+      state: undefined,
       late: [],
       isWhole: false,
     };
-    this.open = failure;
-    this.lateRows = 0;
+    const newest = this.open[1];
+    if (newest) this.close(newest);
+    if (this.open.length === 0) this.lateRows = 0;
+    this.open.push(failure);
+    this.last = failure;
+    this.rowsAfter = 0;
     return failure;
   }
 
   private follow(rows: Buffer, view: DataView, at: number, kind: number): void {
+    const address = u64(view, at + EventOffset.address);
     switch (kind) {
       case EventKind.Alloc:
       case EventKind.FreeRequested:
-        this.touched.add(u64(view, at + EventOffset.address));
+        this.touched.set(address, this.failures);
         break;
-      case EventKind.Category:
-        if (!this.touched.has(u64(view, at + EventOffset.address))) this.open!.late.push(Buffer.from(rows.subarray(at, at + EVENT_BYTES)));
+      case EventKind.Category: {
+        const row = Buffer.from(rows.subarray(at, at + EVENT_BYTES));
+        for (const failure of this.open) if ((this.touched.get(address) ?? 0) < failure.number) failure.late.push(row);
         break;
+      }
       case EventKind.Mark:
         if (hasDetail(view, at) && this.isEndMark(view.getInt32(at + EventOffset.detail, true))) this.close();
         break;

@@ -9,10 +9,21 @@ import { u64 } from './ring-layout.ts';
 const MOST_KIND = Math.max(...Object.values(EventKind));
 /** CUDA's addresses are below 2^48. */
 const ADDRESS_HIGH_LIMIT = 2 ** 16;
+const ADDRESS_LIMIT = 2 ** 48;
 /** Sizes must be below 2^53. */
 const SIZE_HIGH_LIMIT = 2 ** 21;
 
 const ABOUT_BLOCKS: ReadonlySet<number> = new Set([EventKind.Alloc, EventKind.FreeRequested, EventKind.FreeCompleted, EventKind.Oom]);
+
+const ABOUT_SEGMENTS: ReadonlySet<number> = new Set([
+  EventKind.SegmentAlloc,
+  EventKind.SegmentFree,
+  EventKind.SegmentMap,
+  EventKind.SegmentUnmap,
+]);
+
+/** Their address and size are a range of memory. */
+const ABOUT_MEMORY: ReadonlySet<number> = new Set([...ABOUT_SEGMENTS, EventKind.Alloc]);
 
 export interface Declared {
   /** Number of streams and pools of each GPU. The arrays are only read. */
@@ -98,7 +109,10 @@ function hasPossibleSize(view: DataView, row: number, kind: number): boolean {
     if (!(duration >= 0 && duration < Number.POSITIVE_INFINITY)) return false;
   } else if (view.getUint32(row + EventOffset.size + 4, true) >= SIZE_HIGH_LIMIT) return false;
   if (kind === EventKind.Oom) return Number.isSafeInteger(u64(view, row + EventOffset.address));
-  return view.getUint32(row + EventOffset.address + 4, true) < ADDRESS_HIGH_LIMIT;
+  if (view.getUint32(row + EventOffset.address + 4, true) >= ADDRESS_HIGH_LIMIT) return false;
+  if (!ABOUT_MEMORY.has(kind)) return true;
+  const size = u64(view, row + EventOffset.size);
+  return u64(view, row + EventOffset.address) + size <= ADDRESS_LIMIT && (size > 0 || !ABOUT_SEGMENTS.has(kind));
 }
 
 function hasCategory(view: DataView, row: number): boolean {

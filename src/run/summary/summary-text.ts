@@ -35,7 +35,7 @@ export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string
     ];
     lines.push(`${paint.strong(levelName(level))}: ${peakWords(gauges)}`, ...details.map((line) => `  ${line}`));
   }
-  lines.push(...firstFailureLines(summary, paint));
+  lines.push(...unknownOtherLines(summary), ...firstFailureLines(summary, paint));
   for (const process of summary.processes) lines.push(...pinnedLines(summary, process), ...troubleLines(process));
   if (summary.end.signal !== null) lines.push(paint.bad(`the command was ended by ${summary.end.signal}`));
   if (summary.processes.length > 0) lines.push(recorderLine(summary));
@@ -144,9 +144,18 @@ function firstFailureLines({ failures, processes }: RunSummary, paint: Paint): s
 
 /** Memory of the GPU that is not PyTorch's, at its peak. */
 function otherLines({ otherMemory }: RunSummary, process: ProcessRecording, gpu: number): string[] {
+  const peak = otherMemory?.peakOf(process, gpu);
+  return peak ? [otherSentence(otherParts(peak))] : [];
+}
+
+/** One line about all GPUs of which it is not known, since the reason is the same for all ranks. */
+function unknownOtherLines({ otherMemory, processes }: RunSummary): string[] {
   if (!otherMemory) return [];
-  const peak = otherMemory.peakOf(process, gpu);
-  return [peak ? otherSentence(otherParts(peak)) : "memory that is not PyTorch's: unknown"];
+  const levels = levelsOf(processes);
+  const unknown = levels.filter(({ process, gpu }) => !otherMemory.peakOf(process, gpu));
+  if (unknown.length === 0) return [];
+  const of = unknown.length === levels.length ? '' : ` of ${unknown.map(levelName).join('; ')}`;
+  return [`memory that is not PyTorch's${of}: unknown, because NVML told nothing about it`];
 }
 
 function pinnedLines({ pinned }: RunSummary, process: ProcessRecording): string[] {

@@ -57,12 +57,14 @@ export function decodeState(view: DataView, at: number, end: number, count: numb
   for (let index = 0, row = at; index < count; index++, row += SEGMENT_BYTES) {
     const blockCount = view.getUint32(row + 32, true);
     if (block + blockCount * BLOCK_BYTES > end) tables.refuse(`declares a segment of ${blockCount} blocks but is too short for them`);
+    const size = tables.bytesAt(view, row + 8);
+    if (size === 0) tables.refuse('declares a segment without bytes');
     const flags = view.getUint32(row + 28, true);
     const blocks: Block[] = [];
     for (let left = blockCount; left > 0; left--, block += BLOCK_BYTES) blocks.push(decodeBlock(view, block, tables));
     segments.push({
       address: tables.addresses.get(view, row),
-      size: tables.bytesAt(view, row + 8),
+      size,
       stream: tables.streamAt(device, view.getInt32(row + 16, true)),
       // A segment is always in a pool. If the writer did not know it: the default pool.
       pool: Math.max(0, tables.poolAt(device, view.getInt32(row + 20, true))),

@@ -125,7 +125,9 @@ def check(weir, way, case):
     else:
         words = python
         # The folder of the process is another one.
-        environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path)
+        environment["PYTHONPATH"] = os.pathsep.join(
+            os.path.abspath(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path
+        )
         environment.update(WEIR="1", WEIR_LIMIT=str(LIMIT), WEIR_STACKS="python")
     began = time.monotonic()
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=100)

@@ -33,7 +33,7 @@ class ObserveCase(unittest.TestCase):
             self.marks.append,
             lambda *row: self.operators.append(row),
             accesses=self.accesses,
-            device_of=lambda tensor: 0 if tensor.device.type == "cpu" else -1,
+            device_of=lambda tensor: 0 if torch.Tensor.device.__get__(tensor).type == "cpu" else -1,
             quiet=True,
         )
         if self.accesses:

@@ -1,5 +1,6 @@
 """Operators of some steps, with what they read and write. Other steps are left alone."""
 
+import threading
 import unittest
 import warnings
 
@@ -78,6 +79,54 @@ class Accesses(ObserveCase):
         self.assertGreater(Counting.count, 0)
         optimizer.step()
         self.assertEqual(torch.utils._python_dispatch._get_current_dispatch_mode_stack(), [])
+
+    def test_a_step_that_ends_in_another_thread(self):
+        from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+
+        class Own(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                return func(*args, **(kwargs or {}))
+
+        optimizer = self.begin()
+        left = []
+
+        def other():
+            own = Own()
+            with own:
+                for _ in range(3):
+                    optimizer.step()
+                left.append(_get_current_dispatch_mode_stack() == [own])
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        self.assertEqual(left, [True])
+        optimizer.step()
+        self.assertEqual(_get_current_dispatch_mode_stack(), [])
+
+    def test_looks_that_fail(self):
+        def fail():
+            raise ValueError
+
+        optimizer = self.begin()
+        self.watch.look_at_parameters = fail
+        for _ in range(2):
+            optimizer.step()
+        self.assertEqual(torch.utils._python_dispatch._get_current_dispatch_mode_stack(), [])
+
+    def test_scripts(self):
+        self.begin()
+
+        def double(x: torch.Tensor):
+            return x * 2 + 1.5
+
+        x = torch.ones(3)
+        for script in (torch.jit.trace(double, (x,)), torch.jit.script(double)):
+            for _ in range(3):
+                self.assertTrue(torch.equal(script(x), double(x)))
+            self.assertEqual(script(x.half()).dtype, torch.half)
+            self.assertIn("3.5", str(script(x)))
+        self.assertTrue(torch.equal(torch.tensor(2) * torch.ones(2, dtype=torch.int8), torch.full((2,), 2, dtype=torch.int8)))
 
     def test_compiled_code(self):
         self.begin()

@@ -1,12 +1,15 @@
 """What works without the observers works with them: compilers, transforms, parallel modules, distributed tensors, swapping."""
 
 import os
+import sys
 import unittest
 import warnings
 
 import torch
 import torch.nn.utils.prune
 from support import ObserveCase, net
+from torch._dynamo import convert_frame
+from weir_gpu import observe
 from weir_gpu.abi import Category
 
 warnings.filterwarnings("ignore")
@@ -17,6 +20,48 @@ class Company(ObserveCase):
     def tearDown(self):
         super().tearDown()
         torch._dynamo.reset()
+
+    def test_nothing_of_ours_runs_in_a_forward_pass(self):
+        model = net(layers=30)
+        ours = []
+
+        def profile(frame, event, _argument):
+            if event == "call" and "weir_gpu" in frame.f_code.co_filename:
+                ours.append(frame.f_code.co_name)
+
+        for _ in range(2):
+            sys.setprofile(profile)
+            out = model(X)
+            sys.setprofile(None)
+            out.sum().backward()
+        self.assertEqual(ours, [])
+        self.assertEqual(torch.utils._python_dispatch._get_current_dispatch_mode_stack(), [])
+
+    def test_a_function_mode_of_the_program(self):
+        class Seen(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, function, types, arguments=(), named=None):
+                found.append(getattr(function, "__name__", function))
+                return function(*arguments, **(named or {}))
+
+        def job(fail):
+            with Seen():
+                model = net()
+                model.register_buffer("more", torch.zeros(3))
+                model.double().float()
+                optimizer = torch.optim.Adam(model.parameters())
+                for _ in range(3):
+                    model(X).sum().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                fail()
+
+        found = []
+        job(lambda: self.watch.failures.observe(0, 1, 2, 3))
+        seen, found = found, []
+        self.tearDown()
+        job(lambda: None)
+        self.setUp()
+        self.assertEqual(seen, found)
 
     def test_compiled_modules(self):
         for backend in ("eager", "aot_eager"):
@@ -38,6 +83,38 @@ class Company(ObserveCase):
             step()
         state = optimizer.state[next(model.parameters())]["exp_avg"]
         self.assertTold([state], Category.OPTIMIZER_STATE)
+
+    def test_a_compiled_step(self):
+        model = net()
+        optimizer = torch.optim.Adam(model.parameters())
+        compiled = []
+        original = convert_frame._compile
+
+        def spy(code, *arguments, **named):
+            compiled.append(code.co_filename)
+            return original(code, *arguments, **named)
+
+        @torch.compile(backend="eager")
+        def step():
+            model(X).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        convert_frame._compile = spy
+        try:
+            for _ in range(3):
+                step()
+                self.assertTrue(self.watch.passes < 2 or self.watch.misses_steps())
+        finally:
+            convert_frame._compile = original
+        self.assertEqual(self.phases(), ["backward", "forward"] * 3)
+        self.assertEqual([name for name in compiled if "weir_gpu" in name], [])
+        self.assertGreater(len(compiled), 0)
+        self.assertTold([optimizer.state[next(model.parameters())]["exp_avg"]], Category.OPTIMIZER_STATE)
+        # So the program says it.
+        observe.step()
+        self.assertEqual(self.phases()[-1], "step")
+        self.assertFalse(self.watch.misses_steps())
 
     def test_compiling_is_done_once(self):
         counts = []

@@ -76,6 +76,23 @@ class PaceCase(SwapCase):
         self.assertEqual(run.phase, "following")
         self.assertEqual(run.report["misses"], 0)
 
+    def test_what_costs_a_multiple_is_given_up_at_once(self):
+        """After four steps that count, although some steps before them had to wait."""
+        run = self.train(lambda steps: 1000 * (1.4 if steps.following else 5 if steps.done % 4 == 3 else 1))
+        self.assertEqual(self.shares(run), [1])
+        self.assertEqual(run.phase, "resting")
+        self.assertLess(run.report["stepsPlanned"], 10)
+
+    def test_uneven_steps_take_longer_to_judge(self):
+        """A plan that costs twice what it may, among steps that differ by more than that."""
+        given_up = 0
+        for seed in range(8):
+            draw = random.Random(seed)
+            takes = lambda steps, draw=draw: draw.uniform(985, 1015) * (1.02 if steps.following and share_in(steps) == 1 else 1)  # noqa: E731
+            run = self.train(takes, (None,) * 130)
+            given_up += len(self.shares(run)) > 1
+        self.assertGreaterEqual(given_up, 7)
+
     def test_what_always_costs_is_given_up(self):
         run = self.train(lambda steps: 1000 * (1.05 if steps.following else 1))
         self.assertEqual(self.shares(run), [1, 0.25])
@@ -99,7 +116,7 @@ class PaceCase(SwapCase):
     def test_each_shape_is_judged_by_itself(self):
         short = WIDTH // 2
         # The plan of the first shape is kept for when that shape is used again.
-        run = self.train(lambda steps: 1000 * (1.5 if steps.following else 1), (*(None,) * 14, *(short,) * 120))
+        run = self.train(lambda steps: 1000 * (1.05 if steps.following else 1), (*(None,) * 14, *(short,) * 120))
         self.assertEqual(self.shares(run), [1, 1, 0.25])
         self.assertEqual([run.phase, run.marks.count("weir swap plan given up")], ["following", 1])
         self.assertLess(run.report["stepsPlanned"], 60)

@@ -16,7 +16,10 @@ export interface ProfilePlanOptions {
   readonly seed?: number | undefined;
 }
 
-const DEFAULT_BUDGET_MS = 4000;
+/** More time hardly makes a plan better, and steps without a plan take the most memory. */
+const BUDGET_STEPS = 2;
+const LEAST_BUDGET_MS = 100;
+const MOST_BUDGET_MS = 4000;
 /** Copies are a little slower beside kernels than alone, and step times vary. */
 const CAUTION = 0.95;
 const MARGIN_US = 100;
@@ -42,7 +45,7 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): SwapPla
     costs,
     // The process has already left out small tensors.
     minBytes: 1,
-    budgetMs: options.budgetMs ?? DEFAULT_BUDGET_MS,
+    budgetMs: options.budgetMs ?? budgetOf(profile),
     seed: options.seed,
     ticksUs,
   };
@@ -85,6 +88,11 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): SwapPla
       keepsLimit: profile.limit === undefined || following.peak <= profile.limit,
     },
   };
+}
+
+/** Milliseconds of search. */
+function budgetOf({ periodUs }: SwapProfile): number {
+  return Math.min(MOST_BUDGET_MS, Math.max(LEAST_BUDGET_MS, (BUDGET_STEPS * periodUs) / 1000));
 }
 
 /** One line for the user. */
