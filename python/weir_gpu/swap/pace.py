@@ -11,12 +11,14 @@ from statistics import median
 SETTLING = 2
 LEAST_PLAIN = 3
 # A plan is judged after each of these numbers of steps, until it is clear. The fewest show only what costs many times what it may.
-LOOKS = (4, 6, 8, 12, 16, 32, 64)
+# Each look has the share of the doubt that speaks for the plan: in the end, a plan is to show that it costs nothing.
+LOOKS = {4: 1, 6: 1, 8: 1, 12: 1, 16: 1, 32: 0.75, 64: 0.5}
 LEAST_JUDGED = 8
 LEAST_ACCEPTED = 16
+MOST_LOOKED_AT = 64
 EARLY = 3
 MOST_KEYS = 32
-MOST_KEPT = 64
+MOST_KEPT = MOST_LOOKED_AT
 # A difference of two standard errors of the median counts. That error is about 1.86 * median deviation / sqrt(number of steps).
 BEYOND_DOUBT = 2 * 1.86
 # If a plan costs too much time, the next one aims at this share of its saving.
@@ -114,7 +116,8 @@ class Judge:
         self.looked_at[key] = steps
         found = pace.cost(key)
         cost, doubt = found if found is not None else (0.0, 0.0)
-        if (cost <= self.tolerance and steps >= LEAST_ACCEPTED) or (cost <= doubt and steps == LOOKS[-1]):
+        doubt *= LOOKS[steps]
+        if (cost <= self.tolerance and steps >= LEAST_ACCEPTED) or (cost <= doubt and steps == MOST_LOOKED_AT):
             self.accepted.add(key)
             return 0.0
         least = EARLY * self.tolerance + doubt if steps < LEAST_JUDGED else max(self.tolerance, doubt)
