@@ -1,4 +1,4 @@
-// The requests that did not fit: those that failed, and the one for which reserved memory rose to its peak.
+// The requests that did not fit: those that failed, and one that made reserved memory rise to its peak.
 import { SMALL_REQUEST } from '../allocator/pytorch/sizes.ts';
 import { askerAt } from '../report/moment.ts';
 import { labelOf } from '../report/sites.ts';
@@ -25,7 +25,7 @@ export interface Misfits {
   readonly failed: readonly Misfit[];
   /** How many failed in all. */
   readonly failures: number;
-  /** Undefined: memory was at its peak before the first event. */
+  /** Undefined: memory was never taken, or only before the first event. */
   readonly peak: Misfit | undefined;
 }
 
@@ -43,19 +43,37 @@ export function findMisfits(trace: Trace, history: History): Misfits {
   };
 }
 
-/** The last time that reserved memory rose to its peak, a request needed more than what was reserved. */
+/** Growth below this share of the peak explains nothing: a new small segment may be what makes the peak. */
+const WORTH_SHOWING = 0.02;
+
+/** The last request before the peak for which much memory was taken from the driver, or the one that took most. */
 function peakOf(trace: Trace, { reserved, peakReserved, peakReservedEvent }: History): Misfit | undefined {
   const { events } = trace;
-  let rise = Math.min(peakReservedEvent, events.count - 1);
-  while (rise > 0 && reserved[rise - 1] === peakReserved) rise--;
-  if (rise <= 0) return undefined;
-  let request = rise;
+  let most = 0;
+  let found: Misfit | undefined;
+  for (let event = Math.min(peakReservedEvent, events.count - 1); event > 0; ) {
+    // Pages of one request are mapped one after the other.
+    let first = event;
+    while (first > 0 && reserved[first - 1]! < reserved[first]!) first--;
+    const taken = reserved[event]! - reserved[first]!;
+    if (taken > most) {
+      const request = requestFrom(trace, event);
+      if (request >= 0) {
+        most = taken;
+        found = misfitOf(trace, 'peak', request, first);
+        if (taken >= WORTH_SHOWING * peakReserved) break;
+      }
+    }
+    event = Math.min(first, event - 1);
+  }
+  return found;
+}
+
+/** The request whose growth ends at this event; -1: none. */
+function requestFrom({ events }: Trace, event: number): number {
+  let request = event;
   while (request < events.count && isGrowth(events.kind[request]!)) request++;
-  if (events.kind[request] !== EventKind.Alloc) return undefined;
-  // Pages of one request are mapped one after the other.
-  let first = rise;
-  while (first > 0 && isGrowth(events.kind[first - 1]!)) first--;
-  return misfitOf(trace, 'peak', request, first - 1);
+  return events.kind[request] === EventKind.Alloc ? request : -1;
 }
 
 function isGrowth(kind: number): boolean {

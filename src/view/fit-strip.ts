@@ -5,7 +5,7 @@ import { eachPart, type HeldBlock, type HeldMemory, type HeldSegment } from './f
 export const RunKind = { Used: 0, Pending: 1, Hole: 2 } as const;
 
 /** Whether a request could use the holes of a segment, and if not, why. */
-export const HoleUse = { Usable: 0, Small: 1, OtherStream: 2, OtherPool: 3 } as const;
+export const HoleUse = { Usable: 0, OtherSize: 1, OtherStream: 2, OtherPool: 3 } as const;
 export type HoleUse = (typeof HoleUse)[keyof typeof HoleUse];
 
 export const STRIP_ORDERS = ['hole', 'address'] as const;
@@ -96,7 +96,7 @@ export function useOf(segment: HeldSegment, asker: Asker): HoleUse {
   if (segment.pool !== asker.pool) return HoleUse.OtherPool;
   if (asker.isStitched) return HoleUse.Usable;
   if (segment.stream !== asker.stream) return HoleUse.OtherStream;
-  return segment.isSmall === asker.isSmall ? HoleUse.Usable : HoleUse.Small;
+  return segment.isSmall === asker.isSmall ? HoleUse.Usable : HoleUse.OtherSize;
 }
 
 function largestHole(segment: HeldSegment): number {

@@ -1,6 +1,7 @@
 // The page as a whole: its sections and their order.
 import { signal } from '@preact/signals';
 import { Advice } from '../panels/advice.tsx';
+import { FitPanel } from '../panels/fit-panel.tsx';
 import { LivePanel } from '../panels/live-panel.tsx';
 import { feedState, LiveRanks } from '../panels/live-ranks.tsx';
 import { Plan } from '../panels/plan.tsx';
@@ -41,6 +42,7 @@ function Page() {
         <Verdict />
         <WhatIf />
       </div>
+      <FitPanel />
       <section id="tracks" class="card" tabIndex={-1} aria-label="Timeline and fragmentation map">
         <Toolbar />
         <Tracks />

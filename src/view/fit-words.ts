@@ -1,0 +1,92 @@
+// Sentences about memory that did not fit: why, what a hole is, and who pins it.
+import { formatBytes } from '../base/bytes.ts';
+import { formatCount, formatTimes } from '../report/words/numbers.ts';
+import type { Misfit } from './fit-misfits.ts';
+import { HoleUse, largestUsable, RunKind } from './fit-strip.ts';
+import type { FitLane, HoleInfo } from './fit-view.ts';
+
+/** The request, in a few words. */
+export function misfitTitle({ kind, bytes, event }: Misfit): string {
+  return kind === 'failed'
+    ? `The request for ${formatBytes(bytes)} that failed at event ${formatCount(event)}`
+    : `The request for ${formatBytes(bytes)} at event ${formatCount(event)}, for which reserved memory rose towards its peak`;
+}
+
+/** Why the request does not fit into this memory, or that it does. */
+export function fitSentence(misfit: Misfit, lane: FitLane): string {
+  const { strip, limit } = lane;
+  const run = largestUsable(strip);
+  const largest = run < 0 ? 0 : strip.runSize[run]!;
+  const isThen = lane.event === misfit.at;
+  const holes = strip.holes.length;
+  const free =
+    holes === 0
+      ? 'No reserved memory was free.'
+      : `${formatBytes(strip.free)} of reserved memory were free, in ${formatTimes(holes, 'hole', 'holes')}.`;
+  const most =
+    largest === 0 ? 'The request could use none of them.' : `The largest that the request could use has ${formatBytes(largest)}.`;
+  const room = limit === undefined ? '' : roomSentence(Math.max(0, limit - strip.reserved - lane.unplaced), limit);
+  if (largest >= misfit.bytes && !isThen) return `At this moment it would fit: the largest hole has ${formatBytes(largest)}.`;
+  return [free, holes === 0 ? '' : most, room, demandSentence(misfit, lane)].filter((sentence) => sentence !== '').join(' ');
+}
+
+function roomSentence(unreserved: number, limit: number): string {
+  return `Not reserved: ${formatBytes(unreserved)} of ${formatBytes(limit)}.`;
+}
+
+function demandSentence(misfit: Misfit, { strip, limit }: FitLane): string {
+  const over = limit === undefined ? 0 : strip.used + misfit.bytes - limit;
+  return over > 0 ? `Memory in use and the request exceed the limit by ${formatBytes(over)}, whatever the layout.` : '';
+}
+
+/** What the same request finds under another allocator. */
+export function besideSentence(misfit: Misfit, lane: FitLane): string {
+  const { strip, served } = lane;
+  const state = `${formatBytes(strip.reserved)} reserved, ${formatBytes(strip.free)} free in ${formatTimes(strip.holes.length, 'hole', 'holes')}`;
+  if (served.length > 2) return `The request fits, stitched from ${served.length / 2} pieces: ${state}.`;
+  if (served.length > 0) return `The request fits: ${state}.`;
+  return lane.event === misfit.event ? `The request fails here too: ${state}.` : `At this moment: ${state}.`;
+}
+
+function useSentence({ use, segment }: HoleInfo): string {
+  switch (use) {
+    case HoleUse.Usable:
+      return 'A request like this one may use it.';
+    case HoleUse.OtherSize:
+      return `Its segment serves only requests ${segment.isSmall ? 'up to' : 'above'} 1 MiB.`;
+    case HoleUse.OtherStream:
+      return 'It is kept for another stream.';
+    case HoleUse.OtherPool:
+      return 'It belongs to another memory pool.';
+  }
+}
+
+/** Short, for the table of holes. */
+export const USE_NAMES: Record<HoleUse, string> = {
+  [HoleUse.Usable]: 'of the right kind',
+  [HoleUse.OtherSize]: 'other size class',
+  [HoleUse.OtherStream]: 'other stream',
+  [HoleUse.OtherPool]: 'other pool',
+};
+
+/** What a hole is to a request. */
+export function useWords(use: HoleUse, bytes: number, request: number): string {
+  if (use !== HoleUse.Usable || request === 0) return USE_NAMES[use];
+  return bytes >= request ? 'large enough' : 'too small';
+}
+
+export const KIND_NAMES: Record<(typeof RunKind)[keyof typeof RunKind], string> = {
+  [RunKind.Used]: 'in use',
+  [RunKind.Pending]: 'freed, still in use by other streams',
+  [RunKind.Hole]: 'free',
+};
+
+export function holeSentence(hole: HoleInfo): string {
+  const { bytes, segment, pinCount, pinBytes } = hole;
+  const where = `A hole of ${formatBytes(bytes)} in ${segment.isMapped ? 'mapped memory' : 'a segment'} of ${formatBytes(segment.bytes)}.`;
+  const pinned =
+    pinCount === 0
+      ? 'Nothing pins it: the whole segment is free.'
+      : `${formatTimes(pinCount, 'block', 'blocks')} (${formatBytes(pinBytes)}) ${pinCount === 1 ? 'pins' : 'pin'} ${formatBytes(segment.free)} of free memory there.`;
+  return `${where} ${useSentence(hole)} ${pinned}`;
+}
