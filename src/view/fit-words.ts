@@ -14,24 +14,31 @@ export function misfitTitle({ kind, bytes, event }: Misfit): string {
 
 /** Why the request does not fit into this memory, or that it does. */
 export function fitSentence(misfit: Misfit, lane: FitLane): string {
-  const { strip, limit } = lane;
+  const { strip, limit, unplaced } = lane;
   const run = largestUsable(strip);
   const largest = run < 0 ? 0 : strip.runSize[run]!;
-  const isThen = lane.event === misfit.at;
-  const holes = strip.holes.length;
-  const free =
-    holes === 0
-      ? 'No reserved memory was free.'
-      : `${formatBytes(strip.free)} of reserved memory were free, in ${formatTimes(holes, 'hole', 'holes')}.`;
-  const most =
-    largest === 0 ? 'The request could use none of them.' : `The largest that the request could use has ${formatBytes(largest)}.`;
-  const room = limit === undefined ? '' : roomSentence(Math.max(0, limit - strip.reserved - lane.unplaced), limit);
-  if (largest >= misfit.bytes && !isThen) return `At this moment it would fit: the largest hole has ${formatBytes(largest)}.`;
-  return [free, holes === 0 ? '' : most, room, demandSentence(misfit, lane)].filter((sentence) => sentence !== '').join(' ');
+  const unreserved = limit === undefined ? undefined : Math.max(0, limit - strip.reserved - unplaced);
+  if (lane.event !== misfit.at) {
+    if (largest >= misfit.bytes) return `At this moment it would fit: the largest hole has ${formatBytes(largest)}.`;
+    if (unreserved !== undefined && unreserved >= misfit.bytes)
+      return `At this moment it would fit: ${formatBytes(unreserved)} of ${formatBytes(limit!)} are not reserved.`;
+  }
+  return [
+    freeSentence(lane, largest, misfit.bytes),
+    unreserved === undefined ? '' : `Not reserved: ${formatBytes(unreserved)} of ${formatBytes(limit!)}.`,
+    demandSentence(misfit, lane),
+  ]
+    .filter((sentence) => sentence !== '')
+    .join(' ');
 }
 
-function roomSentence(unreserved: number, limit: number): string {
-  return `Not reserved: ${formatBytes(unreserved)} of ${formatBytes(limit)}.`;
+function freeSentence({ strip }: FitLane, largest: number, wanted: number): string {
+  const holes = strip.holes.length;
+  if (holes === 0) return 'No reserved memory is free.';
+  const free = `${formatBytes(strip.free)} of reserved memory is free, in ${formatTimes(holes, 'hole', 'holes')}.`;
+  if (largest === 0) return `${free} A request like this one may use none of them.`;
+  const lacks = largest < wanted ? `, ${formatBytes(wanted - largest)} too little` : '';
+  return `${free} The largest that it may use has ${formatBytes(largest)}${lacks}.`;
 }
 
 function demandSentence(misfit: Misfit, { strip, limit }: FitLane): string {

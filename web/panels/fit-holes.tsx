@@ -4,18 +4,18 @@ import { CATEGORY_TITLES } from '../../src/report/words/categories.ts';
 import { formatCount } from '../../src/report/words/numbers.ts';
 import { START_RECORDING } from '../../src/report/words/shell.ts';
 import { noteWords } from '../../src/trace/notes.ts';
-import { useOfRun } from '../../src/view/fit-strip.ts';
+import { type Strip, useOfRun } from '../../src/view/fit-strip.ts';
 import type { Pin } from '../../src/view/fit-view.ts';
 import { holeSentence, useWords } from '../../src/view/fit-words.ts';
 import { formatTime } from '../../src/view/ticks.ts';
 import { selectBlock } from '../app/selecting.ts';
 import { block, main } from '../app/state.ts';
 import { CopyLine } from './advice.tsx';
-import { besideLane, hole, holeInfo, misfit, pickedHole, recordedLane } from './fit-state.ts';
+import { hole, holeInfo, misfit, pickedHole, restingLanes } from './fit-state.ts';
 import { type Column, Table } from './table.tsx';
 
 /** More rows would make scrubbing slow. */
-const MOST_ROWS = 60;
+const MOST_ROWS = 40;
 
 export function FitHoles() {
   return (
@@ -43,7 +43,7 @@ const HOLE_COLUMNS: readonly Column<HoleRow>[] = [
 
 function Holes() {
   const side = hole.value?.side ?? 'recorded';
-  const strip = (side === 'beside' ? besideLane : recordedLane).value?.strip;
+  const strip = restingLanes[side].value?.strip;
   const rows = strip ? [...strip.holes.subarray(0, MOST_ROWS)].map((run) => rowOf(strip, run)) : [];
   const count = strip?.holes.length ?? 0;
   return (
@@ -68,7 +68,7 @@ function Holes() {
   );
 }
 
-function rowOf(strip: NonNullable<typeof recordedLane.value>['strip'], run: number): HoleRow {
+function rowOf(strip: Strip, run: number): HoleRow {
   return {
     run,
     address: strip.runAddress[run]!,

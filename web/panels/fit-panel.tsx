@@ -27,28 +27,38 @@ import {
 import { PackedStrip, StripLane } from './fit-strips.tsx';
 
 export function FitPanel() {
-  const lane = main.value;
-  if (!lane) return null;
-  const request = misfit.value;
+  if (!main.value) return null;
   return (
     <section id="fit" class="card" tabIndex={-1} aria-labelledby="fit-title">
       <div class="card-head">
-        <h2 id="fit-title">{request?.kind === 'peak' ? 'Why it needed more memory' : 'Why it did not fit'}</h2>
+        <Title />
         <Subjects />
       </div>
-      <p class="fit-words" data-testid="fit-words" aria-live="polite">
-        {request && recordedLane.value && (
-          <>
-            <strong>{misfitTitle(request)}.</strong> {fitSentence(request, recordedLane.value)}
-          </>
-        )}
-        {isKnown.value && !request && 'No request needed more memory than what was reserved.'}
-      </p>
+      <Words />
       <Strips />
       <Legend />
       <Scrub />
       <FitHoles />
     </section>
+  );
+}
+
+function Title() {
+  return <h2 id="fit-title">{misfit.value?.kind === 'peak' ? 'Why it needed more memory' : 'Why it did not fit'}</h2>;
+}
+
+function Words() {
+  const request = misfit.value;
+  const lane = recordedLane.value;
+  return (
+    <p class="fit-words" data-testid="fit-words" aria-live="polite">
+      {request && lane && (
+        <>
+          <strong>{misfitTitle(request)}.</strong> {fitSentence(request, lane)}
+        </>
+      )}
+      {isKnown.value && !request && 'No request needed more memory than what was reserved.'}
+    </p>
   );
 }
 

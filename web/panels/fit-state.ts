@@ -23,6 +23,29 @@ export const chosenRun = signal<string | undefined>(undefined);
 export const pickedHole = signal<{ readonly side: Side; readonly address: number } | undefined>(undefined);
 export const holeInfo = signal<HoleInfo | undefined>(undefined);
 
+const REST_MS = 90;
+
+/** A lane once it rests. Lists follow it, since changing them with every moment of a scrub would make that slow. */
+export const restingLanes: Record<Side, ReadonlySignal<FitLane | undefined>> = {
+  recorded: resting(recordedLane),
+  beside: resting(besideLane),
+};
+
+function resting(lane: ReadonlySignal<FitLane | undefined>): ReadonlySignal<FitLane | undefined> {
+  const rested = signal<FitLane | undefined>(undefined);
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  effect(() => {
+    const now = lane.value;
+    clearTimeout(timer);
+    if (!now || !rested.peek()) rested.value = now;
+    else
+      timer = setTimeout(() => {
+        rested.value = now;
+      }, REST_MS);
+  });
+  return rested;
+}
+
 export const failed: ReadonlySignal<readonly Misfit[]> = computed(() => misfits.value?.failed ?? []);
 export const peak: ReadonlySignal<Misfit | undefined> = computed(() => misfits.value?.peak);
 export const failures: ReadonlySignal<number> = computed(() => misfits.value?.failures ?? 0);
@@ -62,9 +85,9 @@ export const beside: ReadonlySignal<Beside | undefined> = computed(() => {
 /** The side and address of the hole whose pins are shown. */
 export const hole: ReadonlySignal<{ readonly side: Side; readonly address: number } | undefined> = computed(() => {
   const picked = pickedHole.value;
-  const lane = picked?.side === 'beside' ? besideLane.value : recordedLane.value;
+  const lane = picked && restingLanes[picked.side].value;
   if (picked && lane && isHole(lane, picked.address)) return picked;
-  const shown = recordedLane.value?.strip;
+  const shown = restingLanes.recorded.value?.strip;
   const [largest] = shown?.holes ?? [];
   return shown && largest !== undefined ? { side: 'recorded', address: shown.runAddress[largest]! } : undefined;
 });
@@ -149,7 +172,7 @@ effect(() => {
 // Asked about the moment that is drawn, which may be behind the cursor while it moves.
 effect(() => {
   const wanted = hole.value;
-  const shown = wanted?.side === 'beside' ? besideLane.value : recordedLane.value;
+  const shown = wanted && restingLanes[wanted.side].value;
   const ask = wanted?.side === 'beside' ? besideAsk() : recordedAsk();
   if (!wanted || !shown || !ask || !main.value) holeInfo.value = undefined;
   else askHole({ lane: main.value, ask: { ...ask, event: shown.event, address: wanted.address }, side: wanted.side });

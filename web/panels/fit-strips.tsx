@@ -6,8 +6,7 @@ import { largestUsable, RunKind, useOfRun } from '../../src/view/fit-strip.ts';
 import type { FitLane } from '../../src/view/fit-view.ts';
 import { KIND_NAMES, useWords } from '../../src/view/fit-words.ts';
 import { isDark, themeColour } from '../app/theme.ts';
-import { prepareCanvas } from '../tracks/canvas.ts';
-import { drawStrip, holeUnder, runUnder, STRIP_HEIGHT, type StripColours } from '../tracks/strip-canvas.ts';
+import { clearStrip, drawStrip, holeUnder, runUnder, STRIP_HEIGHT, type StripColours } from '../tracks/strip-canvas.ts';
 import { hole, pickedHole, type Side } from './fit-state.ts';
 
 interface LaneProps {
@@ -35,11 +34,11 @@ export function StripLane({ side, lane, scale, request }: LaneProps) {
   useEffect(() => {
     if (!canvas.current || width === 0) return;
     if (!lane) {
-      prepareCanvas(canvas.current, width, STRIP_HEIGHT);
+      clearStrip(canvas.current, width);
       return;
     }
     const above = largestUsable(lane.strip);
-    const colours = readColours();
+    const colours = coloursOf(dark);
     drawStrip(canvas.current, width, {
       lane,
       bytes: scale.bytes,
@@ -147,7 +146,7 @@ export function PackedStrip({ lane, scale, request }: Omit<LaneProps, 'side'> & 
       above: -1,
       selected: -1,
       hovered: -1,
-      colours: readColours(),
+      colours: coloursOf(dark),
     });
   }, [lane, width, scale.bytes, scale.isLimitBeyond, request, dark]);
   const over = lane.limit === undefined ? 0 : used + request - lane.limit;
@@ -179,17 +178,26 @@ function useWidth(canvas: { readonly current: HTMLCanvasElement | null }): numbe
   return width;
 }
 
-function readColours(): StripColours {
-  return {
-    text: themeColour('text'),
-    faint: themeColour('faint'),
-    surface: themeColour('surface'),
-    used: themeColour('fit-used'),
-    pending: themeColour('fit-pending'),
-    hole: themeColour('fit-hole'),
-    otherHole: themeColour('fit-other'),
-    pin: themeColour('fit-pin'),
-    bad: themeColour('bad'),
-    good: themeColour('good'),
-  };
+/** By theme: asking the browser for colours makes it compute the styles of the page. */
+const known = new Map<boolean, StripColours>();
+
+function coloursOf(dark: boolean): StripColours {
+  let colours = known.get(dark);
+  if (!colours) {
+    colours = {
+      text: themeColour('text'),
+      faint: themeColour('faint'),
+      surface: themeColour('surface'),
+      used: themeColour('fit-used'),
+      pending: themeColour('fit-pending'),
+      hole: themeColour('fit-hole'),
+      otherHole: themeColour('fit-other'),
+      pin: themeColour('fit-pin'),
+      bad: themeColour('bad'),
+      good: themeColour('good'),
+      font: getComputedStyle(document.body).fontFamily,
+    };
+    known.set(dark, colours);
+  }
+  return colours;
 }

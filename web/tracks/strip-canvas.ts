@@ -3,7 +3,6 @@
 import { formatBytes } from '../../src/base/bytes.ts';
 import { HoleUse, RunKind, runAt, type Strip, useOfRun } from '../../src/view/fit-strip.ts';
 import type { FitLane } from '../../src/view/fit-view.ts';
-import { prepareCanvas } from './canvas.ts';
 
 export interface StripColours {
   readonly text: string;
@@ -17,6 +16,8 @@ export interface StripColours {
   readonly pin: string;
   readonly bad: string;
   readonly good: string;
+  /** Family of the page's font. */
+  readonly font: string;
 }
 
 export interface StripPicture {
@@ -46,20 +47,32 @@ const LEAST_LABELLED = 66;
 const MOST_OF_COLUMN = 0.85;
 
 export function drawStrip(canvas: HTMLCanvasElement, width: number, picture: StripPicture): void {
-  const context = prepareCanvas(canvas, width, STRIP_HEIGHT);
   const { lane, colours } = picture;
+  const context = clearStrip(canvas, width);
+  context.font = `11px ${colours.font}`;
   const scale = width / picture.bytes;
   const hatches = { usable: hatch(context, colours.hole, 1), other: hatch(context, colours.otherHole, -1) };
   drawRuns(context, picture, scale, hatches);
   drawSegments(context, picture, scale);
   drawUnplaced(context, picture, scale, hatches.other);
   drawLimit(context, picture, scale, width);
-  drawSorted(context, picture, scale, hatches, width);
+  if (picture.behind === undefined) drawSorted(context, picture, scale, hatches, width);
   drawLabels(context, picture, scale);
   drawMarks(context, picture, scale);
   if (lane.served.length > 0) drawServed(context, picture, scale, width);
   else if (picture.request > 0 && picture.behind !== undefined) drawBehind(context, picture, scale, width, picture.behind);
   else if (picture.request > 0) drawGhost(context, picture, scale, width);
+}
+
+/** An empty canvas of this width in CSS pixels. Its size is set only if it changes, which costs a layout. */
+export function clearStrip(canvas: HTMLCanvasElement, width: number): CanvasRenderingContext2D {
+  const ratio = window.devicePixelRatio || 1;
+  const pixels = { width: Math.round(width * ratio), height: Math.round(STRIP_HEIGHT * ratio) };
+  if (canvas.width !== pixels.width || canvas.height !== pixels.height) Object.assign(canvas, pixels);
+  const context = canvas.getContext('2d')!;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, STRIP_HEIGHT);
+  return context;
 }
 
 type Hatches = Record<'usable' | 'other', CanvasPattern>;
@@ -150,7 +163,7 @@ function drawLimit(context: CanvasRenderingContext2D, picture: StripPicture, sca
   context.textAlign = isLeft ? 'right' : 'left';
   context.fillText(limit, at + (isLeft ? -4 : 4), SORTED.top + 2);
   context.textAlign = 'left';
-  if (room <= 0 || at - end < 3) return;
+  if (room <= 0 || at - end < 3 || picture.behind !== undefined) return;
   context.setLineDash([4, 3]);
   context.strokeStyle = colours.faint;
   context.strokeRect(end + 1.5, STRIP.top + 0.5, at - end - 3, STRIP.height - 1);
@@ -173,6 +186,11 @@ function* sortedHoles({ holes, runSize }: Strip): Generator<{ run: number; at: n
     yield { run, at, size };
     at += size;
   }
+}
+
+function placeAmongSorted(strip: Strip, wanted: number): number {
+  for (const { run, at } of sortedHoles(strip)) if (run === wanted) return at;
+  return 0;
 }
 
 function drawSorted(context: CanvasRenderingContext2D, picture: StripPicture, scale: number, hatches: Hatches, width: number): void {
@@ -220,12 +238,12 @@ function drawMarks(context: CanvasRenderingContext2D, picture: StripPicture, sca
   const { strip } = picture.lane;
   const mark = (run: number, isSelected: boolean) => {
     if (run < 0 || run >= strip.runAt.length || strip.runKind[run] !== RunKind.Hole) return;
-    const sorted = [...sortedHoles(strip)].find((each) => each.run === run);
+    const sorted = placeAmongSorted(strip, run);
     context.strokeStyle = picture.colours.text;
     context.lineWidth = isSelected ? 3 : 1.5;
     for (const [at, box] of [
       [strip.runAt[run]!, STRIP],
-      [sorted?.at ?? 0, SORTED],
+      [sorted, SORTED],
     ] as const) {
       const wide = Math.max(5, strip.runSize[run]! * scale);
       context.strokeRect(at * scale, box.top - 1, wide, box.height + 2);
@@ -339,8 +357,19 @@ function line(context: CanvasRenderingContext2D, x: number, y: number, toX: numb
   context.stroke();
 }
 
+const tiles = new Map<string, HTMLCanvasElement>();
+
 function hatch(context: CanvasRenderingContext2D, colour: string, direction: 1 | -1): CanvasPattern {
   const ratio = window.devicePixelRatio || 1;
+  const key = `${colour} ${direction} ${ratio}`;
+  const tile = tiles.get(key) ?? hatchTile(colour, direction, ratio);
+  tiles.set(key, tile);
+  const pattern = context.createPattern(tile, 'repeat')!;
+  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+  return pattern;
+}
+
+function hatchTile(colour: string, direction: 1 | -1, ratio: number): HTMLCanvasElement {
   const side = Math.round(7 * ratio);
   const tile = document.createElement('canvas');
   tile.width = side;
@@ -354,9 +383,7 @@ function hatch(context: CanvasRenderingContext2D, colour: string, direction: 1 |
     brush.lineTo(shift + side, direction > 0 ? 0 : side);
     brush.stroke();
   }
-  const pattern = context.createPattern(tile, 'repeat')!;
-  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
-  return pattern;
+  return tile;
 }
 
 /** The run under the pointer; -1: none. */
