@@ -21,6 +21,8 @@ export interface FitLane extends Moment {
   readonly unplaced: number;
   /** Where blocks lie was not recorded: the strip is a replay's. */
   readonly isModelled: boolean;
+  /** Requests that fail in this run. */
+  readonly failures: number;
   /** Position and size on the strip of each part of the request; empty: it is not served here. */
   readonly served: Float64Array;
 }
@@ -79,6 +81,7 @@ export function laneOf(run: FitRun, event: number, request: number | undefined, 
     limit: run.limit,
     unplaced: isModelled ? Math.max(0, reserved - strip.reserved) : 0,
     isModelled,
+    failures: history.ooms,
     served: event === request ? placesOnStrip(memory, strip, requestParts(run, event)) : new Float64Array(0),
   };
 }

@@ -48,10 +48,11 @@ function demandSentence(misfit: Misfit, { strip, limit }: FitLane): string {
 
 /** What the same request finds under another allocator. */
 export function besideSentence(misfit: Misfit, lane: FitLane): string {
-  const { strip, served } = lane;
+  const { strip, served, failures } = lane;
   const state = `${formatBytes(strip.reserved)} reserved, ${formatBytes(strip.free)} free in ${formatTimes(strip.holes.length, 'hole', 'holes')}`;
-  if (served.length > 2) return `The request fits, stitched from ${served.length / 2} pieces: ${state}.`;
-  if (served.length > 0) return `The request fits: ${state}.`;
+  const others = failures > 0 ? ', but others fail' : '';
+  if (served.length > 2) return `The request fits, stitched from ${served.length / 2} pieces${others}: ${state}.`;
+  if (served.length > 0) return `The request fits${others}: ${state}.`;
   return lane.event === misfit.event ? `The request fails here too: ${state}.` : `At this moment: ${state}.`;
 }
 

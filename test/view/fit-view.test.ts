@@ -1,17 +1,22 @@
 // What did not fit, as the page asks for it: the strip beside it serves the request, and holes name their pins.
 import { describe, expect, it } from 'vitest';
+import { MIB } from '../../src/base/bytes.ts';
 import { reconstruct } from '../../src/replay/reconstruct.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
+import { failureFile } from '../../src/run/failures/failure-file.ts';
+import { readRecording } from '../../src/trace/detect.ts';
 import type { Recording } from '../../src/trace/trace.ts';
+import { readWeir } from '../../src/trace/weir/reader.ts';
 import { besideChoice, besideChoices } from '../../src/view/fit-beside.ts';
 import { HoleUse, largestUsable, RunKind, useOfRun } from '../../src/view/fit-strip.ts';
 import { besideSentence, fitSentence, holeSentence } from '../../src/view/fit-words.ts';
 import type { Calls, Question } from '../../src/view/protocol.ts';
 import { Session } from '../../src/view/session.ts';
+import { failedProcess } from '../support/failed-process.ts';
+import { SPLIT_BLOCK, SPLIT_DEVICE_FREE, SPLIT_HOLE, SPLIT_REQUEST, SPLIT_SEGMENTS, splitSnapshot } from '../support/split-snapshot.ts';
 import { sampleTrace } from '../support/traces.ts';
 
-function sessionOf(name: string) {
-  const trace = sampleTrace(name);
+function sessionOf(name: string, trace = sampleTrace(name)) {
   const session = new Session({ format: 'pickle', traces: [trace] } satisfies Recording, name);
   const ask = <Name extends keyof Calls>(question: Question & { method: Name }) =>
     session.answer(question, () => {}) as Calls[Name]['answer'];
@@ -107,6 +112,91 @@ describe.each(FAILED)('%s', (name) => {
       expect(fitSentence(misfit, lane)).not.toMatch(/NaN|undefined|Infinity/);
     }
     expect(peak?.at).toBeGreaterThan(0);
+  });
+});
+
+describe('a plain snapshot with holes that are too small', () => {
+  const { trace, ask } = sessionOf('split.json', readRecording(Buffer.from(splitSnapshot())).traces[0]!);
+  const [misfit] = ask({ method: 'misfits', gpu: 0 }).failed;
+  const at = { gpu: 0, event: misfit!.at, request: misfit!.event };
+
+  it('is drawn as it was, to the byte', () => {
+    const { strip, limit } = ask({ method: 'strip', ...at, run: 'recorded', order: 'hole' });
+    expect(strip).toMatchObject({ used: SPLIT_SEGMENTS * SPLIT_BLOCK, free: SPLIT_SEGMENTS * SPLIT_HOLE, pending: 0 });
+    expect([...strip.holes].map((run) => strip.runSize[run])).toEqual(Array(SPLIT_SEGMENTS).fill(SPLIT_HOLE));
+    expect(limit).toBe(strip.reserved + SPLIT_DEVICE_FREE);
+    const sentence = '270 MiB of reserved memory is free, in 6 holes. The largest that it may use has 45 MiB, 105 MiB too little.';
+    expect(fitSentence(misfit!, ask({ method: 'strip', ...at, run: 'recorded', order: 'hole' }))).toContain(sentence);
+  });
+
+  it('shows the stack of the failed request', () => {
+    expect(misfit!.site).toBe('job/train.py:30 loss');
+    expect(misfit!.frames).toEqual(['loss  /home/me/job/train.py:30', 'main  /home/me/job/train.py:3']);
+  });
+
+  it('names size, age and line of the block that pins a hole', () => {
+    const { strip } = ask({ method: 'strip', ...at, run: 'recorded', order: 'address' });
+    for (const run of strip.holes) {
+      const hole = ask({ method: 'hole', ...at, run: 'recorded', address: strip.runAddress[run]! })!;
+      const allocation = Array.from(trace.allocations.address).findLastIndex((address) => address === strip.runAddress[run]! - SPLIT_BLOCK);
+      const ageUs = trace.events.timeUs[misfit!.at]! - trace.events.timeUs[trace.allocations.allocEvent[allocation]!]!;
+      expect(hole.pins).toMatchObject([
+        {
+          allocation,
+          side: 'before',
+          size: SPLIT_BLOCK,
+          ageUs,
+          site: 'job/train.py:20 forward',
+          isPending: false,
+          freedAfterUs: undefined,
+        },
+      ]);
+      expect(ageUs).toBeGreaterThan(0);
+    }
+  });
+
+  it('fits beside, within what the job had', () => {
+    const analysis = analyzeTrace(trace, { findSmallest: false });
+    const { run, limit, isGiven } = besideChoice(analysis)!;
+    expect(run).toBe('expandable');
+    const lane = ask({ method: 'besideStrip', ...at, run, limit, isGiven, order: 'hole' });
+    expect(lane.strip.reserved).toBeLessThanOrEqual(limit!);
+    expect(lane.served[1]).toBe(SPLIT_REQUEST);
+    const same = ask({ method: 'besideStrip', ...at, run: 'pytorch', limit, isGiven, order: 'hole' });
+    expect(same.served).toHaveLength(0);
+    expect(besideSentence(misfit!, same)).toContain('The request fails here too');
+  });
+});
+
+describe('a file about a failure', () => {
+  it("on Weir's engine has all reserved memory, as a replay lays it out", () => {
+    const { process, failure } = failedProcess('weir');
+    const trace = readWeir(failureFile(failure, process)).traces[0]!;
+    const { ask } = sessionOf('oom.weir', trace);
+    const misfit = ask({ method: 'misfits', gpu: 0 }).failed.at(-1)!;
+    const { strip, unplaced, isModelled } = ask({
+      method: 'strip',
+      gpu: 0,
+      run: 'recorded',
+      event: misfit.at,
+      request: misfit.event,
+      order: 'hole',
+    });
+    expect(isModelled).toBe(true);
+    expect(strip.used).toBe(200 * MIB);
+    expect(strip.reserved + unplaced).toBe(320 * MIB);
+    expect(misfit).toMatchObject({ bytes: 250 * MIB, site: 'job/train.py:30 loss' });
+  });
+
+  it("on PyTorch's allocator has its segments and holes", () => {
+    const { process, failure } = failedProcess('pytorch');
+    const trace = readWeir(failureFile(failure, process)).traces[0]!;
+    const { ask } = sessionOf('oom.weir', trace);
+    const misfit = ask({ method: 'misfits', gpu: 0 }).failed.at(-1)!;
+    const lane = ask({ method: 'strip', gpu: 0, run: 'recorded', event: misfit.at, request: misfit.event, order: 'hole' });
+    expect(lane).toMatchObject({ isModelled: false, unplaced: 0, strip: { reserved: 320 * MIB, used: 200 * MIB, free: 120 * MIB } });
+    expect([...lane.strip.holes].map((run) => lane.strip.runSize[run])).toEqual(Array(4).fill(30 * MIB));
+    expect(misfit.frames[0]).toContain('train.py:30');
   });
 });
 
