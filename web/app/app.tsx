@@ -36,18 +36,21 @@ export function App() {
 }
 
 function Page() {
+  // Where a request failed, that is the question. Elsewhere the timeline comes first.
+  const hasFailed = (main.value?.gpu.ooms.length ?? 0) > 0;
   return (
     <main class="page">
       <div class="first">
         <Verdict />
         <WhatIf />
       </div>
-      <FitPanel />
+      {hasFailed && <FitPanel />}
       <section id="tracks" class="card" tabIndex={-1} aria-label="Timeline and fragmentation map">
         <Toolbar />
         <Tracks />
         {loading.value && <Progress note={loading.value} />}
       </section>
+      {!hasFailed && <FitPanel />}
       <LivePanel />
       <Advice />
       <Plan />
