@@ -1,6 +1,7 @@
 // The strip of memory at a moment, against the allocator model itself: segments, holes and their sums, to the byte.
 import { beforeAll, describe, expect, it } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
+import { MIB } from '../../src/base/bytes.ts';
 import { reconstruct } from '../../src/replay/reconstruct.ts';
 import { breakDown } from '../../src/report/moment.ts';
 import { EventKind, type Segment, type Trace } from '../../src/trace/trace.ts';
@@ -9,6 +10,7 @@ import { askerOf, findMisfits } from '../../src/view/fit-misfits.ts';
 import { HoleUse, largestUsable, RunKind, runAt, type Strip, stripOf, useOfRun } from '../../src/view/fit-strip.ts';
 import { type History, watchChoice, watchRecorded } from '../../src/view/history.ts';
 import { Lifetimes } from '../../src/view/lifetimes.ts';
+import { PieceLog } from '../../src/view/pieces.ts';
 import { sampleTrace } from '../support/traces.ts';
 
 const SAMPLES = [
@@ -132,4 +134,22 @@ describe.each(SAMPLES)('%s', (name) => {
     // If a hole had been large enough, no more memory would have been taken.
     expect(largest < 0 ? 0 : strip.runSize[largest]!).toBeLessThan(peak.bytes);
   });
+});
+
+it('takes mapped pages without a gap for one segment, which serves small requests only if all of its pages do', () => {
+  const trace = sampleTrace('exact/exp.pkl.gz');
+  const { history } = watchRecorded(trace);
+  const pieces = new PieceLog();
+  const address = 0x7e00_0000_0000;
+  pieces.take(address, 2 * MIB, true);
+  pieces.take(address + 2 * MIB, 20 * MIB, true);
+  pieces.take(address + 64 * MIB, 2 * MIB, true);
+  pieces.finish(trace.events.count);
+  const nothing = new Float64Array(history.size.length).fill(Number.NaN);
+  const changed = { ...history, pieces, pieceOffset: Float64Array.of(0, 2 * MIB, 22 * MIB), size: nothing };
+  const { segments } = heldMemory(trace, new Lifetimes(trace), changed, 5);
+  expect(segments.map(({ size, isSmall }) => [size, isSmall])).toEqual([
+    [22 * MIB, false],
+    [2 * MIB, true],
+  ]);
 });

@@ -76,7 +76,7 @@ function Subjects() {
             type="button"
             class={isAtCursor && current?.kind === 'failed' ? 'on' : ''}
             aria-pressed={isAtCursor && current?.kind === 'failed'}
-            onClick={() => moveToMoment({ event: last.event, timeUs: timeOf(last.event) })}
+            onClick={() => show(last.event)}
           >
             Out of memory
           </button>
@@ -98,7 +98,7 @@ function Subjects() {
           <select
             aria-label="Failure"
             value={current?.kind === 'failed' ? current.event : ''}
-            onChange={(change) => moveTo('event', Number(change.currentTarget.value))}
+            onChange={(change) => show(Number(change.currentTarget.value))}
           >
             {current?.kind !== 'failed' && <option value="">choose</option>}
             {failed.value.map(({ event: at, bytes }) => (
@@ -119,8 +119,11 @@ function Subjects() {
   );
 }
 
-function timeOf(at: number): number {
-  return main.value?.gpu.ooms.find((oom) => oom.event === at)?.timeUs ?? 0;
+/** Moves to a failure, and shows it on the timeline. */
+function show(at: number): void {
+  const moment = main.value?.gpu.ooms.find((oom) => oom.event === at);
+  if (moment) moveToMoment(moment);
+  else moveTo('event', at);
 }
 
 function OrderButton({ kind, name }: { kind: 'hole' | 'address'; name: string }) {
