@@ -76,8 +76,9 @@ function requestFrom({ events }: Trace, event: number): number {
   return events.kind[request] === EventKind.Alloc ? request : -1;
 }
 
+/** Weir's engine records what it holds, right before the request for which that changed. */
 function isGrowth(kind: number): boolean {
-  return kind === EventKind.SegmentAlloc || kind === EventKind.SegmentMap;
+  return kind === EventKind.SegmentAlloc || kind === EventKind.SegmentMap || kind === EventKind.Reserved;
 }
 
 function misfitOf(trace: Trace, kind: Misfit['kind'], event: number, at: number): Misfit {

@@ -21,6 +21,8 @@ export interface FitLane extends Moment {
   readonly unplaced: number;
   /** Where blocks lie was not recorded: the strip is a replay's. */
   readonly isModelled: boolean;
+  /** The allocator stitches holes together, so that a request may use several. */
+  readonly isStitched: boolean;
   /** Requests that fail in this run. */
   readonly failures: number;
   /** Position and size on the strip of each part of the request; empty: it is not served here. */
@@ -81,6 +83,7 @@ export function laneOf(run: FitRun, event: number, request: number | undefined, 
     limit: run.limit,
     unplaced: isModelled ? Math.max(0, reserved - strip.reserved) : 0,
     isModelled,
+    isStitched: isEngine(run.kind),
     failures: history.ooms,
     served: event === request ? placesOnStrip(memory, strip, requestParts(run, event)) : new Float64Array(0),
   };

@@ -15,16 +15,16 @@ export function misfitTitle({ kind, bytes, event }: Misfit): string {
 /** Why the request does not fit into this memory, or that it does. */
 export function fitSentence(misfit: Misfit, lane: FitLane): string {
   const { strip, limit, unplaced } = lane;
-  const run = largestUsable(strip);
-  const largest = run < 0 ? 0 : strip.runSize[run]!;
+  const most = mostUsable(lane);
   const unreserved = limit === undefined ? undefined : Math.max(0, limit - strip.reserved - unplaced);
   if (lane.event !== misfit.at) {
-    if (largest >= misfit.bytes) return `At this moment it would fit: the largest hole has ${formatBytes(largest)}.`;
+    if (most >= misfit.bytes)
+      return `At this moment it would fit: ${lane.isStitched ? 'the holes have' : 'the largest hole has'} ${formatBytes(most)}.`;
     if (unreserved !== undefined && unreserved >= misfit.bytes)
       return `At this moment it would fit: ${formatBytes(unreserved)} of ${formatBytes(limit!)} are not reserved.`;
   }
   return [
-    freeSentence(lane, largest, misfit.bytes),
+    freeSentence(lane, most, misfit.bytes),
     unreserved === undefined ? '' : `Not reserved: ${formatBytes(unreserved)} of ${formatBytes(limit!)}.`,
     demandSentence(misfit, lane),
   ]
@@ -32,13 +32,20 @@ export function fitSentence(misfit: Misfit, lane: FitLane): string {
     .join(' ');
 }
 
-function freeSentence({ strip }: FitLane, largest: number, wanted: number): string {
+/** What a request can get from holes: one of them, or all if they can be stitched together. */
+function mostUsable({ strip, isStitched }: FitLane): number {
+  const run = largestUsable(strip);
+  if (run < 0) return 0;
+  return isStitched ? strip.usable : strip.runSize[run]!;
+}
+
+function freeSentence({ strip, isStitched }: FitLane, most: number, wanted: number): string {
   const holes = strip.holes.length;
   if (holes === 0) return 'No reserved memory is free.';
   const free = `${formatBytes(strip.free)} of reserved memory is free, in ${formatTimes(holes, 'hole', 'holes')}.`;
-  if (largest === 0) return `${free} A request like this one may use none of them.`;
-  const lacks = largest < wanted ? `, ${formatBytes(wanted - largest)} too little` : '';
-  return `${free} The largest that it may use has ${formatBytes(largest)}${lacks}.`;
+  if (most === 0) return `${free} A request like this one may use none of them.`;
+  const lacks = most < wanted ? `, ${formatBytes(wanted - most)} too little` : '';
+  return `${free} ${isStitched ? 'Stitched together, those' : 'The largest'} that it may use ${isStitched ? 'have' : 'has'} ${formatBytes(most)}${lacks}.`;
 }
 
 function demandSentence(misfit: Misfit, { strip, limit }: FitLane): string {

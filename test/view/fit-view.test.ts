@@ -1,17 +1,20 @@
 // What did not fit, as the page asks for it: the strip beside it serves the request, and holes name their pins.
+import { readFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { MIB } from '../../src/base/bytes.ts';
 import { reconstruct } from '../../src/replay/reconstruct.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
 import { failureFile } from '../../src/run/failures/failure-file.ts';
 import { readRecording } from '../../src/trace/detect.ts';
-import type { Recording } from '../../src/trace/trace.ts';
+import { EventKind, type Recording } from '../../src/trace/trace.ts';
 import { readWeir } from '../../src/trace/weir/reader.ts';
 import { besideChoice, besideChoices } from '../../src/view/fit-beside.ts';
 import { HoleUse, largestUsable, RunKind, useOfRun } from '../../src/view/fit-strip.ts';
 import { besideSentence, fitSentence, holeSentence } from '../../src/view/fit-words.ts';
 import type { Calls, Question } from '../../src/view/protocol.ts';
 import { Session } from '../../src/view/session.ts';
+import { ROOT } from '../support/command.ts';
 import { failedProcess } from '../support/failed-process.ts';
 import { SPLIT_BLOCK, SPLIT_DEVICE_FREE, SPLIT_HOLE, SPLIT_REQUEST, SPLIT_SEGMENTS, splitSnapshot } from '../support/split-snapshot.ts';
 import { sampleTrace } from '../support/traces.ts';
@@ -204,6 +207,16 @@ it('has no allocator to show where demand alone is too much', () => {
   const trace = sampleTrace('gpt2xl-oom.pickle.gz');
   const analysis = analyzeTrace(trace, { capacity: 10 * 2 ** 30, findSmallest: false, withHistory: false });
   expect(besideChoice(analysis)).toBeUndefined();
+});
+
+it("finds the peak of a run on Weir's engine, which stitches", () => {
+  const bytes = gunzipSync(readFileSync(new URL('test/run/h200-weir.weir.gz', ROOT)));
+  const { ask, trace } = sessionOf('h200-weir.weir', readRecording(bytes).traces[0]!);
+  const { peak } = ask({ method: 'misfits', gpu: 0 });
+  expect(trace.events.kind[peak!.event]).toBe(EventKind.Alloc);
+  const lane = ask({ method: 'strip', gpu: 0, run: 'recorded', event: peak!.at, request: peak!.event, order: 'hole' });
+  expect(lane).toMatchObject({ isStitched: true, isModelled: true });
+  expect(fitSentence(peak!, lane)).toContain('Stitched together, those that it may use have');
 });
 
 it('serves the request of the peak, too', () => {

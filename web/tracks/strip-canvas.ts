@@ -269,7 +269,7 @@ function drawGhost(context: CanvasRenderingContext2D, picture: StripPicture, sca
   const room = above < 0 ? 0 : strip.runSize[above]! * scale;
   const wide = Math.max(3, request * scale);
   const left = Math.max(0.5, Math.min(at, width - wide - 1));
-  const doesFit = above >= 0 && strip.runSize[above]! >= request;
+  const doesFit = above >= 0 && (picture.lane.isStitched ? strip.usable : strip.runSize[above]!) >= request;
   const colour = doesFit ? colours.good : colours.bad;
   box(context, { left, top: GHOST.top, wide: Math.min(wide, width - left), height: GHOST.height }, colour);
   // How much of it the hole covers.
