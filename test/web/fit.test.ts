@@ -118,6 +118,22 @@ describe.skipIf(!CHROMIUM)(`the strip of memory${CHROMIUM ? '' : ' (skipped: the
     });
   });
 
+  it.each(WIDTHS)('has its height from the beginning, at %d pixels', async (width) => {
+    const context = await browser.newContext({ viewport: { width, height: 900 } });
+    page = await context.newPage();
+    seen = watch(page);
+    await page.addInitScript(`window.heights = []; (function look() {
+      const card = document.querySelector('#fit');
+      if (card) window.heights.push(card.offsetHeight);
+      requestAnimationFrame(look);
+    })()`);
+    await page.goto(`${served.url}#file=${encodeURIComponent(OOM_SAMPLE)}`);
+    await page.getByTestId('beside-words').waitFor({ timeout: 60_000 });
+    await page.waitForTimeout(300);
+    const heights = (await page.evaluate('window.heights')) as number[];
+    expect(Math.max(...heights) - Math.min(...heights)).toBeLessThanOrEqual(2);
+  });
+
   it.each(['light', 'dark'] as const)('has colours that stand out from the ground (%s)', async (colorScheme) => {
     await open(split, { colorScheme });
     const contrasts = (await page.evaluate(`(() => {
