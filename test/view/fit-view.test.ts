@@ -219,6 +219,12 @@ it("finds the peak of a run on Weir's engine, which stitches", () => {
   expect(fitSentence(peak!, lane)).toContain('Stitched together, those that it may use have');
 });
 
+it('refuses an allocator that does not exist in words', () => {
+  const { ask } = sessionOf('exact/def.pkl.gz');
+  for (const run of ['', 'nonsense'])
+    expect(() => ask({ method: 'besideStrip', gpu: 0, run, limit: 2 ** 34, event: 1, order: 'hole' })).toThrow('there is no allocator');
+});
+
 it('serves the request of the peak, too', () => {
   const { ask, trace } = sessionOf('vgg16-b100.native.pickle.gz');
   const { peak } = ask({ method: 'misfits', gpu: 0 });
