@@ -102,6 +102,18 @@ export function holeSentence(hole: HoleInfo): string {
   const pinned =
     pinCount === 0
       ? 'Nothing pins it: the whole segment is free.'
-      : `${formatTimes(pinCount, 'block', 'blocks')} (${formatBytes(pinBytes)}) ${pinCount === 1 ? 'pins' : 'pin'} ${formatBytes(segment.free)} of free memory there.`;
+      : `${formatTimes(pinCount, 'block', 'blocks')} (${formatBytes(pinBytes)})${siteWords(hole)} ${pinCount === 1 ? 'pins' : 'pin'} ${formatBytes(segment.free)} of free memory there.`;
   return `${where} ${useSentence(hole)} ${pinned}`;
+}
+
+/** A call site that has less of the pinning memory than this is not named. */
+const MOSTLY = 0.5;
+
+/** The line to look at, if one has most of the blocks; labels in parentheses are no lines. */
+function siteWords({ pins, pinBytes, pinCount }: HoleInfo): string {
+  const sites = new Map<string, number>();
+  for (const { site, size } of pins) sites.set(site, (sites.get(site) ?? 0) + size);
+  const [most] = [...sites].sort((a, b) => b[1] - a[1]);
+  if (!most || pinCount === 1 || most[0].startsWith('(') || most[1] < MOSTLY * pinBytes) return '';
+  return `, ${most[1] === pinBytes ? 'all' : 'most'} of them from ${most[0]},`;
 }

@@ -219,6 +219,18 @@ it("finds the peak of a run on Weir's engine, which stitches", () => {
   expect(fitSentence(peak!, lane)).toContain('Stitched together, those that it may use have');
 });
 
+it('names the line that most pins come from', () => {
+  const { ask } = sessionOf('gpt2xl-oom.pickle.gz');
+  const { at, event } = ask({ method: 'misfits', gpu: 0 }).failed.at(-1)!;
+  const { strip } = ask({ method: 'strip', gpu: 0, run: 'recorded', event: at, request: event, order: 'hole' });
+  const hole = ask({ method: 'hole', gpu: 0, run: 'recorded', event: at, request: event, address: strip.runAddress[strip.holes[0]!]! })!;
+  const bytes = hole.pins.filter(({ site }) => site === 'gpt2/modeling_gpt2.py:307 forward').reduce((sum, { size }) => sum + size, 0);
+  expect(bytes).toBeGreaterThan(hole.pinBytes / 2);
+  expect(holeSentence(hole)).toContain('13 blocks (584 MiB), most of them from gpt2/modeling_gpt2.py:307 forward, pin 668 MiB');
+  expect(holeSentence({ ...hole, pinBytes: bytes })).toContain('all of them from');
+  expect(holeSentence({ ...hole, pinBytes: bytes * 3 })).not.toContain('of them from');
+});
+
 it('refuses an allocator that does not exist in words', () => {
   const { ask } = sessionOf('exact/def.pkl.gz');
   for (const run of ['', 'nonsense'])

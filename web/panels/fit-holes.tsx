@@ -145,7 +145,7 @@ function Stack() {
       </div>
       {request && request.frames.length > 0 && (
         <>
-          <p class="fit-hole-words">{request.site}</p>
+          <p>{request.site}</p>
           <ol class="frames">
             {request.frames.map((frame, depth) => (
               <li key={depth}>{frame}</li>
@@ -163,7 +163,7 @@ function NoStack() {
   const hasStacks = main.value?.gpu.hasStacks ?? false;
   return (
     <>
-      <p class="fit-hole-words">
+      <p>
         {hasStacks
           ? "This request has no stack. PyTorch records none for autograd's threads, so it is probably one of a backward pass. weir record has them:"
           : 'No stacks were recorded. Record them with:'}
