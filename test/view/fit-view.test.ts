@@ -10,6 +10,7 @@ import { readRecording } from '../../src/trace/detect.ts';
 import { EventKind, type Recording } from '../../src/trace/trace.ts';
 import { readWeir } from '../../src/trace/weir/reader.ts';
 import { besideChoice, besideChoices } from '../../src/view/fit-beside.ts';
+import { fitScale } from '../../src/view/fit-scale.ts';
 import { HoleUse, largestUsable, RunKind, useOfRun } from '../../src/view/fit-strip.ts';
 import { besideSentence, fitSentence, holeSentence } from '../../src/view/fit-words.ts';
 import type { Calls, Question } from '../../src/view/protocol.ts';
@@ -244,4 +245,26 @@ it('serves the request of the peak, too', () => {
   expect(lane.served[1]).toBeGreaterThanOrEqual(trace.events.size[peak!.event]!);
   const uses = [...lane.strip.holes].map((run) => useOfRun(lane.strip, run));
   expect(uses.every((use) => Object.values(HoleUse).includes(use))).toBe(true);
+});
+
+describe('the scale of the strips', () => {
+  const { ask } = sessionOf('exact/def.pkl.gz');
+  const lane = ask({ method: 'strip', gpu: 0, run: 'recorded', event: 3000, order: 'hole' });
+  const held = lane.strip.reserved;
+  const near = (bytes: number, expected: number) => expect(bytes / expected).toBeCloseTo(1.01, 6);
+
+  it('ends at what is held, or at a limit that is not far away', () => {
+    near(fitScale([{ ...lane, limit: undefined }], 0, 0).bytes, held);
+    near(fitScale([{ ...lane, limit: held * 1.5 }], 0, 0).bytes, held * 1.5);
+    expect(fitScale([{ ...lane, limit: held * 1.5 }], 0, 0).isLimitBeyond).toBe(false);
+    const far = fitScale([{ ...lane, limit: held * 10 }], 0, 0);
+    near(far.bytes, held);
+    expect(far.isLimitBeyond).toBe(true);
+  });
+
+  it('has room for the request, unless that dwarfs all memory', () => {
+    near(fitScale([{ ...lane, limit: undefined }], held * 1.2, 0).bytes, held * 1.2);
+    expect(fitScale([{ ...lane, limit: undefined }], held * 100, 0).bytes).toBeLessThan(held * 2);
+    near(fitScale([], 0, 5).bytes, 5);
+  });
 });

@@ -6,7 +6,8 @@ import { largestUsable, RunKind, useOfRun } from '../../src/view/fit-strip.ts';
 import type { FitLane } from '../../src/view/fit-view.ts';
 import { KIND_NAMES, useWords } from '../../src/view/fit-words.ts';
 import { isDark, themeColour } from '../app/theme.ts';
-import { clearStrip, drawStrip, holeUnder, runUnder, STRIP_HEIGHT, type StripColours } from '../tracks/strip-canvas.ts';
+import { clearStrip, drawStrip, type StripColours } from '../tracks/strip-canvas.ts';
+import { holeUnder, runUnder, STRIP_HEIGHT } from '../tracks/strip-places.ts';
 import { hole, pickedHole, type Side } from './fit-state.ts';
 
 interface LaneProps {

@@ -1,8 +1,9 @@
 // Draws one strip: the request above the hole that comes nearest, segments with used memory and hatched holes, and below them
 // all holes in order of size. The cost depends on pixels: what is narrower than one shares a column.
 import { formatBytes } from '../../src/base/bytes.ts';
-import { HoleUse, RunKind, runAt, type Strip, useOfRun } from '../../src/view/fit-strip.ts';
+import { HoleUse, RunKind, useOfRun } from '../../src/view/fit-strip.ts';
 import type { FitLane } from '../../src/view/fit-view.ts';
+import { GHOST, placeAmongSorted, SORTED, STRIP, STRIP_HEIGHT, sortedHoles } from './strip-places.ts';
 
 export interface StripColours {
   readonly text: string;
@@ -37,10 +38,6 @@ export interface StripPicture {
   readonly colours: StripColours;
 }
 
-const GHOST = { top: 1, height: 22 };
-const STRIP = { top: 31, height: 44 };
-const SORTED = { top: 87, height: 20 };
-export const STRIP_HEIGHT: number = SORTED.top + SORTED.height + 2;
 /** Narrower boxes have no outline and no label. */
 const LEAST_OUTLINED = 4;
 const LEAST_LABELLED = 66;
@@ -176,21 +173,6 @@ function drawLimit(context: CanvasRenderingContext2D, picture: StripPicture, sca
 
 function limitWords(limit: number): string {
   return `limit ${formatBytes(limit)}`;
-}
-
-/** Positions of the sorted holes: from the left edge, without gaps. */
-function* sortedHoles({ holes, runSize }: Strip): Generator<{ run: number; at: number; size: number }> {
-  let at = 0;
-  for (const run of holes) {
-    const size = runSize[run]!;
-    yield { run, at, size };
-    at += size;
-  }
-}
-
-function placeAmongSorted(strip: Strip, wanted: number): number {
-  for (const { run, at } of sortedHoles(strip)) if (run === wanted) return at;
-  return 0;
 }
 
 function drawSorted(context: CanvasRenderingContext2D, picture: StripPicture, scale: number, hatches: Hatches, width: number): void {
@@ -384,30 +366,4 @@ function hatchTile(colour: string, direction: 1 | -1, ratio: number): HTMLCanvas
     brush.stroke();
   }
   return tile;
-}
-
-/** The run under the pointer; -1: none. */
-export function runUnder(strip: Strip, position: number, y: number): number {
-  if (y >= STRIP.top - 3 && y <= STRIP.top + STRIP.height + 3) return runAt(strip, position);
-  if (y < SORTED.top || y > SORTED.top + SORTED.height) return -1;
-  for (const { run, at, size } of sortedHoles(strip)) if (position >= at && position < at + size) return run;
-  return -1;
-}
-
-/** The nearest hole within a few pixels, since holes can be narrower than a pointer. */
-export function holeUnder(strip: Strip, position: number, y: number, reach: number): number {
-  const run = runUnder(strip, position, y);
-  if (run >= 0 && strip.runKind[run] === RunKind.Hole) return run;
-  if (y > STRIP.top + STRIP.height + 3) return -1;
-  let nearest = -1;
-  let least = reach;
-  for (const hole of strip.holes) {
-    const start = strip.runAt[hole]!;
-    const away = Math.max(start - position, position - start - strip.runSize[hole]!);
-    if (away < least) {
-      least = away;
-      nearest = hole;
-    }
-  }
-  return nearest;
 }
