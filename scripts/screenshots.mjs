@@ -27,6 +27,12 @@ for (const theme of ['light', 'dark']) {
   await settle(page);
   await shoot(page, 'overview', theme);
 
+  await page.getByTestId('beside-words').waitFor({ timeout: 60_000 });
+  await page.locator('#fit').scrollIntoViewIfNeeded();
+  await settle(page);
+  await page.locator('#fit').screenshot({ path: join(images, `fit-${theme}.png`) });
+  await page.keyboard.press('1');
+
   await page.locator('#what-if tbody tr', { hasText: 'weir' }).last().click();
   await page.getByTestId('difference').waitFor();
   await page.keyboard.press('3');

@@ -33,6 +33,8 @@ export interface ReplayOptions {
 export interface ReplayObserver {
   /** The allocation was given this block. */
   placed(allocation: number, block: number, allocator: Allocator): void;
+  /** The request of this event failed in the recording, and is served here. Its block is freed right after. */
+  served?(event: number, block: number, allocator: Allocator): void;
   /** This event and all before it are done; -1: before the first. */
   after(event: number, allocator: Allocator): void;
 }
@@ -155,6 +157,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
         // Its lifetime is unknown, so it is freed at once.
         const block = request(events.size[event]!, events.stream[event]!, events.pool[event]!, event);
         if (block >= 0) {
+          observer?.served?.(event, block, allocator);
           allocator.free(block);
           allocator.complete(block);
         }

@@ -5,6 +5,7 @@ import type { AllocatorChoice } from '../allocator/registry.ts';
 import { SimulatedBackend } from '../backend/simulated.ts';
 import { MIB, roundUp } from '../base/bytes.ts';
 import type { Trace } from '../trace/trace.ts';
+import type { MemoryLimits } from './limits.ts';
 import { RecordedPlacement } from './recorded-placement.ts';
 import { type Replayed, type ReplayOptions, type ReplayResult, replay } from './replay.ts';
 
@@ -46,16 +47,29 @@ function replayOn(
   options: WhatIfOptions & Pick<ReplayOptions, 'stopBefore'>,
 ): Replayed {
   const { isRecorded = false, ...replayOptions } = options;
+  const { capacity, ...limits } = limitsFor(choice, gpu);
+  return replay(trace, choice.create, {
+    ...replayOptions,
+    ...limits,
+    backend: new SimulatedBackend({ capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
+    restoreStart: isRecorded,
+  });
+}
+
+/** What a GPU means to an allocator: the backend's capacity, and what the allocator is told. */
+export function limitsFor(
+  choice: AllocatorChoice,
+  gpu: WhatIfGpu,
+): Pick<ReplayOptions, 'deviceBytes' | 'allowedBytes'> & { readonly capacity: number | undefined } {
   // PyTorch's allocators know a fraction: it fails requests and starts garbage collection. To others it is a smaller GPU.
   const knowsFraction = choice.kind === 'pytorch' || choice.kind === 'expandable';
   const capacity = knowsFraction ? gpu.capacity : (gpu.allowedBytes ?? gpu.capacity);
-  return replay(trace, choice.create, {
-    ...replayOptions,
-    backend: new SimulatedBackend({ capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined }),
-    deviceBytes: gpu.reportedBytes ?? capacity,
-    allowedBytes: knowsFraction ? gpu.allowedBytes : undefined,
-    restoreStart: isRecorded,
-  });
+  return { capacity, deviceBytes: gpu.reportedBytes ?? capacity, allowedBytes: knowsFraction ? gpu.allowedBytes : undefined };
+}
+
+/** A GPU on which the job may reserve so much. If the recording shows a memory fraction, the size is what that fraction allows. */
+export function gpuWith(bytes: number, limits: MemoryLimits | undefined): WhatIfGpu {
+  return limits?.allowedBytes === undefined ? { capacity: bytes } : { capacity: limits.capacity, allowedBytes: bytes };
 }
 
 /** Without the allocator, which can be large and cannot be sent to another thread. */

@@ -5,7 +5,7 @@ import type { AllocatorChoice } from '../allocator/registry.ts';
 import { plannedChoice, withPlan } from '../plan/steps/planned-choice.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
-import { censusOf, type WhatIfGpu } from '../replay/what-if.ts';
+import { censusOf, gpuWith } from '../replay/what-if.ts';
 import { leavesOutEvents } from '../trace/assemble.ts';
 import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';
 import type { HostMemory, OtherMemory, Trace, Warning } from '../trace/trace.ts';
@@ -152,10 +152,7 @@ export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Gen
     liveAtSites,
     leaks,
   });
-  // If the recording shows a memory fraction, the size in question is what that fraction allows.
-  const hasFraction = options.capacity === undefined && whole.limits.allowedBytes !== undefined;
-  const gpuOf = (bytes: number): WhatIfGpu =>
-    hasFraction ? { capacity: whole.limits.capacity, allowedBytes: bytes } : { capacity: bytes };
+  const gpuOf = (bytes: number) => gpuWith(bytes, options.capacity === undefined ? whole.limits : undefined);
   yield analysisWith([]);
   // Where nothing was asked for, there is nothing to compare.
   if (summary.peakDemand === 0) return analysisWith([]);

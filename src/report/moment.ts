@@ -114,7 +114,7 @@ export function breakDown(trace: Trace, groups: readonly CensusGroup[], event: n
 }
 
 /** Stream and pool of the request at or before the event. */
-function askerAt(trace: Trace, event: number): { stream: number; pool: number } | undefined {
+export function askerAt(trace: Trace, event: number): { stream: number; pool: number } | undefined {
   const { events } = trace;
   for (let at = Math.min(event, events.count - 1); at >= 0; at--) {
     if (events.kind[at] !== EventKind.Alloc && events.kind[at] !== EventKind.Oom) continue;

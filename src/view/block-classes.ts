@@ -75,7 +75,7 @@ export class BlockClasses {
       case 'lifetime':
         for (let index = 0; index < allocations.count; index++) {
           const start = clock.position(axis, lifetimes.start[index]!);
-          const isEndless = lifetimes.end[index] === clock.count;
+          const isEndless = lifetimes.released[index] === clock.count;
           classes[index] = isEndless ? SCALE_STEPS - 1 : timeStep(clock.position(axis, lifetimes.end[index]!) - start);
         }
         break;

@@ -4,8 +4,11 @@ import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts
 import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import { withPlan } from '../plan/steps/planned-choice.ts';
+import type { MemoryLimits } from '../replay/limits.ts';
+import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import type { ReplayOptions } from '../replay/replay.ts';
+import { gpuWith } from '../replay/what-if.ts';
 import { labelOf } from '../report/sites.ts';
 import { usualChoices } from '../report/what-if.ts';
 import { Notes } from '../trace/notes.ts';
@@ -15,6 +18,8 @@ import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { BlockClasses, type ColourMode, type LegendEntry } from './block-classes.ts';
 import { Clock } from './clock.ts';
+import { findMisfits, type Misfits } from './fit-misfits.ts';
+import { type FitLane, type FitRun, type HoleInfo, holeOf, laneOf, limitOf } from './fit-view.ts';
 import { flameGraph, isUnder, nodeOf } from './flame.ts';
 import { type History, watchChoice, watchRecorded } from './history.ts';
 import { Lifetimes } from './lifetimes.ts';
@@ -30,6 +35,7 @@ import {
   RECORDED,
   type RunInfo,
   type Selection,
+  type StripAsk,
 } from './protocol.ts';
 import { matcherOf, parseQuery, search } from './search.ts';
 import { liveBytes, type TimelineColumns, timelineColumns } from './timeline.ts';
@@ -38,6 +44,13 @@ const MOST_RUNS = 4;
 const MOST_ROWS = 500;
 const MOST_MARKS = 2000;
 const MOST_FRAMES = 40;
+
+/** What the reconstruction of the recorded run found. */
+interface Recorded {
+  readonly choice: AllocatorChoice;
+  readonly job: Pick<ReplayOptions, 'emptyCacheBefore' | 'rules'>;
+  readonly limits: MemoryLimits;
+}
 
 export class GpuView {
   readonly trace: Trace;
@@ -48,7 +61,7 @@ export class GpuView {
   private readonly classes: BlockClasses;
   private readonly notes: Notes;
   private readonly histories = new Map<string, History>();
-  private recorded: { choice: AllocatorChoice; job: Pick<ReplayOptions, 'emptyCacheBefore' | 'rules'> } | undefined;
+  private recorded: Recorded | undefined;
 
   constructor(trace: Trace) {
     this.trace = trace;
@@ -91,7 +104,7 @@ export class GpuView {
       peakReserved: history.peakReserved,
       peak: this.momentOf(history.peakReservedEvent),
       height: history.layout.height,
-      choices: usualChoices(this.recorded!.choice).map((choice) => choice.name),
+      choices: usualChoices(this.reconstructed().choice).map((choice) => choice.name),
     };
   }
 
@@ -195,6 +208,39 @@ export class GpuView {
     return { ...result, blocks: result.hits.map((index) => this.liveRow(history, index, this.lifetimes.start[index]!)) };
   }
 
+  misfits(): Misfits {
+    return findMisfits(this.trace, this.history(RECORDED));
+  }
+
+  strip({ event, request, order, ...ask }: Calls['strip']['ask'], onProgress?: (fraction: number) => void): FitLane {
+    return laneOf(this.fitRun(ask, onProgress), this.within(event)!, this.within(request), order);
+  }
+
+  hole({ event, request, address, ...ask }: Calls['hole']['ask']): HoleInfo | undefined {
+    const run = this.fitRun(ask);
+    const at = { event: this.within(event)!, request: this.within(request), address };
+    return holeOf(run, at, (allocation) => this.liveRow(run.history, allocation, at.event));
+  }
+
+  /** Links get typed, so an event may be beyond the last one. */
+  private within(event: number | undefined): number | undefined {
+    return event === undefined ? undefined : Math.min(event, this.clock.count - 1);
+  }
+
+  private fitRun({ run, limit, isGiven }: Pick<StripAsk, 'run' | 'limit' | 'isGiven'>, onProgress?: (fraction: number) => void): FitRun {
+    const { trace, clock, lifetimes } = this;
+    const isRecorded = run === RECORDED;
+    const history =
+      isRecorded || limit === undefined
+        ? this.history(run, onProgress)
+        : this.keep(`${run} in ${limit} ${isGiven ?? false}`, () =>
+            this.watchOther(run, onProgress, { bytes: limit, isGiven: isGiven ?? false }),
+          );
+    const { choice, limits } = this.reconstructed();
+    const kind = isRecorded || run === choice.name ? choice.kind : chooseAllocators(run)[0]!.kind;
+    return { trace, clock, lifetimes, history, kind, isRecorded, limit: isRecorded ? limitOf(limits) : limit };
+  }
+
   private liveRow(history: History, index: number, event: number): LiveRow {
     const { clock, lifetimes, trace } = this;
     return {
@@ -233,13 +279,17 @@ export class GpuView {
   }
 
   private history(name: string, onProgress?: (fraction: number) => void): History {
-    let history = this.histories.get(name);
+    return this.keep(name, () => (name === RECORDED ? this.watchRecorded(onProgress) : this.watchOther(name, onProgress)));
+  }
+
+  private keep(key: string, watch: () => History): History {
+    let history = this.histories.get(key);
     if (history) {
-      this.histories.delete(name);
+      this.histories.delete(key);
     } else {
-      history = this.watch(name, onProgress);
+      history = watch();
     }
-    this.histories.set(name, history);
+    this.histories.set(key, history);
     // The recorded run stays, since all others start from it.
     for (const oldest of this.histories.keys()) {
       if (this.histories.size <= MOST_RUNS) break;
@@ -248,18 +298,29 @@ export class GpuView {
     return history;
   }
 
-  private watch(name: string, onProgress?: (fraction: number) => void): History {
-    if (name === RECORDED) {
-      const { history, reconstruction } = watchRecorded(this.trace, onProgress);
-      const { emptyCacheBefore, rules } = reconstruction;
-      this.recorded = { choice: recordedChoice(this.trace, reconstruction), job: { emptyCacheBefore, rules } };
-      return history;
-    }
-    if (!this.recorded) this.history(RECORDED);
-    const { choice: recorded, job } = this.recorded!;
+  private watchRecorded(onProgress?: (fraction: number) => void): History {
+    const { history, reconstruction } = watchRecorded(this.trace, onProgress);
+    this.recorded = this.recordedFrom(reconstruction);
+    return history;
+  }
+
+  private watchOther(name: string, onProgress?: (fraction: number) => void, limit?: { bytes: number; isGiven: boolean }): History {
+    const { choice: recorded, job, limits } = this.reconstructed();
     const [choice] = name === recorded.name ? [recorded] : chooseAllocators(name);
     if (!choice) throw new UsageError(`there is no allocator '${name}'`);
-    return watchChoice(this.trace, withPlan(choice, this.trace), choice === recorded, job, onProgress);
+    const gpu = limit && gpuWith(limit.bytes, limit.isGiven ? undefined : limits);
+    return watchChoice(this.trace, withPlan(choice, this.trace), choice === recorded, job, onProgress, gpu);
+  }
+
+  /** A thread that only replays need not keep the recorded run. */
+  private reconstructed(): Recorded {
+    this.recorded ??= this.recordedFrom(reconstruct(this.trace));
+    return this.recorded;
+  }
+
+  private recordedFrom(reconstruction: Omit<Reconstruction, 'allocator'>): Recorded {
+    const { emptyCacheBefore, rules, limits } = reconstruction;
+    return { choice: recordedChoice(this.trace, reconstruction), job: { emptyCacheBefore, rules }, limits };
   }
 
   private momentOf(event: number): Moment {

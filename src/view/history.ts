@@ -7,6 +7,7 @@ import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { RecordedPlacement } from '../replay/recorded-placement.ts';
 import { type ReplayObserver, type ReplayOptions, replay } from '../replay/replay.ts';
 import { ReservedPeak } from '../replay/reserved-peak.ts';
+import { limitsFor, UNLIMITED_GPU, type WhatIfGpu } from '../replay/what-if.ts';
 import { recordedEngine } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { AddressLayout } from './address-layout.ts';
@@ -33,6 +34,8 @@ export interface History {
   readonly peakReserved: number;
   readonly peakReservedEvent: number;
   readonly ooms: number;
+  /** Offset and size of each part of requests that failed in the recording and are served here, by event. */
+  readonly served: ReadonlyMap<number, Float64Array>;
 }
 
 /** The recorded run, and what its reconstruction found. */
@@ -72,7 +75,10 @@ function watchReconstruction(
 /** A run on Weir's engine: blocks and pieces from the model, reserved memory from the recording. */
 function watchEngine(trace: Trace, onProgress?: (fraction: number) => void): ReturnType<typeof watchRecorded> {
   const { allocator: _, ...reconstruction } = reconstruct(trace, { onProgress: (done) => onProgress?.(done / 2) });
-  const modelled = watchChoice(trace, recordedChoice(trace, reconstruction), false, {}, (done) => onProgress?.((1 + done) / 2));
+  const { limits } = reconstruction;
+  const gpu = { capacity: limits.capacity, allowedBytes: limits.allowedBytes };
+  const half = (done: number) => onProgress?.((1 + done) / 2);
+  const modelled = watchChoice(trace, recordedChoice(trace, reconstruction), false, {}, half, gpu);
   const { events } = trace;
   const reserved = new Float64Array(events.count);
   let level = Number.NaN;
@@ -102,17 +108,19 @@ function segmentSign(kind: number): number {
   return kind === EventKind.SegmentFree || kind === EventKind.SegmentUnmap ? -1 : 0;
 }
 
-/** The same requests through another allocator without a limit: the run behind the peaks of the what-if table. */
+/** The same requests through another allocator. Without a limit it is the run behind the peaks of the what-if table. */
 export function watchChoice(
   trace: Trace,
   choice: AllocatorChoice,
   isRecorded: boolean,
   job: Pick<ReplayOptions, 'emptyCacheBefore' | 'rules'>,
   onProgress?: (fraction: number) => void,
+  gpu: WhatIfGpu = UNLIMITED_GPU,
 ): History {
-  const backend = new WatchedBackend({ placement: isRecorded ? RecordedPlacement.of(trace) : undefined });
+  const { capacity, ...limits } = limitsFor(choice, gpu);
+  const backend = new WatchedBackend({ capacity, placement: isRecorded ? RecordedPlacement.of(trace) : undefined });
   const observer = new Observer(trace, backend.pieces, (address, size) => backend.homesOf(address, size));
-  const { ooms } = replay(trace, choice.create, { ...job, backend, restoreStart: isRecorded, onProgress, observer });
+  const { ooms } = replay(trace, choice.create, { ...job, ...limits, backend, restoreStart: isRecorded, onProgress, observer });
   return observer.finish(ooms);
 }
 
@@ -126,6 +134,8 @@ class Observer implements ReplayObserver {
   private readonly homesOf: (address: number, size: number) => number[] | undefined;
   /** Start and size of each extent of homes, for allocations that are not their own home. */
   private readonly homes = new Map<number, number[]>();
+  /** The same for requests that failed in the recording, by event. */
+  private readonly servedHomes = new Map<number, number[]>();
   private next = 0;
   /** Levels before the first event. */
   private startAllocated = 0;
@@ -148,6 +158,12 @@ class Observer implements ReplayObserver {
     this.size[allocation] = allocator.sizeOf(block);
     const homes = this.homesOf(this.address[allocation]!, this.size[allocation]!);
     if (homes) this.homes.set(allocation, homes);
+  }
+
+  served(event: number, block: number, allocator: Allocator): void {
+    const address = allocator.addressOf(block);
+    const size = allocator.sizeOf(block);
+    this.servedHomes.set(event, this.homesOf(address, size) ?? [address, size]);
   }
 
   after(event: number, allocator: Allocator): void {
@@ -183,8 +199,10 @@ class Observer implements ReplayObserver {
     const layout = new AddressLayout(pieces);
     const offset = this.address.map((address) => layout.offsetOf(address));
     const parts = new Map<number, Float64Array>();
+    const placesOf = (homes: readonly number[]) =>
+      Float64Array.from(homes, (value, index) => (index % 2 === 0 ? layout.offsetOf(value) : value));
     for (const [allocation, homes] of this.homes) {
-      const placed = Float64Array.from(homes, (value, index) => (index % 2 === 0 ? layout.offsetOf(value) : value));
+      const placed = placesOf(homes);
       offset[allocation] = placed[0]!;
       if (placed.length > 2) parts.set(allocation, placed);
     }
@@ -203,6 +221,7 @@ class Observer implements ReplayObserver {
       peakReserved: this.peak.bytes,
       peakReservedEvent: this.peak.event,
       ooms,
+      served: new Map([...this.servedHomes].map(([event, homes]) => [event, placesOf(homes)])),
     };
   }
 }

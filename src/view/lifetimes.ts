@@ -23,7 +23,8 @@ export class Lifetimes {
       const requested = allocations.freeRequestedEvent[index]!;
       const completed = allocations.freeCompletedEvent[index]!;
       this.released[index] = requested >= 0 ? requested : completed >= 0 ? completed : events.count;
-      this.end[index] = completed >= 0 ? completed : this.released[index]!;
+      // A free that never completed: other streams use the memory to the end.
+      this.end[index] = completed >= 0 ? completed : events.count;
     }
     for (const [event, displaced] of impliedFrees) {
       this.released[displaced] = Math.min(this.released[displaced]!, event);

@@ -2,6 +2,9 @@
 import type { AnalysisView } from './analysis-view.ts';
 import type { ColourMode, LegendEntry } from './block-classes.ts';
 import type { AxisKind } from './clock.ts';
+import type { Misfits } from './fit-misfits.ts';
+import type { StripOrder } from './fit-strip.ts';
+import type { FitLane, HoleInfo } from './fit-view.ts';
 import type { FlameGraph } from './flame.ts';
 import type { MapCells, MapWindow } from './map-cells.ts';
 import type { PlanView } from './plan-view.ts';
@@ -95,6 +98,18 @@ export interface LiveState extends Moment {
   readonly flame: FlameGraph;
 }
 
+/** Memory of a run after an event, as the request of another event sees it. */
+export interface StripAsk {
+  readonly run: string;
+  readonly event: number;
+  /** Event of the request that is drawn; undefined: none. */
+  readonly request?: number | undefined;
+  /** The most that a replay may reserve; undefined: no limit. The recorded run has its own. */
+  readonly limit?: number | undefined;
+  /** The user gave the limit: it is the size of the GPU, and not what a memory fraction allows. */
+  readonly isGiven?: boolean | undefined;
+}
+
 /** Every question with its answer; all but `describe` are about one GPU of the source. */
 export interface Calls {
   describe: { ask: Record<never, never>; answer: SourceInfo };
@@ -109,6 +124,12 @@ export interface Calls {
   blockAt: { ask: { run: string; axis: AxisKind; position: number; offset: number }; answer: BlockInfo | undefined };
   block: { ask: { run: string; allocation: number }; answer: BlockInfo | undefined };
   search: { ask: { run: string; text: string }; answer: SearchResult & { readonly blocks: readonly LiveRow[] } };
+  misfits: { ask: Record<never, never>; answer: Misfits };
+  strip: { ask: StripAsk & { order: StripOrder }; answer: FitLane };
+  hole: { ask: StripAsk & { address: number }; answer: HoleInfo | undefined };
+  /** The same of replays, which take seconds. */
+  besideStrip: Calls['strip'];
+  besideHole: Calls['hole'];
   plan: { ask: Record<never, never>; answer: PlanView | undefined };
   analyze: { ask: { capacity?: number | undefined }; answer: AnalysisView };
 }
@@ -117,7 +138,7 @@ export type Method = keyof Calls;
 
 /** Comparing and planning take seconds. A thread of its own answers them, so that zooming never waits. */
 export function isSlow(method: string): boolean {
-  return method === 'analyze' || method === 'plan';
+  return method === 'analyze' || method === 'plan' || method.startsWith('beside');
 }
 
 export type Question = { [Name in Method]: { readonly method: Name; readonly gpu: number } & Calls[Name]['ask'] }[Method];

@@ -2,6 +2,7 @@
 // so that no question can ask for more memory than a screen needs.
 import { UsageError } from '../base/errors.ts';
 import { COLOUR_MODES } from './block-classes.ts';
+import { STRIP_ORDERS } from './fit-strip.ts';
 import { OLDER_NODE } from './flame.ts';
 import type { Calls, Method, Question } from './protocol.ts';
 
@@ -15,6 +16,7 @@ const MOST_TEXT = 4096;
 /** Returns the value if it is right, or throws an error that names the field. */
 type Check = (value: unknown, name: string) => unknown;
 
+const STRIP = { run: text, event: whole(-1), request: optional(whole(0)), limit: optional(whole(1)), isGiven: optional(yesOrNo) };
 const CHECKS: { readonly [Name in Method]: { readonly [Field in keyof Calls[Name]['ask']]-?: Check } } = {
   describe: {},
   run: { run: text },
@@ -26,6 +28,11 @@ const CHECKS: { readonly [Name in Method]: { readonly [Field in keyof Calls[Name
   // -1 selects nothing.
   block: { run: text, allocation: whole(-1) },
   search: { run: text, text },
+  misfits: {},
+  strip: { ...STRIP, order },
+  hole: { ...STRIP, address: number },
+  besideStrip: { ...STRIP, order },
+  besideHole: { ...STRIP, address: number },
   plan: {},
   analyze: { capacity: optional(whole(1)) },
 };
@@ -98,6 +105,15 @@ function axis(value: unknown, name: string): unknown {
 
 function colour(value: unknown, name: string): unknown {
   return oneOf(COLOUR_MODES, value, name);
+}
+
+function order(value: unknown, name: string): unknown {
+  return oneOf(STRIP_ORDERS, value, name);
+}
+
+function yesOrNo(value: unknown, name: string): unknown {
+  if (typeof value !== 'boolean') throw new UsageError(`${name} is true or false`);
+  return value;
 }
 
 function oneOf(allowed: readonly string[], value: unknown, name: string): unknown {

@@ -50,6 +50,15 @@ export class Session {
         return view.blockAt(question);
       case 'block':
         return view.block(question.run, question.allocation);
+      case 'misfits':
+        return view.misfits();
+      case 'strip':
+      case 'besideStrip':
+        yield;
+        return view.strip(question, (fraction) => onProgress({ fraction, doing: `replaying ${question.run}` }));
+      case 'hole':
+      case 'besideHole':
+        return view.hole(question);
       case 'search':
         return view.search(question);
       default:

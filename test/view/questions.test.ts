@@ -18,7 +18,11 @@ const RIGHT = [
   { method: 'search', gpu: 0, run: 'recorded', text: '> 2 GiB' },
   { method: 'plan', gpu: 0 },
   { method: 'analyze', gpu: 0, capacity: 80 * 2 ** 30 },
+  { method: 'misfits', gpu: 0 },
+  { method: 'strip', gpu: 0, run: 'recorded', event: -1, request: 7, limit: undefined, isGiven: undefined, order: 'hole' },
+  { method: 'besideHole', gpu: 0, run: 'weir', event: 9, request: undefined, limit: 2 ** 34, isGiven: true, address: 2 ** 40 },
 ];
+const STRIP = { method: 'strip', gpu: 0, run: 'recorded', event: 0, order: 'address' };
 const FIELDS = [...new Set(RIGHT.flatMap((question) => Object.keys(question)))];
 const [, , timeline, map, , moment] = RIGHT;
 
@@ -63,6 +67,12 @@ describe('a question', () => {
     [{ method: 'search', gpu: 0, run: 'recorded', text: 7 }, 'text is a text'],
     [{ method: 'analyze', gpu: 0, capacity: 0 }, 'capacity is a whole number from 1'],
     [{ method: 'analyze', gpu: 0, capacity: -1 }, 'capacity is a whole number'],
+    [{ ...STRIP, order: 'random' }, 'order is one of hole, address'],
+    [{ ...STRIP, event: 0.5 }, 'event is a whole number from -1'],
+    [{ ...STRIP, request: -1 }, 'request is a whole number from 0'],
+    [{ ...STRIP, limit: 0 }, 'limit is a whole number from 1'],
+    [{ ...STRIP, isGiven: 'yes' }, 'isGiven is true or false'],
+    [{ ...STRIP, method: 'hole', address: 'top' }, 'address is a number'],
   ])('%j is refused', (question, words) => {
     expect(() => checkQuestion(question)).toThrow(words);
   });

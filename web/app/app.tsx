@@ -1,6 +1,7 @@
 // The page as a whole: its sections and their order.
 import { signal } from '@preact/signals';
 import { Advice } from '../panels/advice.tsx';
+import { FitPanel } from '../panels/fit-panel.tsx';
 import { LivePanel } from '../panels/live-panel.tsx';
 import { feedState, LiveRanks } from '../panels/live-ranks.tsx';
 import { Plan } from '../panels/plan.tsx';
@@ -35,17 +36,21 @@ export function App() {
 }
 
 function Page() {
+  // Where a request failed, that is the question. Elsewhere the timeline comes first.
+  const hasFailed = (main.value?.gpu.ooms.length ?? 0) > 0;
   return (
     <main class="page">
       <div class="first">
         <Verdict />
         <WhatIf />
       </div>
+      {hasFailed && <FitPanel />}
       <section id="tracks" class="card" tabIndex={-1} aria-label="Timeline and fragmentation map">
         <Toolbar />
         <Tracks />
         {loading.value && <Progress note={loading.value} />}
       </section>
+      {!hasFailed && <FitPanel />}
       <LivePanel />
       <Advice />
       <Plan />

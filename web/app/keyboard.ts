@@ -49,6 +49,7 @@ export const KEY_ACTIONS: readonly KeyAction[] = [
   { keys: ['2'], what: 'what-if table', run: () => goTo('what-if') },
   { keys: ['3'], what: 'timeline and map', run: () => goTo('tracks') },
   { keys: ['4'], what: 'live at the cursor', run: () => goTo('live') },
+  { keys: ['5'], what: 'why it did not fit', run: () => goTo('fit') },
   {
     keys: ['?'],
     what: 'this help',
