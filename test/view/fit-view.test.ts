@@ -175,7 +175,7 @@ describe('a plain snapshot with holes that are too small', () => {
 describe('a file about a failure', () => {
   it("on Weir's engine has all reserved memory, as a replay lays it out", () => {
     const { process, failure } = failedProcess('weir');
-    const trace = readWeir(failureFile(failure, process)).traces[0]!;
+    const trace = readWeir(failureFile(failure, failure.state!, process)).traces[0]!;
     const { ask } = sessionOf('oom.weir', trace);
     const misfit = ask({ method: 'misfits', gpu: 0 }).failed.at(-1)!;
     const { strip, unplaced, isModelled } = ask({
@@ -194,7 +194,7 @@ describe('a file about a failure', () => {
 
   it("on PyTorch's allocator has its segments and holes", () => {
     const { process, failure } = failedProcess('pytorch');
-    const trace = readWeir(failureFile(failure, process)).traces[0]!;
+    const trace = readWeir(failureFile(failure, failure.state!, process)).traces[0]!;
     const { ask } = sessionOf('oom.weir', trace);
     const misfit = ask({ method: 'misfits', gpu: 0 }).failed.at(-1)!;
     const lane = ask({ method: 'strip', gpu: 0, run: 'recorded', event: misfit.at, request: misfit.event, order: 'hole' });

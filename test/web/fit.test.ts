@@ -37,7 +37,7 @@ describe.skipIf(!CHROMIUM)(`the strip of memory${CHROMIUM ? '' : ' (skipped: the
     for (const allocator of ['weir', 'pytorch'] as const) {
       const { process, failure } = failedProcess(allocator);
       const path = join(folder, `oom.${allocator}.weir`);
-      writeFileSync(path, failureFile(failure, process));
+      writeFileSync(path, failureFile(failure, failure.state!, process));
       failures.push(path);
     }
     [browser, served] = await Promise.all([launch(), serve([split, OOM_SAMPLE, PEAK_SAMPLE, DEMAND_SAMPLE, ...failures])]);
