@@ -31,7 +31,10 @@ export function failedProcess(allocator: 'weir' | 'pytorch'): { process: TestPro
     4,
   );
   const found: Failure[] = [];
-  memory.take(rowsOf(rows), (failure) => found.push(failure));
+  memory.take(rowsOf(rows), (failure) => {
+    memory.capture(failure);
+    found.push(failure);
+  });
   memory.close();
   return { process, failure: found[0]! };
 }
