@@ -11,10 +11,10 @@ import { H200_COPIES } from '../../src/plan/swaps/copy-costs.ts';
 import { planSwapStep } from '../../src/plan/swaps/planner.ts';
 import { offsetsFacts, stepFacts, swapFacts } from '../../src/report/plan.ts';
 import { formatPlan, formatVerification } from '../../src/report/terminal/plan.ts';
-import { assembleTrace } from '../../src/trace/assemble.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
 import { EventKind, type Trace } from '../../src/trace/trace.ts';
+import { oneStreamTrace } from '../support/one-stream.ts';
 
 const MIB = 2 ** 20;
 const CSV = 'id,lower,upper,size\na,0,4,10\nb,2,6,20\nc,5,9,10\n';
@@ -51,19 +51,7 @@ function trainingTrace(observed: readonly number[] = [0, 1, 2, 3, 4, 5], marks =
       add(EventKind.FreeCompleted, activation(layer), (16 + layer) * MIB);
     }
   }
-  return assembleTrace({
-    device: 0,
-    events: store.view(),
-    startSegments: undefined,
-    endSegments: undefined,
-    streams: [0],
-    pools: [[0, 0]],
-    symbols,
-    settings: new Map(),
-    limits: {},
-    annotations: [],
-    warnings: [],
-  });
+  return oneStreamTrace(store.view(), symbols);
 }
 
 describe('inputs', () => {

@@ -1,9 +1,9 @@
 // Recordings written call by call, for tests: a script allocates, frees and marks, and says which line does it.
 import type { PhaseMark } from '../../src/abi/events.ts';
-import { assembleTrace } from '../../src/trace/assemble.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
 import { EventKind, type Trace } from '../../src/trace/trace.ts';
+import { oneStreamTrace } from './one-stream.ts';
 import type { Row } from './training.ts';
 
 export interface ScriptedBlock {
@@ -62,17 +62,5 @@ export function scripted(write: (script: Script) => void, options: { readonly de
     mark: (text) => store.setOptional(append(EventKind.Mark, 0, 0, -1), 'detail', symbols.internString(text)),
     tell: (address, category) => store.setOptional(append(EventKind.Category, address, 0, -1), 'detail', category),
   });
-  return assembleTrace({
-    device: options.device ?? 0,
-    events: store.view(),
-    startSegments: undefined,
-    endSegments: undefined,
-    streams: [0],
-    pools: [[0, 0]],
-    symbols,
-    settings: new Map(),
-    limits: {},
-    annotations: [],
-    warnings: [],
-  });
+  return oneStreamTrace(store.view(), symbols, { device: options.device });
 }

@@ -1,10 +1,10 @@
 // A made-up training program with its source lines, recorded as Weir or PyTorch would: for tests that compare runs.
 // Each layer is a list of lines; a test edits them as a programmer would, and says which line is new or forgets memory.
 import { PhaseMark } from '../../src/abi/events.ts';
-import { assembleTrace } from '../../src/trace/assemble.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
 import { type Annotation, EventKind, type Trace } from '../../src/trace/trace.ts';
+import { oneStreamTrace } from './one-stream.ts';
 
 export const MIB = 2 ** 20;
 
@@ -138,17 +138,5 @@ export function train(options: TrainingOptions = {}): Trace {
     if (cached) free(cached);
     cached = next;
   }
-  return assembleTrace({
-    device,
-    events: store.view(),
-    startSegments: undefined,
-    endSegments: undefined,
-    streams: [0],
-    pools: [[0, 0]],
-    symbols,
-    settings: new Map(),
-    limits: {},
-    annotations,
-    warnings: [],
-  });
+  return oneStreamTrace(store.view(), symbols, { device, annotations });
 }
