@@ -1,4 +1,6 @@
 // One run of a command from start to end: folder, environment, command, supervision, summary. We exit as the command did.
+
+import { setImmediate as immediate } from 'node:timers/promises';
 import { formatBytes } from '../base/bytes.ts';
 import { type ChildEnd, runChild } from './child/child.ts';
 import { changedVariables, environmentWith, obstacleIn } from './child/environment.ts';
@@ -53,17 +55,21 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
   if (options.record !== undefined) checkRecordFolder(options.record);
   if (options.oomDir !== undefined && options.oomDir !== 'none') checkFailureFolder(options.oomDir);
   removeStaleFolders(options.environment);
-  const folder = createRunFolder(options.ringRows, options.environment);
+  let folder: string | undefined;
   let supervision: Supervision | undefined;
   // While the command runs, signals go to it. Afterwards a signal skips the rest. In both cases the folders are
   // removed.
   const afterwards = new AbortController();
   let isRunning = true;
-  const stopListening = onSignals(endingSignals(options.environment), () => {
+  let isStarted = false;
+  let early: NodeJS.Signals | undefined;
+  const stopListening = onSignals(endingSignals(options.environment), (signal) => {
+    if (!isStarted) early ??= signal;
     if (!isRunning) afterwards.abort();
   });
   const stopIgnoring = onSignals(USER_SIGNALS, () => {});
   try {
+    folder = createRunFolder(options.ringRows, options.environment);
     const changed = changedVariables(options.environment, { ...options, folder });
     const environment = environmentWith(options.environment, changed);
     supervision = new Supervision(options, environment, folder, voice, watcher);
@@ -72,13 +78,18 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
     let end: ChildEnd;
     try {
       const { onOutput, onCaptured } = options;
-      end = await runChild({
-        command: options.command,
-        environment,
-        onTrouble: (sentence) => voice.trouble(sentence),
-        ...(onOutput ? { stdio: ['inherit', 'pipe', 'inherit'], onStart: onOutput } : {}),
-        ...(onCaptured ? { stdio: ['ignore', 'pipe', 'pipe'], onStart: onCaptured } : {}),
-      });
+      // Signals that came so far are heard now. One that ends programs came before there was a command to end.
+      await immediate();
+      isStarted = true;
+      end = early
+        ? { code: null, signal: early }
+        : await runChild({
+            command: options.command,
+            environment,
+            onTrouble: (sentence) => voice.trouble(sentence),
+            ...(onOutput ? { stdio: ['inherit', 'pipe', 'inherit'], onStart: onOutput } : {}),
+            ...(onCaptured ? { stdio: ['ignore', 'pipe', 'pipe'], onStart: onCaptured } : {}),
+          });
     } finally {
       isRunning = false;
       await supervision.finish(afterwards.signal);
@@ -86,7 +97,7 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
     const summary = supervision.summary(end, await supervision.replay(afterwards.signal));
     return { summary, end, refusals: supervision.refusals };
   } finally {
-    removeFolder(folder);
+    if (folder !== undefined) removeFolder(folder);
     if (supervision?.scratch) removeFolder(supervision.scratch);
     stopListening();
     stopIgnoring();

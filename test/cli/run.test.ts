@@ -341,6 +341,17 @@ describe('signals', () => {
     expect(readdirSync(run.temporary)).toEqual([]);
   });
 
+  it.each(['SIGINT', 'SIGTERM'] as const)('%s while weir starts ends it, and no command is left running', async (signal) => {
+    for (let turn = 0; turn < 3; turn++) {
+      const child = run.start(['run', '-q', '--', 'sleep', '20']);
+      const end = ended(child);
+      await expect.poll(() => readdirSync(run.temporary).length, { timeout: 20_000, interval: 1 }).toBeGreaterThan(0);
+      child.kill(signal);
+      expect(await end).toEqual([null, signal]);
+      expect(readdirSync(run.temporary)).toEqual([]);
+    }
+  });
+
   it('a second Ctrl-C soon after the first is meant more seriously', async () => {
     const child = run.start(['run', ...job('signals')]);
     const end = ended(child);

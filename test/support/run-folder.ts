@@ -21,7 +21,8 @@ export class RunFolder {
     const root = mkdtempSync(join(tmpdir(), 'weir-run-test-'));
     this.temporary = join(root, 'tmp');
     mkdirSync(this.temporary);
-    this.environment = { ...process.env, NO_COLOR: '1', XDG_RUNTIME_DIR: this.temporary, TMPDIR: this.temporary };
+    // Not as started by nohup, whatever has started the tests.
+    this.environment = { ...process.env, _: undefined, NO_COLOR: '1', XDG_RUNTIME_DIR: this.temporary, TMPDIR: this.temporary };
     beforeEach(() => {
       this.path = join(root, String(this.count++));
       mkdirSync(this.path);

@@ -5,7 +5,6 @@ Each operator is waited for, so that its time is its own. These steps are theref
 import time
 
 import torch
-from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..refusal import say
@@ -32,7 +31,7 @@ class Recorder(TorchDispatchMode):
         self.count = 0
         self.looked_at = {}  # operator -> what _look_at returns
 
-    # Operators that run other operators, such as torch.cond: those inside are recorded.
+    # Operators that run others, such as torch.cond, are recorded as one: inside of them, this mode is off.
     supports_higher_order_operators = True
 
     @classmethod
@@ -42,8 +41,6 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, arguments=(), named=None):
         named = named or {}
-        if isinstance(func, HigherOrderOperator):
-            return func(*arguments, **named)
         is_view, mutated, mutated_names, tensors = self.looked_at.get(func) or self._look_at(func)
         if not all(is_tensor(arguments[place]) or arguments[place] is None for place in tensors if place < len(arguments)):
             arguments = _without_numbers(arguments, tensors)

@@ -17,6 +17,8 @@ MOST_FAILURES = 8
 PAUSE_S = 30.0
 MOST_NODES = 500_000
 MOST_SECONDS = 5.0
+# The clock is looked at after so many objects.
+GLANCE = 256
 
 
 class Failures:
@@ -73,11 +75,13 @@ class Failures:
                 tensors.append(found)
             elif cls in caches:
                 _add_cache(telling, found)
-        for tensor in tensors:
+        for place, tensor in enumerate(tensors):
             node = node_of(tensor)
             if node is not None:
                 telling.add(tensor, Category.ACTIVATION)
                 nodes.append(node)
+            if place % GLANCE == 0 and self.clock() > until:
+                return
         del tensors
         _walk(telling, nodes, until, self.clock)
 
@@ -91,7 +95,7 @@ def _walk(telling, nodes, until, clock):
         if node in seen:
             continue
         seen.add(node)
-        if len(seen) % 1024 == 0 and clock() > until:
+        if len(seen) % GLANCE == 0 and clock() > until:
             return
         cls = type(node)
         saved = names.get(cls)

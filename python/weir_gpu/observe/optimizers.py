@@ -25,7 +25,6 @@ class Known:
 class Optimizers:
     def __init__(self):
         self.by_id = {}
-        self.were_made = False
         self.to_close = []
 
     def open(self):
@@ -57,7 +56,6 @@ class Optimizers:
         identity = id(optimizer)
         found = self.by_id.get(identity)
         if found is None:
-            self.were_made = True
             forget = self.by_id.pop
             found = self.by_id[identity] = Known(optimizer, lambda _: forget(identity, None))
         return found
@@ -81,6 +79,10 @@ def parameters_of(optimizer):
 def _state_of(optimizer):
     state = optimizer.__dict__.get("state")
     return state if isinstance(state, dict) else {}
+
+
+def has_state(optimizer):
+    return dict.__len__(_state_of(optimizer)) > 0
 
 
 def sample_of(optimizer, address_of):

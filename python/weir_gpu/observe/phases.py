@@ -64,6 +64,7 @@ class Phases:
         self.others = 0
         self.owes_step = False  # a step has ended inside of a backward pass
         self.steps = 0
+        self.has_begun = False  # a step() of an optimizer, whether or not it ended
         self.to_close = []
         self.closed = False
 
@@ -146,6 +147,7 @@ class Phases:
             self._call(self._step_ends, optimizer, sys._getframe().f_back)
 
     def _step_begins(self, optimizer, frame):
+        self.has_begun = True
         self.calls.begin(optimizer, frame)
         self._call(self.listener.optimizer_begins, optimizer)
         if not self.passes and len(self.calls.running) == 1:

@@ -126,10 +126,15 @@ class Telling:
                 self.put(device, address, category)
 
     def _put_all(self, device, addresses, category):
-        added = dict.fromkeys(addresses, category)
-        added.pop(0, None)
-        added.update(self.by_device.get(device, ()))
-        self.by_device[device] = added
+        known = self.by_device.get(device)
+        if known is None:
+            known = self.by_device[device] = dict.fromkeys(addresses, category)
+            known.pop(0, None)
+            return
+        # In place: tensors may come one by one, and each must not cost as much as all before it.
+        for address in addresses:
+            if address:
+                known.setdefault(address, category)
 
     def put(self, device, address, category):
         """The first word on an address counts: a gradient may lie in the memory of a buffer."""

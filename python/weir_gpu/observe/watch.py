@@ -55,6 +55,7 @@ class Watch:
         self.phases = Phases(mark, self)
         self.samples = []  # (module, name): parameters, by weak references
         self.sampled = None  # where they were when parameters were told
+        self.failures = None  # set once they are watched
         self.has_foreign = False  # optimizers update tensors that are in no module
         self.expects_gradients = True  # this backward pass makes new ones
         self.tells_gradients = True
@@ -143,8 +144,14 @@ class Watch:
                 self.on_step()
 
     def misses_steps(self):
-        """Whether the program trains with an optimizer, and no step() of it was seen: compiled code calls no hooks."""
-        return self.passes > 1 and self.optimizers.were_made and self.phases.steps == 0 and self.phases.anchor is None
+        """Whether an optimizer has state although no step() was seen: compiled code calls no hooks.
+
+        A program that failed may have been in its first step, with state from a checkpoint."""
+        if self.passes < 2 or self.phases.has_begun or self.phases.steps > 0:
+            return False
+        if self.failures is not None and self.failures.count > 0:
+            return False
+        return any(of_optimizers.has_state(optimizer) for _, optimizer in self.optimizers.all())
 
     # ---- looks
 

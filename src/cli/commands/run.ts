@@ -163,7 +163,7 @@ async function start(words: readonly string[], self: Command, namesRecording: bo
     record,
     force: flags.force ?? false,
     oomDir: flags.oomDir,
-    whatIf: flags.whatIf && !flags.check,
+    whatIf: flags.whatIf && !flags.check && (!flags.quiet || flags.json === true || flags.jsonFile !== undefined),
     whatIfEvents: flags.whatIfEvents,
     metricsPort: flags.metrics,
     metricsHost: flags.metricsHost,

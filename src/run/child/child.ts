@@ -20,6 +20,8 @@ export interface ChildEnd {
 const FORWARDED: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'];
 /** Another Ctrl-C within this time sends a stronger signal. */
 const IMPATIENT_MS = 2000;
+/** A Ctrl-C that is heard so soon after the start may have come before it, and then the command has not received it. */
+const YOUNG_MS = 100;
 
 export interface ChildOptions {
   readonly command: readonly string[];
@@ -47,6 +49,7 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
   const hasTerminal = hasControllingTerminal();
   const isHangUpIgnored = ignoresHangUp(options.environment);
   let child: RunningCommand | undefined;
+  let startedAt = Number.NEGATIVE_INFINITY;
   let lastInterrupt = Number.NEGATIVE_INFINITY;
   let impatience = 0;
   const forward = (signal: NodeJS.Signals) => void child?.kill(signal);
@@ -56,7 +59,7 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
     lastInterrupt = now;
     // At a terminal, the command has received the signal too. Without one, only we have.
     if (impatience === 0) {
-      if (!hasTerminal || !isInForeground()) forward('SIGINT');
+      if (!hasTerminal || now - startedAt < YOUNG_MS || !isInForeground()) forward('SIGINT');
     } else {
       const signal = impatience === 1 ? 'SIGTERM' : 'SIGKILL';
       options.onTrouble(`interrupted again: sending ${signal} to the command`);
@@ -71,6 +74,7 @@ export async function runChild(options: ChildOptions): Promise<ChildEnd> {
     const stdio = inheritedStdio(options.stdio ?? ['inherit', 'inherit', 'inherit']);
     return await start(options, stdio, isHangUpIgnored, (started) => {
       child = started;
+      startedAt = performance.now();
       options.onStart?.(started);
     });
   } finally {

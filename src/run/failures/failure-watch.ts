@@ -295,7 +295,7 @@ export class FailureWatch {
     const who = `${processName(watched.recording)}${owner.rank >= 0 ? ` (process ${owner.pid})` : ''}`;
     const file = path && shellWord(path);
     const lines = facts ? failureLines(facts, who, file, problem) : briefLines(failure, who, file, problem);
-    const [headline, ...rest] = (isFirst ? lines : [`${lines[0]}${path === undefined ? '' : `; see ${path}`}`]).map(printable);
+    const [headline, ...rest] = (isFirst ? lines : [`${lines[0]}${path === undefined ? '' : `; see ${file}`}`]).map(printable);
     // An out-of-memory error is a problem, so that its first line is shown even with --quiet.
     this.options.trouble(headline!);
     for (const line of rest) this.options.say(line);

@@ -17,8 +17,10 @@ export function writeWhole(path: string, bytes: Uint8Array, replaces = false): s
     file = openSync(beside, 'wx', 0o644);
     for (let written = 0; written < bytes.length; ) written += writeSync(file, bytes, written);
     fsyncSync(file);
-    closeSync(file);
+    // Closed once, even if closing tells of an error.
+    const whole = file;
     file = undefined;
+    closeSync(whole);
     if (replaces || !linkNew(beside, path)) renameSync(beside, path);
     else unlinkSync(beside);
     return undefined;

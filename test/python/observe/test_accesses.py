@@ -45,6 +45,13 @@ class Accesses(ObserveCase):
         self.operators.clear()
         return optimizer
 
+    def test_an_operator_that_runs_others_is_one(self):
+        self.begin()
+        x = torch.ones(4)
+        made = torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x.cos(), (x,))
+        found = self.named("cond")[-1]
+        self.assertEqual([found[address(x)], found[address(made)]], [False, True])
+
     def test_reads_writes_and_views(self):
         self.begin()
         a, b = torch.ones(4, 4), torch.ones(4, 4)

@@ -9,7 +9,7 @@ import warnings
 import weakref
 
 import torch
-from support import ObserveCase, net, states
+from support import ObserveCase, address, net, states
 from torch.utils.checkpoint import checkpoint
 from weir_gpu.abi import Category
 
@@ -206,6 +206,30 @@ class Categories(ObserveCase):
             out.sum().backward()
         self.assertTold([hidden], Category.ACTIVATION)
         self.assertEqual(len(self.watch.phases.passes), 0)
+
+    def test_a_failure_among_many_tensors_is_looked_at_in_linear_time_and_not_for_long(self):
+        telling = self.watch.telling()
+        many = [torch.zeros(1) for _ in range(4)]
+        telling.add(many[0], Category.ACTIVATION)
+        known = telling.by_device[0]
+        for tensor in many:
+            telling.add(tensor, Category.PARAMETER)
+        self.assertIs(telling.by_device[0], known)
+        self.assertEqual([known[address(tensor)] for tensor in many], [Category.ACTIVATION, *[Category.PARAMETER] * 3])
+        weight = torch.ones(1, requires_grad=True)
+        made = [weight * number for number in range(2000)]
+        now = 0.0
+
+        def clock():
+            nonlocal now
+            now += 1.0
+            return now
+
+        self.watch.failures.clock = clock
+        self.watch.failures.observe(0, 1, 2, 3)
+        told = sum(self.category(tensor) == Category.ACTIVATION for tensor in made)
+        self.assertLess(told, len(made))
+        self.assertEqual(self.marks[-1], "weir:failure")
 
     def test_many_failures_are_looked_at_rarely(self):
         for _ in range(20):

@@ -116,6 +116,19 @@ class Company(ObserveCase):
         self.assertEqual(self.phases()[-1], "step")
         self.assertFalse(self.watch.misses_steps())
 
+    def test_a_first_step_that_failed_was_a_step(self):
+        weight = torch.nn.Parameter(torch.ones(4))
+        optimizer = torch.optim.Adam([weight])
+        for _ in range(3):
+            weight.sum().backward()
+        self.assertFalse(self.watch.misses_steps())
+        # State is there, and then a request for memory fails.
+        optimizer.state[weight]["exp_avg"] = torch.zeros(4)
+        self.assertTrue(self.watch.misses_steps())
+        with self.assertRaises(RuntimeError):
+            optimizer.step(lambda: (_ for _ in ()).throw(RuntimeError("out of memory")))
+        self.assertFalse(self.watch.misses_steps())
+
     def test_compiling_is_done_once(self):
         counts = []
         model = net()
