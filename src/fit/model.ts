@@ -28,7 +28,7 @@ export interface Learned {
   readonly settled: number;
   readonly unsettled: number;
   readonly unpaired: number;
-  /** The part of `unsettled` that no function fits at all. */
+  /** The part of `unsettled` and `scratch` that no function fits at all. */
   readonly open: number;
   /** The part of `unsettled` whose function only two runs support, where these two differ in structure. */
   readonly doubted: number;
@@ -242,13 +242,14 @@ function describe(
     const size = requested[allocation]!;
     const found = functions[allocation]!;
     const isSettled = found.lower(further) === found.upper(further);
+    const isScratch = scratch.has(allocation) && !isSettled;
     bytes += size;
-    if (scratch.has(allocation) && !isSettled) scratchBytes += size;
+    if (isScratch) scratchBytes += size;
     else if (alone.has(allocation)) unpaired += size;
     else if (isSettled) settled += size;
     else unsettled += size;
     if (doubtful.has(allocation)) doubtedBytes += size;
-    else if (found.kind === 'open' && !alone.has(allocation)) open += size;
+    else if (found.kind === 'open' && (isScratch || !alone.has(allocation))) open += size;
     if (found.isChecked) checked += size;
     if (found.kind === 'constant') constant += size;
     else if (!alone.has(allocation)) growing += size;

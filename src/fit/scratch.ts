@@ -7,22 +7,23 @@ import { growthOf, roundedUp, type Sample, type SizeFunction } from './size-func
 
 /** Smaller scratch does not matter: it is served from memory of other small blocks. */
 const LEAST_BYTES = MIB;
-/** Requests of one operation during the life of its scratch. Without stacks, operations cannot be told apart. */
-const MOST_LIFE = 16;
-const MOST_LIFE_WITHOUT_STACKS = 2;
+/** Partial results come with counters for the thread blocks that share them. */
+const MOST_COUNTER_BYTES = 65_536;
+const MOST_COUNTERS = 2;
 
-type Requests = Pick<Sequence, 'count' | 'life' | 'site' | 'hasStacks'>;
+type Requests = Pick<Sequence, 'count' | 'life' | 'size' | 'site'>;
 
-/** For each request, whether it is scratch: all that is requested during its life is of the same operation and freed before it. */
-export function scratchOf({ count, life, site, hasStacks }: Requests, freeEvent: (index: number) => number): Uint8Array {
+/** For each request, whether it is scratch: only counters of the same operation are requested during its life, and freed before it. */
+export function scratchOf({ count, life, size, site }: Requests, freeEvent: (index: number) => number): Uint8Array {
   const isScratch = new Uint8Array(count);
-  const most = hasStacks ? MOST_LIFE : MOST_LIFE_WITHOUT_STACKS;
   for (let index = 0; index < count; index++) {
     const end = index + life[index]!;
-    if (life[index]! < 0 || life[index]! > most) continue;
+    if (life[index]! < 0 || life[index]! > MOST_COUNTERS) continue;
     let isWithin = true;
-    for (let inner = index + 1; inner <= end && isWithin; inner++)
-      isWithin = life[inner]! >= 0 && freeEvent(inner) < freeEvent(index) && site[inner] === site[index];
+    for (let inner = index + 1; inner <= end && isWithin; inner++) {
+      const isCounter = size[inner]! <= MOST_COUNTER_BYTES && site[inner] === site[index];
+      isWithin = isCounter && life[inner]! >= 0 && freeEvent(inner) < freeEvent(index);
+    }
     isScratch[index] = isWithin ? 1 : 0;
   }
   return isScratch;
@@ -43,7 +44,6 @@ export function boundScratch(
     const index = allocation - liveAtStart;
     if (isScratch[index] === 0) continue;
     const member = { allocation, operator: operator[index]!, size: functions[allocation]!, samples: samplesOf(allocation) };
-    // Partial results come with counters, which are requested after them.
     if (life[index]! > 0) {
       partial.push(member);
       continue;
@@ -57,7 +57,7 @@ export function boundScratch(
   for (const member of partial) if (member.size.kind !== 'constant') bounded.set(member.allocation, levelling(member, seen));
   for (const member of workspaces) {
     const jump = jumps.get(member.operator);
-    // Without stacks all operations look the same, so one that follows a law is no evidence against another.
+    // Without stacks all operations look the same, so a change in one says nothing about another.
     const isChosen = jump !== undefined && (hasStacks || member.size.kind === 'open');
     if (isChosen) bounded.set(member.allocation, chosen(member, power, jump));
   }

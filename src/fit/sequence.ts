@@ -87,6 +87,7 @@ export function sequenceOf({ trace, values }: FitRun, names: SiteNames): Sequenc
   const order = new Int32Array(count);
   for (let index = 0; index < count; index++) order[index] = allocations.liveAtStart + index;
   const requestsBefore = requestCounts(trace);
+  const size = allocations.requested.slice(allocations.liveAtStart);
   const site = new Int32Array(count);
   const innerSite = new Int32Array(count);
   const operator = new Int32Array(count);
@@ -113,11 +114,11 @@ export function sequenceOf({ trace, values }: FitRun, names: SiteNames): Sequenc
     values,
     count,
     allocation: order,
-    size: allocations.requested.slice(allocations.liveAtStart),
+    size,
     site,
     innerSite,
     operator,
-    isScratch: scratchOf({ count, life, site, hasStacks }, (index) => freeEventOf(trace, order[index]!)),
+    isScratch: scratchOf({ count, life, size, site }, (index) => freeEventOf(trace, order[index]!)),
     place,
     life,
     stepEvents,

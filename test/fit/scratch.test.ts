@@ -181,6 +181,20 @@ describe('no scratch', () => {
   });
 });
 
+test('blocks that are freed in reverse order are no scratch', () => {
+  const nested = (value: number) => {
+    const into = new RunRecorder(false);
+    for (let step = 0; step < 4; step++) {
+      const saved = [3, 4, 5].map((unit) => into.alloc(unit * MIB * value, ['forward', 0]));
+      for (const block of saved.reverse()) into.free(block);
+      into.mark(PhaseMark.step);
+    }
+    return into.finish();
+  };
+  const model = learnFit([2, 3, 4].map((value) => ({ trace: nested(value), values: [value] })));
+  expect(model.learned).toMatchObject({ scratch: 0, unsettled: 0 });
+});
+
 test('the search goes on in growing steps from a value that is nearly right', () => {
   for (const most of [0, 1, 7, 8, 39, 40]) {
     const tried: number[] = [];
