@@ -4,6 +4,7 @@ import { InputError, UsageError } from '../base/errors.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { degreeOf, type Point } from './monomials.ts';
 import { modesFor, pairRuns } from './pairing.ts';
+import { boundScratch } from './scratch.ts';
 import { type FitRun, freeEventOf, type Sequence, SiteNames, sequenceOf } from './sequence.ts';
 import { doubted, openFunction, type Sample, type SizeFunction, SizeLearner } from './size-function.ts';
 
@@ -27,10 +28,12 @@ export interface Learned {
   readonly settled: number;
   readonly unsettled: number;
   readonly unpaired: number;
-  /** The part of `unsettled` that no function fits at all. */
+  /** The part of `unsettled` and `scratch` that no function fits at all. */
   readonly open: number;
   /** The part of `unsettled` whose function only two runs support, where these two differ in structure. */
   readonly doubted: number;
+  /** Scratch memory of kernels that may be larger or smaller than its function says; in none of the parts above. */
+  readonly scratch: number;
   /** Bytes of the other runs' requests that the template does not have, of the run nearest to it. */
   readonly vanished: number;
   /** The part of it that is not merely requested more often, as by a further step. */
@@ -89,7 +92,8 @@ export function learnFit(runs: readonly FitRun[]): FitModel {
     else if (samples.length < ENOUGH_SAMPLES) fewSamples.push(allocation);
     functions.push(learner.learn(samples));
   }
-  const describeWith = (doubtful: readonly number[]) => describe(template, functions, { alone, doubtful }, partners.at(-1)!);
+  const describeWith = (doubtful: readonly number[], scratch: readonly number[] = []) =>
+    describe(template, functions, { alone, doubtful, scratch }, partners.at(-1)!);
   const learned = describeWith([]);
   requireSame(learned, ordered);
   requireGrowth(learned, ordered);
@@ -97,16 +101,20 @@ export function learnFit(runs: readonly FitRun[]): FitModel {
   const ownSize = (allocation: number): Sample => ({ point: template.values, size: allocations.requested[allocation]! });
   for (const allocation of alone) functions[allocation] = openFunction([ownSize(allocation)], power);
   const points = ordered.map(({ values }) => values);
-  if (differenceOf(learned) <= NOTABLE) return { template, points, functions, learned, warnings };
-  // The structure changes with the value, so it may change again. What only two runs show is no law then.
   const hasStacks = ordered.every((run) => run.hasStacks);
-  const doubtful = fewSamples.filter((allocation) => {
+  const scratch = boundScratch(template, functions, samplesOf, power);
+  for (const [allocation, size] of scratch) functions[allocation] = size;
+  const doubtful = differenceOf(learned) <= NOTABLE ? [] : fewSamples.filter(isDoubtful);
+  for (const allocation of doubtful) functions[allocation] = doubted(functions[allocation]!, ownSize(allocation), power);
+  return { template, points, functions, learned: describeWith(doubtful, [...scratch.keys()]), warnings };
+
+  /** The structure changes with the value, so it may change again. What only two runs show is no law then. */
+  function isDoubtful(allocation: number): boolean {
+    if (scratch.has(allocation)) return false;
     const { kind } = functions[allocation]!;
     // Without stacks, blocks of equal size may be different ones. What is never freed, such as weights, hardly is.
     return kind === 'constant' ? !hasStacks && freeEventOf(template.trace, allocation) >= 0 : kind !== 'open';
-  });
-  for (const allocation of doubtful) functions[allocation] = doubted(functions[allocation]!, ownSize(allocation), power);
-  return { template, points, functions, learned: describeWith(doubtful), warnings };
+  }
 }
 
 /** The share of the bytes that one of the two largest runs has and the other has not, or has in sizes that fit no function. */
@@ -221,23 +229,27 @@ function requireGrowth({ bytes, constant }: Learned, runs: readonly Sequence[]):
 function describe(
   template: Sequence,
   functions: readonly SizeFunction[],
-  which: { readonly alone: readonly number[]; readonly doubtful: readonly number[] },
+  which: { readonly alone: readonly number[]; readonly doubtful: readonly number[]; readonly scratch: readonly number[] },
   nearest: { other: Sequence; partner: Int32Array },
 ): Learned {
   const { requested, count } = template.trace.allocations;
   const alone = new Set(which.alone);
   const doubtful = new Set(which.doubtful);
+  const scratch = new Set(which.scratch);
   const further = template.values.map((value) => 2 * value);
-  let [bytes, settled, unsettled, unpaired, constant, growing, checked, open, doubtedBytes] = [0, 0, 0, 0, 0, 0, 0, 0, 0];
+  let [bytes, settled, unsettled, unpaired, constant, growing, checked, open, doubtedBytes, scratchBytes] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
   for (let allocation = 0; allocation < count; allocation++) {
     const size = requested[allocation]!;
     const found = functions[allocation]!;
+    const isSettled = found.lower(further) === found.upper(further);
+    const isScratch = scratch.has(allocation) && !isSettled;
     bytes += size;
-    if (alone.has(allocation)) unpaired += size;
-    else if (found.lower(further) === found.upper(further)) settled += size;
+    if (isScratch) scratchBytes += size;
+    else if (alone.has(allocation)) unpaired += size;
+    else if (isSettled) settled += size;
     else unsettled += size;
     if (doubtful.has(allocation)) doubtedBytes += size;
-    else if (found.kind === 'open' && !alone.has(allocation)) open += size;
+    else if (found.kind === 'open' && (isScratch || !alone.has(allocation))) open += size;
     if (found.isChecked) checked += size;
     if (found.kind === 'constant') constant += size;
     else if (!alone.has(allocation)) growing += size;
@@ -250,6 +262,7 @@ function describe(
     unpaired,
     open,
     doubted: doubtedBytes,
+    scratch: scratchBytes,
     ...vanishedBytes(nearest),
     constant,
     growing,

@@ -6,15 +6,13 @@ import type { ReplayResult } from '../replay/replay.ts';
 import { type Growth, growthAt } from './growth.ts';
 import type { FitModel, Learned } from './model.ts';
 import type { Point } from './monomials.ts';
-import { FitReplays, type Largest, type Line, largestValue, onLine } from './search.ts';
+import { FitReplays, fittingFrom, fittingUpTo, type Largest, type Line, largestValue, onLine } from './search.ts';
 import { isSettledAt } from './size-function.ts';
 import { type SwappedState, swappedState } from './swapped-state.ts';
-import { type Bound, type Synthesis, synthesise } from './synthesis.ts';
+import { type Bound, DRAWS, type Synthesis, synthesise } from './synthesis.ts';
 
 /** Sizes between the ends of the intervals that are replayed too: an allocator can need most of all for one of them. */
-const BETWEEN: readonly number[] = [0.25, 0.5, 0.75];
-/** Values by which these replays may correct an answer. */
-const MOST_CORRECTIONS = 8;
+const BETWEEN: readonly Bound[] = [0.25, 0.5, 0.75];
 
 /** Peak reserved at one point. */
 export interface PredictedPeak {
@@ -200,16 +198,18 @@ function largestOn(runs: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes:
     });
   const sure = search('upper');
   if (isSettled(model, onLine(line, sure.value + line.multiple))) return { sure, possible: sure };
-  let least = sure.value;
-  for (let step = 0; step < MOST_CORRECTIONS && least > 0 && !BETWEEN.every((share) => fits(least, share)); step++) least -= line.multiple;
   const possible = search('lower');
+  let least = sure.value;
   let most = Math.max(possible.value, sure.value);
-  for (let step = 0; step < MOST_CORRECTIONS && BETWEEN.some((share) => fits(most + line.multiple, share)); step++) most += line.multiple;
-  return { sure: { ...sure, value: Math.max(0, least) }, possible: { ...possible, value: most } };
+  for (const bound of between(model)) {
+    least = fittingFrom(least, line.multiple, (value) => fits(value, bound));
+    if (possible.isBounded) most = fittingUpTo(most, line.multiple, (value) => fits(value, bound));
+  }
+  return { sure: { ...sure, value: least }, possible: { ...possible, value: most } };
 }
 
 export function predictPeak({ model, replays }: FitRuns, choice: AllocatorChoice, point: Point): PredictedPeak {
-  const bounds: readonly Bound[] = isSettled(model, point) ? ['upper'] : ['lower', ...BETWEEN, 'upper'];
+  const bounds: readonly Bound[] = isSettled(model, point) ? ['upper'] : ['lower', ...between(model), 'upper'];
   const peaks = bounds.map((bound) => replays.unlimited(choice, point, bound).peakReserved);
   return {
     point,
@@ -225,9 +225,14 @@ function onGpu({ peakReserved, retries }: ReplayResult): FitRow['onGpu'] {
   return { peakReserved, retries };
 }
 
+/** If libraries choose algorithms, each call may have another one. */
+function between({ functions }: FitModel): readonly Bound[] {
+  return functions.some((size) => size.drawn) ? [...BETWEEN, ...DRAWS] : BETWEEN;
+}
+
 /** Whether all functions give one size there. */
 function isSettled({ functions }: FitModel, point: Point): boolean {
-  return functions.every((size) => isSettledAt(size, point));
+  return functions.every((size) => isSettledAt(size, point) && !size.drawn);
 }
 
 function defaultNames({ template }: FitModel): string[] {

@@ -105,13 +105,30 @@ export function largestValue(start: number, multiple: number, trial: Trial): Lar
     low = high;
   }
   low = lastOf(low, high, mayFit);
-  // From here on downwards, in growing steps.
+  return { value: fittingFrom(low, 1, fits) * multiple, isBounded: true };
+}
+
+/** The largest multiple from `value` on downwards that fits, in growing steps; 0: none does. */
+export function fittingFrom(value: number, multiple: number, fits: (value: number) => boolean): number {
+  let low = value / multiple;
   let above = low + 1;
-  for (let step = 1; low > 0 && !fits(low); step *= 2) {
+  for (let step = 1; low > 0 && !fits(low * multiple); step *= 2) {
     above = low;
     low = Math.max(0, low - step);
   }
-  return { value: lastOf(low, above, fits) * multiple, isBounded: true };
+  return lastOf(low, above, (count) => fits(count * multiple)) * multiple;
+}
+
+/** The largest multiple above `value` that fits, in growing steps; `value` itself if the next does not. */
+export function fittingUpTo(value: number, multiple: number, fits: (value: number) => boolean): number {
+  const most = Math.floor(MOST_VALUE / multiple);
+  let low = value / multiple;
+  let high = low + 1;
+  for (let step = 2; high < most && fits(high * multiple); step *= 2) {
+    low = high;
+    high = Math.min(most, high + step);
+  }
+  return lastOf(low, high, (count) => fits(count * multiple)) * multiple;
 }
 
 /** The last number before `high` for which it is true, where it is true for `low` and not for `high`. */

@@ -6,6 +6,7 @@ import { findPeriod, isPeriodic, longestStretch } from '../plan/steps/period.ts'
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import type { Point } from './monomials.ts';
+import { scratchOf } from './scratch.ts';
 
 /** A recorded run and the values of its parameters. */
 export interface FitRun {
@@ -22,6 +23,10 @@ export interface Sequence extends FitRun {
   readonly site: Int32Array;
   /** The same by the innermost frames alone, for programs whose outer code was edited between the runs. */
   readonly innerSite: Int32Array;
+  /** The innermost frame alone: the operation. */
+  readonly operator: Int32Array;
+  /** 1: the block is scratch memory of one operation. */
+  readonly isScratch: Uint8Array;
   /** Stream and pool as one number. */
   readonly place: Int32Array;
   /** Requests until it is freed; -1: it is not. */
@@ -45,8 +50,8 @@ const INNER_FRAMES = 12;
 export class SiteNames {
   private readonly names = new Map<string, number>();
 
-  /** The number of each stack of a trace: of all its frames, and of the innermost. */
-  of({ symbols }: Trace): { whole: Int32Array; inner: Int32Array } {
+  /** The number of each stack of a trace: of all its frames, of the inner ones, and of the innermost. */
+  of({ symbols }: Trace): { whole: Int32Array; inner: Int32Array; own: Int32Array } {
     const { stacks, frames, strings } = symbols;
     const whole = new Int32Array(stacks.count);
     const inner = new Int32Array(stacks.count);
@@ -62,7 +67,7 @@ export class SiteNames {
       for (let node = stack; node >= 0 && nearest.length < INNER_FRAMES; node = stacks.parent(node)) nearest.push(own[node]!);
       inner[stack] = this.intern(nearest.join());
     }
-    return { whole, inner };
+    return { whole, inner, own };
   }
 
   private intern(name: string): number {
@@ -82,8 +87,10 @@ export function sequenceOf({ trace, values }: FitRun, names: SiteNames): Sequenc
   const order = new Int32Array(count);
   for (let index = 0; index < count; index++) order[index] = allocations.liveAtStart + index;
   const requestsBefore = requestCounts(trace);
+  const size = allocations.requested.slice(allocations.liveAtStart);
   const site = new Int32Array(count);
   const innerSite = new Int32Array(count);
+  const operator = new Int32Array(count);
   const place = new Int32Array(count);
   const life = new Int32Array(count);
   let withStack = 0;
@@ -93,27 +100,31 @@ export function sequenceOf({ trace, values }: FitRun, names: SiteNames): Sequenc
     if (stack !== NO_STACK) withStack++;
     site[index] = stack === NO_STACK ? -1 : numbers.whole[stack]!;
     innerSite[index] = stack === NO_STACK ? -1 : numbers.inner[stack]!;
+    operator[index] = stack === NO_STACK ? -1 : numbers.own[stack]!;
     place[index] = allocations.stream[allocation]! * 65536 + allocations.pool[allocation]!;
     const freed = freeEventOf(trace, allocation);
     life[index] = freed < 0 ? -1 : requestsBefore[freed]! - index - 1;
   }
   const marked = markedSteps(trace);
   const stepEvents = marked.length > 0 ? marked : repeatedSteps(trace);
+  // If a few lack a stack, such as those of other threads, the others still identify the program.
+  const hasStacks = withStack > count * 0.8;
   return {
     trace,
     values,
     count,
     allocation: order,
-    size: allocations.requested.slice(allocations.liveAtStart),
+    size,
     site,
     innerSite,
+    operator,
+    isScratch: scratchOf({ count, life, size, site }, (index) => freeEventOf(trace, order[index]!)),
     place,
     life,
     stepEvents,
     isMarked: marked.length > 0,
     steps: stepEvents.map((event) => (event < events.count ? requestsBefore[event]! : count)),
-    // If a few lack a stack, such as those of other threads, the others still identify the program.
-    hasStacks: withStack > count * 0.8,
+    hasStacks,
   };
 }
 

@@ -19,6 +19,8 @@ export interface SizeFunction {
   readonly monomial: Monomial | undefined;
   lower(point: Point): number;
   upper(point: Point): number;
+  /** Only of memory that a library may need more or less of, independently of all other blocks: the size for a share of its range. */
+  drawn?(point: Point, share: number): number;
 }
 
 /** Sizes that kernels and libraries round their buffers up to. */
@@ -169,7 +171,7 @@ function summed(samples: readonly Sample[], smaller: Monomial, larger: Monomial)
 }
 
 /** c * monomial rounded up to `unit`. Several c fit, so this is an interval. */
-function roundedUp(samples: readonly Sample[], monomial: Monomial, unit: number): SizeFunction | undefined {
+export function roundedUp(samples: readonly Sample[], monomial: Monomial, unit: number): SizeFunction | undefined {
   let least = 0;
   let most = Number.POSITIVE_INFINITY;
   for (const { point, size } of samples) {
@@ -215,7 +217,7 @@ export function doubted(size: SizeFunction, last: Sample, power: number): SizeFu
 }
 
 /** How much larger all parameters together are. */
-function growthOf(from: Point, to: Point): number {
+export function growthOf(from: Point, to: Point): number {
   return to.reduce((product, value, index) => product * (value / from[index]!), 1);
 }
 

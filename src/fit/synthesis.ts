@@ -1,8 +1,10 @@
 // The run of other values: the requests and frees of the template in its order, with the sizes that the functions give.
 // Steps at the end are repeated, so that an allocator settles.
 import { roundUp } from '../base/bytes.ts';
+import { randomFrom } from '../plan/offsets/random.ts';
 import { assembleTrace } from '../trace/assemble.ts';
 import { EventStore } from '../trace/event-store.ts';
+import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import type { FitModel } from './model.ts';
 import type { Point } from './monomials.ts';
@@ -10,8 +12,15 @@ import { freeEventOf, type Sequence } from './sequence.ts';
 import type { SizeFunction } from './size-function.ts';
 import type { SwappedState } from './swapped-state.ts';
 
-/** Which size to take where a function is not settled: an end of its interval, or a share of the way from `lower` to `upper`. */
-export type Bound = 'lower' | 'upper' | number;
+/**
+ * Which size to take where a function is not settled: an end of its interval, or a share of the way from `lower` to `upper`.
+ * A draw gives each call site a share of its own.
+ */
+export type Bound = 'lower' | 'upper' | number | `${typeof DRAW}${number}`;
+const DRAW = 'draw ';
+/** How many draws there are. In one of them a call has its largest size. */
+const DRAW_COUNT = 8;
+export const DRAWS: readonly Bound[] = Array.from({ length: DRAW_COUNT }, (_, index): Bound => `draw ${index}`);
 
 /** A run that can be given any values. */
 export interface Synthesis {
@@ -68,7 +77,11 @@ export function synthesise(model: FitModel, options: SynthesisOptions = {}): Syn
       let next = FIRST_ADDRESS;
       for (let allocation = 0; allocation < allocations.count; allocation++) {
         const point = steps[stepOf[allocation]! - 1] ?? values;
-        requested[allocation] = Math.max(1, sizeAt(functions[origin[allocation]!]!, point, bound));
+        const own = origin[allocation]!;
+        requested[allocation] = Math.max(
+          1,
+          sizeAt(functions[own]!, point, bound, () => kindOf(trace, own)),
+        );
         address[allocation] = next;
         next += roundUp(requested[allocation]!, ADDRESS_UNIT);
       }
@@ -85,12 +98,27 @@ export function synthesise(model: FitModel, options: SynthesisOptions = {}): Syn
   };
 }
 
-function sizeAt(size: SizeFunction, point: Point, bound: Bound): number {
+function sizeAt(size: SizeFunction, point: Point, bound: Bound, kind: () => number): number {
   if (bound === 'lower') return size.lower(point);
   const upper = size.upper(point);
   if (bound === 'upper') return upper;
   const lower = size.lower(point);
-  return Math.round(lower + (upper - lower) * bound);
+  if (typeof bound === 'number') return Math.round(lower + (upper - lower) * bound);
+  if (lower === upper && !size.drawn) return upper;
+  const share = drawnShare(kind(), Number(bound.slice(DRAW.length)));
+  return size.drawn?.(point, share) ?? Math.round(lower + (upper - lower) * share);
+}
+
+/** Between 0 and 1. */
+function drawnShare(kind: number, draw: number): number {
+  const turn = Math.floor(randomFrom(kind)() * DRAW_COUNT);
+  return turn === draw ? 1 : randomFrom(kind + draw + 1)();
+}
+
+/** The same number for the same call with the same size, in whatever step. */
+function kindOf({ allocations, events }: Trace, allocation: number): number {
+  const born = allocations.allocEvent[allocation]!;
+  return 1000 * ((born < 0 ? NO_STACK : events.stack[born]!) * 31 + allocations.requested[allocation]!);
 }
 
 /** A step whose repetition leaves memory as it was: events `from` to `to`, and the same events one step before. */

@@ -10,11 +10,13 @@ import { GIB, MIB, roundUp } from '../../src/base/bytes.ts';
 const USAGE = `usage: node build/test/gpu/fit.js OUT.json [record] [peaks] [limit] [WORKLOAD...] [seconds=N] [at-once=N] [keep=FOLDER]
   record: runs the tried values and predicts. peaks, limit: compare with real runs. Without words, all.
   seconds: no run starts later than this. at-once: runs at the same time (default 6). keep: folder for recordings.
+       node build/test/gpu/fit.js OUT.json again keep=FOLDER
+  predicts once more from the recordings in FOLDER and compares with the measured peaks of OUT.json. Needs no GPU.
 `;
 const from = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
 const MAIN = from('dist/cli/main.js');
 const SCRIPT = from('test/gpu/torch/fit_workload.py');
-const PARTS: readonly string[] = ['record', 'peaks', 'limit'];
+const PARTS: readonly string[] = ['record', 'peaks', 'limit', 'again'];
 const ALLOCATORS = ['pytorch', 'weir', 'expandable'] as const;
 const SWAP = 'weir --swap auto';
 const FACTORS: readonly number[] = [2, 4, 8];
@@ -47,7 +49,6 @@ interface Row {
   readonly swappedBytes: number;
   readonly largestSwapped: number | null;
   readonly onGpu: { readonly peakReserved: number } | null;
-  readonly next: { readonly values: readonly number[] };
   readonly asked: readonly { readonly values: readonly number[]; readonly peakReserved: number; readonly peakReservedAtLeast: number }[];
 }
 
@@ -107,6 +108,14 @@ let failed = 0;
 let skipped = 0;
 
 try {
+  if (parts.includes('again')) await inTurn(workloads.map((name) => ({ name, bytes: 0, start: () => predictAgain(name) })));
+  else await compare();
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+process.exit(failed === 0 && skipped === 0 ? 0 : 1);
+
+async function compare(): Promise<void> {
   if (has('record')) {
     // Compiles the adapter, if it is not there yet, once.
     await weir(['run', '-q', '--no-what-if', '--', 'python3', '-c', 'import torch; torch.zeros(1).cuda()'], FIT_MS);
@@ -125,10 +134,7 @@ try {
     ...limits.filter((run) => !isFirst(run)),
   ]);
   summarize();
-} finally {
-  rmSync(folder, { recursive: true, force: true });
 }
-process.exit(failed === 0 && skipped === 0 ? 0 : 1);
 
 /** Runs as many at a time as the GPU has memory for, in their order. */
 async function inTurn(runs: readonly Run[]): Promise<void> {
@@ -170,9 +176,46 @@ async function predict(workload: string): Promise<void> {
   // About five times the largest tried value fits: between the values of the other part.
   const atAim = peaks.results.find(({ allocator }) => allocator === 'weir')!.asked.at(-1)!.peakReserved;
   const limit = roundUp(atAim, 64 * MIB);
-  const files = tried.map((value) => join(home, readdirSync(home).find((name) => name.startsWith(`pytorch-${value}.`)) ?? 'missing'));
-  const largest = await fitted(workload, [...files, '--values', tried.join(), '--gpu', String(limit)]);
+  const largest = await fitted(workload, [...recordingsOf(home, tried), '--values', tried.join(), '--gpu', String(limit)]);
   if (largest) add({ part: 'record', workload, tried, seconds: Math.round((Date.now() - start) / 1000), peaks, limit, largest });
+}
+
+function recordingsOf(home: string, tried: readonly number[]): string[] {
+  return tried.map((value) => join(home, readdirSync(home).find((name) => name.startsWith(`pytorch-${value}.`)) ?? 'missing'));
+}
+
+/** What this version of Weir makes of the same recordings. Measured figures stand. */
+async function predictAgain(workload: string): Promise<void> {
+  const before = predictedOf(workload);
+  if (!before) return;
+  const { tried, limit, peaks, largest } = before;
+  const asked = FACTORS.map((factor) => factor * tried.at(-1)!);
+  const words = ['--values', tried.join(), '--gpu', String(limit), '--at', asked.join()];
+  const now = await fitted(workload, [...recordingsOf(join(kept, workload), tried), ...words]);
+  for (const row of now?.results ?? []) {
+    for (const { values, peakReserved, peakReservedAtLeast } of row.asked) {
+      const value = values[0]!;
+      const old = peaks.results.find(({ allocator }) => allocator === row.allocator)?.asked.find((peak) => peak.values[0] === value);
+      const measured = measuredOf('peaks', workload, row.allocator, value)?.['measured'] as number | null | undefined;
+      const text = `${workload} ${row.allocator} ${value}: ${range(old!)}, now ${range({ peakReserved, peakReservedAtLeast })}`;
+      if (typeof measured !== 'number') say(`     ${text}, not measured`);
+      else verdict(measured >= peakReservedAtLeast && measured <= peakReserved, `${text}, measured ${measured}`);
+    }
+    const old = largest.results.find(({ allocator }) => allocator === row.allocator)!;
+    const ran = results.filter((result) => result.part === 'limit' && result.workload === workload) as Measured[];
+    const isRight = ({ value, fits }: Measured) => (fits ? value <= row.largestPossible : value > (row.largestSwapped ?? row.largest));
+    const own = ran.filter(({ allocator }) => allocator === row.allocator);
+    const text = `${workload} ${row.allocator} under ${limit}: ${old.largest} to ${old.largestPossible}, now ${row.largest} to ${row.largestPossible}`;
+    const runs = own.map(({ value, fits }) => `${value} ${fits ? 'fits' : 'does not fit'}`).join(', ');
+    if (own.length === 0) say(`     ${text}, not run`);
+    else verdict(own.every(isRight), `${text}; ${runs}`);
+  }
+}
+
+function range({ peakReserved, peakReservedAtLeast }: { readonly peakReserved: number; readonly peakReservedAtLeast: number }): string {
+  return peakReserved === peakReservedAtLeast
+    ? String(peakReserved)
+    : `${peakReservedAtLeast} to ${peakReserved} (${(100 * (peakReserved / peakReservedAtLeast - 1)).toFixed(1)} % wide)`;
 }
 
 function peakRuns({ workload, tried, peaks }: Predicted, factor: number): Run[] {
@@ -186,37 +229,35 @@ function peakRuns({ workload, tried, peaks }: Predicted, factor: number): Run[] 
       mkdirSync(join(kept, workload), { recursive: true });
       const { peakReserved: measured } = await measure(workload, value, ['--allocator', allocator, ...record]);
       const error = measured === undefined ? undefined : predicted / measured - 1;
-      // An interval is right if the truth lies in it.
+      // A prediction is wrong if the truth lies outside of it, however near.
       const isInside = measured !== undefined && measured >= atLeast && measured <= predicted;
-      const isGood = isInside || (error !== undefined && Math.abs(error) <= 0.01);
       const words =
         error === undefined
           ? 'the run failed'
           : `${(100 * error).toFixed(3)} %${predicted === measured && atLeast === measured ? ', exact' : isInside ? `, inside from ${atLeast}` : ''}`;
-      verdict(isGood, `${workload} ${allocator} ${value}: predicted ${predicted}, measured ${measured}: ${words}`);
+      verdict(isInside, `${workload} ${allocator} ${value}: predicted ${predicted}, measured ${measured}: ${words}`);
       add({ part: 'peaks', workload, allocator, value, factor, predicted, atLeast, measured: measured ?? null });
     };
     return [{ name: `peaks ${allocator}`, bytes: predicted, start }];
   });
 }
 
-/** The answer must run under the limit, and the next value must not. */
+/** The answer must run under the limit, and the value above its interval must not. */
 function limitRuns({ workload, limit, largest }: Predicted): Run[] {
-  return largest.results.flatMap(({ allocator, largest: sure, largestPossible, largestSwapped, swappedBytes, next, onGpu }): Run[] => {
+  return largest.results.flatMap(({ allocator, largest: sure, largestPossible, largestSwapped, swappedBytes, onGpu }): Run[] => {
     const value = largestSwapped ?? sure;
     if (value === 0 || (allocator === SWAP && swappedBytes === 0)) return [];
     const which = allocator === SWAP ? ['--swap', 'auto'] : ['--allocator', allocator];
     const flags = [...which, '--limit', String(limit)];
     return [
       { value, fits: true },
-      { value: next.values[0]!, fits: false },
+      { value: largestPossible + 1, fits: false },
     ].flatMap((expected): Run[] => {
       if (isDone('limit', workload, allocator, expected.value)) return [];
       const start = async () => {
         const { peakReserved, isOutOfMemory, said } = await measure(workload, expected.value, flags);
         const fits = peakReserved !== undefined;
-        // The end of an interval may be too careful.
-        const isGood = fits === expected.fits || (fits && expected.value <= largestPossible);
+        const isGood = fits === expected.fits;
         const how = fits ? 'fits' : isOutOfMemory ? 'does not fit' : `failed: ${said}`;
         verdict(
           isGood && (fits || isOutOfMemory),

@@ -65,8 +65,8 @@ export function swapSentences({ rows, tellsState }: FitPrediction): string[] {
 }
 
 /** What the runs explain, and what to do if that is not enough. */
-export function learnedSentences({ learned, points, repeats }: FitPrediction): string[] {
-  const { bytes, settled, unsettled, unpaired, vanished, doubted } = learned;
+export function learnedSentences({ learned, points, repeats, rows }: FitPrediction): string[] {
+  const { bytes, settled, unsettled, unpaired, vanished, doubted, scratch } = learned;
   const largest = pointWords(points.at(-1)!);
   const lines = [
     `The runs settle the sizes of ${formatShare(settled, bytes)} of ${formatBytes(bytes)} that the run of ${largest} requests.`,
@@ -78,6 +78,10 @@ export function learnedSentences({ learned, points, repeats }: FitPrediction): s
     );
   if (unsettled - doubted > bytes * NOTABLE)
     lines.push(`${formatBytes(unsettled - doubted)} (${formatShare(unsettled - doubted, bytes)}) follow no function that the runs settle.`);
+  if (scratch > bytes * NOTABLE)
+    lines.push(
+      `${formatBytes(scratch)} (${formatShare(scratch, bytes)}) are scratch memory, requested and freed within one operation: its size depends on the kernel that is chosen.`,
+    );
   if (doubted > 0)
     lines.push(
       `The runs are not the same program for ${formatShare(Math.round(differenceOf(learned) * bytes), bytes)} of the bytes, and ${formatShare(doubted, bytes)} are known from only two of them: try values nearer to the answer, or a third one.`,
@@ -85,7 +89,8 @@ export function learnedSentences({ learned, points, repeats }: FitPrediction): s
   if (vanished > bytes * NOTABLE)
     lines.push(`${formatBytes(vanished)} of the run of ${pointWords(points.at(-2)!)} have no counterpart in the run of ${largest}.`);
   if (doubted > 0) return lines;
-  if (unpaired + unsettled + vanished > bytes * NOTABLE) lines.push('For a narrower answer, add a run nearer to it.');
+  const isInterval = rows.some(({ sure, possible, swap }) => !swap && sure.value !== possible.value);
+  if (unpaired + unsettled + vanished > bytes * NOTABLE || isInterval) lines.push('For a narrower answer, add a run nearer to it.');
   else if (points.length === 2) lines.push('A third run would check this.');
   return lines;
 }
