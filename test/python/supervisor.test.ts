@@ -69,13 +69,15 @@ standin_gpu.train(); print(weir_gpu.summary()); print(weir_gpu.gauges()["allocat
     const child = spawn('python3', ['-c', script], { cwd: standin.folder, env: standin.environment(WEIR) });
     const ended = outcomeOf(child);
     const supervisor = await firstLine(child);
-    process.kill(Number(supervisor.split(' ')[0]), 'SIGKILL');
+    const pid = Number(supervisor.split(' ')[0]);
+    process.kill(pid, 'SIGKILL');
     await standin.gone(supervisor);
     child.stdin.end('go on\n');
     const result = await ended;
     expect(result).toMatchObject({ code: 0, stderr: '' });
     expect(result.stdout).toMatch(/\nthere is no summary: the supervisor of this process has ended\n48\n$/);
-    expect(standin.left()).toEqual([]);
+    // The supervisor's own folder, if it had made one, stays until the next run removes it.
+    expect(standin.left().filter((name) => !name.startsWith(`weir-run-${pid}-`))).toEqual([]);
   });
 
   test('a supervisor that hangs: the program ends all the same', async () => {
