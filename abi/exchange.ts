@@ -176,6 +176,17 @@ export const SHAPES: readonly Shape[] = [
     ],
   },
   {
+    name: 'SwapBound',
+    doc: 'The least peak that a step could have on this link without waiting, and what decides it. Bytes.',
+    fields: [
+      field('peak', 'number', 'No swap plan of this step has a lower peak.'),
+      field('live', 'number', 'Live without swapping, at the moment that decides it.'),
+      field('idle', 'number', 'The part of it that is not used for long enough to be swapped.'),
+      field('out', 'number', 'The most that the link can have copied out by then.'),
+      field('back', 'number', 'The most that the link can copy back in time.'),
+    ],
+  },
+  {
     name: 'SwapExpectation',
     doc: 'What the planner expects of a swap plan.',
     fields: [
@@ -187,6 +198,8 @@ export const SHAPES: readonly Shape[] = [
       field('periodUs', 'number', 'Time of the step, microseconds.'),
       optional('limit', 'number', 'The limit asked for, bytes.'),
       field('keepsLimit', 'flag', 'Whether the peak stays below that limit.'),
+      optional('bound', { object: 'SwapBound' }, 'What no plan can fall below.'),
+      optional('share', 'number', 'The share that the plan aims at of what could be saved, if a fuller plan cost too much time.'),
     ],
   },
   {

@@ -158,7 +158,7 @@ export function notPeriodicJson({ reason }: { readonly reason: string }): { [key
 export function swapPlanJson({ plan }: SwapFacts): { [key: string]: Json } {
   const { peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, verified, wallMs, footprint } = plan;
   const curve = plan.curve.map((point) => ({ ...point }));
-  const bounds = { ...plan.bounds };
+  const bounds = { ...plan.bounds, decisive: { ...plan.bounds.decisive } };
   return { schema: SCHEMA, peak, zeroStallLimit, reduction, limit, overhead, bytesMoved, curve, verified, wallMs, footprint, bounds };
 }
 

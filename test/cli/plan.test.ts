@@ -110,7 +110,7 @@ describe('weir plan', () => {
       expect([code, stderr]).toEqual([1, expect.stringMatching(message)]);
       expect(existsSync(path)).toBe(false);
       if (more[0] === '--json') expect(JSON.parse(stdout)).toMatchObject({ verified: false, zeroStallLimit: 24 * 2 ** 20 });
-      else expect(stdout).toMatch(/^zero stall .*\nstep .*\n$/);
+      else expect(stdout).toMatch(/^zero stall .*\nbound .*\nstep .*\n$/);
     }
   });
 

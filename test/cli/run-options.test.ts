@@ -146,6 +146,7 @@ describe('weir run --swap', () => {
     expect(ended.stderr).toContain('swapping what costs hardly any time');
     expect(ended.stderr).toMatch(/process \d+: swap plan: peak 0\.8 -> 0\.\d GiB, 0 stalls expected, .* \(\d+ tensors\)/);
     expect(ended.stderr).toMatch(/ {2}swapped: expected peak .+, measured .+ allocated\n/);
+    expect(ended.stderr).toMatch(/ {2}least peak without waiting on this link: .+; of .+ live then, .+ are idle for long enough/);
     expect(ended.stderr).toContain('swapped out 3 MiB, swapped in 3 MiB in 5 planned steps; no stalls, 1 miss');
     expect(ended.stderr).toContain('of that, parameters: 2 MiB, gradients: 1 MiB');
     expect(ended.stdout).toMatch(/\d+ moves\n/);

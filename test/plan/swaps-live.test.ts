@@ -99,6 +99,21 @@ describe('a plan for a profile', () => {
     expect(gaps.length).toBeLessThanOrEqual(1);
   });
 
+  test.each(['gpt2xl', 'opt1b3', 'vgg16'])('of a step of %s says what no plan can fall below, and why', (name) => {
+    const profile = readSwapProfile(JSON.parse(readFileSync(new URL(`test/plan/profiles/${name}-h200.json`, ROOT), 'utf8')));
+    const { peak, bound } = planProfile(profile, { budgetMs: 400 }).expected;
+    const { live, idle, out, back } = bound!;
+    expect(bound!.peak).toBeLessThanOrEqual(peak);
+    expect(bound!.peak).toBe(live - Math.min(out, back));
+    expect(Math.max(out, back)).toBeLessThanOrEqual(idle);
+    expect(live).toBeLessThanOrEqual(Math.max(...profile.ticks.peak));
+    // With a link that takes no time, everything idle could be away.
+    const copies = { fixedUs: 0, outAlone: 1e18, outBoth: 1e18, inAlone: 1e18, inBoth: 1e18 };
+    const instant = planProfile({ ...profile, copies }, { budgetMs: 50 }).expected.bound!;
+    expect(instant.peak).toBeLessThanOrEqual(bound!.peak);
+    expect(instant.peak).toBe(instant.live - instant.idle);
+  });
+
   test('uses no more host memory than there is', () => {
     const hostLimit = 300 * MIB;
     const plan = planProfile(stack(24, 2000, 64 * MIB, 16 * MIB, { hostLimit }), { budgetMs: 200 });
@@ -133,6 +148,8 @@ describe('a plan for a profile', () => {
         expect(followed.peak).toBe(plan.expected.peak);
         expect(followed.peak).toBeLessThanOrEqual(plan.expected.from);
         if (!limited) expect(followed.stalls).toBe(0);
+        // A limit may be kept by waiting, which the bound does not allow for.
+        if (followed.stalls === 0) expect(followed.peak).toBeGreaterThanOrEqual(plan.expected.bound!.peak - 1);
       }),
       { numRuns: 60 },
     );

@@ -87,6 +87,18 @@ export interface SwapBounds {
   readonly instant: number;
   /** The lowest peak that the bandwidths allow without stalls. */
   readonly bandwidth: number;
+  /** The moment that decides `bandwidth`. */
+  readonly decisive: DecisiveMoment;
+}
+
+/** Bytes at the moment at which the link allows the least. */
+export interface DecisiveMoment {
+  readonly live: number;
+  /** In gaps: could be away if copies took no time. */
+  readonly idle: number;
+  /** The most that can have been copied out by then, and the most that can be copied back in time. */
+  readonly out: number;
+  readonly back: number;
 }
 
 /**
@@ -98,6 +110,7 @@ export function swapBounds(step: SwapStep, gaps: readonly Gap[], costs: CopyCost
   const curve = loadCurve(step);
   let instant = 0;
   let bandwidth = 0;
+  let decisive: DecisiveMoment = { live: 0, idle: 0, out: 0, back: 0 };
   const order = Array.from(curve.bytes.keys()).sort((a, b) => curve.bytes[b]! - curve.bytes[a]!);
   for (const at of order) {
     const load = curve.bytes[at]!;
@@ -115,11 +128,15 @@ export function swapBounds(step: SwapStep, gaps: readonly Gap[], costs: CopyCost
         until.push({ us: gap.toUs - now, size: gap.size });
       }
     }
-    const away = Math.min(mostCopied(since, costs.out.alone), mostCopied(until, costs.in.alone));
+    const out = mostCopied(since, costs.out.alone);
+    const back = mostCopied(until, costs.in.alone);
     instant = Math.max(instant, load - covered);
-    bandwidth = Math.max(bandwidth, load - away);
+    const least = load - Math.min(out, back);
+    if (least <= bandwidth) continue;
+    bandwidth = least;
+    decisive = { live: load, idle: covered, out, back };
   }
-  return { instant, bandwidth };
+  return { instant, bandwidth, decisive };
 }
 
 /** Most bytes that a link can copy if each piece has only its own time. */

@@ -3,6 +3,7 @@ import { formatBytes } from '../../base/bytes.ts';
 import type { FollowedPlan } from '../../plan/steps/verifier.ts';
 import type { OffsetsFacts, PlanFacts, StepFacts, SwapFacts } from '../plan.ts';
 import { formatMs, formatTimes } from './numbers.ts';
+import { boundReason } from './swap-bound.ts';
 
 export interface PlanRow {
   readonly name: string;
@@ -55,7 +56,11 @@ function swapRows({ plan, periodUs, blocks, swaps }: SwapFacts): PlanRow[] {
   const rows = [
     {
       name: 'zero stall',
-      words: `${formatBytes(zeroStallLimit)} (-${(plan.reduction * 100).toFixed(1)} %) is the lowest limit without waiting; lower bound ${formatBytes(bounds.bandwidth)} with this link, ${formatBytes(bounds.instant)} with any`,
+      words: `${formatBytes(zeroStallLimit)} (-${(plan.reduction * 100).toFixed(1)} %) is the lowest limit without waiting`,
+    },
+    {
+      name: 'bound',
+      words: `no plan needs less than ${formatBytes(bounds.bandwidth)} with this link: ${boundReason(bounds.decisive)}; with any link ${formatBytes(bounds.instant)}`,
     },
   ];
   const stepRow = {

@@ -1,7 +1,7 @@
 // The summary of a run for the terminal: per process and GPU what it took, what other allocators would have taken, and
 // what recording cost.
 
-import type { SwapReport } from '../../abi/exchange.ts';
+import type { SwapBound, SwapExpectation, SwapReport } from '../../abi/exchange.ts';
 import type { GaugeName } from '../../abi/ring.ts';
 import { formatBytes } from '../../base/bytes.ts';
 import { printable } from '../../base/printable.ts';
@@ -9,6 +9,7 @@ import { type Paint, PLAIN } from '../../report/terminal/paint.ts';
 import { otherSentence, pinnedWords } from '../../report/words/failure.ts';
 import { formatChange, formatCount, formatMs, formatShare, formatTimes } from '../../report/words/numbers.ts';
 import { shellWord } from '../../report/words/shell.ts';
+import { boundReason, distanceReason } from '../../report/words/swap-bound.ts';
 import { otherParts } from '../../trace/other-memory.ts';
 import type { FailureReport } from '../failures/failure-watch.ts';
 import type { PlanReport } from '../planning/run-planner.ts';
@@ -108,6 +109,7 @@ function swapLines(report: SwapReport | undefined, process: ProcessRecording): s
   const lines: string[] = [];
   const { expected, stepsPlanned, parametersOut, gradientsOut, reliefs, relievedBytes } = report;
   if (expected) lines.push(`swapped: expected peak ${formatBytes(expected.peak)}, measured ${formatBytes(report.peakAllocated)} allocated`);
+  if (expected?.bound) lines.push(...boundLines(expected, expected.bound, report.peakAllocated));
   const { plain, planned } = report.stepUs ?? {};
   if (plain && planned) lines.push(`step time: ${formatMs(planned)} with swaps, ${formatMs(plain)} without`);
   const stalls =
@@ -119,6 +121,14 @@ function swapLines(report: SwapReport | undefined, process: ProcessRecording): s
   if (reliefs > 0) lines.push(`emergency swap-outs: ${formatCount(reliefs)} (${formatBytes(relievedBytes)} in total)`);
   if (report.checked) lines.push(`debugging: ${formatTimes(report.checked, 'copy', 'copies')} came back unchanged`);
   if (report.stopped !== null) lines.push(`swapping ended early: ${report.stopped}`);
+  return lines;
+}
+
+/** The least peak that this link allows, and why the run is above it. */
+function boundLines({ peak, share }: SwapExpectation, bound: SwapBound, measured: number): string[] {
+  const lines = [`least peak without waiting on this link: ${formatBytes(bound.peak)}; ${boundReason(bound)}`];
+  const distance = distanceReason({ bound: bound.peak, expected: peak, measured, share });
+  if (distance !== undefined) lines.push(distance);
   return lines;
 }
 

@@ -1,12 +1,13 @@
 // Makes the swap plan for a profile: the search works on GPU time, its swaps are rounded to ticks, widened to keep a limit, and gathered.
 // Pure. The result is checked by verifier.ts before it is sent.
 
-import type { StateItem, SwapMove, SwapPlan } from '../../../abi/exchange.ts';
+import type { StateItem, SwapBound, SwapMove, SwapPlan } from '../../../abi/exchange.ts';
 import { Format } from '../../../abi/formats.ts';
 import { formatTimes } from '../../../base/counts.ts';
 import type { Access, SwapBlock, SwapStep } from '../accesses.ts';
 import type { CopyCosts } from '../copy-costs.ts';
-import { planSwaps } from '../search.ts';
+import { swapBounds } from '../gaps.ts';
+import { planSwaps, usableGaps } from '../search.ts';
 import { followMoves, gapOf, hostBytesOf, isSound } from './following.ts';
 import { gatherState } from './gathering.ts';
 import { type Gap, gapOfPassage, gapOfRecord, type SwapProfile } from './profile.ts';
@@ -86,8 +87,23 @@ function planClasses(profile: SwapProfile, options: ProfilePlanOptions): SwapPla
       periodUs: profile.periodUs,
       limit: profile.limit,
       keepsLimit: profile.limit === undefined || following.peak <= profile.limit,
+      bound: boundOf(step, apart),
+      share: share < 1 ? share : undefined,
     },
   };
+}
+
+/** With the speed that was measured, since a bound needs no caution. */
+function boundOf(step: SwapStep, profile: SwapProfile): SwapBound {
+  const { name, ...directions } = costsOf(profile, 1);
+  const costs = { name, out: unshared(directions.out), in: unshared(directions.in) };
+  const { bandwidth, decisive } = swapBounds(step, usableGaps(step, { costs, minBytes: 1 }), costs);
+  return { peak: bandwidth, ...decisive };
+}
+
+/** As if the other direction were never busy. */
+function unshared(direction: CopyCosts['out']): CopyCosts['out'] {
+  return { ...direction, both: direction.alone };
 }
 
 /** Milliseconds of search. */
@@ -111,11 +127,11 @@ function withTicksApart(profile: SwapProfile): SwapProfile {
   return { ...profile, periodUs, ticks: { ...profile.ticks, us } };
 }
 
-function costsOf({ copies }: SwapProfile): CopyCosts {
+function costsOf({ copies }: SwapProfile, caution = CAUTION): CopyCosts {
   const direction = (alone: number, both: number) => ({
     fixedUs: copies.fixedUs,
-    alone: (CAUTION * alone) / 1e6,
-    both: (CAUTION * Math.min(alone, both)) / 1e6,
+    alone: (caution * alone) / 1e6,
+    both: (caution * Math.min(alone, both)) / 1e6,
   });
   return { name: 'measured', out: direction(copies.outAlone, copies.outBoth), in: direction(copies.inAlone, copies.inBoth) };
 }
