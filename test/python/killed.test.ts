@@ -102,12 +102,18 @@ describe.skipIf(reason !== undefined)(`at ${MOMENTS} random moments${reason ? ` 
   }, 600_000);
 });
 
-/** The requests of a file are the first that the program made, each with the line that made it. Returns how many. */
+/** What the program does in turn. */
+const TURN: readonly number[] = [EventKind.Alloc, EventKind.FreeRequested, EventKind.FreeCompleted];
+
+/** The events of a file are the first of the program, none left out, and requests have the line that made them. Returns the requests. */
 function expectBeginning({ events, symbols, warnings }: Trace): number {
   expect(warnings.filter(({ code }) => /lost|dropped/.test(code))).toEqual([]);
   let count = 0;
   let callers = 0;
+  let turn = 0;
   for (let event = 0; event < events.count; event++) {
+    if (!TURN.includes(events.kind[event]!)) continue;
+    expect(events.kind[event]).toBe(TURN[turn++ % TURN.length]);
     if (events.kind[event] !== EventKind.Alloc) continue;
     if (callers < CALLERS && count % 61 === 0) callers++;
     const index = count % callers;
