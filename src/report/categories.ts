@@ -124,7 +124,7 @@ class TraceCategories implements Categories {
   private byStack(allocation: number): Categorized | undefined {
     const holds = this.meaningOf(allocation)?.holds;
     if (!holds || this.isShort(allocation)) return undefined;
-    if (holds === 'parameter' && !this.isKept(allocation)) return undefined;
+    if (holds === 'parameter' && (this.hasTold || !this.isKept(allocation))) return undefined;
     return { category: holds, way: 'stacks' };
   }
 
@@ -180,8 +180,17 @@ class TraceCategories implements Categories {
         if (steps > 1 || (!died && steps > 0)) return 'unknown';
         if (born.origin === 'lifetimes' && this.isShort(allocation)) return 'temporary';
         if (!died) return this.hasPassed(born) ? 'unknown' : this.openForward(isOpen, allocation);
+        if (died.name !== 'backward' && this.outlivesSteps(born, died)) return 'unknown';
         return this.hasBetween(born, died, 'backward') ? 'activation' : 'temporary';
     }
+  }
+
+  /** Where nothing marks steps: state of the program's own optimizer, averages and the like live through several backward passes. */
+  private outlivesSteps(born: Phase, died: Phase): boolean {
+    const { phases, phaseOf } = this.timeline;
+    if (this.timeline.hasOptimizer || phases.at(-1)!.step > 0) return false;
+    const first = this.timeline.nextFrom(phaseOf[born.from]! + 1, 'backward');
+    return this.timeline.nextFrom(first + 1, 'backward') < phaseOf[died.from]!;
   }
 
   /** A gradient that stays has the size of its parameter. Libraries keep memory since their first backward pass, too. */

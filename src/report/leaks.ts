@@ -60,7 +60,7 @@ const MOST_CALLERS = 3;
 
 export function findLeaks(trace: Trace, found: RunSteps | NoSteps, peakLive: number): Leaks {
   if (!hasSteps(found)) return found;
-  const { siteOf, labels, sampleStack } = sitesOfAllocations(trace);
+  const { siteOf, labels } = sitesOfAllocations(trace);
   const mostGroups = Math.max(LEAST_GROUPS, Math.min(MOST_GROUPS, Math.floor(MOST_CELLS / labels.length)));
   const complete = found.steps.filter((step) => step.isComplete);
   const groups = groupsOf(complete, mostGroups);
@@ -69,17 +69,20 @@ export function findLeaks(trace: Trace, found: RunSteps | NoSteps, peakLive: num
   const least = leastPerGroup(trace, siteOf, labels.length, groups);
   const before = groups.slice(0, groups.length - 1).reduce((sum, group) => sum + group.steps, 0);
   const threshold = Math.max(LEAST_BYTES, Math.min(LEAST_GROWTH, LEAST_SHARE * peakLive));
-  const sites: LeakingSite[] = [];
+  const grown: { site: number; first: number; last: number }[] = [];
   for (let site = 0; site < labels.length; site++) {
     const series = groups.map((_, group) => least[group * labels.length + site]!);
-    const growth = series.at(-1)! - series[0]!;
-    if (growth < threshold || !growsThroughout(series)) continue;
-    const stack = sampleStack[site]!;
+    const [first, last] = [series[0]!, series.at(-1)!];
+    if (last - first >= threshold && growsThroughout(series)) grown.push({ site, first, last });
+  }
+  const stacks = stacksThatGrew(trace, siteOf, new Set(grown.map(({ site }) => site)), [groups[0]!, groups.at(-1)!]);
+  const sites = grown.map(({ site, first, last }): LeakingSite => {
+    const stack = stacks.get(site) ?? NO_STACK;
     const found = stack === NO_STACK ? undefined : originsOf(trace).of(stack);
     const callers = (found?.callers ?? []).slice(0, MOST_CALLERS).map(lineOf);
     const where = { label: labels[site]!, frame: found?.frame, backward: found?.backward, callers };
-    sites.push({ ...where, bytesPerStep: growth / before, first: series[0]!, last: series.at(-1)! });
-  }
+    return { ...where, bytesPerStep: (last - first) / before, first, last };
+  });
   return { by: found.by, steps: before + groups.at(-1)!.steps, sites: sites.sort((a, b) => b.bytesPerStep - a.bytesPerStep) };
 }
 
@@ -101,12 +104,41 @@ function groupsOf(steps: readonly RunStep[], mostGroups: number): StepGroup[] {
   return groups;
 }
 
+/** The stack of each site that grew most. One line may serve all callers, and one of them alone forget its memory. */
+function stacksThatGrew(
+  trace: Trace,
+  siteOf: Int32Array,
+  chosen: ReadonlySet<number>,
+  groups: readonly [StepGroup, StepGroup],
+): Map<number, number> {
+  const numbers = new Map<number, number>();
+  // Number 0 is everything else.
+  const sites = [-1];
+  const numberOf = siteOf.map((site, allocation) => {
+    if (!chosen.has(site)) return 0;
+    const stack = stackOf(trace, allocation);
+    let number = numbers.get(stack);
+    if (number === undefined) {
+      number = sites.push(site) - 1;
+      numbers.set(stack, number);
+    }
+    return number;
+  });
+  const least = leastPerGroup(trace, numberOf, sites.length, groups);
+  const most = new Map<number, { stack: number; growth: number }>();
+  for (const [stack, number] of numbers) {
+    const growth = least[sites.length + number]! - least[number]!;
+    const site = sites[number]!;
+    if (growth > (most.get(site)?.growth ?? Number.NEGATIVE_INFINITY)) most.set(site, { stack, growth });
+  }
+  return new Map([...most].map(([site, { stack }]) => [site, stack]));
+}
+
 /** A number for the call site of each allocation; those with equal labels share one. */
-function sitesOfAllocations(trace: Trace): { siteOf: Int32Array; labels: string[]; sampleStack: number[] } {
+function sitesOfAllocations(trace: Trace): { siteOf: Int32Array; labels: string[] } {
   const { allocations } = trace;
   const siteOf = new Int32Array(allocations.count);
   const labels: string[] = [];
-  const sampleStack: number[] = [];
   const ids = new Map<string, number>();
   const byStack = new Map<number, number>();
   for (let allocation = 0; allocation < allocations.count; allocation++) {
@@ -119,14 +151,13 @@ function sitesOfAllocations(trace: Trace): { siteOf: Int32Array; labels: string[
       site = ids.get(label);
       if (site === undefined) {
         site = labels.push(label) - 1;
-        sampleStack.push(stack);
         ids.set(label, site);
       }
       byStack.set(key, site);
     }
     siteOf[allocation] = site;
   }
-  return { siteOf, labels, sampleStack };
+  return { siteOf, labels };
 }
 
 /** The least live bytes of each site within each group. */

@@ -312,6 +312,9 @@ describe('weir run', () => {
     expect(code).toBe(5);
     expect(stderr.match(/the disk is full/g)).toHaveLength(1);
     expect(stderr).toContain('the job goes on');
+    // What the file lacks is not called recorded.
+    expect(stderr).toMatch(/weir: process \d+: the recording ends after 0 of 731 events\n/);
+    expect(stderr).toMatch(/weir: recorded 0 of 731 events of one process in [^,]*, outside of the job\n/);
   });
 });
 

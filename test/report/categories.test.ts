@@ -299,6 +299,37 @@ describe('call stacks', () => {
   });
 });
 
+describe('call stacks with the names of classes, as Weir records them', () => {
+  test('say the same as without', () => {
+    const run = new Run();
+    const main = ['<module>', '/home/me/train.py'] as const;
+    const weight = run.alloc(8 * MIB, { stack: run.stack(main, ['Linear.__init__', '/venv/torch/nn/modules/linear.py']) });
+    const states: number[] = [];
+    for (let step = 0; step < 3; step++) {
+      const backward = run.stack(main, ['Tensor.backward', '/venv/torch/_tensor.py']);
+      run.free(run.alloc(20 * MIB, { stack: run.stack(main, ['Net.forward', '/home/me/net.py']) }), run.alloc(MIB, { stack: backward }));
+      if (step === 0) states.push(run.alloc(8 * MIB, { stack: run.stack(main, ['Adam._init_group', '/venv/torch/optim/adam.py']) }));
+      run.free(run.alloc(4 * MIB, { stack: run.stack(main, ['Adam.step', '/venv/torch/optim/adam.py']) }));
+    }
+    const trace = run.trace();
+    expect(categories(trace, [weight])).toEqual(new Set(['parameter by stacks']));
+    expect(categories(trace, states)).toEqual(new Set(['optimizerState by stacks']));
+  });
+
+  // Python has the names of classes since 3.11.
+  test.each(['History.__init__', '__init__'])('make no parameters of what %s keeps, if the process told its parameters', (name) => {
+    const run = new Run();
+    const seen = train(run, true);
+    run.tell(seen.weights[0]!, 'parameter');
+    const kept = run.alloc(8 * MIB, { stack: run.stack(['<module>', '/home/me/train.py'], [name, '/home/me/history.py']) });
+    run.mark(PhaseMark.backward);
+    run.mark(PhaseMark.optimizer);
+    run.mark(PhaseMark.step);
+    run.mark(PhaseMark.step);
+    expect(categories(run.trace(), [kept])).toEqual(new Set(['unknown by none']));
+  });
+});
+
 describe('the parts', () => {
   test.each(SAMPLES)('of %s add up to what is live, at any moment', (path) => {
     for (const trace of tracesOf(path)) {

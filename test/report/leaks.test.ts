@@ -11,7 +11,7 @@ import { summarizeTrace } from '../../src/trace/summary.ts';
 import type { Trace } from '../../src/trace/trace.ts';
 import { scripted } from '../support/scripted.ts';
 import { sampleTrace } from '../support/traces.ts';
-import { MIB, type TrainingOptions, train } from '../support/training.ts';
+import { MIB, type Row, type TrainingOptions, train } from '../support/training.ts';
 
 function leaksOf(trace: Trace): LeakReport {
   const leaks = findLeaks(trace, stepsOf(trace), summarizeTrace(trace).peakLive);
@@ -40,6 +40,22 @@ describe('a leak planted in a loop', () => {
   it('is found without stacks, too, if not its line', () => {
     const leaks = leaksOf(train({ leak: MIB, stacks: false }));
     expect(leaks.sites.map(({ label, bytesPerStep }) => [label, bytesPerStep])).toEqual([['(no stack recorded)', MIB]]);
+  });
+
+  it('is named by the caller that forgets, where one line takes memory for all', () => {
+    const take = (caller: Row): readonly Row[] => [['/p/pool.py', 5, 'Pool.take'], caller, ['/p/train.py', 40, '<module>']];
+    const trace = scripted((script) => {
+      for (let layer = 0; layer < 4; layer++) script.alloc(8 * MIB, take(['/p/model.py', 3, 'build']));
+      for (let step = 0; step < 12; step++) {
+        script.mark(PhaseMark.step);
+        const batch = script.alloc(20 * MIB, take(['/p/train.py', 31, 'load']));
+        script.alloc(MIB, take(['/p/train.py', 33, 'log']));
+        script.free(batch);
+      }
+    });
+    const [site, ...others] = leaksOf(trace).sites;
+    expect(others).toEqual([]);
+    expect(site).toMatchObject({ label: 'p/pool.py:5 Pool.take', callers: ['p/train.py:33 log', 'p/train.py:40 <module>'] });
   });
 
   it('is found if it happens now and then', () => {

@@ -118,9 +118,10 @@ function partsOf(state: number): { phase: (typeof PHASES)[number]; holds: (typeo
 }
 
 function signsOf(frame: Frame): number {
-  const { name } = frame;
   const filename = frame.filename.replaceAll('\\', '/');
   const isPython = !isNative({ ...frame, filename });
+  // Weir records functions with their classes, PyTorch without.
+  const name = isPython ? frame.name.slice(frame.name.lastIndexOf('.') + 1) : frame.name;
   return (
     (name === FORWARD_MARK || name.startsWith('backward of ') ? Sign.Mark : 0) |
     (OPTIMIZER_FILES.test(filename) ? Sign.Optimizer : 0) |

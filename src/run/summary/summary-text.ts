@@ -37,7 +37,7 @@ export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string
     lines.push(`${paint.strong(levelName(level))}: ${peakWords(gauges)}`, ...details.map((line) => `  ${line}`));
   }
   lines.push(...unknownOtherLines(summary), ...firstFailureLines(summary, paint));
-  for (const process of summary.processes) lines.push(...pinnedLines(summary, process), ...troubleLines(process));
+  for (const process of summary.processes) lines.push(...pinnedLines(summary, process), ...troubleLines(summary, process));
   if (summary.end.signal !== null) lines.push(paint.bad(`the command was ended by ${summary.end.signal}`));
   if (summary.processes.length > 0) lines.push(recorderLine(summary));
   const traces = tracesOf(summary);
@@ -204,7 +204,7 @@ function comparison(result: WhatIfResult, gauges: Gauges): string {
   return parts.length === 0 ? '' : ` (${parts.join(', ')})`;
 }
 
-function troubleLines(process: ProcessRecording): string[] {
+function troubleLines({ keepsTraces }: RunSummary, process: ProcessRecording): string[] {
   const name = processName(process);
   const lines: string[] = [];
   if (process.dropped > 0)
@@ -213,6 +213,12 @@ function troubleLines(process: ProcessRecording): string[] {
     );
   if (process.counts.damaged > 0)
     lines.push(`${name}: ${formatTimes(process.counts.damaged, 'damaged event was', 'damaged events were')} left out`);
+  if (keepsTraces && process.isCut)
+    lines.push(`${name}: the recording ends after ${formatCount(process.writtenEvents)} of ${formatCount(process.events)} events`);
+  if (process.stacksLost > 0)
+    lines.push(
+      `${name}: ${formatTimes(process.stacksLost, 'request has', 'requests have')} no call stack, because there was no room for more`,
+    );
   return lines;
 }
 
@@ -220,9 +226,13 @@ function troubleLines(process: ProcessRecording): string[] {
 function recorderLine(summary: RunSummary): string {
   const { processes, recorderMs, wallMs, keepsTraces } = summary;
   const share = wallMs > 0 ? ` (${formatShare(recorderMs, wallMs)} of one core)` : '';
-  const isWhole = processes.every((process) => process.dropped === 0 && !(keepsTraces && process.isCut));
+  const { recorded, dropped, written } = eventsOf(summary);
+  const isCut = keepsTraces && processes.some((process) => process.isCut);
+  const events = isCut
+    ? `${formatCount(written)} of ${formatTimes(recorded, 'event', 'events')}`
+    : formatTimes(recorded, 'event', 'events');
   const who = processes.length === 1 ? 'one process' : `${processes.length} processes`;
-  return `recorded ${formatTimes(eventsOf(summary).recorded, 'event', 'events')} of ${who} in ${duration(recorderMs)}${share}, outside of the job${isWhole ? ', none lost' : ''}`;
+  return `recorded ${events} of ${who} in ${duration(recorderMs)}${share}, outside of the job${isCut || dropped > 0 ? '' : ', none lost'}`;
 }
 
 function duration(milliseconds: number): string {

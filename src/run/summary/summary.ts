@@ -52,7 +52,20 @@ export function overheadOf(gauges: Gauges): number {
   return gauges.peak_live > 0 ? gauges.peak_reserved / gauges.peak_live : 1;
 }
 
-export function eventsOf({ processes }: RunSummary): { readonly recorded: number; readonly dropped: number } {
+export interface EventCounts {
+  /** Taken from the job. */
+  readonly recorded: number;
+  /** Lost before that. */
+  readonly dropped: number;
+  /** In the files. */
+  readonly written: number;
+}
+
+export function eventsOf({ processes }: RunSummary): EventCounts {
   const sum = (of: (process: ProcessRecording) => number) => processes.reduce((total, process) => total + of(process), 0);
-  return { recorded: sum(({ events }) => events), dropped: sum(({ dropped }) => dropped) };
+  return {
+    recorded: sum(({ events }) => events),
+    dropped: sum(({ dropped }) => dropped),
+    written: sum(({ writtenEvents }) => writtenEvents),
+  };
 }
