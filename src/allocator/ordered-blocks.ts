@@ -32,19 +32,21 @@ export class OrderedBlocks {
     }
     if (this.lengths[this.chunk] === CHUNK_CAPACITY) this.splitChunk();
     const chunk = this.chunks[this.chunk]!;
-    chunk.copyWithin(this.place + 1, this.place, this.lengths[this.chunk]!);
+    for (let to = this.lengths[this.chunk]!; to > this.place; to--) chunk[to] = chunk[to - 1]!;
     chunk[this.place] = block;
     this.lengths[this.chunk]!++;
     this.size++;
   }
 
   remove(block: number): void {
-    let found = this.seekBlock(block);
+    // Usually the block was found by a search just before.
+    let found = this.isAtCursor(block) ? block : this.seekBlock(block);
     // In a damaged recording, two blocks may lie at one address.
     while (found !== block && found >= 0 && this.isEqual(found, block)) found = this.forward();
     if (found !== block) throw new InvariantError(`block ${block} is not in its set`);
     const chunk = this.chunks[this.chunk]!;
-    chunk.copyWithin(this.place, this.place + 1, this.lengths[this.chunk]!);
+    const length = this.lengths[this.chunk]!;
+    for (let to = this.place + 1; to < length; to++) chunk[to - 1] = chunk[to]!;
     this.size--;
     if (--this.lengths[this.chunk]! === 0) {
       this.chunks.splice(this.chunk, 1);
@@ -108,6 +110,11 @@ export class OrderedBlocks {
 
   last(): number {
     return this.chunks.length === 0 ? -1 : this.chunks.at(-1)![this.lengths.at(-1)! - 1]!;
+  }
+
+  private isAtCursor(block: number): boolean {
+    const { chunk, place } = this;
+    return chunk < this.chunks.length && place < this.lengths[chunk]! && this.chunks[chunk]![place] === block;
   }
 
   private isEqual(one: number, other: number): boolean {

@@ -2,6 +2,7 @@
 import { constants } from 'node:buffer';
 import { totalmem } from 'node:os';
 import { formatBytes } from '../base/bytes.ts';
+import type { ColumnMemory } from '../base/columns.ts';
 import { InputError } from '../base/errors.ts';
 import { type BufferLimit, GrowingBuffer } from '../io/growing-buffer.ts';
 import { unpack } from '../io/unpack.ts';
@@ -29,9 +30,9 @@ const USUAL_RATIO = 10;
 /** The beginning that tells a text from a recording. */
 const START_BYTES = 4096;
 
-/** Reads and parses `path` (`-` is standard input); errors name the file. */
-export async function loadRecording(path: string, progress: Progress): Promise<Recording> {
-  const input = await readInput(path, progress, () => false);
+/** Reads and parses `path` (`-` is standard input); errors name the file. `memory` takes the columns of the traces. */
+export async function loadRecording(path: string, progress: Progress, memory?: ColumnMemory): Promise<Recording> {
+  const input = await readInput(path, progress, () => false, memory);
   return input as Recording;
 }
 
@@ -45,12 +46,17 @@ export async function readBytes(path: string, progress: Progress, check: (start:
 }
 
 /** Reads a text whole if `isText` says so of its beginning, and anything else as a recording. Errors name the file. */
-export async function readInput(path: string, progress: Progress, isText: (start: Uint8Array) => boolean): Promise<Uint8Array | Recording> {
+export async function readInput(
+  path: string,
+  progress: Progress,
+  isText: (start: Uint8Array) => boolean,
+  memory?: ColumnMemory,
+): Promise<Uint8Array | Recording> {
   const { size = 0, pieces } = openPieces(path, progress);
   try {
     const content = await unpack(pieces, gunzip);
     const text = new TextCollector();
-    const recording = new RecordingReader(content.isPacked ? size * USUAL_RATIO : size);
+    const recording = new RecordingReader(content.isPacked ? size * USUAL_RATIO : size, memory);
     let total = 0;
     let into: TextCollector | RecordingReader | undefined;
     /** Whether an error is about the unpacked content, not about the packed file. */

@@ -1,6 +1,6 @@
-// A recording on the disk that the page asks about. Two threads read it: one answers quick questions (zooming), the other
-// compares allocators and plans.
-import { Worker } from 'node:worker_threads';
+// A recording on the disk that the page asks about. Two threads hold it: one answers quick questions (zooming), the other
+// compares allocators and plans. The first one reads the file for both.
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { InputError } from '../base/errors.ts';
 import { dismiss } from '../base/thread.ts';
 import type { Source } from '../server/app.ts';
@@ -20,6 +20,8 @@ export class ViewSource implements Source {
   readonly name: string;
   private viewer: Thread | undefined;
   private analyst: Thread | undefined;
+  /** Here the viewer hands the recording to the analyst; undefined once there is one. */
+  private handover: MessagePort | undefined;
 
   private readonly pytorch: string | undefined;
 
@@ -33,13 +35,9 @@ export class ViewSource implements Source {
     return this.threadFor(question.method).ask(question, signal);
   }
 
-  /** Lets the second thread read the file while the first one does. */
+  /** Starts both threads, and with them the reading of the file. */
   prepare(): void {
-    if (this.analyst) return;
-    // Whoever asks gets the error, if the file has one.
-    this.threadFor('analyze')
-      .ask({ method: 'describe', gpu: 0 })
-      .catch(() => {});
+    this.threadFor('analyze');
   }
 
   progress(method: string): ProgressNote | undefined {
@@ -53,12 +51,24 @@ export class ViewSource implements Source {
   }
 
   private threadFor(method: string): Thread {
-    if (isSlow(method)) {
-      this.analyst = useful(this.analyst) ?? new Thread(this.name, this.pytorch);
-      return this.analyst;
-    }
-    this.viewer = useful(this.viewer) ?? new Thread(this.name, this.pytorch);
-    return this.viewer;
+    this.viewer = useful(this.viewer) ?? this.startViewer();
+    if (!isSlow(method)) return this.viewer;
+    this.analyst = useful(this.analyst) ?? this.startAnalyst();
+    return this.analyst;
+  }
+
+  private startViewer(): Thread {
+    const { name: path, pytorch } = this;
+    if (this.analyst) return new Thread({ path, pytorch });
+    const { port1: giveTo, port2 } = new MessageChannel();
+    this.handover = port2;
+    return new Thread({ path, pytorch, giveTo });
+  }
+
+  private startAnalyst(): Thread {
+    const { name: path, pytorch, handover: takeFrom } = this;
+    this.handover = undefined;
+    return new Thread({ path, pytorch, takeFrom });
   }
 }
 
@@ -75,8 +85,9 @@ class Thread {
   private readonly notes = new Map<string, { readonly id: number; readonly note: ProgressNote }>();
   private nextId = 0;
 
-  constructor(path: string, pytorch: string | undefined) {
-    this.worker = new Worker(new URL('./view-worker.js', import.meta.url), { workerData: { path, pytorch } satisfies ViewTask });
+  constructor(task: ViewTask) {
+    const ports = [task.giveTo, task.takeFrom].filter((port) => port !== undefined);
+    this.worker = new Worker(new URL('./view-worker.js', import.meta.url), { workerData: task, transferList: ports });
     this.worker.on('message', (told: Told) => this.receive(told));
     this.worker.on('error', (error) => this.fail(error));
   }

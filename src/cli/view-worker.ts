@@ -1,22 +1,31 @@
 // Worker thread that holds one recording and answers the page's questions about it.
-import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import { sharedMemory } from '../base/columns.ts';
+import type { Recording } from '../trace/trace.ts';
 import { Answering, type Asked, type Cancelled } from '../view/answering.ts';
 import { encodeAnswer } from '../view/wire.ts';
 import { loadRecording } from './input.ts';
 import { recordingWithVersion } from './pytorch-version.ts';
+import { readForBoth, receiveRecording } from './view-handover.ts';
 
 export interface ViewTask {
   readonly path: string;
   /** The PyTorch that made the recording, if the user knows it. */
   readonly pytorch: string | undefined;
+  /** Another thread gets the recording from this one here. */
+  readonly giveTo?: MessagePort | undefined;
+  /** Another thread reads the file and hands the recording over here. */
+  readonly takeFrom?: MessagePort | undefined;
 }
 
-const { path, pytorch } = workerData as ViewTask;
+type OnProgress = (fraction: number, doing: string) => void;
+
+const { path, pytorch, giveTo, takeFrom } = workerData as ViewTask;
 const port = parentPort!;
 
 const answering = new Answering(
   path,
-  async (onProgress) => recordingWithVersion(await loadRecording(path, { update: onProgress, clear: () => {} }), pytorch),
+  load,
   (told) => {
     if (!('answer' in told)) {
       port.postMessage(told);
@@ -29,3 +38,14 @@ const answering = new Answering(
 );
 
 port.on('message', (message: Asked | Cancelled) => answering.receive(message));
+answering.open();
+
+async function load(onProgress: OnProgress): Promise<Recording> {
+  if (giveTo) return readForBoth(giveTo, read, onProgress);
+  return (takeFrom && (await receiveRecording(takeFrom, onProgress))) ?? read(onProgress);
+}
+
+async function read(onProgress: OnProgress): Promise<Recording> {
+  const progress = { update: onProgress, clear: () => {} };
+  return recordingWithVersion(await loadRecording(path, progress, giveTo && sharedMemory), pytorch);
+}

@@ -60,6 +60,7 @@ export interface ReconstructOptions {
 }
 
 const PROGRESS_EVERY = 1 << 16;
+const NONE: readonly number[] = [];
 
 export function reconstruct(trace: Trace, options: ReconstructOptions = {}): Reconstruction {
   const engine = recordedEngine(trace);
@@ -112,7 +113,7 @@ class Reconstructor {
   /** Segment events of the model that are not compared yet, flat: kind, address, size. */
   private journal: number[] = [];
   /** Allocations that complete when the model waits for all streams. */
-  private completing: number[] = [];
+  private completing: readonly number[] = NONE;
   private readonly peak = new ReservedPeak();
   private peakAllocated = 0;
 
@@ -200,12 +201,13 @@ class Reconstructor {
     const allocation = allocationOf[event]!;
     switch (events.kind[event]) {
       case EventKind.FreeRequested: {
-        if (allocation >= 0) this.free(allocation);
-        const completedAt = allocation < 0 ? -1 : allocations.freeCompletedEvent[allocation]!;
+        if (allocation < 0) return event + 1;
+        const completedAt = allocations.freeCompletedEvent[allocation]!;
         if (completedAt === event || (completedAt === event + 1 && completedAt < stop)) {
           this.complete(allocation);
           return completedAt + 1;
         }
+        this.free(allocation);
         return event + 1;
       }
       case EventKind.EmptyCache:
@@ -213,6 +215,10 @@ class Reconstructor {
         return event + 1;
       case EventKind.Alloc:
       case EventKind.Oom:
+        // Most requests come without segment events.
+        this.allocator.releasable = NONE;
+        this.request(event, NONE, NONE, NONE, -1);
+        return event + 1;
       case EventKind.FreeCompleted:
       case EventKind.SegmentAlloc:
       case EventKind.SegmentFree:
@@ -267,7 +273,13 @@ class Reconstructor {
     return end;
   }
 
-  private request(event: number, early: number[], late: number[], segments: number[], firstRelease: number): void {
+  private request(
+    event: number,
+    early: readonly number[],
+    late: readonly number[],
+    segments: readonly number[],
+    firstRelease: number,
+  ): void {
     const { events } = this.trace;
     const size = events.size[event]!;
     const stream = events.stream[event]!;
@@ -290,20 +302,22 @@ class Reconstructor {
       // might have served the request.
       this.completing = [...early, ...late];
     }
-    for (const segment of [...recorded].reverse()) {
+    for (let index = recorded.length - 1; index >= 0; index--) {
+      const segment = recorded[index]!;
       if (isGrowth(events.kind[segment]!)) {
         this.placement.expect(events.address[segment]!, events.size[segment]!, events.kind[segment] === EventKind.SegmentMap);
       }
     }
-    const displaced = this.trace.impliedFrees.get(event);
+    const { impliedFrees } = this.trace;
+    const displaced = impliedFrees.size > 0 ? impliedFrees.get(event) : undefined;
     if (displaced !== undefined) {
       this.free(displaced);
       this.complete(displaced);
     }
     const block = this.allocator.malloc(size, stream, pool);
     this.completeRemaining();
-    this.placement.clear();
-    this.compareSegments(recorded, event);
+    if (recorded.length > 0) this.placement.clear();
+    if (recorded.length > 0 || this.journal.length > 0) this.compareSegments(recorded, event);
     this.notePeaks(event);
     this.settle(event, block);
   }
@@ -433,16 +447,18 @@ class Reconstructor {
   }
 
   private completeRemaining(): void {
+    if (this.completing.length === 0) return;
     for (const allocation of this.completing) this.complete(allocation);
-    this.completing = [];
+    this.completing = NONE;
   }
 
   /** Ends an allocation in the books. Returns its block, freed but not complete; negative: it has none. */
   private detach(allocation: number): number {
-    this.free(allocation);
-    const block = this.ongoing.blocks[allocation]!;
-    this.ongoing.blocks[allocation] = OUT_OF_MEMORY;
-    this.ongoing.pending.delete(allocation);
+    const { blocks, pending } = this.ongoing;
+    const block = blocks[allocation]!;
+    if (block < 0) return block;
+    if (pending.size === 0 || !pending.delete(allocation)) this.allocator.free(block);
+    blocks[allocation] = OUT_OF_MEMORY;
     return block;
   }
 }

@@ -6,7 +6,12 @@ const WINDOW = 2 ** 48;
 const MAX_WINDOWS = 31;
 
 export class Addresses {
-  private readonly windows: number[] = [0];
+  /** The top 16 bits of addresses seen so far. */
+  readonly windows: number[];
+
+  constructor(windows: readonly number[] = [0]) {
+    this.windows = [...windows];
+  }
 
   /**
    * Encodes an unsigned 64-bit value as a number below 2^53. Different values stay different; order is kept within a

@@ -1,6 +1,7 @@
 // Builds a Trace from what a reader found: links allocations to their frees, rebuilds the state before the first event
 // and fills in pools. Warnings say what the recording lacks.
 import { formatBytes } from '../base/bytes.ts';
+import type { ColumnMemory } from '../base/columns.ts';
 import { formatCount, formatTimes } from '../base/counts.ts';
 import { InputError } from '../base/errors.ts';
 import { type Links, linkAllocations } from './links.ts';
@@ -62,6 +63,8 @@ export interface TraceParts {
   readonly otherMemory?: OtherMemory | undefined;
   /** Warnings of the reader (a truncated file, unknown actions). */
   readonly warnings: readonly Warning[];
+  /** Where the columns of the allocations go; by default into memory of this thread. */
+  readonly memory?: ColumnMemory | undefined;
 }
 
 export function assembleTrace(found: TraceParts): Trace {
@@ -79,6 +82,7 @@ export function assembleTrace(found: TraceParts): Trace {
       ignoresFrees,
       startBlocksFrom: parts.startSegments ?? parts.endSegments ?? [],
       startIsWhole: parts.startIsWhole,
+      memory: parts.memory,
     });
   let links = link(false);
   const allocsSkipped = skipsAllocs(counts, links);

@@ -1,5 +1,6 @@
 // Detects the format of a recording from its first bytes, never from its name, and reads it.
 // Opening the wrong file is the most common mistake, so the error names what the file looks like.
+import type { ColumnMemory } from '../base/columns.ts';
 import { InputError } from '../base/errors.ts';
 import { PIECE_BYTES } from './byte-window.ts';
 import { SnapshotReader } from './snapshot/read.ts';
@@ -56,14 +57,16 @@ export function readRecording(bytes: Uint8Array, options: ReadOptions = {}): Rec
 /** Reads a recording of any format that comes in pieces. Keeps none of them. */
 export class RecordingReader {
   private readonly expectedBytes: number;
+  private readonly memory: ColumnMemory | undefined;
   private start = new Uint8Array(0);
   private reader: SnapshotReader | WeirReader | undefined;
   private rest = 0;
   /** Undefined until the beginning of the file is there. */
   format: Recording['format'] | undefined;
 
-  /** `expectedBytes` is a guess at the size of the file, for the first size of tables. It may be wrong. */
-  constructor(expectedBytes = 0) {
+  /** `expectedBytes` is a guess at the size of the file, for the first size of tables. It may be wrong. `memory` takes the columns. */
+  constructor(expectedBytes = 0, memory?: ColumnMemory) {
+    this.memory = memory;
     this.expectedBytes = expectedBytes;
   }
 
@@ -90,10 +93,10 @@ export class RecordingReader {
   }
 
   private begin(): SnapshotReader | WeirReader {
-    const { start, expectedBytes } = this;
+    const { start, expectedBytes, memory } = this;
     const format = detectFormat(start);
     this.format = format;
-    this.reader = format === 'weir' ? new WeirReader(expectedBytes) : new SnapshotReader(format, expectedBytes);
+    this.reader = format === 'weir' ? new WeirReader(expectedBytes, memory) : new SnapshotReader(format, expectedBytes, memory);
     this.start = new Uint8Array(0);
     this.read(this.reader, start);
     return this.reader;

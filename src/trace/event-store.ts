@@ -1,4 +1,5 @@
 // Growable event columns that readers append to. One store holds all GPUs of a file; a trace is a range of its rows.
+import { type ColumnMemory, doubles, integers, octets, ownMemory } from '../base/columns.ts';
 import type { EventColumns, EventKind } from './trace.ts';
 
 type OptionalColumn = 'detail' | 'thread' | 'compileContext';
@@ -13,19 +14,21 @@ export class EventStore {
   private pool: Int32Array;
   private stack: Int32Array;
   private metadata: Int32Array;
+  private readonly memory: ColumnMemory;
   private readonly optional: { [column in OptionalColumn]?: Int32Array } = {};
 
   /** `expected` may be far too high: pages of a column that are never written cost nothing. */
-  constructor(expected = 1024) {
+  constructor(expected = 1024, memory: ColumnMemory = ownMemory) {
+    this.memory = memory;
     const capacity = Math.max(16, Math.ceil(expected));
-    this.kind = new Uint8Array(capacity);
-    this.address = new Float64Array(capacity);
-    this.size = new Float64Array(capacity);
-    this.timeUs = new Float64Array(capacity);
-    this.stream = new Int32Array(capacity);
-    this.pool = new Int32Array(capacity);
-    this.stack = new Int32Array(capacity);
-    this.metadata = new Int32Array(capacity);
+    this.kind = octets(memory, capacity);
+    this.address = doubles(memory, capacity);
+    this.size = doubles(memory, capacity);
+    this.timeUs = doubles(memory, capacity);
+    this.stream = integers(memory, capacity);
+    this.pool = integers(memory, capacity);
+    this.stack = integers(memory, capacity);
+    this.metadata = integers(memory, capacity);
   }
 
   /** Appends an event and returns its row. */
@@ -57,7 +60,7 @@ export class EventStore {
   setOptional(row: number, column: OptionalColumn, value: number): void {
     let values = this.optional[column];
     if (!values) {
-      values = new Int32Array(this.kind.length);
+      values = integers(this.memory, this.kind.length);
       this.optional[column] = values;
     }
     values[row] = value;
@@ -83,18 +86,19 @@ export class EventStore {
   }
 
   private grow(): void {
+    const { memory } = this;
     const capacity = this.kind.length * 2;
-    this.kind = copied(new Uint8Array(capacity), this.kind);
-    this.address = copied(new Float64Array(capacity), this.address);
-    this.size = copied(new Float64Array(capacity), this.size);
-    this.timeUs = copied(new Float64Array(capacity), this.timeUs);
-    this.stream = copied(new Int32Array(capacity), this.stream);
-    this.pool = copied(new Int32Array(capacity), this.pool);
-    this.stack = copied(new Int32Array(capacity), this.stack);
-    this.metadata = copied(new Int32Array(capacity), this.metadata);
+    this.kind = copied(octets(memory, capacity), this.kind);
+    this.address = copied(doubles(memory, capacity), this.address);
+    this.size = copied(doubles(memory, capacity), this.size);
+    this.timeUs = copied(doubles(memory, capacity), this.timeUs);
+    this.stream = copied(integers(memory, capacity), this.stream);
+    this.pool = copied(integers(memory, capacity), this.pool);
+    this.stack = copied(integers(memory, capacity), this.stack);
+    this.metadata = copied(integers(memory, capacity), this.metadata);
     for (const column of ['detail', 'thread', 'compileContext'] as const) {
       const values = this.optional[column];
-      if (values) this.optional[column] = copied(new Int32Array(capacity), values);
+      if (values) this.optional[column] = copied(integers(memory, capacity), values);
     }
   }
 }

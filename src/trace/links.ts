@@ -1,6 +1,7 @@
 // Links each alloc event to the events that free it. Addresses are reused, so a free belongs to the latest alloc there.
 // Memory that is freed without an alloc was live before recording began.
 import { AddressMap } from '../base/address-map.ts';
+import { type ColumnMemory, doubles, integers, ownMemory } from '../base/columns.ts';
 import { type AllocationColumns, type EventColumns, EventKind, type Segment } from './trace.ts';
 
 export interface Links {
@@ -31,8 +32,9 @@ export function linkAllocations(input: {
   readonly startBlocksFrom: readonly Segment[];
   /** All of those blocks were live at the start, with the stacks that they have. */
   readonly startIsWhole?: boolean | undefined;
+  readonly memory?: ColumnMemory | undefined;
 }): Links {
-  const linker = new Linker(input.events, input.allocCount, input.completionsRecorded);
+  const linker = new Linker(input.events, input.allocCount, input.completionsRecorded, input.memory ?? ownMemory);
   if (input.startIsWhole) linker.openStartBlocks(input.startBlocksFrom);
   if (!input.ignoresFrees) linker.walk();
   if (!input.startIsWhole) linker.addStartBlocks(input.startBlocksFrom);
@@ -59,15 +61,17 @@ class Linker {
   /** Category events about memory that is older than the trace, by address. */
   private readonly waiting = new Map<number, number[]>();
   private contradictions = 0;
+  private readonly memory: ColumnMemory;
 
-  constructor(events: EventColumns, allocCount: number, completionsRecorded: boolean) {
+  constructor(events: EventColumns, allocCount: number, completionsRecorded: boolean, memory: ColumnMemory) {
+    this.memory = memory;
     this.events = events;
     this.allocCount = allocCount;
     this.completionsRecorded = completionsRecorded;
     this.allocEvent = new Int32Array(allocCount);
     this.freeRequestedEvent = new Int32Array(allocCount).fill(-1);
     this.freeCompletedEvent = new Int32Array(allocCount).fill(-1);
-    this.allocationOf = new Int32Array(events.count).fill(-1);
+    this.allocationOf = integers(memory, events.count).fill(-1);
   }
 
   walk(): void {
@@ -204,7 +208,7 @@ class Linker {
   }
 
   finish(hasStartStacks: boolean): Links {
-    const { events, starts, allocCount, allocationOf } = this;
+    const { events, starts, allocCount, allocationOf, memory } = this;
     const liveAtStart = starts.length;
     const count = liveAtStart + allocCount;
     const order = starts.map((_, index) => index).sort((a, b) => starts[a]!.address - starts[b]!.address);
@@ -216,14 +220,14 @@ class Linker {
     const allocations = {
       count,
       liveAtStart,
-      address: new Float64Array(count),
-      requested: new Float64Array(count),
-      stream: new Int32Array(count),
-      pool: new Int32Array(count),
+      address: doubles(memory, count),
+      requested: doubles(memory, count),
+      stream: integers(memory, count),
+      pool: integers(memory, count),
       ...(hasStartStacks && { startStack: Int32Array.from(order, (from) => starts[from]!.stack) }),
-      allocEvent: new Int32Array(count).fill(-1),
-      freeRequestedEvent: new Int32Array(count),
-      freeCompletedEvent: new Int32Array(count),
+      allocEvent: integers(memory, count).fill(-1),
+      freeRequestedEvent: integers(memory, count),
+      freeCompletedEvent: integers(memory, count),
     };
     order.forEach((from, to) => {
       const start = starts[from]!;

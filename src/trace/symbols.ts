@@ -4,13 +4,38 @@ import { Addresses } from './addresses.ts';
 
 export const NO_STACK = -1;
 
+/** Symbols without their functions, for another thread. */
+export interface PackedSymbols {
+  readonly strings: readonly string[];
+  readonly frames: PackedTriples;
+  readonly stacks: PackedTriples;
+  readonly windows: readonly number[];
+}
+
+interface PackedTriples {
+  readonly rows: Int32Array;
+  readonly slots: Int32Array;
+}
+
 export class Symbols {
   /** Entry 0 is the empty string. */
-  readonly strings: string[] = [''];
-  readonly frames: FrameTable = new FrameTable();
-  readonly stacks: StackTable = new StackTable();
-  readonly addresses: Addresses = new Addresses();
-  private readonly stringIndex = new Map<string, number>([['', 0]]);
+  readonly strings: string[];
+  readonly frames: FrameTable;
+  readonly stacks: StackTable;
+  readonly addresses: Addresses;
+  private readonly stringIndex: Map<string, number>;
+
+  constructor(packed?: PackedSymbols) {
+    this.strings = packed ? [...packed.strings] : [''];
+    this.frames = new FrameTable(packed?.frames);
+    this.stacks = new StackTable(packed?.stacks);
+    this.addresses = new Addresses(packed?.windows);
+    this.stringIndex = new Map(this.strings.map((text, index) => [text, index]));
+  }
+
+  pack(): PackedSymbols {
+    return { strings: this.strings, frames: this.frames.pack(), stacks: this.stacks.pack(), windows: this.addresses.windows };
+  }
 
   internString(text: string): number {
     let index = this.stringIndex.get(text);
@@ -43,9 +68,19 @@ export interface Frame {
 
 /** Triples of integers. Equal triples get the same index. Frames and stack nodes are stored this way. */
 class TripleTable {
-  private rows = new Int32Array(3 * 64);
-  private slots = new Int32Array(256).fill(-1);
-  private rowCount = 0;
+  private rows: Int32Array;
+  private slots: Int32Array;
+  private rowCount: number;
+
+  constructor(packed?: PackedTriples) {
+    this.rows = packed?.rows ?? new Int32Array(3 * 64);
+    this.slots = packed?.slots ?? new Int32Array(256).fill(-1);
+    this.rowCount = packed ? packed.rows.length / 3 : 0;
+  }
+
+  pack(): PackedTriples {
+    return { rows: this.rows.subarray(0, this.rowCount * 3), slots: this.slots };
+  }
 
   get count(): number {
     return this.rowCount;

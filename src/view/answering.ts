@@ -78,8 +78,7 @@ export class Answering {
     try {
       const checked = checkQuestion(question);
       // Reading goes on if the question is cancelled: the next one needs the recording too.
-      this.session ??= this.open((progress) => this.note(id, progress));
-      const session = await this.session;
+      const session = await this.open();
       this.stopIfCancelled();
       const steps = session.steps(checked, onProgress);
       for (let step = steps.next(); ; step = steps.next()) {
@@ -95,13 +94,31 @@ export class Answering {
     }
   }
 
+  /** Reads the recording, unless that has begun. The first question does it at the latest. */
+  open(): Promise<Session> {
+    this.session ??= this.read();
+    // Whoever asks gets the error, if there is one.
+    this.session.catch(() => {});
+    return this.session;
+  }
+
   private stopIfCancelled(): void {
-    for (let message = this.poll(); message; message = this.poll()) this.receive(message);
+    this.receiveAll();
     if (this.current?.isCancelled) throw new Stop();
   }
 
-  private async open(note: (progress: ProgressNote) => void): Promise<Session> {
-    return new Session(await this.load((fraction, doing) => note({ fraction, doing })), this.name);
+  private receiveAll(): void {
+    for (let message = this.poll(); message; message = this.poll()) this.receive(message);
+  }
+
+  private async read(): Promise<Session> {
+    // A question that comes in while the reader is busy must find `session` set.
+    await undefined;
+    const recording = await this.load((fraction, doing) => {
+      this.receiveAll();
+      if (this.current) this.note(this.current.id, { fraction, doing });
+    });
+    return new Session(recording, this.name);
   }
 
   /** Loops report thousands of times a second; a page needs a few. */

@@ -47,6 +47,8 @@ async function serve(files: string[], options: ServeOptions): Promise<void> {
   const sources = [...new Set(files)].map((file) => new ViewSource(file, options.pytorch));
   const live = options.live ? await startPlayback(sources, options) : undefined;
   const server = new PageServer({ sources, live });
+  // The page opens a single recording at once, so read it while the browser starts.
+  if (sources.length === 1) sources[0]!.prepare();
   try {
     await server.listen(options.port);
   } catch (error) {

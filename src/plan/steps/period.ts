@@ -1,5 +1,6 @@
 // Finds the step of a training run in its memory operations, or says why there is none. Linear time:
 // distances between equal windows give candidate periods, then each candidate is compared with the whole run.
+import { AddressMap } from '../../base/address-map.ts';
 import { formatTimes } from '../../base/counts.ts';
 import type { MemoryOps } from './memory-ops.ts';
 
@@ -31,7 +32,7 @@ const CANDIDATES_PER_WINDOW = 6;
 const MIN_PERIOD = 8;
 /** If a smaller share of the run repeats, its steps differ and only layers repeat. */
 const MIN_COVERAGE = 0.7;
-/** A repetition may differ in a quarter of a window of this many operations. */
+/** A repetition may differ in a quarter of a window of this many operations: one bit each (see `measurePeriod`). */
 const NOISE_WINDOW = 32;
 const NOISE_ALLOWED = 8;
 /** A step leaves memory as it found it, up to this share of the peak. Layers do not: they add or consume activations. */
@@ -51,7 +52,8 @@ export function findPeriod(ops: MemoryOps, least: number = MIN_PERIOD, mayGrow =
   const candidates = new Set<number>();
   const marked = medianDistance(ops.marks);
   if (marked >= MIN_PERIOD) candidates.add(marked);
-  for (const window of WINDOW_LENGTHS) for (const distance of commonDistances(symbols, window)) candidates.add(distance);
+  const distances = new WindowDistances(symbols);
+  for (const window of WINDOW_LENGTHS) for (const distance of distances.commonest(window)) candidates.add(distance);
 
   let best: Period | undefined;
   for (const length of [...candidates].sort((a, b) => a - b)) {
@@ -95,41 +97,131 @@ export function isPeriodic(result: Period | NotPeriodic): result is Period {
 
 /** One small integer per kind of operation: alloc or free, size, stream. Addresses and times are ignored. */
 function symbolsOf(ops: MemoryOps): Int32Array {
-  const names = new Map<string, number>();
+  /** Symbols by size, for each stream and direction. */
+  const tables = new Map<number, AddressMap>();
   const symbols = new Int32Array(ops.count);
+  let count = 0;
   for (let op = 0; op < ops.count; op++) {
-    const name = `${ops.isAlloc[op]}/${ops.size[op]}/${ops.stream[op]}`;
-    let symbol = names.get(name);
-    if (symbol === undefined) {
-      symbol = names.size;
-      names.set(name, symbol);
+    const direction = ops.stream[op]! * 2 + ops.isAlloc[op]!;
+    let bySize = tables.get(direction);
+    if (!bySize) {
+      bySize = new AddressMap();
+      tables.set(direction, bySize);
+    }
+    let symbol = bySize.get(ops.size[op]!);
+    if (symbol < 0) {
+      symbol = count++;
+      bySize.set(ops.size[op]!, symbol);
     }
     symbols[op] = symbol;
   }
   return symbols;
 }
 
-/** The most common distances between equal windows of a length. A rolling hash makes it one pass. */
-function commonDistances(symbols: Int32Array, window: number): number[] {
-  if (symbols.length < 2 * window) return [];
-  const latest = new Map<number, number>();
-  const votes = new Map<number, number>();
-  const MULTIPLIER = 0x2c1b3c6d;
-  let leading = 1;
-  for (let at = 0; at < window; at++) leading = Math.imul(leading, MULTIPLIER);
-  let hash = 0;
-  for (let at = 0; at < symbols.length; at++) {
-    hash = (Math.imul(hash, MULTIPLIER) + mix(symbols[at]!)) | 0;
-    if (at >= window) hash = (hash - Math.imul(leading, mix(symbols[at - window]!))) | 0;
-    if (at < window - 1) continue;
-    const before = latest.get(hash);
-    if (before !== undefined) votes.set(at - before, (votes.get(at - before) ?? 0) + 1);
-    latest.set(hash, at);
+/** Counts the distances between equal windows of operations, for windows that get longer from call to call. */
+class WindowDistances {
+  private readonly symbols: Int32Array;
+  private readonly latest = new LatestPositions();
+  private readonly votes: Int32Array;
+  /** By its last operation: whether the window of length `window` occurs more than once. */
+  private isRepeated: Uint8Array;
+  private window = 0;
+
+  constructor(symbols: Int32Array) {
+    this.symbols = symbols;
+    this.votes = new Int32Array(symbols.length);
+    this.isRepeated = new Uint8Array(symbols.length).fill(1);
   }
-  return [...votes]
-    .sort((a, b) => b[1] * Math.min(b[0], 4 * window) - a[1] * Math.min(a[0], 4 * window) || a[0] - b[0])
-    .slice(0, CANDIDATES_PER_WINDOW)
-    .map(([distance]) => distance);
+
+  /** The most common distances between equal windows of a length. A rolling hash makes it one pass. */
+  commonest(window: number): number[] {
+    const { symbols } = this;
+    if (symbols.length < 2 * window) return [];
+    this.count(window);
+    const { votes } = this;
+    const best: number[] = [];
+    const worth = (distance: number) => votes[distance]! * Math.min(distance, 4 * window);
+    for (let distance = 1; distance < votes.length; distance++) {
+      if (votes[distance] === 0) continue;
+      if (best.length === CANDIDATES_PER_WINDOW && worth(distance) <= worth(best[CANDIDATES_PER_WINDOW - 1]!)) continue;
+      // Of equal worth, the shorter distance comes first.
+      let place = best.length;
+      while (place > 0 && worth(best[place - 1]!) < worth(distance)) place--;
+      best.splice(place, 0, distance);
+      best.length = Math.min(best.length, CANDIDATES_PER_WINDOW);
+    }
+    return best;
+  }
+
+  private count(window: number): void {
+    const { symbols, latest, votes, isRepeated } = this;
+    const repeated = new Uint8Array(symbols.length);
+    latest.clear();
+    votes.fill(0);
+    let leading = 1;
+    for (let at = 0; at < window; at++) leading = Math.imul(leading, MULTIPLIER);
+    let hash = 0;
+    // A window around a shorter one that occurs once occurs once too, and need not be looked up.
+    const margin = window - this.window;
+    let lastSingle = Number.NEGATIVE_INFINITY;
+    for (let at = 0; at < symbols.length; at++) {
+      hash = (Math.imul(hash, MULTIPLIER) + mix(symbols[at]!)) | 0;
+      if (at >= window) hash = (hash - Math.imul(leading, mix(symbols[at - window]!))) | 0;
+      if (isRepeated[at] === 0) lastSingle = at;
+      if (at < window - 1 || lastSingle >= at - margin) continue;
+      const before = latest.replace(hash, at);
+      if (before < 0) continue;
+      votes[at - before]!++;
+      repeated[before] = 1;
+      repeated[at] = 1;
+    }
+    this.isRepeated = repeated;
+    this.window = window;
+  }
+}
+
+const MULTIPLIER = 0x2c1b3c6d;
+
+/** The latest position of each hash, in one typed array. A Map of millions of hashes takes seconds. */
+class LatestPositions {
+  /** Hash and position + 1 of each slot; position 0: empty. */
+  private slots = new Int32Array(2 * 4096);
+  private count = 0;
+
+  clear(): void {
+    this.slots.fill(0);
+    this.count = 0;
+  }
+
+  /** Sets the position of a hash. Returns the one before, or -1. */
+  replace(hash: number, position: number): number {
+    const slot = this.find(this.slots, hash);
+    const before = this.slots[slot + 1]! - 1;
+    this.slots[slot] = hash;
+    this.slots[slot + 1] = position + 1;
+    if (before < 0 && ++this.count * 4 > this.slots.length) this.grow();
+    return before;
+  }
+
+  /** The slot of the hash, or the empty one where it belongs. */
+  private find(slots: Int32Array, hash: number): number {
+    const mask = slots.length / 2 - 1;
+    let slot = (hash ^ (hash >>> 15)) & mask;
+    while (slots[slot * 2 + 1] !== 0 && slots[slot * 2] !== hash) slot = (slot + 1) & mask;
+    return slot * 2;
+  }
+
+  private grow(): void {
+    const { slots } = this;
+    const grown = new Int32Array(slots.length * 2);
+    for (let slot = 0; slot < slots.length; slot += 2) {
+      if (slots[slot + 1] === 0) continue;
+      const to = this.find(grown, slots[slot]!);
+      grown[to] = slots[slot]!;
+      grown[to + 1] = slots[slot + 1]!;
+    }
+    this.slots = grown;
+  }
 }
 
 function mix(symbol: number): number {
@@ -149,6 +241,8 @@ function measurePeriod(
   let covered = 0;
   let start = 0;
   let mismatches = 0;
+  /** One bit for each of the latest operations since `start`, the newest lowest: whether it differs. */
+  let latest = 0;
   const differs = (at: number) => symbols[at] !== symbols[at + length];
   const close = (end: number) => {
     // Operations before the last mismatch of the first noisy window are the lead-in, not the repetition.
@@ -163,12 +257,16 @@ function measurePeriod(
     covered += end - from + length;
   };
   for (let at = 0; at < last; at++) {
-    if (at - NOISE_WINDOW >= start && differs(at - NOISE_WINDOW)) mismatches--;
-    if (!differs(at)) continue;
+    // The highest bit leaves the window of 32 operations.
+    if (latest < 0) mismatches--;
+    latest <<= 1;
+    if (symbols[at] === symbols[at + length]) continue;
+    latest |= 1;
     if (++mismatches <= NOISE_ALLOWED) continue;
     close(at - mismatches);
     start = at + 1;
     mismatches = 0;
+    latest = 0;
   }
   close(last);
   if (stretches.length === 0) return undefined;

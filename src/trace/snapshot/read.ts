@@ -1,6 +1,7 @@
 // Reads PyTorch's memory snapshots: decodes the file into rows, finds the parts of the snapshot in them,
 // and assembles a trace for each GPU.
 import { formatBytes } from '../../base/bytes.ts';
+import type { ColumnMemory } from '../../base/columns.ts';
 import { formatCount, formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
@@ -32,12 +33,14 @@ export class SnapshotReader {
   private readonly rows: Rows;
   private readonly decoder: SnapshotDecoder;
   private readonly window = new ByteWindow();
+  private readonly memory: ColumnMemory | undefined;
   private total = 0;
 
   /** `expectedBytes` is a guess at the size of the file, for the first size of the tables. */
-  constructor(format: 'pickle' | 'json', expectedBytes: number) {
+  constructor(format: 'pickle' | 'json', expectedBytes: number, memory?: ColumnMemory) {
+    this.memory = memory;
     const events = expectedBytes / (format === 'pickle' ? PICKLED_EVENT : JSON_EVENT);
-    this.rows = new Rows(Math.min(MAX_EXPECTED_EVENTS, 256 + Math.ceil(events)));
+    this.rows = new Rows(Math.min(MAX_EXPECTED_EVENTS, 256 + Math.ceil(events)), memory);
     this.decoder = format === 'pickle' ? new PickleDecoder(this.rows, expectedBytes) : new JsonDecoder(this.rows);
   }
 
@@ -62,7 +65,7 @@ export class SnapshotReader {
     }
     return withinMemory(() => ({
       format: decoder.format === 'pickle' ? 'pickle' : 'json',
-      traces: new SnapshotParts(this.rows).traces(),
+      traces: new SnapshotParts(this.rows, this.memory).traces(),
     }));
   }
 
@@ -96,13 +99,15 @@ interface Range {
 /** The parts of a decoded snapshot. */
 class SnapshotParts {
   private readonly rows: Rows;
+  private readonly memory: ColumnMemory | undefined;
   private readonly top = new Map<number, Value>();
   /** Entries of all traces so far. */
   private listed = 0;
   private hostProblem: string | undefined;
 
-  constructor(rows: Rows) {
+  constructor(rows: Rows, memory: ColumnMemory | undefined) {
     this.rows = rows;
+    this.memory = memory;
   }
 
   traces(): Trace[] {
@@ -130,6 +135,7 @@ class SnapshotParts {
         annotations: rows.annotations,
         hostMemory,
         warnings,
+        memory: this.memory,
       }),
     );
   }
@@ -266,7 +272,7 @@ class SnapshotParts {
     if (ranges.every((range, index) => index === 0 || range.from === ranges[index - 1]!.to)) {
       return events.view(first.from, ranges[ranges.length - 1]!.to);
     }
-    return gathered(events.view(), ranges);
+    return gathered(events.view(), ranges, this.memory);
   }
 
   private segmentsByDevice(builder: SegmentBuilder): Map<number, Segment[]> {
@@ -347,8 +353,9 @@ function checkedDevice(device: number): number {
 }
 
 /** A copy of the rows in `ranges`, for a GPU whose entries are not contiguous in the file. */
-function gathered(from: EventColumns, ranges: readonly Range[]): EventColumns {
-  const store = new EventStore(ranges.reduce((sum, range) => sum + range.to - range.from, 0));
+function gathered(from: EventColumns, ranges: readonly Range[], memory: ColumnMemory | undefined): EventColumns {
+  const rows = ranges.reduce((sum, range) => sum + range.to - range.from, 0);
+  const store = new EventStore(rows, memory);
   for (const range of ranges) {
     for (let row = range.from; row < range.to; row++) {
       const copy = store.append(

@@ -1,5 +1,6 @@
 // Recognises the dicts of a snapshot by their keys and turns each into a row as soon as it is complete.
 // Decoders call it with ranges of their value stack. Dicts that are not rows go to the containers.
+import type { ColumnMemory } from '../../base/columns.ts';
 import { InputError } from '../../base/errors.ts';
 import { EventStore } from '../event-store.ts';
 import { NO_STACK, Symbols } from '../symbols.ts';
@@ -81,8 +82,8 @@ export class Rows {
   private readonly forward: ForwardFrames = new ForwardFrames(this.symbols);
   private readonly textOf = (id: number): string => this.strings.text(id);
 
-  constructor(expectedEvents: number) {
-    this.events = new EventStore(expectedEvents);
+  constructor(expectedEvents: number, memory?: ColumnMemory) {
+    this.events = new EventStore(expectedEvents, memory);
     this.strings = new StringTable(KNOWN_NAMES, this.symbols, this.worth);
   }
 

@@ -1,5 +1,6 @@
 // Reads `.weir` files up to where they are intact, however they end. Each record is checked before it is decoded.
 // No number in the file is trusted before the bytes it speaks of are seen.
+import type { ColumnMemory } from '../../base/columns.ts';
 import { formatTimes } from '../../base/counts.ts';
 import { InputError } from '../../base/errors.ts';
 import { assembleTrace } from '../assemble.ts';
@@ -57,8 +58,8 @@ export class WeirReader {
   private total = 0;
 
   /** `expectedBytes` is a guess at the size of the file, for the first size of the tables. */
-  constructor(expectedBytes: number) {
-    this.file = new WeirFile(Math.min(MAX_EXPECTED_EVENTS, Math.ceil(expectedBytes / EVENT_BYTES)));
+  constructor(expectedBytes: number, memory?: ColumnMemory) {
+    this.file = new WeirFile(Math.min(MAX_EXPECTED_EVENTS, Math.ceil(expectedBytes / EVENT_BYTES)), memory);
     this.walk = new RecordWalk((head, bytes, view) => this.file.read(head, bytes, view));
   }
 
@@ -90,6 +91,7 @@ class WeirFile {
   claimedEvents: number | undefined;
   private readonly worth = new Worth();
   private readonly expectedEvents: number;
+  private readonly memory: ColumnMemory | undefined;
   /** The piece of the file that the record lies in. */
   private bytes: Uint8Array = new Uint8Array(0);
   private view: DataView = new DataView(new ArrayBuffer(0));
@@ -102,8 +104,9 @@ class WeirFile {
   /** Bytes of memory for streams, pools, segments, blocks, annotations and warnings. */
   private heldByObjects = 0;
 
-  constructor(expectedEvents: number) {
+  constructor(expectedEvents: number, memory: ColumnMemory | undefined) {
     this.expectedEvents = expectedEvents;
+    this.memory = memory;
   }
 
   get warnings(): Warning[] {
@@ -143,6 +146,7 @@ class WeirFile {
       hostMemory: this.hostMemory,
       otherMemory: device.otherMemory,
       warnings: [],
+      memory: this.memory,
     });
     // Warnings found in the events replace those written in the file. The others are kept.
     const foundAgain = new Set(trace.warnings.map(({ code }) => code));
@@ -224,7 +228,7 @@ class WeirFile {
     this.tables.devices.set(device, {
       device,
       // Most files are of one GPU.
-      events: new EventStore(this.tables.devices.size === 0 ? this.expectedEvents : undefined),
+      events: new EventStore(this.tables.devices.size === 0 ? this.expectedEvents : undefined, this.memory),
       streams: [],
       pools: [],
       limits: {
