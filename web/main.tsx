@@ -1,18 +1,22 @@
 // The page's entry: finds out how it runs (from a server, as one file, alone) and opens the recordings it finds.
 import { render } from 'preact';
 import type { AnalysisView } from '../src/view/analysis-view.ts';
-import { wantedByAddress } from './app/address.ts';
+import type { HashState } from '../src/view/hash-state.ts';
+import type { JobOver } from '../src/view/live-sample.ts';
+import { listenToAddress, wantedByAddress } from './app/address.ts';
 import { App, isDropping } from './app/app.tsx';
-import { listenToDrops } from './app/files.ts';
+import { listenToDrops, openSent } from './app/files.ts';
 import { listenToKeys } from './app/keyboard.ts';
 import { openSource } from './app/opening.ts';
 import { type OpenSource, problem, sources } from './app/state.ts';
 import { problemOf, ServerConnection, WorkerConnection } from './data/connection.ts';
-import { followFeed } from './panels/live-ranks.tsx';
+import { followRanks, noteRank, openFirstRank } from './job/job-state.ts';
+import { followFeed } from './job/live-state.ts';
 import './style/base.css';
 import './style/page.css';
 import './style/panels.css';
 import './style/fit.css';
+import './style/job.css';
 import './style/narrow.css';
 import './app/theme.ts';
 
@@ -24,6 +28,7 @@ interface Served {
 async function start(): Promise<void> {
   render(<App />, document.getElementById('app')!);
   listenToKeys();
+  listenToAddress();
   listenToDrops((isOver) => {
     isDropping.value = isOver;
   });
@@ -41,14 +46,42 @@ async function start(): Promise<void> {
   }
   const served = await askServer();
   if (!served) return;
-  const known: OpenSource[] = served.sources.map(({ id, name }) => ({ name, connection: new ServerConnection(id) }));
+  const known: OpenSource[] = served.sources.map(({ id, name }) => ({ name, connection: new ServerConnection(id, name) }));
   sources.value = known;
-  if (served.live) {
-    followFeed(served.live.ranks);
+  if (served.live) followFeed(served.live.ranks, known.length > 0, (over) => void openAtEnd(over, known));
+  else await openServed(known, wanted);
+}
+
+/** One recording is opened. Of several, the one that the address names, or the one to look at first. */
+async function openServed(known: readonly OpenSource[], wanted: HashState): Promise<void> {
+  const [only] = known;
+  if (!only) return;
+  if (known.length === 1) {
+    await openSource(only, wanted);
+    if ((only.info?.gpus.length ?? 1) > 1) noteRank(only, { ranks: await only.connection.ask('ranks', 0, {}) });
     return;
   }
-  const first = known.find(({ name }) => name === wanted.file) ?? known[0];
-  if (first) await openSource(first, wanted);
+  const named = known.find(({ name }) => name === wanted.file);
+  if (named) void openSource(named, wanted);
+  await followRanks(known);
+  openFirstRank();
+}
+
+/** The job has ended: opens the rank that failed, or the worst, from the server's recordings or from what the server sends. */
+async function openAtEnd({ opens }: JobOver, known: readonly OpenSource[]): Promise<void> {
+  if (!opens) return;
+  if ('source' in opens) {
+    const source = known[opens.source];
+    if (source) await openSource(source, { gpu: opens.gpu });
+    return;
+  }
+  try {
+    const response = await fetch('api/live/recording');
+    if (!response.ok) throw new Error(await problemOf(response));
+    await openSent(await response.blob(), opens.name, opens.gpu);
+  } catch {
+    problem.value = `${opens.name}: the server ended before the recording was here`;
+  }
 }
 
 /** The server's recordings; undefined: a plain web host without a server. */

@@ -13,7 +13,7 @@ export class PageServer {
   private readonly access = new Access();
   private readonly server: Server;
 
-  constructor(content: Pick<AppOptions, 'sources' | 'live'>) {
+  constructor(content: Pick<AppOptions, 'sources' | 'job' | 'live'>) {
     const app = createApp({ ...content, assets: readAssets(), access: this.access });
     this.server = createServer(getRequestListener(app.fetch));
   }

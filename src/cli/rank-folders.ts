@@ -65,12 +65,12 @@ function pairBy(
     : { pairs, alone: [...alone, ...to.filter(({ path }) => !paired.has(path)).map(({ path }) => path)], by };
 }
 
-function isFolder(path: string): boolean {
+export function isFolder(path: string): boolean {
   return path !== '-' && (statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false);
 }
 
 /** In the order of their ranks and names. Links such as `latest.weir` are left out: they name a file that is there too. */
-function recordingsIn(folder: string): RankFile[] {
+export function recordingsIn(folder: string): RankFile[] {
   const files = readdirSync(folder, { withFileTypes: true })
     .filter((entry) => entry.isFile() && RECORDING_NAME.test(entry.name))
     .map((entry) => entry.name)

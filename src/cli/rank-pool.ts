@@ -1,15 +1,13 @@
 // Gives recordings to worker threads, one at a time each, and collects the answers in order.
 // What can be read only once is analysed here, since the worst recording is needed again.
-import { availableParallelism } from 'node:os';
-import { Worker } from 'node:worker_threads';
 import { InputError } from '../base/errors.ts';
-import { dismiss } from '../base/thread.ts';
 import { type RankRow, worstRank } from '../report/ranks.ts';
 import type { Recording } from '../trace/trace.ts';
 import { loadRecording } from './input.ts';
 import { isReadOnce } from './input-pieces.ts';
 import type { Progress } from './progress.ts';
 import { type RankAnswer, type RankTask, rankRowsOf } from './rank-rows.ts';
+import { runInWorkers } from './worker-pool.ts';
 
 export interface RankResults {
   readonly answers: readonly RankAnswer[];
@@ -32,7 +30,8 @@ export async function analyzeRanks(tasks: readonly RankTask[], progress: Progres
     progress.update(done / tasks.length, `analysed ${done} of ${tasks.length} files`);
   };
   const once = tasks.filter((task) => isReadOnce(task.file));
-  const inWorkers = runWorkers(
+  const inWorkers = runInWorkers(
+    new URL('./rank-worker.js', import.meta.url),
     tasks.filter((task) => !once.includes(task)),
     collect,
   );
@@ -55,35 +54,5 @@ async function analyzeHere(task: RankTask, progress: Progress): Promise<Omit<Ran
   } catch (error) {
     if (error instanceof InputError) return { rows: [], problem: error.message };
     throw error;
-  }
-}
-
-async function runWorkers(tasks: readonly RankTask[], collect: (answer: RankAnswer) => void): Promise<void> {
-  let next = 0;
-  const workers = Array.from(
-    { length: Math.min(tasks.length, availableParallelism()) },
-    () => new Worker(new URL('./rank-worker.js', import.meta.url)),
-  );
-  try {
-    await Promise.all(
-      workers.map(
-        (worker) =>
-          new Promise<void>((resolve, reject) => {
-            const hand = () => {
-              const task = tasks[next++];
-              if (task) worker.postMessage(task);
-              else resolve();
-            };
-            worker.on('message', (answer: RankAnswer) => {
-              collect(answer);
-              hand();
-            });
-            worker.on('error', reject);
-            hand();
-          }),
-      ),
-    );
-  } finally {
-    for (const worker of workers) dismiss(worker);
   }
 }

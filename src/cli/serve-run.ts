@@ -5,10 +5,18 @@ import type { RunVoice, RunWatcher } from '../run/supervision.ts';
 import { LOCAL_HOST } from './options.ts';
 import { PageServer } from './page-server.ts';
 
+/** So long pages may take to ask for the recording, and so long to get it. */
+const MOST_ASKING_MS = 3000;
+const MOST_SENDING_MS = 60_000;
 /** Pages hear that the job is over before their connections close. */
 const FAREWELL_MS = 500;
 
-export function servePage(port: number, voice: RunVoice): RunWatcher {
+export interface RunPage extends RunWatcher {
+  /** Waits until the pages that follow the job have the recording that they open. Nobody waits if there is no page. */
+  farewell(): Promise<void>;
+}
+
+export function servePage(port: number, voice: RunVoice): RunPage {
   let feed: RunFeed | undefined;
   let server: PageServer | undefined;
   return {
@@ -25,8 +33,9 @@ export function servePage(port: number, voice: RunVoice): RunWatcher {
       voice.trouble(`live page: ${server.url}`);
     },
     levels: () => feed?.sample(),
-    end() {
-      feed?.sample(true);
+    end: (how) => feed?.end(how),
+    async farewell() {
+      if (feed && server) await feed.untilSent(MOST_ASKING_MS, MOST_SENDING_MS);
       server?.close(FAREWELL_MS);
     },
   };

@@ -44,10 +44,17 @@ export class ViewSource implements Source {
     return (isSlow(method) ? this.analyst : this.viewer)?.progress(method);
   }
 
-  /** Ends the threads; waiting questions stay unanswered. */
+  /** Whether a question waits for its answer. */
+  get isBusy(): boolean {
+    return Boolean(this.viewer?.isBusy || this.analyst?.isBusy);
+  }
+
+  /** Ends the threads; waiting questions stay unanswered. The next question starts new ones. */
   close(): void {
     this.viewer?.close();
     this.analyst?.close();
+    this.viewer = undefined;
+    this.analyst = undefined;
   }
 
   private threadFor(method: string): Thread {
@@ -106,6 +113,10 @@ class Thread {
       if (signal?.aborted) cancel();
       else signal?.addEventListener('abort', cancel, { once: true });
     });
+  }
+
+  get isBusy(): boolean {
+    return this.waiting.size > 0;
   }
 
   progress(method: string): ProgressNote | undefined {

@@ -53,8 +53,11 @@ export function rankRow(analysis: Analysis, file: string, rules: readonly Rule[]
   };
 }
 
+/** What tells how bad a rank is. */
+export type RankOutcome = Pick<RankRow, 'ooms' | 'fit' | 'peakReserved'>;
+
 /** The rank to look at first: one that ran out of memory, else the one that reserved the most. */
-export function worstRank(rows: readonly RankRow[]): RankRow {
+export function worstRank<Row extends RankOutcome>(rows: readonly Row[]): Row {
   return rows.reduce((worst, row) => {
     if (runsOut(row) !== runsOut(worst)) return runsOut(row) ? row : worst;
     return row.peakReserved > worst.peakReserved ? row : worst;
@@ -62,7 +65,7 @@ export function worstRank(rows: readonly RankRow[]): RankRow {
 }
 
 /** On the GPU that was given, if one was. */
-export function runsOut({ fit, ooms }: RankRow): boolean {
+export function runsOut({ fit, ooms }: Pick<RankOutcome, 'fit' | 'ooms'>): boolean {
   return fit ? fit.kind === 'fails' : ooms > 0;
 }
 

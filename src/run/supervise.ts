@@ -75,7 +75,7 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
     supervision = new Supervision(options, environment, folder, voice, watcher);
     sayStart(options, changed, await supervision.listen(), voice);
     supervision.start();
-    let end: ChildEnd;
+    let end: ChildEnd | undefined;
     try {
       const { onOutput, onCaptured } = options;
       // Signals that came so far are heard now. One that ends programs came before there was a command to end.
@@ -92,7 +92,7 @@ export async function supervise(options: RunOptions, voice: RunVoice, watcher?: 
           });
     } finally {
       isRunning = false;
-      await supervision.finish(afterwards.signal);
+      await supervision.finish(afterwards.signal, end);
     }
     const summary = supervision.summary(end, await supervision.replay(afterwards.signal));
     return { summary, end, refusals: supervision.refusals };

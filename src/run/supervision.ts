@@ -20,6 +20,7 @@ import { Recorder, type Refusal } from './rings/recorder.ts';
 import { TraceFile } from './rings/trace-file.ts';
 import { freeName, linkLatest, traceName } from './rings/trace-names.ts';
 import { type OtherFigures, serveMetrics } from './summary/metrics.ts';
+import type { RunEnd } from './summary/run-feed.ts';
 import type { RunSummary } from './summary/summary.ts';
 import { SummaryRequests } from './summary/summary-requests.ts';
 import { type GpuWhatIf, runWhatIf } from './summary/what-if.ts';
@@ -62,7 +63,7 @@ export interface RunVoice {
 export interface RunWatcher {
   begin(processes: readonly ProcessRecording[]): Promise<void>;
   levels(): void;
-  end(): void;
+  end(how: RunEnd): void;
 }
 
 export type WhatIfAnswers = ReadonlyMap<ProcessRecording, readonly GpuWhatIf[] | string>;
@@ -135,15 +136,21 @@ export class Supervision {
     this.started = performance.now();
   }
 
-  /** The job has ended: reads the rest and closes everything. `signal` skips explanations. */
-  async finish(signal?: AbortSignal): Promise<void> {
+  /** The job has ended: reads the rest and closes everything. `signal` skips explanations. `end`: undefined if nobody knows. */
+  async finish(signal?: AbortSignal, end?: ChildEnd): Promise<void> {
     await this.recorder.finish();
     await this.failures.finish(signal);
     this.planner?.finish();
     this.swapper?.finish();
     this.metrics?.close();
     this.metrics?.closeAllConnections();
-    this.watcher?.end();
+    const { failures, recorder } = this;
+    this.watcher?.end({
+      end,
+      failed: failures.firstOf(recorder.processes),
+      failureFiles: (process) => failures.reportOf(process)?.files ?? [],
+      keepsTraces: this.options.record !== undefined,
+    });
     this.ended = performance.now();
   }
 

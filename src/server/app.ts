@@ -4,6 +4,7 @@ import { type Context, Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
 import { streamSSE } from 'hono/streaming';
 import { UsageError } from '../base/errors.ts';
+import { checkDifference, type DifferenceAsk, type RankNote } from '../view/job-protocol.ts';
 import type { ProgressNote, Question } from '../view/protocol.ts';
 import { checkQuestion } from '../view/questions.ts';
 import type { Access } from './access.ts';
@@ -25,9 +26,21 @@ export interface Source {
   progress(method: string): ProgressNote | undefined;
 }
 
+/** The recordings together, for the overview of a job. */
+export interface Job {
+  /** Whether every recording has been summarised. */
+  readonly isOver: boolean;
+  /** Sends what is known of each recording at once, then each new note. Returns a function that ends the subscription. */
+  subscribe(listener: (note: RankNote) => void): () => void;
+  /** Answers with bytes made by `encodeAnswer`. */
+  compare(ask: DifferenceAsk, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>>;
+}
+
 export interface AppOptions {
   readonly assets: Assets;
   readonly sources: readonly Source[];
+  /** Undefined: there are no recordings yet. */
+  readonly job?: Job | undefined;
   /** A running job, or a recording played back as one. */
   readonly live?: LiveFeed | undefined;
   readonly access: Access;
@@ -41,7 +54,7 @@ export const MOST_QUESTIONS = 32;
 export const MOST_FOLLOWERS = 32;
 const LOOK_EVERY_MS = 100;
 
-export function createApp({ assets, sources, live, access }: AppOptions): Hono {
+export function createApp({ assets, sources, job, live, access }: AppOptions): Hono {
   const app = new Hono();
   app.use('*', guard);
 
@@ -57,26 +70,21 @@ export function createApp({ assets, sources, live, access }: AppOptions): Hono {
     context.json({ sources: sources.map(({ name }, id) => ({ id, name })), live: live ? { ranks: live.ranks, speed: live.speed } : null }),
   );
 
-  let questions = 0;
+  const questions = new Turns(MOST_QUESTIONS);
   app.post('/api/sources/:id/ask', bodyLimit({ maxSize: MOST_QUESTION_BYTES, onError: tooLarge }), async (context) => {
     const source = sources[Number(context.req.param('id'))];
     if (!source) return context.json({ problem: 'there is no recording with this number; reload the page' }, 404);
-    if (!context.req.header('content-type')?.startsWith('application/json'))
-      return context.json({ problem: 'a question must be sent as application/json' }, 415);
-    const question = parseQuestion(await context.req.text());
-    if (typeof question === 'string') return context.json({ problem: question }, 400);
-    if (questions >= MOST_QUESTIONS) return busy(context, `weir is busy with ${questions} questions; ask again when they are answered`);
+    const question = await questionIn(context, checkQuestion);
+    if (question instanceof Response) return question;
     if (question.method === 'describe') source.prepare?.();
-    questions++;
-    const isClosing = onClose(context, () => questions--);
-    try {
-      const answer = await source.ask(question, context.req.raw.signal);
-      return context.body(answer, 200, { 'Content-Type': 'application/octet-stream' });
-    } catch (error) {
-      return context.json({ problem: error instanceof Error ? error.message : String(error) }, 422);
-    } finally {
-      if (!isClosing) questions--;
-    }
+    return questions.answer(context, (signal) => source.ask(question, signal));
+  });
+
+  app.post('/api/difference', bodyLimit({ maxSize: MOST_QUESTION_BYTES, onError: tooLarge }), async (context) => {
+    if (!job) return context.json({ problem: 'there are no recordings to compare' }, 404);
+    const ask = await questionIn(context, (value) => checkDifference(value, sources.length));
+    if (ask instanceof Response) return ask;
+    return questions.answer(context, (signal) => job.compare(ask, signal));
   });
 
   app.get('/api/sources/:id/progress/:method', (context) => {
@@ -85,21 +93,53 @@ export function createApp({ assets, sources, live, access }: AppOptions): Hono {
   });
 
   let followers = 0;
-  app.get('/api/live', (context) => {
-    if (!live) return context.json({ problem: 'no job is running' }, 404);
+  /** Sends events until `isOver`, to so many pages at a time. */
+  const follow = (
+    context: Context,
+    subscribe: (send: (event: string, value: unknown) => void) => () => void,
+    isOver: () => boolean,
+    last: () => unknown,
+  ) => {
     if (followers >= MOST_FOLLOWERS) return busy(context, `${followers} pages follow this job already; close one of them`);
     followers++;
     return streamSSE(context, async (stream) => {
-      const stop = live.subscribe((sample) => void stream.writeSSE({ event: 'sample', data: JSON.stringify(sample) }));
+      const send = (event: string, value: unknown) => void stream.writeSSE({ event, data: JSON.stringify(value) });
+      const stop = subscribe(send);
       stream.onAbort(stop);
       try {
-        while (!stream.aborted && !live.isOver) await stream.sleep(LOOK_EVERY_MS);
-        if (!stream.aborted) await stream.writeSSE({ event: 'over', data: '{}' });
+        while (!stream.aborted && !isOver()) await stream.sleep(LOOK_EVERY_MS);
+        if (!stream.aborted) await stream.writeSSE({ event: 'over', data: JSON.stringify(last() ?? {}) });
       } finally {
         stop();
         followers--;
       }
     });
+  };
+
+  app.get('/api/live', (context) => {
+    if (!live) return context.json({ problem: 'no job is running' }, 404);
+    return follow(
+      context,
+      (send) => live.subscribe((sample) => send('sample', sample)),
+      () => live.over !== undefined,
+      () => live.over,
+    );
+  });
+
+  // The server chooses which one: a page cannot ask for any other file.
+  app.get('/api/live/recording', (context) => {
+    if (!live?.recording || !live.over?.opens) return context.json({ problem: 'the job has left no recording here' }, 404);
+    return context.body(live.recording(), 200, { 'Content-Type': 'application/octet-stream' });
+  });
+
+  app.get('/api/ranks', (context) => {
+    if (!job) return context.json({ problem: 'there are no recordings' }, 404);
+    return follow(
+      context,
+      (send) => job.subscribe((note) => send('rank', note)),
+      () => job.isOver,
+      () => ({}),
+    );
   });
 
   app.notFound((context) => context.text('not found: weir serves only its own page at /\n', 404));
@@ -128,11 +168,38 @@ function busy(context: Context, problem: string): Response {
   return context.json({ problem }, 503, { 'Retry-After': '1' });
 }
 
-/** The question, or in words what is wrong with it. */
-function parseQuestion(text: string): Question | string {
+/** Questions that are being answered, or whose answers are on their way. */
+class Turns {
+  private readonly most: number;
+  private taken = 0;
+
+  constructor(most: number) {
+    this.most = most;
+  }
+
+  async answer(context: Context, work: (signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>): Promise<Response> {
+    if (this.taken >= this.most) return busy(context, `weir is busy with ${this.taken} questions; ask again when they are answered`);
+    this.taken++;
+    const isClosing = onClose(context, () => this.taken--);
+    try {
+      return context.body(await work(context.req.raw.signal), 200, { 'Content-Type': 'application/octet-stream' });
+    } catch (error) {
+      return context.json({ problem: error instanceof Error ? error.message : String(error) }, 422);
+    } finally {
+      if (!isClosing) this.taken--;
+    }
+  }
+}
+
+/** The question in the body, or the answer that says what is wrong with it. */
+async function questionIn<Asked>(context: Context, check: (value: unknown) => Asked): Promise<Asked | Response> {
+  if (!context.req.header('content-type')?.startsWith('application/json'))
+    return context.json({ problem: 'a question must be sent as application/json' }, 415);
   try {
-    return checkQuestion(JSON.parse(text));
+    return check(JSON.parse(await context.req.text()));
   } catch (error) {
-    return error instanceof UsageError ? error.message : 'the question is not JSON; reload the page';
+    if (error instanceof SyntaxError) return context.json({ problem: 'the question is not JSON; reload the page' }, 400);
+    if (error instanceof UsageError) return context.json({ problem: error.message }, 400);
+    throw error;
   }
 }

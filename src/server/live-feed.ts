@@ -1,22 +1,30 @@
 // A job's memory while it runs, rank by rank, for the live page. `Playback` plays recordings as if they ran now.
 // Supervised jobs implement the same interface.
-import type { LiveSample } from '../view/live-sample.ts';
+import type { JobOver, LiveSample, OpensSource } from '../view/live-sample.ts';
 
 export interface LiveFeed {
   readonly ranks: readonly string[];
   /** Seconds of the run per second of playback. */
   readonly speed: number;
-  readonly isOver: boolean;
+  /** How the job ended; undefined: it has not. */
+  readonly over: JobOver | undefined;
+  /** The recording that `over` opens. Throws if it cannot be read. */
+  recording?(): ReadableStream<Uint8Array>;
   /** Sends all past samples at once, then each new one. Returns a function that ends the subscription. */
   subscribe(listener: (sample: LiveSample) => void): () => void;
 }
 
-export type Levels = Pick<LiveSample, 'allocated' | 'reserved' | 'live' | 'highAllocated' | 'highReserved'>;
+export type Levels = Pick<LiveSample, 'allocated' | 'reserved' | 'live' | 'highLive' | 'highReserved'>;
 
 /** A recorded rank, as far as playback needs it. */
 export interface PlayedRank {
   readonly name: string;
+  /** Microseconds since 1970. */
+  readonly startUs: number;
   readonly durationUs: number;
+  readonly limit: number | undefined;
+  /** The recording of this rank among the server's. */
+  readonly origin: Omit<OpensSource, 'rank'>;
   readonly oomTimesUs: readonly number[];
   readonly events: number;
   /** Splits a span of the run into equal parts and returns the levels of each. */
@@ -30,7 +38,7 @@ const PARTS = 5;
 export class Playback implements LiveFeed {
   readonly ranks: readonly string[];
   readonly speed: number;
-  isOver = false;
+  over: JobOver | undefined;
   private readonly played: readonly PlayedRank[];
   private readonly past: LiveSample[] = [];
   private readonly listeners = new Set<(sample: LiveSample) => void>();
@@ -59,7 +67,27 @@ export class Playback implements LiveFeed {
 
   stop(): void {
     clearInterval(this.timer);
-    this.isOver = true;
+    const rank = this.firstToOpen();
+    const origin = this.played[rank]?.origin;
+    this.over ??= {
+      end: { kind: 'played', code: null, signal: null },
+      atUs: Date.now() * 1000,
+      opens: origin ? { rank, ...origin } : undefined,
+      reason: undefined,
+    };
+  }
+
+  /** The rank that failed first, else the one that reserved the most. */
+  private firstToOpen(): number {
+    const failedAt = ({ startUs, oomTimesUs }: PlayedRank) =>
+      oomTimesUs.length === 0 ? Number.POSITIVE_INFINITY : startUs + Math.min(...oomTimesUs);
+    const peaks = this.played.map(() => 0);
+    for (const { rank, highReserved } of this.past) peaks[rank] = Math.max(peaks[rank]!, highReserved);
+    const order = [...this.played.keys()].sort((a, b) => {
+      const [first, second] = [failedAt(this.played[a]!), failedAt(this.played[b]!)];
+      return first === second ? peaks[b]! - peaks[a]! : first - second;
+    });
+    return order[0] ?? 0;
   }
 
   private async tick(): Promise<void> {
@@ -76,11 +104,13 @@ export class Playback implements LiveFeed {
         const timeUs = from + ((to - from) * (part + 1)) / parts.length;
         this.send({
           rank: index,
+          startUs: rank.startUs,
           timeUs,
           event: Math.round((rank.events * timeUs) / rank.durationUs),
           ...levels,
           ooms: rank.oomTimesUs.filter((time) => time <= timeUs).length,
-          isOver: part === parts.length - 1 && to >= rank.durationUs,
+          limit: rank.limit,
+          state: part === parts.length - 1 && to >= rank.durationUs ? 'ended' : 'running',
         });
       }
     }

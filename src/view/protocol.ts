@@ -6,6 +6,7 @@ import type { Misfits } from './fit-misfits.ts';
 import type { StripOrder } from './fit-strip.ts';
 import type { FitLane, HoleInfo } from './fit-view.ts';
 import type { FlameGraph } from './flame.ts';
+import type { RankSummary } from './job-rank.ts';
 import type { MapCells, MapWindow } from './map-cells.ts';
 import type { PlanView } from './plan-view.ts';
 import type { SearchResult } from './search.ts';
@@ -110,9 +111,11 @@ export interface StripAsk {
   readonly isGiven?: boolean | undefined;
 }
 
-/** Every question with its answer; all but `describe` are about one GPU of the source. */
+/** Every question with its answer; all but `describe` and `ranks` are about one GPU of the source. */
 export interface Calls {
   describe: { ask: Record<never, never>; answer: SourceInfo };
+  /** Of all GPUs of the source. */
+  ranks: { ask: Record<never, never>; answer: readonly RankSummary[] };
   run: { ask: { run: string }; answer: RunInfo };
   timeline: { ask: { run: string; axis: AxisKind; from: number; to: number; columns: number }; answer: TimelineColumns };
   map: { ask: { run: string; window: MapWindow; colour: ColourMode; selection?: Selection | undefined }; answer: MapCells };

@@ -19,6 +19,7 @@ type Check = (value: unknown, name: string) => unknown;
 const STRIP = { run: text, event: whole(-1), request: optional(whole(0)), limit: optional(whole(1)), isGiven: optional(yesOrNo) };
 const CHECKS: { readonly [Name in Method]: { readonly [Field in keyof Calls[Name]['ask']]-?: Check } } = {
   describe: {},
+  ranks: {},
   run: { run: text },
   timeline: { run: text, axis, from: number, to: number, columns: whole(1, MOST_COLUMNS) },
   map: { run: text, window: mapWindow, colour, selection: optional(selection) },

@@ -4,6 +4,7 @@ import { analysisSteps } from '../report/analysis.ts';
 import type { Recording } from '../trace/trace.ts';
 import type { AnalysisView } from './analysis-view.ts';
 import { GpuView } from './gpu-view.ts';
+import { rankSummaries } from './job-rank.ts';
 import { planView } from './plan-view.ts';
 import type { Calls, Method, ProgressNote, Question, SourceInfo } from './protocol.ts';
 
@@ -28,6 +29,7 @@ export class Session {
   /** The same in steps, if it takes long. Between two steps the caller may give up; `onProgress` may also throw. */
   *steps(question: Question, onProgress: (note: ProgressNote) => void): Generator<void, Calls[Method]['answer']> {
     if (question.method === 'describe') return this.describe();
+    if (question.method === 'ranks') return rankSummaries(this.recording);
     if (question.method === 'analyze') return yield* this.analyze(question.gpu, question.capacity, onProgress);
     if (question.method === 'plan') {
       yield;

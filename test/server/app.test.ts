@@ -4,7 +4,7 @@ import { Access } from '../../src/server/access.ts';
 import { createApp, MOST_FOLLOWERS, MOST_QUESTIONS, type Source } from '../../src/server/app.ts';
 import type { Assets } from '../../src/server/assets.ts';
 import { type LiveFeed, Playback } from '../../src/server/live-feed.ts';
-import type { LiveSample } from '../../src/view/live-sample.ts';
+import type { JobOver, LiveSample } from '../../src/view/live-sample.ts';
 import { decodeAnswer, encodeAnswer } from '../../src/view/wire.ts';
 
 const asset = (type: string, text: string) => ({ type, bytes: new TextEncoder().encode(text) });
@@ -176,7 +176,7 @@ describe('many questions at once', () => {
 
 describe('live playback', () => {
   it('is followed by so many pages and no more', async () => {
-    const live: LiveFeed = { ranks: [], speed: 1, isOver: false, subscribe: () => () => {} };
+    const live: LiveFeed = { ranks: [], speed: 1, over: undefined, subscribe: () => () => {} };
     const liveApp = createApp({ assets, sources: [], live, access });
     const follow = () => liveApp.request('/api/live', { headers: { host: HOST, authorization } });
     const followers = await Promise.all(Array.from({ length: MOST_FOLLOWERS }, follow));
@@ -184,7 +184,7 @@ describe('live playback', () => {
     expect([refused.status, await refused.json()]).toEqual([503, { problem: '32 pages follow this job already; close one of them' }]);
     await followers[0]!.body!.cancel();
     await expect.poll(async () => (await follow()).status).toBe(200);
-    Object.assign(live, { isOver: true });
+    Object.assign(live, { over: {} });
   });
 
   it('is not there unless asked for', async () => {
@@ -194,11 +194,14 @@ describe('live playback', () => {
   it('sends every rank from beginning to end', async () => {
     const rank = (name: string, durationUs: number) => ({
       name,
+      startUs: 0,
       durationUs,
+      limit: 2 ** 20,
+      origin: { source: name === 'a' ? 0 : 1, gpu: 0 },
       events: 100,
       oomTimesUs: [durationUs],
       levels: async (_from: number, to: number, parts: number) =>
-        Array.from({ length: parts }, () => ({ allocated: to, reserved: to, live: to, highAllocated: to, highReserved: to })),
+        Array.from({ length: parts }, () => ({ allocated: to, reserved: to, live: to, highLive: to, highReserved: to })),
     });
     const live = new Playback([rank('a', 300_000), rank('b', 200_000)], 2);
     const response = await createApp({ assets, sources: [], live, access }).request('/api/live', {
@@ -209,9 +212,11 @@ describe('live playback', () => {
     const samples = [...text.matchAll(/event: sample\ndata: (.*)/g)].map((match) => JSON.parse(match[1]!) as LiveSample);
     for (const [index, durationUs] of [300_000, 200_000].entries()) {
       const own = samples.filter((sample) => sample.rank === index);
-      expect(own.at(-1)).toMatchObject({ timeUs: durationUs, event: 100, ooms: 1, isOver: true });
+      expect(own.at(-1)).toMatchObject({ timeUs: durationUs, event: 100, ooms: 1, limit: 2 ** 20, state: 'ended' });
       expect(own.map((sample) => sample.timeUs)).toEqual([...own.map((sample) => sample.timeUs)].sort((a, b) => a - b));
     }
-    expect(text.trimEnd().endsWith('data: {}')).toBe(true);
+    // The rank that failed first is the one to open.
+    const over = JSON.parse(/event: over\ndata: (.*)/.exec(text)![1]!) as JobOver;
+    expect(over).toMatchObject({ end: { kind: 'played' }, opens: { rank: 1, source: 1, gpu: 0 } });
   });
 });

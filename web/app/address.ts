@@ -1,9 +1,27 @@
 // Keeps the page's address up to date, so that a link restores what it shows, and the legend with the colours.
 import { effect } from '@preact/signals';
 import { type HashState, readHash, writeHash } from '../../src/view/hash-state.ts';
+import { fileName } from '../../src/view/job-names.ts';
+import { shortVerdict } from '../../src/view/job-words.ts';
 import { RECORDED } from '../../src/view/protocol.ts';
-import { comparison } from './opening.ts';
-import { axis, block, capacity, colour, cursor, guarded, legend, main, selection, since, sources, view, wholeX } from './state.ts';
+import { isJob, openName } from '../job/job-state.ts';
+import { comparison, showState } from './opening.ts';
+import {
+  analysis,
+  axis,
+  block,
+  capacity,
+  colour,
+  cursor,
+  guarded,
+  legend,
+  main,
+  selection,
+  since,
+  sources,
+  view,
+  wholeX,
+} from './state.ts';
 
 /** Updates the legend with the colours. */
 effect(() => {
@@ -43,6 +61,20 @@ effect(() => {
     if (hash !== location.hash) history.replaceState(null, '', hash === '' ? location.pathname + location.search : hash);
   }, 150);
 });
+
+/** The tab says what is open and how it fares: file or job, verdict, Weir. */
+effect(() => {
+  const lane = main.value;
+  const file = lane && fileName(lane.source.name);
+  const name = isJob.value && file ? `${openName.value}, ${file}` : (file ?? openName.value);
+  const verdict = lane && analysis.value?.file === lane.source.name ? shortVerdict(analysis.value.analysis) : undefined;
+  document.title = [name, verdict, 'Weir'].filter((part) => part !== undefined).join(' - ');
+});
+
+/** An address that was typed or pasted into an open page. Our own changes of the address do not call this. */
+export function listenToAddress(): void {
+  window.addEventListener('hashchange', () => void showState(wantedByAddress()));
+}
 
 export function wantedByAddress(): HashState {
   return readHash(location.hash);

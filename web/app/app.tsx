@@ -1,9 +1,11 @@
 // The page as a whole: its sections and their order.
 import { signal } from '@preact/signals';
+import { Live } from '../job/live.tsx';
+import { isLive } from '../job/live-state.ts';
+import { Overview } from '../job/overview.tsx';
 import { Advice } from '../panels/advice.tsx';
 import { FitPanel } from '../panels/fit-panel.tsx';
 import { LivePanel } from '../panels/live-panel.tsx';
-import { feedState, LiveRanks } from '../panels/live-ranks.tsx';
 import { Plan } from '../panels/plan.tsx';
 import { Verdict } from '../panels/verdict.tsx';
 import { WhatIf } from '../panels/what-if.tsx';
@@ -11,9 +13,9 @@ import { Tracks } from '../tracks/tracks.tsx';
 import { Empty } from './empty.tsx';
 import { Header, ProblemBar } from './header.tsx';
 import { Help } from './help.tsx';
-import { openSource } from './opening.ts';
 import { Progress } from './progress.tsx';
-import { loading, main, type OpenSource, sources } from './state.ts';
+import { ReloadNotice } from './reloaded.tsx';
+import { loading, main, sources } from './state.ts';
 import { Toolbar } from './toolbar.tsx';
 
 export const isDropping = signal(false);
@@ -23,12 +25,10 @@ export function App() {
     <>
       <Header />
       <ProblemBar />
-      {feedState.value !== 'off' && (
-        <div class="page">
-          <LiveRanks canOpen={sources.value.length > 0} onOpen={() => void openSource(sources.value[0] as OpenSource)} />
-        </div>
-      )}
-      {main.value ? <Page /> : feedState.value === 'off' || loading.value ? <Empty /> : null}
+      <ReloadNotice />
+      <Live />
+      {!isLive.value && <Overview />}
+      {main.value ? <Page /> : loading.value || (!isLive.value && sources.value.length === 0) ? <Empty /> : null}
       <Help />
       {isDropping.value && <div class="dropping">Drop it: nothing leaves your computer</div>}
     </>

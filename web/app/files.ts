@@ -1,25 +1,47 @@
 // Opens files that stay in the browser: dropped, chosen, or the example of the page.
+import { fileName } from '../../src/view/job-names.ts';
 import { WorkerConnection } from '../data/connection.ts';
+import { openFirstRank, summariseHere } from '../job/job-state.ts';
+import { wantedByAddress } from './address.ts';
 import { openSource } from './opening.ts';
-import { problem, sources } from './state.ts';
+import { takeReloaded } from './reloaded.tsx';
+import { type OpenSource, problem, sources } from './state.ts';
 
-async function openFiles(files: Iterable<File>): Promise<void> {
-  for (const file of files) await openFile(file, file.name);
+/** One file is opened. Several are the ranks of a job: all are summarised, then the one to look at is opened. */
+export async function openFiles(files: readonly File[]): Promise<void> {
+  const opened = files.map((file) => localSource(file, file.name));
+  const wanted = takeReloaded(files.map(({ name }) => name)) ? wantedByAddress() : {};
+  const [first] = opened;
+  if (!first) return;
+  if (opened.length === 1) {
+    await openSource(first, wanted);
+    if (sources.value.length > 1 || (first.info?.gpus.length ?? 1) > 1) await summariseHere(sources.value.filter(({ isLocal }) => isLocal));
+    return;
+  }
+  sources.value = [...sources.value, ...opened];
+  const named = opened.find(({ name }) => name === wanted.file);
+  if (named) void openSource(named, wanted);
+  await summariseHere(opened);
+  openFirstRank();
 }
 
-async function openFile(content: Blob, name: string): Promise<void> {
+/** A recording that the server of a job has sent at its end. */
+export async function openSent(content: Blob, name: string, gpu: number): Promise<void> {
+  await openSource(localSource(content, name), { gpu });
+}
+
+function localSource(content: Blob, name: string): OpenSource {
   const taken = new Set(sources.value.map((source) => source.name));
-  let unique = name;
+  let unique = fileName(name);
   for (let copy = 2; taken.has(unique); copy++) unique = `${name} (${copy})`;
-  const connection = new WorkerConnection({ name: unique, content });
-  await openSource({ name: unique, connection });
+  return { name: unique, connection: new WorkerConnection({ name: unique, content }), isLocal: true };
 }
 
 export function pickFile(): void {
   const input = document.createElement('input');
   input.type = 'file';
   input.multiple = true;
-  input.onchange = () => void openFiles(input.files ?? []);
+  input.onchange = () => void openFiles([...(input.files ?? [])]);
   input.click();
 }
 
@@ -32,7 +54,8 @@ export async function openExample(): Promise<void> {
   try {
     const response = await fetch('example.pickle.gz');
     if (!response.ok) throw new Error(String(response.status));
-    await openFile(await response.blob(), 'example: GPT-2 XL on 21 GiB');
+    const name = 'example: GPT-2 XL on 21 GiB';
+    await openSource({ name, connection: new WorkerConnection({ name, content: await response.blob() }) });
   } catch {
     problem.value = 'the server of this page has no example';
   }
@@ -50,6 +73,6 @@ export function listenToDrops(onHover: (isOver: boolean) => void): void {
   document.addEventListener('drop', (event) => {
     event.preventDefault();
     onHover(false);
-    void openFiles(event.dataTransfer?.files ?? []);
+    void openFiles([...(event.dataTransfer?.files ?? [])]);
   });
 }

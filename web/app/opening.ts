@@ -47,8 +47,9 @@ const newAnalysis = newest();
 export async function openSource(source: OpenSource, wanted: HashState = {}): Promise<void> {
   const signal = newRun();
   newOtherRun();
+  const isNew = !sources.value.includes(source);
   batch(() => {
-    if (!sources.value.includes(source)) sources.value = [...sources.value, source];
+    if (isNew) sources.value = [...sources.value, source];
     problem.value = undefined;
     loading.value = { doing: `opening ${source.name}`, fraction: 0 };
   });
@@ -75,7 +76,7 @@ export async function openSource(source: OpenSource, wanted: HashState = {}): Pr
     if (error instanceof Cancelled) return;
     batch(() => {
       problem.value = wordsOf(error);
-      if (!source.info) sources.value = sources.value.filter((known) => known !== source);
+      if (isNew && !source.info) sources.value = sources.value.filter((known) => known !== source);
     });
   } finally {
     if (!signal.aborted) loading.value = undefined;
@@ -217,6 +218,30 @@ export function comparison(): string {
   const lane = other.value;
   if (!lane) return '';
   return lane.source === main.value?.source ? lane.run.run : `file:${lane.source.name}`;
+}
+
+/** Shows what an address says, of the recording that is open or of another one that the address names. */
+export async function showState(wanted: HashState): Promise<void> {
+  const lane = main.value;
+  const named = wanted.file === undefined ? undefined : sources.value.find(({ name }) => name === wanted.file);
+  if (wanted.file !== undefined && !named) {
+    problem.value = `the address names ${wanted.file}, which is not open here`;
+    return;
+  }
+  const source = named ?? lane?.source ?? sources.value[0];
+  if (!source) return;
+  if (lane?.source !== source || (wanted.gpu !== undefined && wanted.gpu !== lane.gpu.device)) {
+    await openSource(source, wanted);
+    return;
+  }
+  const signal = newRun();
+  newOtherRun();
+  await guarded(async () => {
+    show(lane.run.run === RECORDED ? lane : await loadLane(source, lane.gpu, RECORDED, signal), wanted);
+    tryCapacity(wanted.capacity);
+    if (wanted.run && wanted.run !== RECORDED) await chooseRun(wanted.run);
+    if (wanted.with) await compareWith(wanted.with);
+  });
 }
 
 export async function showSource(name: string): Promise<void> {

@@ -24,6 +24,10 @@ export interface OpenSource {
   readonly connection: Connection;
   /** Analyses that a page as one file brings with it. */
   readonly analyses?: ReadonlyMap<number, AnalysisView> | undefined;
+  /** A file that only this browser has: it is gone when the page is loaded again. */
+  readonly isLocal?: boolean | undefined;
+  /** False: only its summary is here, as in a page that was saved without it. */
+  readonly isKept?: boolean | undefined;
   info?: SourceInfo;
 }
 

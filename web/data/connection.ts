@@ -17,7 +17,8 @@ export interface Connection {
   ): Promise<Calls[Name]['answer']>;
   /** Prepares for an analysis. */
   prepare(): void;
-  close(): void;
+  /** Gives memory back until the next question. */
+  rest(): void;
 }
 
 /** An error whose message is for the user. */
@@ -31,8 +32,11 @@ const POLL_EVERY_MS = 200;
 export class ServerConnection implements Connection {
   private readonly url: string;
 
-  constructor(id: number) {
+  private readonly name: string;
+
+  constructor(id: number, name: string) {
     this.url = `api/sources/${id}`;
+    this.name = name;
   }
 
   async ask<Name extends Method>(
@@ -55,7 +59,7 @@ export class ServerConnection implements Connection {
         body: JSON.stringify({ method, gpu, ...ask }),
         signal: signal ?? null,
       });
-      if (!response.ok) throw new Problem(await problemOf(response));
+      if (!response.ok) throw new Problem(naming(this.name, await problemOf(response)));
       return decodeAnswer(await response.arrayBuffer()) as Calls[Name]['answer'];
     } catch (error) {
       if (signal?.aborted) throw new Cancelled();
@@ -67,10 +71,10 @@ export class ServerConnection implements Connection {
     }
   }
 
-  /** The server prepares by itself. */
+  /** The server does both by itself. */
   prepare(): void {}
 
-  close(): void {}
+  rest(): void {}
 
   private async poll(method: string, onProgress: OnProgress): Promise<void> {
     try {
@@ -80,6 +84,11 @@ export class ServerConnection implements Connection {
       // The question itself reports the error.
     }
   }
+}
+
+/** A sentence about a recording, with its name. */
+function naming(name: string, sentence: string): string {
+  return sentence.includes(name) ? sentence : `${name}: ${sentence}`;
 }
 
 /** What the server says is wrong. */
@@ -117,9 +126,11 @@ export class WorkerConnection implements Connection {
       .catch(() => {});
   }
 
-  close(): void {
+  rest(): void {
     this.viewer?.close();
     this.analyst?.close();
+    this.viewer = undefined;
+    this.analyst = undefined;
   }
 
   private lineFor(method: Method): WorkerLine {
@@ -139,8 +150,10 @@ class WorkerLine {
     { resolve(answer: unknown): void; reject(error: Error): void; onProgress: OnProgress | undefined }
   >();
   private nextId = 0;
+  private readonly name: string;
 
   constructor(opened: Opened) {
+    this.name = opened.name;
     this.worker = new Worker(workerUrl());
     this.worker.onmessage = ({ data }: MessageEvent<Told>) => this.receive(data);
     this.worker.onerror = (event) => this.fail(event.message || 'the browser refused to start a worker');
@@ -176,11 +189,11 @@ class WorkerLine {
     }
     this.waiting.delete(told.id);
     if ('answer' in told) waiting.resolve(told.answer);
-    else waiting.reject(new Problem(told.problem));
+    else waiting.reject(new Problem(naming(this.name, told.problem)));
   }
 
   private fail(message: string): void {
-    for (const { reject } of this.waiting.values()) reject(new Problem(message));
+    for (const { reject } of this.waiting.values()) reject(new Problem(naming(this.name, message)));
     this.waiting.clear();
   }
 }

@@ -191,6 +191,7 @@ async function run(options: RunOptions, flags: Flags, voice: RunVoice): Promise<
   const page = flags.serve ? servePage(flags.servePort, voice) : undefined;
   const outcome = await supervise(options, voice, page);
   conclude(outcome, flags, voice, {});
+  await page?.farewell();
   await finish(outcome.end, outcome, voice);
 }
 

@@ -4,11 +4,15 @@ import { statSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { InputError, UsageError } from '../../base/errors.ts';
+import type { Source } from '../../server/app.ts';
 import { Playback, type PlayedRank } from '../../server/live-feed.ts';
-import { type Calls, RECORDED } from '../../view/protocol.ts';
+import { type Calls, type Method, type Question, RECORDED } from '../../view/protocol.ts';
 import { decodeAnswer } from '../../view/wire.ts';
+import { type JobFile, JobFiles } from '../job-files.ts';
+import { OpenSources } from '../open-sources.ts';
 import { LOCAL_HOST, parsePort, pytorchOption, quietOption } from '../options.ts';
 import { PageServer } from '../page-server.ts';
+import { isFolder, recordingsIn } from '../rank-folders.ts';
 import { ViewSource } from '../view-source.ts';
 
 interface ServeOptions {
@@ -24,7 +28,10 @@ export function serveCommand(): Command {
   return new Command('serve')
     .summary('show timeline, map and what-if table in a browser')
     .description('Serves a page about recordings, on this machine only. Files dropped onto the page stay in the browser.')
-    .argument('[files...]', 'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd; without one, the page asks for a file')
+    .argument(
+      '[files...]',
+      'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd, or folders of them; several are the ranks of a job; without one, the page asks for a file',
+    )
     .option('-p, --port <port>', 'the port to listen on; 0 chooses a free one', parsePort, 0)
     .option('--open', 'open the page in a browser')
     .option('--live', 'play the recordings back like a running job, one rank per file')
@@ -35,6 +42,8 @@ export function serveCommand(): Command {
       'before',
       `Examples:
   weir serve snapshot.pickle --open
+  weir serve rank*.pickle                      # all ranks of a job on one clock
+  weir serve runs/4711                         # the same, of the recordings in a folder
   weir serve rank*.pickle --live --speed 10
 `,
     )
@@ -43,12 +52,14 @@ export function serveCommand(): Command {
 
 async function serve(files: string[], options: ServeOptions): Promise<void> {
   if (options.live && files.length === 0) throw new UsageError('--live needs a recording to play; name one, or one per rank');
-  for (const file of files) checkFile(file);
-  const sources = [...new Set(files)].map((file) => new ViewSource(file, options.pytorch));
+  const found = findFiles(files);
+  const opened = new OpenSources(found.map((file) => new ViewSource(file.path, options.pytorch)));
+  const sources = opened.sources.map((source, index) => withProblem(source, found[index]!.problem));
+  const job = found.length === 0 ? undefined : new JobFiles(found);
   const live = options.live ? await startPlayback(sources, options) : undefined;
-  const server = new PageServer({ sources, live });
+  const server = new PageServer({ sources, job, live });
   // The page opens a single recording at once, so read it while the browser starts.
-  if (sources.length === 1) sources[0]!.prepare();
+  if (sources.length === 1) sources[0]!.prepare?.();
   try {
     await server.listen(options.port);
   } catch (error) {
@@ -67,7 +78,8 @@ async function serve(files: string[], options: ServeOptions): Promise<void> {
   await interrupted();
   live?.stop();
   server.close();
-  for (const source of sources) source.close();
+  job?.close();
+  opened.close();
 }
 
 /** In a container, the user may have a number and no name. */
@@ -79,11 +91,28 @@ function userName(): string {
   }
 }
 
-function checkFile(file: string): void {
-  if (file === '-') throw new UsageError('weir serve reads files, not standard input, since the page reads them more than once');
+/** The files that were named, and those in the folders that were named. If some can be read, the others have a problem. */
+function findFiles(named: readonly string[]): JobFile[] {
+  if (named.includes('-')) throw new UsageError('weir serve reads files, not standard input, since the page reads them more than once');
+  const paths = [...new Set(named)].flatMap((path) => (isFolder(path) ? recordingsIn(path).map((file) => file.path) : [path]));
+  const files = [...new Set(paths)].map((path) => ({ path, name: path, problem: problemOf(path) }));
+  const problems = files.flatMap(({ problem }) => problem ?? []);
+  if (files.length > 0 && problems.length === files.length) throw new InputError(problems[0]!);
+  for (const problem of problems) process.stderr.write(`weir: ${problem}; the other recordings are served\n`);
+  return files;
+}
+
+function problemOf(file: string): string | undefined {
   const stat = statSync(file, { throwIfNoEntry: false });
-  if (!stat) throw new InputError(`${file}: there is no such file`);
-  if (stat.isDirectory()) throw new InputError(`${file} is a folder; name the snapshot file in it`);
+  if (!stat) return `${file}: there is no such file`;
+  return stat.isDirectory() ? `${file} is a folder; name the snapshot file in it` : undefined;
+}
+
+/** A recording that cannot be read answers every question with the reason. */
+function withProblem(source: Source, problem: string | undefined): Source {
+  return problem === undefined
+    ? source
+    : { name: source.name, ask: () => Promise.reject(new InputError(problem)), progress: () => undefined };
 }
 
 function listenError({ code, message }: NodeJS.ErrnoException, port: number): UsageError {
@@ -91,41 +120,52 @@ function listenError({ code, message }: NodeJS.ErrnoException, port: number): Us
   return new UsageError(code === 'EACCES' ? `port ${port} needs root; choose one above 1023` : message);
 }
 
-async function startPlayback(sources: readonly ViewSource[], { speed }: ServeOptions): Promise<Playback> {
+async function startPlayback(sources: readonly Source[], { speed }: ServeOptions): Promise<Playback> {
   const ranks = await Promise.all(sources.map(playedRanks));
   return new Playback(ranks.flat(), speed);
 }
 
+async function answerOf<Name extends Method>(source: Source, question: Question & { method: Name }): Promise<Calls[Name]['answer']> {
+  return decodeAnswer((await source.ask(question)).buffer) as Calls[Name]['answer'];
+}
+
 /** Every GPU of a recording is a rank. */
-async function playedRanks(source: ViewSource): Promise<PlayedRank[]> {
-  const { gpus } = decodeAnswer((await source.ask({ method: 'describe', gpu: 0 })).buffer) as Calls['describe']['answer'];
+async function playedRanks(source: Source, index: number): Promise<PlayedRank[]> {
+  const { gpus } = await answerOf(source, { method: 'describe', gpu: 0 });
+  const summaries = await answerOf(source, { method: 'ranks', gpu: 0 });
   return gpus
     .filter((gpu) => gpu.durationUs > 0)
-    .map((gpu) => ({
-      name: gpus.length > 1 ? `${source.name}, GPU ${gpu.device}` : source.name,
-      durationUs: gpu.durationUs,
-      events: gpu.events,
-      oomTimesUs: gpu.ooms.map((oom) => oom.timeUs),
-      levels: async (from, to, parts) => {
-        const ask = async (columns: number, start: number, end: number) =>
-          decodeAnswer(
-            (await source.ask({ method: 'timeline', gpu: gpu.device, run: RECORDED, axis: 'time', from: start, to: end, columns })).buffer,
-          ) as Calls['timeline']['answer'];
-        const width = (to - from) / parts;
-        const { high } = await ask(parts, from, to);
-        // One microsecond from the end of each part: what it ends with.
-        const ends = await Promise.all(
-          Array.from({ length: parts }, (_, part) => ask(1, from + (part + 1) * width, from + (part + 1) * width + 1)),
-        );
-        return ends.map((end, part) => ({
-          allocated: end.low.allocated[0]!,
-          reserved: end.low.reserved[0]!,
-          live: end.low.live[0]!,
-          highAllocated: high.allocated[part]!,
-          highReserved: high.reserved[part]!,
-        }));
-      },
-    }));
+    .map((gpu) => {
+      const summary = summaries.find((candidate) => candidate.gpu === gpu.device)!;
+      return {
+        name: gpus.length > 1 ? `${source.name}, GPU ${gpu.device}` : source.name,
+        startUs: summary.startUs,
+        durationUs: gpu.durationUs,
+        limit: summary.limit,
+        origin: { source: index, gpu: gpu.device },
+        events: gpu.events,
+        oomTimesUs: gpu.ooms.map((oom) => oom.timeUs),
+        levels: (from, to, parts) => levelsOf(source, gpu.device, from, to, parts),
+      };
+    });
+}
+
+async function levelsOf(source: Source, gpu: number, from: number, to: number, parts: number): ReturnType<PlayedRank['levels']> {
+  const ask = (columns: number, start: number, end: number) =>
+    answerOf(source, { method: 'timeline', gpu, run: RECORDED, axis: 'time', from: start, to: end, columns });
+  const width = (to - from) / parts;
+  const { high } = await ask(parts, from, to);
+  // One microsecond from the end of each part: what it ends with.
+  const ends = await Promise.all(
+    Array.from({ length: parts }, (_, part) => ask(1, from + (part + 1) * width, from + (part + 1) * width + 1)),
+  );
+  return ends.map((end, part) => ({
+    allocated: end.low.allocated[0]!,
+    reserved: end.low.reserved[0]!,
+    live: end.low.live[0]!,
+    highLive: high.live[part]!,
+    highReserved: high.reserved[part]!,
+  }));
 }
 
 /** A machine without a browser is no reason to stop: the address has been printed. */

@@ -43,6 +43,7 @@ async function start(flags: Flags): Promise<void> {
     if (flags.jsonFile !== undefined) writeSummary(flags.jsonFile, summaryJson(summary), voice);
     if (!isTold) for (const line of formatSummary({ ...summary, whatIf: new Map() })) voice.say(line);
   };
+  const page = flags.serve ? servePage(flags.servePort, voice) : undefined;
   await attend(
     {
       folder: flags.folder,
@@ -64,6 +65,7 @@ async function start(flags: Flags): Promise<void> {
     },
     voice,
     { farewell: tell, end: (summary, isTold) => tell(summary, isTold) },
-    flags.serve ? servePage(flags.servePort, voice) : undefined,
+    page,
   );
+  await page?.farewell();
 }
