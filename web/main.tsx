@@ -12,6 +12,7 @@ import { followFeed } from './panels/live-ranks.tsx';
 import './style/base.css';
 import './style/page.css';
 import './style/panels.css';
+import './style/tracks.css';
 import './style/fit.css';
 import './style/narrow.css';
 import './app/theme.ts';

@@ -2,6 +2,7 @@
 import { effect } from '@preact/signals';
 import { type HashState, readHash, writeHash } from '../../src/view/hash-state.ts';
 import { RECORDED } from '../../src/view/protocol.ts';
+import { chosenStack } from '../tracks/stack-state.ts';
 import { comparison } from './opening.ts';
 import { axis, block, capacity, colour, cursor, guarded, legend, main, selection, since, sources, view, wholeX } from './state.ts';
 
@@ -28,6 +29,7 @@ effect(() => {
     with: comparison(),
     axis: axis.value,
     colour: colour.value,
+    stack: chosenStack.value,
     from: isFitted ? undefined : Math.round(view.value.from * 100) / 100,
     to: isFitted ? undefined : Math.round(view.value.to * 100) / 100,
     cursor: cursor.value?.event,
