@@ -15,6 +15,7 @@ import { followFeed } from './job/live-state.ts';
 import './style/base.css';
 import './style/page.css';
 import './style/panels.css';
+import './style/tracks.css';
 import './style/fit.css';
 import './style/job.css';
 import './style/narrow.css';

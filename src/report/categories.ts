@@ -10,6 +10,7 @@ import { type StackMeaning, StackMeanings } from './categories/stacks.ts';
 import { type Phase, type Timeline, timelineOf } from './categories/timeline.ts';
 
 export { CATEGORY_NAMES, type Category } from '../abi/events.ts';
+export type { PhaseName } from './categories/timeline.ts';
 
 /**
  * How a category was found. told: the process said so. pools: the memory lies in a private pool. phases: from the phases, as marked by
@@ -37,6 +38,8 @@ export interface CategoryBytes {
 
 /** The categories of a trace. Making one walks through all events; the answers are cheap. */
 export interface Categories {
+  /** The phases of the run that categories follow from. */
+  readonly timeline: Timeline;
   of(allocation: number): Categorized;
   /** Memory live after the event. */
   at(event: number): CategoryBytes;
@@ -69,7 +72,7 @@ const UNKNOWN: Categorized = { category: 'unknown', way: 'none' };
 class TraceCategories implements Categories {
   private readonly trace: Trace;
   private readonly stacks: StackMeanings;
-  private readonly timeline: Timeline;
+  readonly timeline: Timeline;
   /** Numbers of categories that the process told; 0: none. */
   private readonly told: Uint8Array;
   /** The event at which each allocation ends; -1: never. */

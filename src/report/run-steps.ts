@@ -41,13 +41,18 @@ interface StepMark {
 }
 
 export function stepsOf(trace: Trace): RunSteps | NoSteps {
+  return toldSteps(trace) ?? fromRepetition(trace);
+}
+
+/** Steps that the program or PyTorch marked, without a search for repetitions, which takes long. */
+export function toldSteps(trace: Trace): RunSteps | undefined {
   const marks = fromMarks(marksOf(trace), 'marks', trace);
   if (marks) return marks;
   const texts = [fromMarks(annotationsOf(trace), 'annotations', trace), fromMarks(metadataOf(trace), 'metadata', trace)].filter(
     (found) => found !== undefined,
   );
   // Steps with numbers can be found again in another run.
-  return texts.find(({ steps }) => steps[0]?.number !== undefined) ?? texts[0] ?? fromRepetition(trace);
+  return texts.find(({ steps }) => steps[0]?.number !== undefined) ?? texts[0];
 }
 
 /** The steps that marks of one kind begin: those about steps, else the commonest. */

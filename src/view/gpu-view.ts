@@ -9,6 +9,7 @@ import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import type { ReplayOptions } from '../replay/replay.ts';
 import { gpuWith } from '../replay/what-if.ts';
+import { categoriesOf } from '../report/categories.ts';
 import { labelOf } from '../report/sites.ts';
 import { usualChoices } from '../report/what-if.ts';
 import { Notes } from '../trace/notes.ts';
@@ -38,6 +39,7 @@ import {
   type StripAsk,
 } from './protocol.ts';
 import { matcherOf, parseQuery, search } from './search.ts';
+import { StackView } from './stack-view.ts';
 import { liveBytes, type TimelineColumns, timelineColumns } from './timeline.ts';
 
 const MOST_RUNS = 4;
@@ -59,6 +61,8 @@ export class GpuView {
   private readonly live: Float64Array;
   private readonly liveRange: MinMax;
   private readonly classes: BlockClasses;
+  /** Live memory by meaning. It is the same in every run. */
+  readonly stack: StackView;
   private readonly notes: Notes;
   private readonly histories = new Map<string, History>();
   private recorded: Recorded | undefined;
@@ -70,6 +74,7 @@ export class GpuView {
     this.live = liveBytes(trace);
     this.liveRange = new MinMax(this.live);
     this.classes = new BlockClasses(trace, this.clock, this.lifetimes);
+    this.stack = new StackView(trace, this.clock, this.lifetimes, this.liveRange, this.classes);
     this.notes = new Notes(trace);
   }
 
@@ -116,13 +121,23 @@ export class GpuView {
 
   map({ run, window, colour, selection }: Calls['map']['ask']): MapCells {
     const history = this.history(run);
-    // Ages are measured on the visible axis, in events if the recording has no times.
-    const classify = this.classes.classifier(colour, 1, this.selector(history, selection));
+    const classify = this.classes.classifier(colour, this.clock.span(window.axis), this.selector(history, selection));
     return mapCells(this.clock, this.lifetimes, history, window, classify, colour === 'age');
   }
 
   legend(colour: ColourMode): readonly LegendEntry[] {
-    return this.classes.legend(colour);
+    return this.classes.of(colour).legend;
+  }
+
+  stackAt({ run, by, event, allocation }: Calls['stackAt']['ask']): Calls['stackAt']['answer'] {
+    const history = this.history(run);
+    const moment = this.stack.at(by, event);
+    return {
+      ...moment,
+      allocated: history.allocated[moment.event] ?? 0,
+      reserved: history.reserved[moment.event] ?? 0,
+      block: allocation === undefined ? undefined : this.block(run, allocation),
+    };
   }
 
   moment({ run, axis, position, since, under }: Calls['moment']['ask']): LiveState {
@@ -262,6 +277,8 @@ export class GpuView {
       return (allocation) => inside(nodeOf(this.trace, allocation));
     }
     if (selection?.site !== undefined) return (allocation) => this.siteOf(allocation) === selection.site;
+    const { category } = selection ?? {};
+    if (category !== undefined) return (allocation) => categoriesOf(this.trace).of(allocation).category === category;
     const query = selection?.search === undefined ? undefined : parseQuery(selection.search);
     return query ? matcherOf(this.trace, history, query) : undefined;
   }

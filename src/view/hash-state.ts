@@ -1,6 +1,7 @@
 // The state of the page as the part of its address after the #, so that a link restores view, cursor and selection.
 import { COLOUR_MODES, type ColourMode } from './block-classes.ts';
 import type { AxisKind } from './clock.ts';
+import { STACK_MODES, type StackMode } from './stack-columns.ts';
 
 export interface HashState {
   readonly axis?: AxisKind | undefined;
@@ -8,6 +9,8 @@ export interface HashState {
   readonly to?: number | undefined;
   readonly cursor?: number | undefined;
   readonly colour?: ColourMode | undefined;
+  /** How the timeline is stacked. */
+  readonly stack?: StackMode | undefined;
   /** The allocator shown, and the one it is compared with. */
   readonly run?: string | undefined;
   readonly with?: string | undefined;
@@ -29,6 +32,7 @@ export function writeHash(state: HashState): string {
   const fields = new URLSearchParams();
   if (state.axis) fields.set('axis', state.axis);
   if (state.colour) fields.set('colour', state.colour);
+  if (state.stack) fields.set('stack', state.stack);
   for (const name of NUMBERS) if (state[name] !== undefined) fields.set(name, String(state[name]));
   for (const name of TEXTS) if (state[name] !== undefined && state[name] !== '') fields.set(name, state[name]);
   const text = fields.toString();
@@ -43,6 +47,8 @@ export function readHash(hash: string): HashState {
   if (axis === 'event' || axis === 'time') state['axis'] = axis;
   const colour = fields.get('colour');
   if (COLOUR_MODES.some((mode) => mode === colour)) state['colour'] = colour;
+  const stack = fields.get('stack');
+  if (STACK_MODES.some((mode) => mode === stack)) state['stack'] = stack;
   for (const name of NUMBERS) {
     const text = fields.get(name);
     const value = Number(text);

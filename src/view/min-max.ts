@@ -37,6 +37,34 @@ export class MinMax {
     }
   }
 
+  /** Where the highest of the values `from` to `to - 1` lies, the first one if there are several. */
+  highestAt(from: number, to: number): number {
+    const found = { min: 0, max: 0 };
+    this.range(from, to, found);
+    return this.firstAtLeast(from, to, found.max);
+  }
+
+  /** The first value from `from` on that is at least `bound`; buckets that lie below it are skipped. */
+  private firstAtLeast(from: number, to: number, bound: number): number {
+    let level = 0;
+    let index = from;
+    for (;;) {
+      const highs = this.highs[level]!;
+      if (highs[index]! >= bound) {
+        if (level === 0) return index;
+        level--;
+        index *= FACTOR;
+      } else {
+        index++;
+        if (index * FACTOR ** level >= to) return to - 1;
+        while (level + 1 < this.highs.length && index % FACTOR === 0) {
+          level++;
+          index /= FACTOR;
+        }
+      }
+    }
+  }
+
   private take(level: number, from: number, to: number, into: { min: number; max: number }): void {
     const lows = this.lows[level]!;
     const highs = this.highs[level]!;

@@ -1,4 +1,5 @@
 // The questions of the page and their answers. A worker of the page and a server answer alike.
+import type { Category } from '../report/categories.ts';
 import type { AnalysisView } from './analysis-view.ts';
 import type { ColourMode, LegendEntry } from './block-classes.ts';
 import type { AxisKind } from './clock.ts';
@@ -9,7 +10,10 @@ import type { FlameGraph } from './flame.ts';
 import type { RankSummary } from './job-rank.ts';
 import type { MapCells, MapWindow } from './map-cells.ts';
 import type { PlanView } from './plan-view.ts';
+import type { Ruler } from './ruler.ts';
 import type { SearchResult } from './search.ts';
+import type { StackColumns, StackMode, StackWindow } from './stack-columns.ts';
+import type { Bands, StackMoment } from './stack-view.ts';
 import type { TimelineColumns } from './timeline.ts';
 
 /** The run as it was recorded; any other name is an allocator as the command line writes it. */
@@ -52,6 +56,7 @@ export interface RunInfo {
 export interface Selection {
   readonly node?: number | undefined;
   readonly site?: string | undefined;
+  readonly category?: Category | undefined;
   readonly search?: string | undefined;
 }
 
@@ -120,6 +125,14 @@ export interface Calls {
   timeline: { ask: { run: string; axis: AxisKind; from: number; to: number; columns: number }; answer: TimelineColumns };
   map: { ask: { run: string; window: MapWindow; colour: ColourMode; selection?: Selection | undefined }; answer: MapCells };
   legend: { ask: { colour: ColourMode }; answer: readonly LegendEntry[] };
+  /** Live memory by meaning: steps and phases, the bands of a mode, their columns, and their bytes after an event. */
+  ruler: { ask: Record<never, never>; answer: Ruler };
+  bands: { ask: { by: StackMode }; answer: Bands };
+  stack: { ask: { by: StackMode; window: StackWindow }; answer: StackColumns };
+  stackAt: {
+    ask: { run: string; by: StackMode; event: number; allocation?: number | undefined };
+    answer: StackMoment & { readonly allocated: number; readonly reserved: number; readonly block: BlockInfo | undefined };
+  };
   moment: {
     ask: { run: string; axis: AxisKind; position: number; since?: number | undefined; under?: number | undefined };
     answer: LiveState;

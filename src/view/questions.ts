@@ -1,10 +1,11 @@
 // Checks a question before anybody works on it. The server and the workers take questions only through `checkQuestion`,
 // so that no question can ask for more memory than a screen needs.
 import { UsageError } from '../base/errors.ts';
-import { COLOUR_MODES } from './block-classes.ts';
+import { CATEGORY_ORDER, COLOUR_MODES } from './block-classes.ts';
 import { STRIP_ORDERS } from './fit-strip.ts';
 import { OLDER_NODE } from './flame.ts';
 import type { Calls, Method, Question } from './protocol.ts';
+import { STACK_MODES } from './stack-columns.ts';
 
 /** Above what `detailGrid` asks for, on the widest screens. */
 export const MOST_COLUMNS = 16_384;
@@ -24,6 +25,10 @@ const CHECKS: { readonly [Name in Method]: { readonly [Field in keyof Calls[Name
   timeline: { run: text, axis, from: number, to: number, columns: whole(1, MOST_COLUMNS) },
   map: { run: text, window: mapWindow, colour, selection: optional(selection) },
   legend: { colour },
+  ruler: {},
+  bands: { by: stackMode },
+  stack: { by: stackMode, window: stackWindow },
+  stackAt: { run: text, by: stackMode, event: whole(-1), allocation: optional(whole(-1)) },
   moment: { run: text, axis, position: number, since: optional(whole(-1)), under: optional(whole(OLDER_NODE)) },
   blockAt: { run: text, axis, position: number, offset: number },
   // -1 selects nothing.
@@ -72,8 +77,15 @@ function mapWindow(value: unknown, name: string): unknown {
   return window;
 }
 
+function stackWindow(value: unknown, name: string): unknown {
+  const checks = { axis, from: number, to: number, columns: whole(1, MOST_COLUMNS), least: number };
+  const window = checked(fieldsOf(value, name), checks, `${name}.`);
+  checkRange(window, 'from', 'to', `${name}.`);
+  return window;
+}
+
 function selection(value: unknown, name: string): unknown {
-  const checks = { node: optional(whole(OLDER_NODE)), site: optional(text), search: optional(text) };
+  const checks = { node: optional(whole(OLDER_NODE)), site: optional(text), category: optional(category), search: optional(text) };
   return checked(fieldsOf(value, name), checks, `${name}.`);
 }
 
@@ -106,6 +118,14 @@ function axis(value: unknown, name: string): unknown {
 
 function colour(value: unknown, name: string): unknown {
   return oneOf(COLOUR_MODES, value, name);
+}
+
+function category(value: unknown, name: string): unknown {
+  return oneOf(CATEGORY_ORDER, value, name);
+}
+
+function stackMode(value: unknown, name: string): unknown {
+  return oneOf(STACK_MODES, value, name);
 }
 
 function order(value: unknown, name: string): unknown {

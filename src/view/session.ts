@@ -46,6 +46,14 @@ export class Session {
         return view.map(question);
       case 'legend':
         return view.legend(question.colour);
+      case 'ruler':
+        return view.stack.ruler();
+      case 'bands':
+        return view.stack.bands(question.by);
+      case 'stack':
+        return view.stack.columns(question.by, question.window);
+      case 'stackAt':
+        return view.stackAt(question);
       case 'moment':
         return view.moment(question);
       case 'blockAt':

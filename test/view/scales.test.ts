@@ -1,8 +1,7 @@
-// Ticks, times and colours as people read them.
+// Ticks, times and scales as people read them.
 import { describe, expect, it } from 'vitest';
 import { GIB } from '../../src/base/bytes.ts';
-import { COLOUR_MODES, FADED, sizeStep, timeStep } from '../../src/view/block-classes.ts';
-import { DARK_MAP, LIGHT_MAP, paletteOf, viridis } from '../../src/view/colours.ts';
+import { boundsOf, stepOn } from '../../src/view/block-classes.ts';
 import { axisTicks, byteTicks, formatTime } from '../../src/view/ticks.ts';
 
 describe('ticks', () => {
@@ -33,21 +32,17 @@ describe('ticks', () => {
   });
 });
 
-describe('colours', () => {
-  it('run from dark to light on a scale, so that grey tells them apart too', () => {
-    const lightness = [0, 0.25, 0.5, 0.75, 1].map((share) => viridis(share)).map(([r, g, b]) => 0.2126 * r + 0.7152 * g + 0.0722 * b);
-    expect([...lightness].sort((a, b) => a - b)).toEqual(lightness);
+describe('a scale', () => {
+  it('reaches from the least to the most of what there is, in equal ratios', () => {
+    const { least, most } = boundsOf([0, 4096, 512, 32768, Number.POSITIVE_INFINITY]);
+    expect([least, most]).toEqual([512, 32768]);
+    expect([512, 4096, 32768].map((size) => stepOn(size, least, most))).toEqual([0, 16, 31]);
+    expect([stepOn(0, least, most), stepOn(2 ** 40, least, most)]).toEqual([0, 31]);
   });
 
-  it('exist for every class in both themes', () => {
-    for (const mode of COLOUR_MODES) {
-      expect(paletteOf(mode, LIGHT_MAP)).toHaveLength(768);
-      expect([...paletteOf(mode, DARK_MAP).subarray(FADED * 3)]).toEqual(DARK_MAP.faded);
-    }
-  });
-
-  it('step with every doubling', () => {
-    expect([sizeStep(1), sizeStep(512), sizeStep(1024), sizeStep(2 ** 60)]).toEqual([0, 0, 1, 31]);
-    expect([timeStep(0), timeStep(1), timeStep(2)]).toEqual([0, 0, 1]);
+  it('of one value has one step', () => {
+    const { least, most } = boundsOf([2048, 2048]);
+    expect(stepOn(2048, least, most)).toBe(31);
+    expect(boundsOf([])).toEqual({ least: 1, most: 1 });
   });
 });

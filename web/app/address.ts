@@ -5,6 +5,7 @@ import { fileName } from '../../src/view/job-names.ts';
 import { shortVerdict } from '../../src/view/job-words.ts';
 import { RECORDED } from '../../src/view/protocol.ts';
 import { isJob, openName } from '../job/job-state.ts';
+import { chosenStack } from '../tracks/stack-state.ts';
 import { comparison, showState } from './opening.ts';
 import {
   analysis,
@@ -46,6 +47,7 @@ effect(() => {
     with: comparison(),
     axis: axis.value,
     colour: colour.value,
+    stack: chosenStack.value,
     from: isFitted ? undefined : Math.round(view.value.from * 100) / 100,
     to: isFitted ? undefined : Math.round(view.value.to * 100) / 100,
     cursor: cursor.value?.event,

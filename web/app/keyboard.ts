@@ -1,6 +1,6 @@
 // The keys of the page, as one table that the help shows too.
 import { pan, zoom } from '../../src/view/viewport.ts';
-import { zoomAnchor } from '../tracks/gestures.ts';
+import { zoomAnchor, zoomHeight } from '../tracks/gestures.ts';
 import { clearSelection, focusBlock, moveToMoment, stepCursor } from './selecting.ts';
 import { cursor, fitWhole, isHelpOpen, main, mainState, mark, problem, view, wholeX } from './state.ts';
 
@@ -17,6 +17,8 @@ export const KEY_ACTIONS: readonly KeyAction[] = [
   { keys: ['s'], what: 'zoom out', run: () => zoomBy(1.5) },
   { keys: ['a'], what: 'pan left', run: () => panBy(-STEP) },
   { keys: ['d'], what: 'pan right', run: () => panBy(STEP) },
+  { keys: [']'], what: 'zoom the timeline in bytes', run: () => zoomHeight(1 / 1.5) },
+  { keys: ['['], what: 'zoom it out', run: () => zoomHeight(1.5) },
   { keys: ['0'], what: 'fit everything', run: fitWhole },
   { keys: ['f'], what: 'focus the selection', run: focusBlock },
   { keys: [','], what: 'previous event', run: () => stepCursor(-1) },
@@ -69,9 +71,11 @@ export const KEY_ACTIONS: readonly KeyAction[] = [
 ];
 
 export const POINTER_HELP: readonly (readonly [string, string])[] = [
-  ['wheel', 'zoom in time'],
-  ['Shift + wheel', 'zoom the map in addresses'],
+  ['Ctrl + wheel, pinch', 'zoom in time'],
+  ['Shift + wheel, sideways', 'pan in time'],
+  ['Ctrl + Shift + wheel', 'zoom the timeline in bytes, the map in addresses'],
   ['drag on the timeline', 'move the cursor'],
+  ['click on the timeline', 'select a tensor'],
   ['drag on the map', 'pan'],
   ['click on the map', 'select a block'],
   ['Shift + drag', 'select a range: panels show what is left at its end'],

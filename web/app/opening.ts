@@ -5,6 +5,7 @@ import { type GpuInfo, type ProgressNote, RECORDED } from '../../src/view/protoc
 import { within } from '../../src/view/viewport.ts';
 import { Cancelled, Problem } from '../data/connection.ts';
 import { newest } from '../data/latest.ts';
+import { chosenStack } from '../tracks/stack-state.ts';
 import { moveTo, refreshMoment, runSearch, selectBlock } from './selecting.ts';
 import {
   analysing,
@@ -91,7 +92,8 @@ function show(lane: Lane, wanted: HashState): void {
     for (const target of [block, otherBlock, mark, since, flameRoot, searchResult, mainState, otherState]) target.value = undefined;
     axis.value = lane.gpu.durationUs > 0 ? (wanted.axis ?? 'time') : 'event';
     if (wanted.colour) colour.value = wanted.colour;
-    else if (lane.gpu.hasStacks) colour.value = 'stack';
+    else colour.value = 'category';
+    chosenStack.value = wanted.stack ?? chosenStack.value;
     fitWhole();
     if (wanted.from !== undefined && wanted.to !== undefined) view.value = within({ from: wanted.from, to: wanted.to }, wholeX.value);
   });

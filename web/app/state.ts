@@ -52,6 +52,8 @@ export const capacity = signal<number | undefined>(undefined);
 export const axis = signal<AxisKind>('time');
 export const view = signal<Viewport>({ from: 0, to: 1 });
 export const vertical = signal<Viewport>({ from: 0, to: 1 });
+/** The visible part of the timeline's scale in bytes, as shares of it. */
+export const heightView = signal<Viewport>({ from: 0, to: 1 });
 export const colour = signal<ColourMode>('size');
 export const legend = signal<readonly LegendEntry[]>([]);
 
@@ -90,6 +92,7 @@ export function runLabel(lane: Lane): string {
 export function fitWhole(): void {
   view.value = { from: 0, to: wholeX.value };
   vertical.value = { from: 0, to: wholeY.value };
+  heightView.value = { from: 0, to: 1 };
 }
 
 /** Runs `work` and shows its error, if it fails. */

@@ -2,18 +2,23 @@
 import { COLOUR_MODES, type ColourMode } from '../../src/view/block-classes.ts';
 import type { AxisKind } from '../../src/view/clock.ts';
 import { RECORDED } from '../../src/view/protocol.ts';
+import { STACK_MODES, type StackMode } from '../../src/view/stack-columns.ts';
+import { chooseStack, stackBy } from '../tracks/stack-state.ts';
 import { KEY_ACTIONS } from './keyboard.ts';
 import { chooseRun, compareWith, comparison } from './opening.ts';
 import { chooseAxis } from './selecting.ts';
 import { axis, colour, main, sources } from './state.ts';
 
 const COLOUR_NAMES: Record<ColourMode, string> = {
+  category: 'category',
   stream: 'stream',
   size: 'size',
   age: 'age',
   lifetime: 'lifetime',
   stack: 'call site',
 };
+
+const STACK_NAMES: Record<StackMode, string> = { category: 'category', site: 'call site', none: 'nothing' };
 
 export function Toolbar() {
   const lane = main.value;
@@ -60,7 +65,17 @@ export function Toolbar() {
         </select>
       </label>
       <label>
-        Colour by
+        Stack by
+        <select value={stackBy.value} onChange={(event) => chooseStack(event.currentTarget.value as StackMode)}>
+          {STACK_MODES.map((mode) => (
+            <option key={mode} value={mode}>
+              {STACK_NAMES[mode]}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        Colour map by
         <select
           value={colour.value}
           onChange={(event) => {

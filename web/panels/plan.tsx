@@ -6,8 +6,8 @@ import { formatBytes } from '../../src/base/bytes.ts';
 import type { SwapFacts } from '../../src/report/plan.ts';
 import { CURVE_COLUMNS, overheadWords, planRows } from '../../src/report/words/plan.ts';
 import { shellWord } from '../../src/report/words/shell.ts';
-import { sizeStep } from '../../src/view/block-classes.ts';
-import { colourOf, css } from '../../src/view/colours.ts';
+import { boundsOf, stepOn } from '../../src/view/block-classes.ts';
+import { colourOf, css, DARK_MAP, LIGHT_MAP } from '../../src/view/colours.ts';
 import type { PlanView } from '../../src/view/plan-view.ts';
 import { axisTicks, byteTicks } from '../../src/view/ticks.ts';
 import { main, plan } from '../app/state.ts';
@@ -84,12 +84,14 @@ function draw(canvas: HTMLCanvasElement, { layout, swaps }: PlanView): void {
     context.textBaseline = baseline;
     context.fillText(words, left, top);
   };
+  const theme = isDark.value ? DARK_MAP : LIGHT_MAP;
+  const { least, most } = boundsOf(layout.size);
   for (let index = 0; index < layout.size.length; index++) {
     const left = x(layout.from[index]!);
     const top = y(layout.offset[index]! + layout.size[index]!);
     const wide = Math.max(1, x(layout.to[index]!) - left);
     const high = Math.max(1, y(layout.offset[index]!) - top);
-    context.fillStyle = css(colourOf('size', sizeStep(layout.size[index]!)));
+    context.fillStyle = css(colourOf('size', stepOn(layout.size[index]!, least, most), theme));
     context.fillRect(left, top, wide, high);
     if (wide > 3 && high > 3) {
       context.strokeStyle = themeColour('surface');

@@ -1,27 +1,15 @@
-// Draws the tracks: minimap, timeline, maps, and over them the cursor, marks and selections. The cost depends on pixels, not
-// on events, since all data is reduced to columns and cells.
+// Draws the tracks: minimap, ruler, timeline, maps, and over them the cursor, marks and selections. The cost depends on pixels,
+// not on events, since all data is reduced to columns and cells.
 import type { AxisKind } from '../../src/view/clock.ts';
-import type { BlockInfo, Moment } from '../../src/view/protocol.ts';
+import type { BlockInfo } from '../../src/view/protocol.ts';
+import type { Ruler } from '../../src/view/ruler.ts';
 import { axisTicks, byteTicks } from '../../src/view/ticks.ts';
-import type { Series, TimelineColumns } from '../../src/view/timeline.ts';
 import type { Viewport } from '../../src/view/viewport.ts';
-import type { LaneData, Wanted } from './lane-data.ts';
+import { type Context, clipped, label, line, plate, scaleX, type TrackColours } from './brush.ts';
+import { drawRuler } from './draw-ruler.ts';
+import { area, drawEnd, drawTimeline } from './draw-timeline.ts';
+import type { LaneData, StackLookInput, Wanted } from './lane-data.ts';
 import { type Box, MAP_TITLE, type TrackLayout } from './track-layout.ts';
-
-export interface TrackColours {
-  readonly text: string;
-  readonly faint: string;
-  readonly line: string;
-  readonly surface: string;
-  readonly allocated: string;
-  readonly reserved: string;
-  readonly live: string;
-  readonly cursor: string;
-  readonly bad: string;
-  readonly other: string;
-  readonly accent: string;
-  readonly font: string;
-}
 
 export interface Picture {
   readonly wanted: Wanted;
@@ -30,6 +18,10 @@ export interface Picture {
   readonly lanes: readonly { readonly data: LaneData; readonly span: number; readonly label: string; readonly note: string }[];
   /** Top of the timeline's scale. */
   readonly mostBytes: number;
+  /** Colours and names of the bands from the bottom up; none: the timeline is not stacked. */
+  readonly stackLook: StackLookInput | undefined;
+  readonly bandNames: readonly string[];
+  readonly ruler: Ruler | undefined;
   readonly capacity: number | undefined;
   readonly cursor: number | undefined;
   readonly hover: number | undefined;
@@ -41,14 +33,14 @@ export interface Picture {
   readonly marks: readonly { readonly at: number; readonly name: string }[];
 }
 
-type Context = CanvasRenderingContext2D;
-
 export function drawTracks(context: Context, layout: TrackLayout, picture: Picture): void {
   const { colours, wanted } = picture;
   context.clearRect(0, 0, layout.width, layout.height);
   context.font = colours.font;
   context.lineWidth = 1;
   drawMinimap(context, layout.minimap, picture);
+  if (picture.ruler && picture.lanes[0])
+    drawRuler(context, layout, picture.ruler, { axis: wanted.axis, view: wanted.view, span: picture.lanes[0].span }, colours);
   drawTimeline(context, layout.timeline, picture);
   drawTicks(context, layout.ticks, wanted.axis, wanted.view, colours);
   picture.lanes.forEach((_, index) => {
@@ -56,11 +48,6 @@ export function drawTracks(context: Context, layout: TrackLayout, picture: Pictu
     if (box) drawMap(context, box, picture, index, layout.maps.length > 1);
   });
   drawOver(context, layout, picture);
-}
-
-function scaleX(box: Box, view: Viewport): (position: number) => number {
-  const perUnit = box.width / (view.to - view.from);
-  return (position) => box.left + (position - view.from) * perUnit;
 }
 
 function drawMinimap(context: Context, box: Box, picture: Picture): void {
@@ -71,8 +58,9 @@ function drawMinimap(context: Context, box: Box, picture: Picture): void {
     context.fillStyle = colours.surface;
     context.fillRect(box.left, box.top, box.width, box.height);
     if (overview) {
-      area(context, box, whole, [overview], 'reserved', picture.mostBytes, colours.reserved, 0.35);
-      area(context, box, whole, [overview], 'allocated', picture.mostBytes, colours.allocated, 0.5);
+      const place = { box, view: whole, layers: [overview], bytes: { from: 0, to: picture.mostBytes }, end: picture.lanes[0]!.span };
+      area(context, place, 'reserved', colours.held, 0.6);
+      area(context, place, 'live', colours.allocated, 0.75);
     }
     const x = scaleX(box, whole);
     const from = x(wanted.view.from);
@@ -89,137 +77,6 @@ function drawMinimap(context: Context, box: Box, picture: Picture): void {
     for (const edge of [from, to]) context.fillRect(edge - 2, box.top + box.height / 2 - 6, 4, 12);
     context.lineWidth = 1;
   });
-}
-
-function drawTimeline(context: Context, box: Box, picture: Picture): void {
-  const { colours, wanted, mostBytes } = picture;
-  for (const tick of byteTicks(0, mostBytes, 4)) {
-    const y = Math.round(box.top + box.height * (1 - tick.at / mostBytes)) + 0.5;
-    line(context, colours.line, box.left, y, box.left + box.width, y);
-    label(context, tick.label, box.left - 8, y, colours.faint, 'right', 'middle');
-  }
-  clipped(context, box, () => {
-    picture.lanes.forEach(({ data }, index) => {
-      const columns = data.timeline(wanted);
-      if (index === 0) {
-        area(context, box, wanted.view, columns, 'reserved', mostBytes, colours.reserved, 0.3);
-        area(context, box, wanted.view, columns, 'allocated', mostBytes, colours.allocated, 0.45);
-        stroke(context, box, wanted.view, columns, 'reserved', mostBytes, colours.reserved, undefined);
-        stroke(context, box, wanted.view, columns, 'live', mostBytes, colours.live, undefined);
-      } else stroke(context, box, wanted.view, columns, 'reserved', mostBytes, colours.other, [5, 3]);
-    });
-    const { capacity } = picture;
-    if (capacity !== undefined && capacity <= mostBytes) {
-      const y = Math.round(box.top + box.height * (1 - capacity / mostBytes)) + 0.5;
-      context.setLineDash([2, 3]);
-      line(context, colours.text, box.left, y, box.left + box.width, y);
-      context.setLineDash([]);
-      label(context, 'limit', box.left + 4, y - 3, colours.text, 'left', 'bottom');
-    }
-  });
-}
-
-/** Fills each pixel column below its highest value. Bars are much faster than a path of thousands of corners. */
-function area(
-  context: Context,
-  box: Box,
-  view: Viewport,
-  layers: readonly TimelineColumns[],
-  series: Series,
-  most: number,
-  colour: string,
-  alpha: number,
-): void {
-  inPixels(context, colour, alpha, (ratio) => {
-    const bottom = Math.round((box.top + box.height) * ratio);
-    let from = 0;
-    let top = bottom;
-    let to = 0;
-    eachPixel(box, view, layers, series, ratio, (x, _, high) => {
-      const y = Math.round((box.top + box.height * (1 - high / most)) * ratio);
-      if (y !== top || x !== to) {
-        context.fillRect(from, top, to - from, bottom - top);
-        from = x;
-        top = y;
-      }
-      to = x + 1;
-    });
-    context.fillRect(from, top, to - from, bottom - top);
-  });
-}
-
-/** Opacity of the range that values cover within a pixel column. */
-const VEIL = 0.4;
-
-/** A line through the highest values, and a translucent bar over the range of each pixel column. */
-function stroke(
-  context: Context,
-  box: Box,
-  view: Viewport,
-  layers: readonly TimelineColumns[],
-  series: Series,
-  most: number,
-  colour: string,
-  dash: readonly [on: number, off: number] | undefined,
-): void {
-  inPixels(context, colour, 1, (ratio) => {
-    const thick = Math.max(1, Math.round(1.25 * ratio));
-    const y = (bytes: number) => Math.round((box.top + box.height * (1 - bytes / most)) * ratio);
-    let before = Number.NaN;
-    eachPixel(box, view, layers, series, ratio, (x, low, high) => {
-      const top = Math.min(y(high), Number.isNaN(before) ? y(high) : before);
-      const bottom = Math.max(y(low), Number.isNaN(before) ? y(low) : before);
-      before = y(high);
-      if (bottom - top > thick) {
-        // The range within the column is translucent, so that what is behind stays visible.
-        context.globalAlpha = VEIL;
-        context.fillRect(x, top, 1, bottom - top);
-        context.globalAlpha = 1;
-      }
-      if (dash && Math.floor(x / ratio) % (dash[0] + dash[1]) >= dash[0]) return;
-      context.fillRect(x, y(high), 1, thick);
-    });
-  });
-}
-
-/** Draws in whole device pixels at any scale of the page. */
-function inPixels(context: Context, colour: string, alpha: number, draw: (ratio: number) => void): void {
-  const ratio = context.getTransform().a;
-  context.save();
-  context.setTransform(1, 0, 0, 1, 0, 0);
-  context.fillStyle = colour;
-  context.globalAlpha = alpha;
-  draw(ratio);
-  context.restore();
-}
-
-/** Minimum and maximum of each visible pixel column, from the finest layer that covers it. */
-function eachPixel(
-  box: Box,
-  view: Viewport,
-  layers: readonly TimelineColumns[],
-  series: Series,
-  ratio: number,
-  visit: (x: number, low: number, high: number) => void,
-): void {
-  const first = Math.round(box.left * ratio);
-  const count = Math.round(box.width * ratio);
-  const perPixel = (view.to - view.from) / count;
-  for (let pixel = 0; pixel < count; pixel++) {
-    const from = view.from + pixel * perPixel;
-    const columns = layers.find((layer) => from >= layer.from && from < layer.to);
-    if (!columns) continue;
-    const width = (columns.to - columns.from) / columns.columns;
-    const begin = Math.min(columns.columns - 1, Math.floor((from - columns.from) / width));
-    const end = Math.min(columns.columns, Math.max(begin + 1, Math.ceil((from + perPixel - columns.from) / width)));
-    let low = Number.POSITIVE_INFINITY;
-    let high = Number.NEGATIVE_INFINITY;
-    for (let column = begin; column < end; column++) {
-      low = Math.min(low, columns.low[series][column]!);
-      high = Math.max(high, columns.high[series][column]!);
-    }
-    visit(first + pixel, low, high);
-  }
 }
 
 function drawTicks(context: Context, box: Box, axis: AxisKind, view: Viewport, colours: TrackColours): void {
@@ -255,6 +112,7 @@ function drawMap(context: Context, box: Box, picture: Picture, index: number, is
       context.imageSmoothingEnabled = width < cells.columns;
       context.drawImage(canvas, left, top, width, height);
     }
+    drawEnd(context, box, x(lane.span), index === 0 ? 'A' : 'B', colours);
   });
   for (const tick of byteTicks(vertical.from, vertical.to, isTitled ? 3 : 5)) {
     const at = Math.round(y(tick.at)) + 0.5;
@@ -271,6 +129,9 @@ function drawOver(context: Context, layout: TrackLayout, picture: Picture): void
   const bottom = maps.at(-1) ? maps.at(-1)!.top + maps.at(-1)!.height : timeline.top + timeline.height;
   const whole: Box = { left: timeline.left, top: timeline.top, width: timeline.width, height: bottom - timeline.top };
   const x = scaleX(timeline, wanted.view);
+  const right = whole.left + whole.width;
+  const [first] = picture.lanes;
+  if (first) drawEnd(context, timeline, x(first.span), 'A', colours);
   clipped(context, whole, () => {
     const upright = (at: number, colour: string, dash: number[], width = 1) => {
       context.setLineDash(dash);
@@ -288,16 +149,23 @@ function drawOver(context: Context, layout: TrackLayout, picture: Picture): void
     let lastLabel = Number.NEGATIVE_INFINITY;
     for (const { at, name } of picture.marks) {
       if (at < wanted.view.from || at > wanted.view.to) continue;
-      context.globalAlpha = 0.5;
-      upright(at, colours.faint, [1, 3]);
-      context.globalAlpha = 1;
-      const left = x(at) + 4;
+      const left = x(at) + 2;
       if (left < lastLabel) continue;
+      context.globalAlpha = 0.6;
+      upright(at, colours.text, [1, 3]);
+      context.globalAlpha = 1;
       const short = name.length > 24 ? `${name.slice(0, 23)}…` : name;
-      label(context, short, left, timeline.top + 3, colours.faint, 'left', 'top');
-      lastLabel = left + context.measureText(short).width + 8;
+      plate(context, short, left, timeline.top + 2, colours, [whole.left, right]);
+      lastLabel = left + context.measureText(short).width + 14;
     }
-    for (const at of picture.ooms) upright(at, colours.bad, [4, 2], 1.5);
+    let lastOom = Number.NEGATIVE_INFINITY;
+    for (const at of picture.ooms) {
+      upright(at, colours.bad, [4, 2], 1.5);
+      if (at < wanted.view.from || at > wanted.view.to || x(at) < lastOom) continue;
+      const words = { text: colours.bad, surface: colours.surface };
+      plate(context, 'out of memory', x(at) + 3, timeline.top + timeline.height - 20, words, [whole.left, right]);
+      lastOom = x(at) + 90;
+    }
     if (picture.mark !== undefined) upright(picture.mark, colours.accent, [6, 3], 1.5);
     if (picture.hover !== undefined) {
       context.globalAlpha = 0.5;
@@ -324,7 +192,7 @@ function drawBlock(context: Context, box: Box, picture: Picture, index: number):
     const { parts } = block.info;
     for (const [colour, thick] of [
       [colours.surface, 4],
-      [colours.bad, 2],
+      [colours.selected, 2],
     ] as const) {
       context.strokeStyle = colour;
       context.lineWidth = thick;
@@ -335,40 +203,4 @@ function drawBlock(context: Context, box: Box, picture: Picture, index: number):
     }
     context.lineWidth = 1;
   });
-}
-
-function clipped(context: Context, box: Box, draw: () => void): void {
-  context.save();
-  context.beginPath();
-  context.rect(box.left, box.top, box.width, box.height);
-  context.clip();
-  draw();
-  context.restore();
-}
-
-function line(context: Context, colour: string, x0: number, y0: number, x1: number, y1: number): void {
-  context.strokeStyle = colour;
-  context.beginPath();
-  context.moveTo(x0, y0);
-  context.lineTo(x1, y1);
-  context.stroke();
-}
-
-function label(
-  context: Context,
-  text: string,
-  x: number,
-  y: number,
-  colour: string,
-  align: CanvasTextAlign,
-  baseline: CanvasTextBaseline,
-): void {
-  context.fillStyle = colour;
-  context.textAlign = align;
-  context.textBaseline = baseline;
-  context.fillText(text, x, y);
-}
-
-export function momentPosition(moment: Moment, axis: AxisKind): number {
-  return axis === 'event' ? Math.max(0, moment.event) : moment.timeUs;
 }

@@ -1,77 +1,116 @@
-// Mouse, pen and wheel on the tracks: scrubbing, panning, zooming, brushing, selecting a range or a block.
+// Mouse, pen, wheel and touch on the tracks: scrubbing, panning, zooming, brushing, selecting a range or a block. A plain wheel
+// and a vertical finger are left to the page, so that it scrolls.
 import { batch } from '@preact/signals';
+import type { StackHit } from '../../src/view/stack-columns.ts';
 import { pan, within, zoom } from '../../src/view/viewport.ts';
-import { moveTo, selectBlockAt, selectRange } from '../app/selecting.ts';
-import { axis, cursor, lanes, main, spanOf, vertical, view, wholeX, wholeY } from '../app/state.ts';
+import { moveTo, selectBlock, selectBlockAt, selectRange } from '../app/selecting.ts';
+import { axis, cursor, heightView, lanes, main, spanOf, vertical, view, wholeX, wholeY } from '../app/state.ts';
 import { type Box, isInside, type TrackLayout } from './track-layout.ts';
 
 /** A press that moves less than this is a click. */
 const CLICK_PIXELS = 4;
+const TAP_PIXELS = 10;
 const EDGE_PIXELS = 7;
 const WHEEL_ZOOM = 0.0016;
+/** Trackpads report a pinch as many small steps. */
+const PINCH_ZOOM = 0.012;
+const SMALL_STEP = 40;
+
+export type StackPoint = StackHit;
 
 export interface GestureView {
   layout(): TrackLayout;
   /** The position the cursor is dragged to, before its moment has arrived. */
   showCursor(position: number | undefined): void;
   showRange(range: { from: number; to: number } | undefined): void;
+  /** What the stacked timeline shows at a point. */
+  stackPoint(x: number, y: number): StackPoint | undefined;
 }
 
-type Drag = (x: number, y: number) => void;
+interface Drag {
+  move(x: number, y: number): void;
+  end?(x: number, y: number): void;
+  /** The browser took the gesture, or a second finger came. */
+  cancel?(): void;
+}
+
+/** The position of the time axis at a place of the canvas. */
+export function positionAt(box: Box, x: number): number {
+  const share = Math.min(1, Math.max(0, (x - box.left) / box.width));
+  return view.value.from + share * (view.value.to - view.value.from);
+}
 
 export function attachGestures(canvas: HTMLCanvasElement, gestures: GestureView): () => void {
   const point = (event: MouseEvent): { x: number; y: number } => {
     const bounds = canvas.getBoundingClientRect();
     return { x: event.clientX - bounds.left, y: event.clientY - bounds.top };
   };
-  const toPosition = (x: number): number => {
-    const { timeline } = gestures.layout();
-    const share = Math.min(1, Math.max(0, (x - timeline.left) / timeline.width));
-    return view.value.from + share * (view.value.to - view.value.from);
-  };
+  const toPosition = (x: number): number => positionAt(gestures.layout().timeline, x);
+  const pointers = new Map<number, { x: number; y: number }>();
+  let drag: Drag | undefined;
 
   const press = (event: PointerEvent): void => {
     if (event.button !== 0 || !main.value) return;
-    const { x, y } = point(event);
+    const at = point(event);
+    pointers.set(event.pointerId, at);
+    const [first, second] = [...pointers.values()];
+    if (first && second) {
+      drag?.cancel?.();
+      drag = pinch(first, second);
+      return;
+    }
     const layout = gestures.layout();
-    const drag = event.shiftKey && !isInside(layout.minimap, x, y) ? dragRange(x) : dragFor(layout, x, y);
-    if (!drag) return;
+    const isRange = event.shiftKey && !isInside(layout.minimap, at.x, at.y);
+    const started = isRange ? dragRange(at.x) : dragFor(layout, at.x, at.y);
+    if (!started) return;
+    // A finger may be about to scroll the page. What it touches must not change before it moves sideways.
+    drag = event.pointerType === 'touch' ? afterMove(started, at.x, at.y) : started;
     canvas.setPointerCapture(event.pointerId);
-    const move = (moved: PointerEvent) => {
-      const at = point(moved);
-      drag.move(at.x, at.y);
-    };
-    const release = (released: PointerEvent) => {
-      canvas.removeEventListener('pointermove', move);
-      canvas.removeEventListener('pointerup', release);
-      canvas.removeEventListener('pointercancel', release);
-      const at = point(released);
-      drag.end?.(at.x, at.y);
-    };
-    canvas.addEventListener('pointermove', move);
-    canvas.addEventListener('pointerup', release);
-    canvas.addEventListener('pointercancel', release);
-    drag.move(x, y);
+    drag.move(at.x, at.y);
   };
 
-  const dragFor = (layout: TrackLayout, x: number, y: number): { move: Drag; end?: Drag } | undefined => {
+  const move = (event: PointerEvent): void => {
+    if (!pointers.has(event.pointerId)) return;
+    const at = point(event);
+    pointers.set(event.pointerId, at);
+    drag?.move(at.x, at.y);
+  };
+
+  const release = (event: PointerEvent): void => {
+    if (!pointers.delete(event.pointerId)) return;
+    const { x, y } = point(event);
+    const ended = drag;
+    drag = undefined;
+    if (event.type === 'pointercancel') ended?.cancel?.();
+    else ended?.end?.(x, y);
+  };
+
+  const dragFor = (layout: TrackLayout, x: number, y: number): Drag | undefined => {
     if (isInside(layout.minimap, x, y)) return brush(layout.minimap, x);
     const index = layout.maps.findIndex((box) => isInside(box, x, y));
     if (index >= 0) return panMap(layout.maps[index]!, index, x, y);
-    if (x >= layout.timeline.left && y >= layout.timeline.top && y <= layout.ticks.top + layout.ticks.height) return scrub();
+    if (x >= layout.timeline.left && y >= layout.steps.top && y <= layout.ticks.top + layout.ticks.height) return scrub(x, y);
     return undefined;
   };
 
-  const scrub = (): { move: Drag; end: Drag } => ({
-    move: (x) => {
-      const position = toPosition(x);
-      gestures.showCursor(position);
-      moveTo(axis.value, position);
+  /** The cursor goes to the moment that the column shows. A click also selects the tensor under the pointer. */
+  const scrub = (startX: number, startY: number): Drag => ({
+    move: (x, y) => {
+      gestures.showCursor(toPosition(x));
+      const shown = gestures.stackPoint(x, y);
+      if (shown) moveTo('event', shown.event);
+      else moveTo(axis.value, toPosition(x));
     },
-    end: () => gestures.showCursor(undefined),
+    end: (x, y) => {
+      gestures.showCursor(undefined);
+      if (Math.hypot(x - startX, y - startY) > CLICK_PIXELS) return;
+      const shown = gestures.stackPoint(x, y);
+      if (shown && shown.allocation >= 0) void selectBlock(shown.allocation);
+    },
+    cancel: () => gestures.showCursor(undefined),
   });
 
-  const dragRange = (start: number): { move: Drag; end: Drag } => {
+  const dragRange = (start: number): Drag => {
     const anchor = toPosition(start);
     return {
       move: (x) => gestures.showRange({ from: Math.min(anchor, toPosition(x)), to: Math.max(anchor, toPosition(x)) }),
@@ -79,10 +118,11 @@ export function attachGestures(canvas: HTMLCanvasElement, gestures: GestureView)
         gestures.showRange(undefined);
         if (Math.abs(x - start) > CLICK_PIXELS) selectRange(anchor, toPosition(x));
       },
+      cancel: () => gestures.showRange(undefined),
     };
   };
 
-  const panMap = (box: Box, index: number, startX: number, startY: number): { move: Drag; end: Drag } => {
+  const panMap = (box: Box, index: number, startX: number, startY: number): Drag => {
     const startView = view.value;
     const startVertical = vertical.value;
     let isMoved = false;
@@ -100,16 +140,33 @@ export function attachGestures(canvas: HTMLCanvasElement, gestures: GestureView)
       end: (x, y) => {
         if (isMoved) return;
         const position = toPosition(x);
-        const offset = offsetAt(box, y);
         moveTo(axis.value, position);
         const lane = lanes.value[index];
-        if (!lane) return;
-        void selectBlockAt(lane, position, offset);
+        if (lane) void selectBlockAt(lane, position, offsetAt(box, y));
       },
     };
   };
 
-  const brush = (box: Box, startX: number): { move: Drag } => {
+  /** Two fingers: what is between them stays between them. */
+  const pinch = (first: { x: number; y: number }, second: { x: number; y: number }): Drag => {
+    const { timeline } = gestures.layout();
+    const start = view.value;
+    const distance = Math.max(20, Math.hypot(first.x - second.x, first.y - second.y));
+    const middle = (first.x + second.x) / 2;
+    const about = toPosition(middle);
+    return {
+      move: () => {
+        const [one, two] = [...pointers.values()];
+        if (!one || !two) return;
+        const factor = distance / Math.max(20, Math.hypot(one.x - two.x, one.y - two.y));
+        const zoomed = zoom(start, wholeX.value, factor, about);
+        const moved = ((one.x + two.x) / 2 - middle) / timeline.width;
+        view.value = pan(zoomed, wholeX.value, -moved * (zoomed.to - zoomed.from));
+      },
+    };
+  };
+
+  const brush = (box: Box, startX: number): Drag => {
     const whole = wholeX.value;
     const toWhole = (x: number) => Math.min(1, Math.max(0, (x - box.left) / box.width)) * whole;
     const toPixel = (position: number) => box.left + (position / whole) * box.width;
@@ -145,23 +202,64 @@ export function attachGestures(canvas: HTMLCanvasElement, gestures: GestureView)
   const wheel = (event: WheelEvent): void => {
     const { x, y } = point(event);
     const layout = gestures.layout();
-    if (!main.value || x < layout.timeline.left) return;
+    const isZoom = event.ctrlKey || event.metaKey;
+    const isSideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+    if (!main.value || x < layout.timeline.left || !(isZoom || isSideways)) return;
     event.preventDefault();
-    const pixels = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
+    const pixels = (event.deltaY || event.deltaX) * (event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1);
+    if (!isZoom) {
+      view.value = pan(
+        view.value,
+        wholeX.value,
+        ((event.deltaX || event.deltaY) * (view.value.to - view.value.from)) / layout.timeline.width,
+      );
+      return;
+    }
+    const factor = Math.exp(pixels * (Math.abs(pixels) < SMALL_STEP ? PINCH_ZOOM : WHEEL_ZOOM));
     const map = layout.maps.find((box) => isInside(box, x, y));
-    const factor = Math.exp((event.deltaY || event.deltaX) * pixels * WHEEL_ZOOM);
-    if (event.shiftKey && map) vertical.value = zoom(vertical.value, wholeY.value, factor, offsetAt(map, y));
-    else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      view.value = pan(view.value, wholeX.value, (event.deltaX * pixels * (view.value.to - view.value.from)) / layout.timeline.width);
-    } else view.value = zoom(view.value, wholeX.value, factor, toPosition(x));
+    if (!event.shiftKey) view.value = zoom(view.value, wholeX.value, factor, toPosition(x));
+    else if (map) vertical.value = zoom(vertical.value, wholeY.value, factor, offsetAt(map, y));
+    else if (isInside(layout.timeline, x, y)) {
+      const { timeline } = layout;
+      const share = 1 - (y - timeline.top) / timeline.height;
+      zoomHeight(factor, heightView.value.from + share * (heightView.value.to - heightView.value.from));
+    }
   };
 
-  canvas.addEventListener('pointerdown', press);
+  const listeners = { pointerdown: press, pointermove: move, pointerup: release, pointercancel: release } as const;
+  for (const [name, listener] of Object.entries(listeners)) canvas.addEventListener(name as 'pointerdown', listener);
   canvas.addEventListener('wheel', wheel, { passive: false });
   return () => {
-    canvas.removeEventListener('pointerdown', press);
+    for (const [name, listener] of Object.entries(listeners)) canvas.removeEventListener(name as 'pointerdown', listener);
     canvas.removeEventListener('wheel', wheel);
   };
+}
+
+/** The same drag, from the first sideways move on; a tap is a click. */
+function afterMove(drag: Drag, startX: number, startY: number): Drag {
+  let isMoving = false;
+  return {
+    move: (x, y) => {
+      isMoving ||= Math.abs(x - startX) > TAP_PIXELS;
+      if (isMoving) drag.move(x, y);
+    },
+    end: (x, y) => {
+      if (!isMoving && Math.hypot(x - startX, y - startY) > TAP_PIXELS) {
+        drag.cancel?.();
+        return;
+      }
+      // A finger is less steady than a mouse: a tap ends where it began.
+      const [endX, endY] = isMoving ? [x, y] : [startX, startY];
+      if (!isMoving) drag.move(endX, endY);
+      drag.end?.(endX, endY);
+    },
+    cancel: () => drag.cancel?.(),
+  };
+}
+
+/** Zooms the timeline's scale in bytes. Without a place, its bottom stays. */
+export function zoomHeight(factor: number, about = heightView.value.from): void {
+  heightView.value = zoom(heightView.value, 1, factor, about);
 }
 
 /** The byte on the map's axis at a height of the canvas. */

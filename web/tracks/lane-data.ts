@@ -5,10 +5,12 @@ import type { AxisKind } from '../../src/view/clock.ts';
 import { DARK_MAP, LIGHT_MAP, paletteOf } from '../../src/view/colours.ts';
 import type { MapCells, MapWindow } from '../../src/view/map-cells.ts';
 import type { Selection } from '../../src/view/protocol.ts';
+import type { StackColumns, StackMode } from '../../src/view/stack-columns.ts';
 import type { TimelineColumns } from '../../src/view/timeline.ts';
-import { detailGrid, type Viewport } from '../../src/view/viewport.ts';
+import { type DetailGrid, detailGrid, type Viewport } from '../../src/view/viewport.ts';
 import { type Lane, problem, wordsOf } from '../app/state.ts';
 import { latest } from '../data/latest.ts';
+import { paintStack, type StackLook } from './stack-image.ts';
 
 /** How a lane is to be drawn. */
 export interface Wanted {
@@ -19,6 +21,10 @@ export interface Wanted {
   readonly wholeY: number;
   readonly width: number;
   readonly mapHeight: number;
+  /** How the timeline is stacked, its height in device pixels, and the bytes from its bottom to its top. */
+  readonly by: StackMode;
+  readonly rows: number;
+  readonly bytes: Viewport;
   readonly colour: ColourMode;
   readonly selection: Selection;
 }
@@ -28,7 +34,21 @@ export interface MapImage {
   readonly canvas: HTMLCanvasElement;
 }
 
+/** A part of the stacked timeline, painted. */
+export interface StackImage {
+  readonly stack: StackColumns;
+  readonly canvas: HTMLCanvasElement;
+}
+
+/** How bands look; the image's size and scale come from `Wanted`. */
+export type StackLookInput = Omit<StackLook, 'rows' | 'range'> & {
+  /** A name for this look: two that differ have two names. */
+  readonly key: string;
+};
+
 const MOST_KEPT = 6;
+/** A tensor of fewer device pixels is not listed by itself. */
+const LEAST_ROWS = 3;
 
 export class LaneData {
   readonly lane: Lane;
@@ -36,6 +56,10 @@ export class LaneData {
   private readonly timelines = new Kept<TimelineColumns>();
   private readonly cells = new Kept<MapCells>();
   private readonly images = new WeakMap<MapCells, { image: MapImage; look: string }>();
+  private readonly stacks = new Kept<StackColumns>();
+  private readonly stackImages = new WeakMap<StackColumns, { image: StackImage; look: string }>();
+  private readonly askStack: (ask: { key: string; wanted: Wanted; grid: DetailGrid; least: number }) => void;
+  private lastStack: { stack: StackColumns; by: StackMode } | undefined;
   private readonly askTimeline: (ask: { key: string; wanted: Wanted; from: number; to: number; columns: number }) => void;
   private readonly askMap: (ask: { key: string; wanted: Wanted; window: MapWindow }) => void;
   /** The last detail, drawn until a better one arrives. */
@@ -51,6 +75,15 @@ export class LaneData {
       if (this.timelines.get(key)) return;
       await this.keep(async () => {
         this.timelines.set(key, await connection.ask('timeline', lane.gpu.device, { run, axis: wanted.axis, from, to, columns }));
+      });
+    });
+    this.askStack = latest(async ({ key, wanted, grid, least }) => {
+      if (this.stacks.get(key)) return;
+      await this.keep(async () => {
+        const window = { axis: wanted.axis, from: grid.from, to: grid.to, columns: grid.cells, least };
+        this.stacks.set(key, await connection.ask('stack', lane.gpu.device, { by: wanted.by, window }));
+        // bench/page.ts waits for this mark.
+        performance.mark('weir-stack');
       });
     });
     this.askMap = latest(async ({ key, wanted, window }) => {
@@ -74,6 +107,47 @@ export class LaneData {
 
   overview(wanted: Wanted): TimelineColumns | undefined {
     return this.timelineFor(wanted, { from: 0, to: wanted.wholeX });
+  }
+
+  /** The best detail that has arrived, then the overview; undefined: the timeline is not stacked, or nothing has arrived. */
+  stack(wanted: Wanted, look: StackLookInput | undefined): StackImage[] | undefined {
+    if (!look) return undefined;
+    const images = this.stackLayers(wanted).map((stack) => this.stackImage(stack, wanted, look));
+    return images.length > 0 ? images : undefined;
+  }
+
+  /** What is drawn at a position: the columns, and the one among them. */
+  stackAt(wanted: Wanted, position: number): { stack: StackColumns; column: number } | undefined {
+    const stack = this.stackLayers(wanted).find(({ from, to }) => position >= from && position < to);
+    if (!stack) return undefined;
+    return { stack, column: Math.floor(((position - stack.from) / (stack.to - stack.from)) * stack.columns) };
+  }
+
+  private stackLayers(wanted: Wanted): StackColumns[] {
+    const whole = this.stackFor(wanted, { from: 0, to: wanted.wholeX });
+    const detail = this.stackFor(wanted, wanted.view);
+    if (detail) this.lastStack = { stack: detail, by: wanted.by };
+    const last = this.lastStack?.by === wanted.by && this.lastStack.stack.axis === wanted.axis ? this.lastStack.stack : undefined;
+    return [detail ?? last, whole].filter((stack) => stack !== undefined);
+  }
+
+  private stackFor(wanted: Wanted, range: Viewport): StackColumns | undefined {
+    const grid = detailGrid(range, wanted.wholeX, wanted.width);
+    // A power of two, so that small changes of the scale need no new list.
+    const least = 2 ** Math.floor(Math.log2((LEAST_ROWS * (wanted.bytes.to - wanted.bytes.from)) / wanted.rows));
+    const key = `${wanted.by} ${wanted.axis} ${grid.from} ${grid.to} ${grid.cells} ${least}`;
+    const known = this.stacks.get(key);
+    if (!known) this.askStack({ key, wanted, grid, least });
+    return known;
+  }
+
+  private stackImage(stack: StackColumns, { rows, bytes }: Wanted, look: StackLookInput): StackImage {
+    const key = `${look.key} ${rows} ${bytes.from} ${bytes.to}`;
+    const known = this.stackImages.get(stack);
+    if (known?.look === key) return known.image;
+    const image = { stack, canvas: paintStack(stack, { ...look, rows, range: bytes }) };
+    this.stackImages.set(stack, { image, look: key });
+    return image;
   }
 
   /** From coarse to fine; each is drawn over the previous one. */
@@ -140,7 +214,9 @@ function paint(cells: MapCells, colour: ColourMode, isDark: boolean): HTMLCanvas
   const unused = new Uint32Array(256);
   const full = new Uint32Array(256);
   for (let value = 0; value < 256; value++) {
-    const [red, green, blue] = theme.empty.map((channel, index) => channel + ((theme.held[index]! - channel) * value) / 255) as [
+    // Half a cell of free memory counts as a whole one: fragments must be seen.
+    const share = Math.min(1, (2 * value) / 255);
+    const [red, green, blue] = theme.empty.map((channel, index) => channel + (theme.held[index]! - channel) * share) as [
       number,
       number,
       number,

@@ -1,4 +1,4 @@
-// Positions on the canvas of the tracks, in CSS pixels: the minimap, the timeline, and a map per lane.
+// Positions on the canvas of the tracks, in CSS pixels: the minimap, the ruler, the timeline, and a map per lane.
 export interface Box {
   readonly left: number;
   readonly top: number;
@@ -10,38 +10,56 @@ export interface TrackLayout {
   readonly width: number;
   readonly height: number;
   readonly minimap: Box;
+  /** Steps and phases; a row that is missing has no height. */
+  readonly steps: Box;
+  readonly phases: Box;
   readonly timeline: Box;
   readonly ticks: Box;
   readonly maps: readonly Box[];
 }
 
+export interface TrackRows {
+  readonly maps: number;
+  readonly isStacked: boolean;
+  readonly hasSteps: boolean;
+  readonly hasPhases: boolean;
+}
+
 /** Room for the labels of the y axes. */
 const GUTTER = 64;
+const NARROW_GUTTER = 50;
+const NARROW = 600;
 const RIGHT = 10;
 const GAP = 8;
 const MINIMAP = 30;
+const RULER_ROW = 17;
 const TIMELINE = 128;
+const STACKED = 248;
 const TICKS = 20;
 const MAP = 236;
 const MAP_IN_PAIR = 150;
 /** Room for the name above each map of a pair. */
 export const MAP_TITLE = 18;
 
-export function trackLayout(width: number, mapCount: number): TrackLayout {
-  const left = GUTTER;
-  const inner = Math.max(50, width - GUTTER - RIGHT);
-  const minimap = { left, top: 2, width: inner, height: MINIMAP };
-  const timeline = { left, top: minimap.top + MINIMAP + GAP, width: inner, height: TIMELINE };
-  const ticks = { left, top: timeline.top + TIMELINE, width: inner, height: TICKS };
-  const maps: Box[] = [];
-  let top = ticks.top + TICKS + 2;
-  for (let index = 0; index < mapCount; index++) {
-    const height = mapCount > 1 ? MAP_IN_PAIR : MAP;
-    if (mapCount > 1) top += MAP_TITLE;
-    maps.push({ left, top, width: inner, height });
-    top += height + GAP;
-  }
-  return { width, height: top, minimap, timeline, ticks, maps };
+export function trackLayout(width: number, rows: TrackRows): TrackLayout {
+  const left = width < NARROW ? NARROW_GUTTER : GUTTER;
+  const inner = Math.max(50, width - left - RIGHT);
+  let top = 2;
+  const place = (height: number, gap = 0): Box => {
+    const box = { left, top, width: inner, height };
+    top += height + gap;
+    return box;
+  };
+  const minimap = place(MINIMAP, GAP);
+  const steps = place(rows.hasSteps ? RULER_ROW : 0);
+  const phases = place(rows.hasPhases ? RULER_ROW : 0, rows.hasSteps || rows.hasPhases ? 2 : 0);
+  const timeline = place(rows.isStacked ? STACKED : TIMELINE);
+  const ticks = place(TICKS, 2);
+  const maps = Array.from({ length: rows.maps }, () => {
+    if (rows.maps > 1) top += MAP_TITLE;
+    return place(rows.maps > 1 ? MAP_IN_PAIR : MAP, GAP);
+  });
+  return { width, height: top, minimap, steps, phases, timeline, ticks, maps };
 }
 
 export function isInside(box: Box, x: number, y: number): boolean {

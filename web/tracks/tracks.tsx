@@ -1,21 +1,22 @@
-// The timeline over the fragmentation map, on one canvas with one cursor.
+// The timeline over the fragmentation map, on one canvas with one cursor, between their legends.
 import { effect } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
-import { colourOf, css, DARK_MAP, LIGHT_MAP } from '../../src/view/colours.ts';
-import type { BlockInfo } from '../../src/view/protocol.ts';
-import { formatTime } from '../../src/view/ticks.ts';
+import { CATEGORY_ORDER } from '../../src/view/block-classes.ts';
+import { colourOf, css } from '../../src/view/colours.ts';
+import { stackHit } from '../../src/view/stack-columns.ts';
+import { isRest } from '../../src/view/stack-view.ts';
 import { askBlockAt } from '../app/selecting.ts';
 import {
   analysis,
   axis,
   block,
   colour,
-  cursor,
   cursorX,
+  guarded,
+  heightView,
   type Lane,
   lanes,
-  legend,
   main,
   mark,
   otherBlock,
@@ -29,17 +30,15 @@ import {
   wholeY,
 } from '../app/state.ts';
 import { isDark, themeColour } from '../app/theme.ts';
-import { drawTracks, momentPosition, type Picture, type TrackColours } from './draw-tracks.ts';
-import { attachGestures, offsetAt } from './gestures.ts';
-import { LaneData, type Wanted } from './lane-data.ts';
+import { latest } from '../data/latest.ts';
+import { momentPosition, type TrackColours } from './brush.ts';
+import { drawTracks, type Picture } from './draw-tracks.ts';
+import { attachGestures, offsetAt, positionAt, type StackPoint } from './gestures.ts';
+import { LaneData, type StackLookInput, type Wanted } from './lane-data.ts';
+import { BandLegend, bandColours, Legend, themeNow } from './legend.tsx';
+import { bands, isBandSelected, ruler, stackBy } from './stack-state.ts';
+import { type Hover, HoverTip } from './tips.tsx';
 import { isInside, type TrackLayout, trackLayout } from './track-layout.ts';
-
-interface Hover {
-  readonly x: number;
-  readonly y: number;
-  readonly position: number;
-  readonly block: BlockInfo | undefined;
-}
 
 export function Tracks() {
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -47,14 +46,17 @@ export function Tracks() {
   useEffect(() => (canvas.current ? new TrackCanvas(canvas.current, setHover).start() : undefined), []);
   return (
     <div class="tracks">
-      <canvas
-        ref={canvas}
-        class="track-canvas"
-        tabIndex={0}
-        role="img"
-        aria-label="Memory over time, above a map of addresses by time. Keys: W and S zoom, A and D pan, comma and period step, 0 fits, question mark lists all."
-      />
-      {hover?.block && <BlockTip hover={hover} block={hover.block} />}
+      <BandLegend />
+      <div class="track-frame">
+        <canvas
+          ref={canvas}
+          class="track-canvas"
+          tabIndex={0}
+          role="img"
+          aria-label="Live memory over time, above a map of addresses by time. Keys: W and S zoom, A and D pan, brackets zoom in bytes, comma and period step, 0 fits, question mark lists all."
+        />
+        {hover && <HoverTip hover={hover} />}
+      </div>
       <Legend />
     </div>
   );
@@ -65,7 +67,7 @@ class TrackCanvas {
   private readonly canvas: HTMLCanvasElement;
   private readonly setHover: (hover: Hover | undefined) => void;
   private readonly data = new WeakMap<Lane, LaneData>();
-  private layoutNow: TrackLayout = trackLayout(800, 1);
+  private layoutNow: TrackLayout = trackLayout(800, { maps: 1, isStacked: true, hasSteps: false, hasPhases: false });
   private frame = 0;
   private draggedCursor: number | undefined;
   private draggedRange: { from: number; to: number } | undefined;
@@ -88,6 +90,7 @@ class TrackCanvas {
         this.draggedRange = range;
         this.redraw();
       },
+      stackPoint: (x, y) => this.stackPoint(x, y),
     });
     const observer = new ResizeObserver(() => this.redraw());
     observer.observe(this.canvas.parentElement!);
@@ -101,7 +104,7 @@ class TrackCanvas {
     });
     // Redraws when any signal changes that drawing reads.
     const stopDrawing = effect(() => {
-      this.picture(100, 100);
+      this.picture(this.layoutNow, 1);
       this.redraw();
     });
     return () => {
@@ -126,7 +129,13 @@ class TrackCanvas {
   private draw(): void {
     const width = this.canvas.parentElement!.clientWidth;
     if (width === 0 || !main.value) return;
-    const layout = trackLayout(width, lanes.value.length);
+    const { stepEvent, phaseEvent } = ruler.value ?? {};
+    const layout = trackLayout(width, {
+      maps: lanes.value.length,
+      isStacked: stackBy.value !== 'none',
+      hasSteps: (stepEvent?.length ?? 0) > 0,
+      hasPhases: (phaseEvent?.length ?? 0) > 1,
+    });
     this.layoutNow = layout;
     const ratio = window.devicePixelRatio || 1;
     const pixelWidth = Math.round(layout.width * ratio);
@@ -138,29 +147,35 @@ class TrackCanvas {
     }
     const context = this.canvas.getContext('2d')!;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const picture = this.picture(layout.timeline.width, layout.maps[0]?.height ?? 0);
+    const picture = this.picture(layout, ratio);
     if (picture) drawTracks(context, layout, picture);
   }
 
-  private picture(width: number, mapHeight: number): Picture | undefined {
-    const lane = main.value;
-    if (!lane) return undefined;
-    const wanted: Wanted = {
+  private wanted(layout: TrackLayout, ratio: number, mostBytes: number): Wanted {
+    return {
       axis: axis.value,
       view: view.value,
       vertical: vertical.value,
       wholeX: wholeX.value,
       wholeY: wholeY.value,
-      width,
-      mapHeight,
+      width: layout.timeline.width,
+      mapHeight: layout.maps[0]?.height ?? 0,
+      by: stackBy.value,
+      rows: Math.round(layout.timeline.height * ratio),
+      bytes: { from: heightView.value.from * mostBytes, to: heightView.value.to * mostBytes },
       colour: colour.value,
       selection: selection.value,
     };
+  }
+
+  private picture(layout: TrackLayout, ratio: number): Picture | undefined {
+    const lane = main.value;
+    if (!lane) return undefined;
     const capacity = analysis.value?.analysis.capacity;
-    const peak = Math.max(1, ...lanes.value.map(({ run }) => run.peakReserved));
+    const mostBytes = topOfScale(capacity);
     const position = cursorX.value;
     return {
-      wanted,
+      wanted: this.wanted(layout, ratio, mostBytes),
       isDark: isDark.value,
       colours: this.colours ?? readColours(isDark.value),
       lanes: lanes.value.map((each) => ({
@@ -169,7 +184,10 @@ class TrackCanvas {
         label: each.source === lane.source ? runLabel(each) : `${each.source.name}, ${runLabel(each)}`,
         note: `peak ${formatBytes(each.run.peakReserved)} reserved`,
       })),
-      mostBytes: (capacity !== undefined && capacity > peak && capacity < peak * 1.4 ? capacity : peak) * 1.17,
+      mostBytes,
+      stackLook: stackLook(),
+      bandNames: bands.value?.bands.map((band) => band.label) ?? [],
+      ruler: ruler.value,
       capacity,
       cursor: this.draggedCursor ?? position,
       hover: this.hoverPosition,
@@ -186,7 +204,7 @@ class TrackCanvas {
           },
       ),
       ooms: lane.gpu.ooms.map((oom) => momentPosition(oom, axis.value)),
-      marks: lane.gpu.marks.map((each) => ({ at: axis.value === 'event' ? each.event : each.timeUs, name: each.name })),
+      marks: shownMarks(lane),
     };
   }
 
@@ -199,6 +217,20 @@ class TrackCanvas {
     return data;
   }
 
+  /** The tensor, the band and the moment that the stacked timeline shows at a point. */
+  private stackPoint(x: number, y: number): StackPoint | undefined {
+    const lane = main.value;
+    const { timeline } = this.layoutNow;
+    if (!lane || !bands.value || stackBy.value === 'none' || !isInside(timeline, x, y)) return undefined;
+    const wanted = this.wanted(this.layoutNow, window.devicePixelRatio || 1, topOfScale(analysis.value?.analysis.capacity));
+    const position = positionAt(timeline, x);
+    const found = position <= spanOf(lane) ? this.dataOf(lane).stackAt(wanted, position) : undefined;
+    if (!found) return undefined;
+    const { bytes } = wanted;
+    const height = bytes.from + (1 - (y - timeline.top) / timeline.height) * (bytes.to - bytes.from);
+    return stackHit(found.stack, found.column, height);
+  }
+
   private hoverAt(event: PointerEvent): void {
     const bounds = this.canvas.getBoundingClientRect();
     const x = event.clientX - bounds.left;
@@ -208,24 +240,21 @@ class TrackCanvas {
       this.unhover();
       return;
     }
-    const position = view.value.from + ((x - timeline.left) / timeline.width) * (view.value.to - view.value.from);
+    const position = positionAt(timeline, x);
     this.hoverPosition = position;
     this.redraw();
+    const show = (found: Pick<Hover, 'block' | 'moment' | 'band'>) => {
+      if (this.hoverPosition !== position) return;
+      this.setHover({ x, y, width: bounds.width, ...found });
+      // bench/page.ts measures the time from a move to this mark.
+      performance.mark('weir-hover');
+    };
     const index = maps.findIndex((box) => isInside(box, x, y));
-    const map = maps[index];
     const lane = lanes.value[index];
-    if (!map || !lane) {
-      this.setHover(undefined);
-      return;
-    }
-    askBlockAt({
-      lane,
-      position,
-      offset: offsetAt(map, y),
-      onFound: (found) => {
-        if (this.hoverPosition === position) this.setHover({ x, y, position, block: found });
-      },
-    });
+    const point = this.stackPoint(x, y);
+    if (point) askStackAt({ lane: main.value, point, onFound: (moment) => show({ moment, band: point.band }) });
+    else if (lane) askBlockAt({ lane, position, offset: offsetAt(maps[index]!, y), onFound: (block) => show({ block }) });
+    else this.setHover(undefined);
   }
 
   private unhover(): void {
@@ -236,6 +265,50 @@ class TrackCanvas {
   }
 }
 
+/** For hovering: only the latest position of the pointer matters. */
+const askStackAt = latest(
+  async ({ lane, point, onFound }: { lane: Lane; point: StackPoint; onFound: (found: NonNullable<Hover['moment']>) => void }) => {
+    await guarded(async () => {
+      const allocation = point.allocation < 0 ? undefined : point.allocation;
+      const ask = { run: lane.run.run, by: stackBy.value, event: point.event, allocation };
+      onFound(await lane.source.connection.ask('stackAt', lane.gpu.device, ask));
+    });
+  },
+);
+
+/** The top of the timeline's scale: a limit that is not far above the peak is shown. */
+function topOfScale(capacity: number | undefined): number {
+  const peak = Math.max(1, ...lanes.value.map(({ run }) => run.peakReserved));
+  return (capacity !== undefined && capacity > peak && capacity < peak * 1.4 ? capacity : peak) * 1.08;
+}
+
+function stackLook(): StackLookInput | undefined {
+  const known = bands.value;
+  const mode = stackBy.value;
+  if (!known || mode === 'none') return undefined;
+  const theme = themeNow();
+  const looks = known.bands.map((band) => {
+    const isFaded = isBandSelected(band.label, mode, CATEGORY_ORDER[band.kind]) === false;
+    return { colour: isFaded ? theme.faded : colourOf(bandColours(), band.kind, theme), isHatched: isRest(band) };
+  });
+  const allocation = block.value?.allocation ?? -1;
+  const key = `${allocation} ${looks.map(({ colour: [red, green, blue] }) => `${red},${green},${blue}`).join(' ')}`;
+  return { bands: looks, ground: theme.empty, selected: theme.selected, allocation, key };
+}
+
+/** Marks that only repeat what the ruler says are left out. */
+const MANY = 3;
+
+function shownMarks(lane: Lane): { at: number; name: string }[] {
+  const kinds = new Map<string, number>();
+  const kindOf = (name: string) => name.replace(/\d+/g, '#');
+  for (const { name } of lane.gpu.marks) kinds.set(kindOf(name), (kinds.get(kindOf(name)) ?? 0) + 1);
+  const hasSteps = (ruler.value?.stepEvent.length ?? 0) > 0;
+  return lane.gpu.marks
+    .filter(({ name }) => !hasSteps || kinds.get(kindOf(name))! < MANY)
+    .map((each) => ({ at: axis.value === 'event' ? each.event : each.timeUs, name: each.name }));
+}
+
 function readColours(dark: boolean): TrackColours {
   return {
     text: themeColour('text'),
@@ -243,6 +316,8 @@ function readColours(dark: boolean): TrackColours {
     line: themeColour('line'),
     surface: themeColour('surface'),
     allocated: themeColour('allocated'),
+    held: css(themeNow().held),
+    selected: css(themeNow().selected),
     reserved: themeColour('reserved'),
     live: themeColour('live'),
     cursor: themeColour('text'),
@@ -251,71 +326,4 @@ function readColours(dark: boolean): TrackColours {
     accent: themeColour('accent'),
     font: `11px ${getComputedStyle(document.body).fontFamily || (dark ? 'sans-serif' : 'sans-serif')}`,
   };
-}
-
-function BlockTip({ hover, block: info }: { hover: Hover; block: BlockInfo }) {
-  const isRight = hover.x > window.innerWidth / 2;
-  const life = info.end ? formatTime(info.end.timeUs - info.start.timeUs) : 'to the end';
-  return (
-    <div
-      class="tip"
-      role="tooltip"
-      style={{ left: `${hover.x + (isRight ? -12 : 14)}px`, top: `${hover.y + 14}px`, translate: isRight ? '-100% 0' : 'none' }}
-    >
-      <strong>{formatBytes(info.requested)}</strong> {info.site}
-      <div class="faint">
-        {info.address} · stream {info.stream} · lived {life}
-        {formatBytes(info.size) !== formatBytes(info.requested) && ` · ${formatBytes(info.size)} given out`}
-      </div>
-    </div>
-  );
-}
-
-const SCALES = {
-  size: ['512 B', '32 KiB', '2 MiB', '128 MiB', '8 GiB'],
-  age: ['1 µs', '0.1 ms', '10 ms', '1 s', '1 h'],
-  lifetime: ['1 µs', '0.1 ms', '10 ms', '1 s', 'never freed'],
-} as const;
-
-function Legend() {
-  const mode = colour.value;
-  const theme = isDark.value ? DARK_MAP : LIGHT_MAP;
-  const swatch = (background: string, text: string, kind = 'swatch') => (
-    <span class="legend-entry" title={text}>
-      <span class={kind} style={{ background }} />
-      <span class="legend-text">{text}</span>
-    </span>
-  );
-  return (
-    <div class="legend">
-      <span class="legend-group">
-        {swatch('var(--reserved)', 'reserved')}
-        {swatch('var(--allocated)', 'allocated')}
-        {swatch('var(--live)', 'live', 'swatch line')}
-        {main.value && main.value.gpu.ooms.length > 0 && swatch('var(--bad)', 'out of memory', 'swatch line')}
-        {lanes.value.length > 1 && swatch('var(--other)', 'reserved by B', 'swatch line')}
-      </span>
-      <span class="legend-group">
-        <span class="faint">map:</span>
-        {swatch(css(theme.held), 'held, free')}
-        {mode === 'stream' || mode === 'stack' ? (
-          legend.value.map((entry) => swatch(css(colourOf(mode, entry.kind)), entry.label))
-        ) : (
-          <span class="legend-scale">
-            {SCALES[mode].map((text, index, all) => (
-              <span class="legend-step" key={text}>
-                <span class="swatch" style={{ background: css(colourOf(mode, Math.round((index / (all.length - 1)) * 31))) }} />
-                {text}
-              </span>
-            ))}
-          </span>
-        )}
-      </span>
-      {cursor.value && block.value && (
-        <span class="legend-group">
-          {swatch('transparent', `selected: ${formatBytes(block.value.requested)} at ${block.value.address}`, 'swatch outline')}
-        </span>
-      )}
-    </div>
-  );
 }

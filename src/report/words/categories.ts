@@ -48,7 +48,7 @@ export function categoryRows({ bytes, live }: CategoryBytes): string[][] {
 }
 
 /** `Found by call stacks: 99 %, not found: 1 %.` */
-export function waysSentence({ ways, live }: CategoryBytes): string {
+export function waysSentence({ ways, live }: Pick<CategoryBytes, 'ways' | 'live'>): string {
   const found = (Object.entries(ways) as [CategoryWay, number][])
     .filter(([, size]) => size > 0)
     .sort(([, some], [, more]) => more - some)
