@@ -1,6 +1,6 @@
 // The page as a whole: its sections and their order.
 import { signal } from '@preact/signals';
-import { Advice } from '../panels/advice.tsx';
+import { Share } from '../panels/advice.tsx';
 import { FitPanel } from '../panels/fit-panel.tsx';
 import { LivePanel } from '../panels/live-panel.tsx';
 import { feedState, LiveRanks } from '../panels/live-ranks.tsx';
@@ -52,8 +52,8 @@ function Page() {
       </section>
       {!hasFailed && <FitPanel />}
       <LivePanel />
-      <Advice />
       <Plan />
+      <Share />
     </main>
   );
 }
