@@ -12,7 +12,7 @@ export interface OversizedRequest {
   readonly site: string | undefined;
   /** The peak of live memory without this request. */
   readonly peakLive: number;
-  /** The size of the GPU in question, if the request alone exceeds it. */
+  /** The most that the job can get, if the request alone exceeds it: the size of the GPU, or the job's limit. */
   readonly capacity: number | undefined;
 }
 

@@ -52,10 +52,19 @@ const USUAL_TRIES = 10;
 /** Allocators that nobody runs today: compared for their historical interest. */
 const HISTORY: readonly string[] = ['cnmem', 'gmlake'];
 
+/** Whether an allocator is compared only if users ask for all of them. */
+export function isHistory(kind: string): boolean {
+  return HISTORY.includes(kind);
+}
+
+export function historyChoices(): AllocatorChoice[] {
+  return chooseAllocators(HISTORY.join(','));
+}
+
 /** The recorded allocator first, then the usual ones that differ from it. */
 export function usualChoices(recorded: AllocatorChoice, withHistory = true): AllocatorChoice[] {
   const others = chooseAllocators(USUAL_CHOICES).filter(
-    ({ name, conf, kind }) => name !== recorded.name && conf !== recorded.conf && (withHistory || !HISTORY.includes(kind)),
+    ({ name, conf, kind }) => name !== recorded.name && conf !== recorded.conf && (withHistory || !isHistory(kind)),
   );
   return [recorded, ...others];
 }

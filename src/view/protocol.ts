@@ -147,7 +147,8 @@ export interface Calls {
   besideStrip: Calls['strip'];
   besideHole: Calls['hole'];
   plan: { ask: Record<never, never>; answer: PlanView | undefined };
-  analyze: { ask: { capacity?: number | undefined }; answer: AnalysisView };
+  /** `isHistory`: instead of the usual allocators, those of historical interest. The recorded one always comes first. */
+  analyze: { ask: { capacity?: number | undefined; isHistory?: boolean | undefined }; answer: AnalysisView };
 }
 
 export type Method = keyof Calls;

@@ -40,7 +40,7 @@ const CHECKS: { readonly [Name in Method]: { readonly [Field in keyof Calls[Name
   besideStrip: { ...STRIP, order },
   besideHole: { ...STRIP, address: number },
   plan: {},
-  analyze: { capacity: optional(whole(1)) },
+  analyze: { capacity: optional(whole(1)), isHistory: optional(yesOrNo) },
 };
 
 /** The same question with the known fields only. Throws a UsageError that says which field is wrong. */

@@ -1,6 +1,7 @@
 // An open recording: answers every question of the page. Runs in a worker of the page or of the server.
 import { UsageError } from '../base/errors.ts';
 import { analysisSteps } from '../report/analysis.ts';
+import { historyChoices } from '../report/what-if.ts';
 import type { Recording } from '../trace/trace.ts';
 import type { AnalysisView } from './analysis-view.ts';
 import { GpuView } from './gpu-view.ts';
@@ -30,7 +31,7 @@ export class Session {
   *steps(question: Question, onProgress: (note: ProgressNote) => void): Generator<void, Calls[Method]['answer']> {
     if (question.method === 'describe') return this.describe();
     if (question.method === 'ranks') return rankSummaries(this.recording);
-    if (question.method === 'analyze') return yield* this.analyze(question.gpu, question.capacity, onProgress);
+    if (question.method === 'analyze') return yield* this.analyze(question, onProgress);
     if (question.method === 'plan') {
       yield;
       return planView(this.trace(question.gpu));
@@ -85,11 +86,16 @@ export class Session {
   }
 
   /** Sends the verdict first, then each allocator when it is done. */
-  private *analyze(gpu: number, capacity: number | undefined, onProgress: (note: ProgressNote) => void): Generator<void, AnalysisView> {
+  private *analyze(
+    { gpu, capacity, isHistory }: { readonly gpu: number } & Calls['analyze']['ask'],
+    onProgress: (note: ProgressNote) => void,
+  ): Generator<void, AnalysisView> {
     yield;
     let latest: AnalysisView | undefined;
     const steps = analysisSteps(this.trace(gpu), {
       capacity,
+      allocators: isHistory ? historyChoices() : undefined,
+      withHistory: false,
       source: this.name,
       onProgress: (fraction, doing) => onProgress({ fraction, doing, partial: latest }),
     });

@@ -125,7 +125,7 @@ describe('one request out of proportion', () => {
 
   it('needs no stack', () => {
     const [first] = analyzeTrace(runThatAsks(TIB, false), { findSmallest: false, allocators: [] }).advice;
-    expect(adviceEffect(first!)).toMatch(/one request asks for 1\.00 TiB, more than the GPU has \(21\.00 GiB\), 1,024 times/);
+    expect(adviceEffect(first!)).toMatch(/one request asks for 1\.00 TiB, more than the job can get \(21\.00 GiB\), 1,024 times/);
   });
 
   it('is compared with the GPU, not with what others left of it', () => {
@@ -133,7 +133,7 @@ describe('one request out of proportion', () => {
       const trace = { ...runThatAsks(bytes, true), limits: { deviceBytes: 80 * GIB } };
       return adviceEffect(analyzeTrace(trace, { findSmallest: false, allocators: [] }).advice[0]!);
     };
-    expect(asks(100 * GIB)).toContain('more than the GPU has (80.00 GiB)');
+    expect(asks(100 * GIB)).toContain('more than the job can get (80.00 GiB)');
     expect(asks(30 * GIB)).toMatch(/one request asks for 30\.00 GiB, 30 times/);
   });
 

@@ -56,7 +56,7 @@ describe('a session', () => {
   it('analyses as `weir analyze` does, the verdict first', () => {
     const notes: ProgressNote[] = [];
     const { file, analysis, isComplete } = ask({ method: 'analyze', gpu: 0 }, notes);
-    const expected = analysisJson(analyzeTrace(recording.traces[0]!, { source: NAME }), NAME);
+    const expected = analysisJson(analyzeTrace(recording.traces[0]!, { source: NAME, withHistory: false }), NAME);
     expect(isComplete).toBe(true);
     // The page gets the facts of --json, whole: also over HTTP.
     const received = decodeAnswer(encodeAnswer(analysis).buffer) as typeof analysis;
@@ -64,6 +64,11 @@ describe('a session', () => {
     const partials = notes.map((note) => note.partial).filter((partial) => partial !== undefined);
     expect(partials[0]!.analysis.whatIf).toHaveLength(0);
     expect(partials[0]!.analysis.peak).toEqual(analysis.peak);
+  });
+
+  it('compares allocators of historical interest if it is asked for them', () => {
+    const { analysis } = ask({ method: 'analyze', gpu: 0, isHistory: true });
+    expect(analysis.whatIf.map((row) => row.allocator)).toEqual(['pytorch', 'cnmem', 'gmlake']);
   });
 
   it('refuses what it does not know in words', () => {

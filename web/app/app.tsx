@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import { Live } from '../job/live.tsx';
 import { isLive } from '../job/live-state.ts';
 import { Overview } from '../job/overview.tsx';
-import { Advice } from '../panels/advice.tsx';
+import { Share } from '../panels/advice.tsx';
 import { FitPanel } from '../panels/fit-panel.tsx';
 import { LivePanel } from '../panels/live-panel.tsx';
 import { Plan } from '../panels/plan.tsx';
@@ -52,8 +52,8 @@ function Page() {
       </section>
       {!hasFailed && <FitPanel />}
       <LivePanel />
-      <Advice />
       <Plan />
+      <Share />
     </main>
   );
 }

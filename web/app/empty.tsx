@@ -1,6 +1,6 @@
 // The page without a recording: a place to drop a file, an example, and how to make a snapshot.
 import { DUMP_SNAPSHOT, START_RECORDING } from '../../src/report/words/shell.ts';
-import { CopyLine } from '../panels/advice.tsx';
+import { CopyLine } from '../panels/copy-line.tsx';
 import { hasExample, openExample, pickFile } from './files.ts';
 import { Progress } from './progress.tsx';
 import { loading } from './state.ts';

@@ -1,11 +1,9 @@
 // The top bar: the open recording, search, theme and help.
-
-import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatCount } from '../../src/report/words/numbers.ts';
 import { pickFile } from './files.ts';
 import { openSource, showSource } from './opening.ts';
-import { runSearch, selectBlock } from './selecting.ts';
-import { isHelpOpen, loading, main, problem, searchResult, selection, sources } from './state.ts';
+import { SearchBox } from './search-box.tsx';
+import { isHelpOpen, loading, main, problem, sources } from './state.ts';
 import { isDark, toggleTheme } from './theme.ts';
 
 export function Header() {
@@ -57,7 +55,7 @@ export function Header() {
       )}
       {lane && loading.value && <span class="faint">{loading.value.doing} …</span>}
       <span class="space" />
-      {lane && <Search />}
+      {lane && <SearchBox />}
       <button type="button" onClick={() => void pickFile()}>
         Open…
       </button>
@@ -75,59 +73,6 @@ export function Header() {
         ?
       </button>
     </header>
-  );
-}
-
-function Search() {
-  const [at, setAt] = useState(-1);
-  const isNextWanted = useRef(false);
-  const [text, setText] = useState(selection.value.search ?? '');
-  const searched = selection.value.search;
-  // Answers to earlier text come late and must not replace what the user is typing.
-  useEffect(() => {
-    if (document.activeElement?.id !== 'search') setText(searched ?? '');
-  }, [searched]);
-  const found = searchResult.value;
-  const next = (by: number) => {
-    if (!found || found.hits.length === 0) return;
-    const index = (at + by + found.hits.length) % found.hits.length;
-    setAt(index);
-    void selectBlock(found.hits[index]!, true);
-  };
-  // Enter right after typing means the typed text, whose search may not have finished.
-  const goOn = () => {
-    if (!isNextWanted.current || searched !== text) return;
-    isNextWanted.current = false;
-    next(1);
-  };
-  useEffect(goOn);
-  return (
-    <form
-      class="search"
-      onSubmit={(event) => {
-        event.preventDefault();
-        isNextWanted.current = true;
-        goOn();
-      }}
-    >
-      <input
-        id="search"
-        type="search"
-        aria-label="Search for a frame, a size, an address or an event"
-        placeholder="frame, 20MiB, 0x7f…, #event"
-        value={text}
-        onInput={(event) => {
-          setText(event.currentTarget.value);
-          setAt(-1);
-          runSearch(event.currentTarget.value);
-        }}
-      />
-      {found && (
-        <span class="hits" data-testid="hits">
-          {found.total === 0 ? 'nothing found' : `${at >= 0 ? `${at + 1} / ` : ''}${formatCount(found.total)}`}
-        </span>
-      )}
-    </form>
   );
 }
 

@@ -10,7 +10,7 @@ import { holeSentence, useWords } from '../../src/view/fit-words.ts';
 import { formatTime } from '../../src/view/ticks.ts';
 import { selectBlock } from '../app/selecting.ts';
 import { block, main } from '../app/state.ts';
-import { CopyLine } from './advice.tsx';
+import { CopyLine } from './copy-line.tsx';
 import { hole, holeInfo, misfit, pickedHole, restingLanes } from './fit-state.ts';
 import { type Column, Table } from './table.tsx';
 

@@ -13,7 +13,7 @@ import { axisTicks, byteTicks } from '../../src/view/ticks.ts';
 import { main, plan } from '../app/state.ts';
 import { isDark, themeColour } from '../app/theme.ts';
 import { prepareCanvas } from '../tracks/canvas.ts';
-import { CopyLine } from './advice.tsx';
+import { CopyLine } from './copy-line.tsx';
 
 const LEFT = 64;
 const TICKS = 22;

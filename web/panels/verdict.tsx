@@ -2,8 +2,8 @@
 import { formatBytes } from '../../src/base/bytes.ts';
 import type { Analysis } from '../../src/report/analysis.ts';
 import { lossesOf, type MemoryPart, partsOf } from '../../src/report/losses.ts';
-import type { Breakdown } from '../../src/report/moment.ts';
-import { formatShare } from '../../src/report/words/numbers.ts';
+import type { Breakdown, OomFinding } from '../../src/report/moment.ts';
+import { formatShare, formatTimes } from '../../src/report/words/numbers.ts';
 import {
   floorSentence,
   HELD_SINCE_START,
@@ -19,12 +19,18 @@ import {
   privatePoolsSentence,
 } from '../../src/report/words/verdict.ts';
 import { Progress } from '../app/progress.tsx';
-import { analysing, analysis } from '../app/state.ts';
+import { analysing, analysis, main } from '../app/state.ts';
+import { Advice } from './advice.tsx';
 
 export function Verdict() {
   const known = analysis.value;
   return (
-    <section id="verdict" class="card" tabIndex={-1} aria-labelledby="verdict-title">
+    <section
+      id="verdict"
+      class={`card${known ? '' : ' waiting'}${main.value?.gpu.ooms.length ? ' failed' : ''}`}
+      tabIndex={-1}
+      aria-labelledby="verdict-title"
+    >
       <h2 id="verdict-title">Verdict</h2>
       {known ? <Words facts={known.analysis} /> : <Progress note={analysing.value ?? { doing: 'reading', fraction: 0 }} />}
     </section>
@@ -35,6 +41,7 @@ function Words({ facts }: { facts: Analysis }) {
   const { warnings, oom, summary, peak, hostMemory } = facts;
   const pools = privatePoolsSentence(peak);
   const host = hostMemorySentence(hostMemory);
+  const peakWords = peak.reserved > 0 ? `${peakHeadline(peak).what}, ${peakHeadline(peak).details}.` : NOTHING_RESERVED;
   return (
     <>
       {warnings.map((warning) => (
@@ -42,31 +49,54 @@ function Words({ facts }: { facts: Analysis }) {
           <strong>Warning:</strong> {warning.message}
         </p>
       ))}
-      {oom && (
-        <>
-          <p class="headline bad" data-testid="headline">
-            {oomHeadline(oom, summary.ooms).what} {oomHeadline(oom, summary.ooms).details}
+      <div class="verdict-grid">
+        <div>
+          <p class={oom ? 'headline bad' : 'headline'} data-testid="headline">
+            {oom ? `${oomHeadline(oom, summary.ooms).what} ${oomHeadline(oom, summary.ooms).details}` : peakWords}
           </p>
-          {[oomCause(oom), oomState(oom), oomPinning(oom)].map((sentence) => sentence && <p key={sentence}>{sentence}</p>)}
-        </>
-      )}
-      <p class={oom ? 'peak-line' : 'headline'} data-testid={oom ? undefined : 'headline'}>
-        {peak.reserved > 0 ? `${peakHeadline(peak).what}, ${peakHeadline(peak).details}.` : NOTHING_RESERVED}
-      </p>
-      {peak.reserved > 0 && (
-        <>
-          <Bar parts={partsOf(peak)} whole={peak.reserved} />
-          <Losses peak={peak} />
+          {oom && <p>{oomCause(oom)}</p>}
+          {oom && <Request oom={oom} />}
+          <Advice />
+        </div>
+        <div>
+          {oom && <p class="peak-line">{peakWords}</p>}
+          {peak.reserved > 0 && (
+            <>
+              <Bar parts={partsOf(peak)} whole={peak.reserved} />
+              <Losses peak={peak} />
+            </>
+          )}
+          {oom && <p>{[oomState(oom), oomPinning(oom)].join(' ')}</p>}
           {pools && <p class="faint">{pools}</p>}
-          <p class="faint">{floorSentence(summary)}</p>
-        </>
-      )}
-      {host && (
-        <p class="faint" data-testid="host-memory">
-          {host}
-        </p>
-      )}
+          {peak.reserved > 0 && <p class="faint">{floorSentence(summary)}</p>}
+          {host && (
+            <p class="faint" data-testid="host-memory">
+              {host}
+            </p>
+          )}
+        </div>
+      </div>
     </>
+  );
+}
+
+/** Where the failed request came from: the line of the user's own code, the rest folded. */
+function Request({ oom: { site, stack } }: { oom: OomFinding }) {
+  if (site === undefined) return null;
+  return (
+    <div class="request" data-testid="request">
+      <p>
+        Requested at <code>{site}</code>
+      </p>
+      <details class="more">
+        <summary>{formatTimes(stack.length, 'frame', 'frames')} of its call stack, innermost first</summary>
+        <ol class="frames">
+          {stack.map(({ name, filename, line }, depth) => (
+            <li key={depth}>{filename === '' ? name : `${name}  ${filename}:${line}`}</li>
+          ))}
+        </ol>
+      </details>
+    </div>
   );
 }
 

@@ -76,7 +76,7 @@ function leadEffect({ peak, fit, smallestGpu }: Effect): string {
 }
 
 function oversizedWords({ bytes, site, peakLive, capacity }: OversizedRequest): string {
-  const than = capacity === undefined ? '' : `, more than the GPU has (${formatBytes(capacity)})`;
+  const than = capacity === undefined ? '' : `, more than the job can get (${formatBytes(capacity)})`;
   const times =
     peakLive > 0 && bytes >= 2 * peakLive ? `, ${formatCount(Math.round(bytes / peakLive))} times the peak of all live memory` : '';
   return `one request asks for ${formatBytes(bytes)}${than}${times}${site ? `, at ${site}` : ''}`;

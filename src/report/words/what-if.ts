@@ -1,7 +1,7 @@
 // Words for the what-if table: its columns, its cells and its footnotes. The terminal and the page show the same ones.
 import { formatBytes } from '../../base/bytes.ts';
 import type { Analysis } from '../analysis.ts';
-import type { Fit, WhatIfRow } from '../what-if.ts';
+import { type Fit, recordedRow, type WhatIfRow } from '../what-if.ts';
 import { formatChange, formatCount, formatSizeRange, formatTimes } from './numbers.ts';
 
 export const WHAT_IF_TITLE = 'What each allocator would have needed';
@@ -30,6 +30,20 @@ export function fitWords(fit: Fit): string {
 /** Empty for the recorded allocator itself. */
 export function changeWords(row: WhatIfRow, recorded: WhatIfRow | undefined): string {
   return row.isRecorded || !recorded ? '' : formatChange(row.unlimited.peakReserved, recorded.unlimited.peakReserved);
+}
+
+/** Titles in the page, whose table begins with the answer: does it fit, and what does it need? */
+export const PAGE_TITLES = {
+  fits: 'fits',
+  smallestGpu: 'runs on at least',
+  peakReserved: 'peak with unlimited memory',
+} as const;
+
+/** Why the peak of the recorded allocator is not that of the verdict; undefined: it is. */
+export function unlimitedSentence({ whatIf, peak, summary }: Analysis): string | undefined {
+  const recorded = recordedRow(whatIf)?.unlimited.peakReserved;
+  if (recorded === undefined || recorded === peak.reserved || summary.ooms === 0) return undefined;
+  return `The run itself reserved at most ${formatBytes(peak.reserved)}. With unlimited memory, the requests that failed are served too, so ${formatBytes(recorded)} are reserved.`;
 }
 
 /** The footnote about the overhead. */

@@ -1,0 +1,58 @@
+// The search box of the top bar: finds blocks while the user types, and goes from one to the next with Enter.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { formatCount } from '../../src/report/words/numbers.ts';
+import { runSearch, selectBlock } from './selecting.ts';
+import { searchResult, selection } from './state.ts';
+
+export function SearchBox() {
+  const [at, setAt] = useState(-1);
+  const isNextWanted = useRef(false);
+  const [text, setText] = useState(selection.value.search ?? '');
+  const searched = selection.value.search;
+  // Answers to earlier text come late and must not replace what the user is typing.
+  useEffect(() => {
+    if (document.activeElement?.id !== 'search') setText(searched ?? '');
+  }, [searched]);
+  const found = searchResult.value;
+  const next = (by: number) => {
+    if (!found || found.hits.length === 0) return;
+    const index = (at + by + found.hits.length) % found.hits.length;
+    setAt(index);
+    void selectBlock(found.hits[index]!, true);
+  };
+  // Enter right after typing means the typed text, whose search may not have finished.
+  const goOn = () => {
+    if (!isNextWanted.current || searched !== text) return;
+    isNextWanted.current = false;
+    next(1);
+  };
+  useEffect(goOn);
+  return (
+    <form
+      class="search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        isNextWanted.current = true;
+        goOn();
+      }}
+    >
+      <input
+        id="search"
+        type="search"
+        aria-label="Search for a frame, a size, an address or an event"
+        placeholder="frame, 20MiB, 0x7f…, #event"
+        value={text}
+        onInput={(event) => {
+          setText(event.currentTarget.value);
+          setAt(-1);
+          runSearch(event.currentTarget.value);
+        }}
+      />
+      {found && (
+        <span class="hits" data-testid="hits">
+          {found.total === 0 ? 'nothing found' : `${at >= 0 ? `${at + 1} / ` : ''}${formatCount(found.total)}`}
+        </span>
+      )}
+    </form>
+  );
+}
