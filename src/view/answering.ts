@@ -2,7 +2,7 @@
 // the server's threads differ only in how they read the file and post.
 import { InputError, UsageError } from '../base/errors.ts';
 import type { Recording } from '../trace/trace.ts';
-import type { ProgressNote, Question } from './protocol.ts';
+import type { Calls, Method, ProgressNote, Question } from './protocol.ts';
 import { checkQuestion } from './questions.ts';
 import { Session } from './session.ts';
 
@@ -21,7 +21,12 @@ export type Told =
   | { readonly id: number; readonly problem: string }
   | { readonly id: number; readonly progress: ProgressNote };
 
-export type Load = (onProgress: (fraction: number, doing: string) => void) => Promise<Recording>;
+/** What answers questions: one recording, or runs of other values. Between two steps of an answer the caller may give up. */
+export interface Answers {
+  steps(question: Question, onProgress: (note: ProgressNote) => void): Generator<void, Calls[Method]['answer']>;
+}
+
+export type Load = (onProgress: (fraction: number, doing: string) => void) => Promise<Recording | Answers>;
 
 /** Returns a message that has come while a step keeps the worker busy; undefined if there is none. */
 export type Poll = () => Asked | Cancelled | undefined;
@@ -39,7 +44,7 @@ export class Answering {
   private readonly poll: Poll;
   private readonly waiting: Asked[] = [];
   private current: { readonly id: number; isCancelled: boolean } | undefined;
-  private session: Promise<Session> | undefined;
+  private session: Promise<Answers> | undefined;
   private lastNote = 0;
   private lastPartial: unknown;
 
@@ -95,7 +100,7 @@ export class Answering {
   }
 
   /** Reads the recording, unless that has begun. The first question does it at the latest. */
-  open(): Promise<Session> {
+  open(): Promise<Answers> {
     this.session ??= this.read();
     // Whoever asks gets the error, if there is one.
     this.session.catch(() => {});
@@ -111,14 +116,14 @@ export class Answering {
     for (let message = this.poll(); message; message = this.poll()) this.receive(message);
   }
 
-  private async read(): Promise<Session> {
+  private async read(): Promise<Answers> {
     // A question that comes in while the reader is busy must find `session` set.
     await undefined;
-    const recording = await this.load((fraction, doing) => {
+    const loaded = await this.load((fraction, doing) => {
       this.receiveAll();
       if (this.current) this.note(this.current.id, { fraction, doing });
     });
-    return new Session(recording, this.name);
+    return 'traces' in loaded ? new Session(loaded, this.name) : loaded;
   }
 
   /** Loops report thousands of times a second; a page needs a few. */

@@ -15,6 +15,7 @@ import type { SearchResult } from './search.ts';
 import type { StackColumns, StackMode, StackWindow } from './stack-columns.ts';
 import type { Bands, StackMoment } from './stack-view.ts';
 import type { TimelineColumns } from './timeline.ts';
+import type { ValueInfo, ValueTable } from './value-table.ts';
 
 /** The run as it was recorded; any other name is an allocator as the command line writes it. */
 export const RECORDED = 'recorded';
@@ -23,6 +24,8 @@ export interface SourceInfo {
   readonly name: string;
   readonly format: string;
   readonly gpus: readonly GpuInfo[];
+  /** Of a run that can be given other values. */
+  readonly values?: ValueInfo | undefined;
 }
 
 export interface GpuInfo {
@@ -149,16 +152,21 @@ export interface Calls {
   plan: { ask: Record<never, never>; answer: PlanView | undefined };
   /** `isHistory`: instead of the usual allocators, those of historical interest. The recorded one always comes first. */
   analyze: { ask: { capacity?: number | undefined; isHistory?: boolean | undefined }; answer: AnalysisView };
+  /** Of a source with values: the largest that fits, with the other values of the question's point. */
+  values: { ask: { gpuBytes: number }; answer: ValueTable };
 }
 
 export type Method = keyof Calls;
 
 /** Comparing and planning take seconds. A thread of its own answers them, so that zooming never waits. */
 export function isSlow(method: string): boolean {
-  return method === 'analyze' || method === 'plan' || method.startsWith('beside');
+  return method === 'analyze' || method === 'plan' || method === 'values' || method.startsWith('beside');
 }
 
-export type Question = { [Name in Method]: { readonly method: Name; readonly gpu: number } & Calls[Name]['ask'] }[Method];
+/** Of a source with values, `point` says which run is meant. */
+export type Question = {
+  [Name in Method]: { readonly method: Name; readonly gpu: number; readonly point?: readonly number[] | undefined } & Calls[Name]['ask'];
+}[Method];
 
 /** Progress of an answer. */
 export interface ProgressNote {

@@ -1,6 +1,7 @@
 // Checks a question before anybody works on it. The server and the workers take questions only through `checkQuestion`,
 // so that no question can ask for more memory than a screen needs.
 import { UsageError } from '../base/errors.ts';
+import { MOST_VALUE } from '../fit/search.ts';
 import { CATEGORY_ORDER, COLOUR_MODES } from './block-classes.ts';
 import { STRIP_ORDERS } from './fit-strip.ts';
 import { OLDER_NODE } from './flame.ts';
@@ -13,6 +14,7 @@ export const MOST_ROWS = 4096;
 /** Of a map. Each takes about 15 bytes while the map is made. */
 export const MOST_CELLS: number = 2 ** 24;
 const MOST_TEXT = 4096;
+const MOST_PARAMETERS = 8;
 
 /** Returns the value if it is right, or throws an error that names the field. */
 type Check = (value: unknown, name: string) => unknown;
@@ -41,6 +43,7 @@ const CHECKS: { readonly [Name in Method]: { readonly [Field in keyof Calls[Name
   besideHole: { ...STRIP, address: number },
   plan: {},
   analyze: { capacity: optional(whole(1)), isHistory: optional(yesOrNo) },
+  values: { gpuBytes: whole(1) },
 };
 
 /** The same question with the known fields only. Throws a UsageError that says which field is wrong. */
@@ -50,7 +53,7 @@ export function checkQuestion(value: unknown): Question {
   if (typeof method !== 'string') throw new UsageError('a question has a method; reload the page');
   if (!Object.hasOwn(CHECKS, method)) throw new UsageError(`there is no question '${method.slice(0, 40)}'; reload the page`);
   const checks: Readonly<Record<string, Check>> = CHECKS[method as Method];
-  const question = { method, ...checked(given, { gpu: number, ...checks }, '') };
+  const question = { method, ...checked(given, { gpu: number, point: optional(point), ...checks }, '') };
   if (method === 'timeline') checkRange(question as Record<string, unknown>, 'from', 'to', '');
   return question as unknown as Question;
 }
@@ -62,6 +65,13 @@ function checked(given: Record<string, unknown>, checks: Readonly<Record<string,
 function fieldsOf(value: unknown, name: string): Record<string, unknown> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new UsageError(`${name} is an object; reload the page`);
   return value as Record<string, unknown>;
+}
+
+/** Values of a run's parameters. */
+function point(value: unknown, name: string): unknown {
+  if (!Array.isArray(value) || value.length === 0 || value.length > MOST_PARAMETERS)
+    throw new UsageError(`${name} is a list of 1 to ${MOST_PARAMETERS} numbers`);
+  return value.map((each: unknown) => whole(1, MOST_VALUE)(each, name));
 }
 
 function mapWindow(value: unknown, name: string): unknown {

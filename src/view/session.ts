@@ -72,6 +72,8 @@ export class Session {
         return view.hole(question);
       case 'search':
         return view.search(question);
+      case 'values':
+        throw new UsageError('this recording has no other values; weir fit --serve shows runs of other values');
       default:
         throw new UsageError(`there is no question '${(question as { method: string }).method}'`);
     }
