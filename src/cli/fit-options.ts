@@ -7,7 +7,7 @@ import type { Point } from '../fit/monomials.ts';
 import { summarizeTrace } from '../trace/summary.ts';
 import type { Recording, Trace } from '../trace/trace.ts';
 import { requireDemand } from './input.ts';
-import { allocatorOption, asArgument, jsonOption, parsePositive, quietOption } from './options.ts';
+import { allocatorOption, asArgument, jsonOption, parsePort, parsePositive, quietOption } from './options.ts';
 
 export interface FitFlags {
   readonly values?: readonly Point[];
@@ -26,6 +26,9 @@ export interface FitFlags {
   readonly keep?: string;
   readonly write?: string;
   readonly force?: boolean;
+  readonly serve?: boolean;
+  readonly servePort: number;
+  readonly open?: boolean;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -72,6 +75,9 @@ export function withFitOptions(command: Command): Command {
     .option('--keep <folder>', 'for a command: keep the recordings in this folder')
     .option('--write <file>', 'write the synthesised run of the answer as a .weir file, for weir serve')
     .option('-f, --force', 'overwrite an existing file')
+    .option('--serve', 'then show the runs of other values in a page, with sliders for the values and the GPU')
+    .addOption(new Option('--serve-port <port>', 'the port for --serve; 0 chooses a free one').argParser(parsePort).default(0))
+    .option('--open', 'with --serve: open the page in a browser')
     .addOption(jsonOption())
     .addOption(quietOption());
 }

@@ -6,6 +6,7 @@ import { dismiss } from '../base/thread.ts';
 import type { Source } from '../server/app.ts';
 import type { Asked, Cancelled, Told } from '../view/answering.ts';
 import { isSlow, type ProgressNote, type Question } from '../view/protocol.ts';
+import type { ValueTask } from './value-runs.ts';
 import type { ViewTask } from './view-worker.ts';
 
 interface Waiting {
@@ -24,11 +25,13 @@ export class ViewSource implements Source {
   private handover: MessagePort | undefined;
 
   private readonly pytorch: string | undefined;
+  private readonly values: ValueTask | undefined;
 
-  /** `pytorch` is the version that made the recording, if the user knows it. */
-  constructor(path: string, pytorch?: string) {
+  /** `pytorch` is the version that made the recording, if the user knows it. With `values`, the page asks about runs of other values. */
+  constructor(path: string, pytorch?: string, values?: ValueTask) {
     this.name = path;
     this.pytorch = pytorch;
+    this.values = values;
   }
 
   ask(question: Question, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
@@ -65,17 +68,18 @@ export class ViewSource implements Source {
   }
 
   private startViewer(): Thread {
-    const { name: path, pytorch } = this;
-    if (this.analyst) return new Thread({ path, pytorch });
+    const { name: path, pytorch, values } = this;
+    // Each thread makes its own runs of other values.
+    if (this.analyst || values) return new Thread({ path, pytorch, values });
     const { port1: giveTo, port2 } = new MessageChannel();
     this.handover = port2;
     return new Thread({ path, pytorch, giveTo });
   }
 
   private startAnalyst(): Thread {
-    const { name: path, pytorch, handover: takeFrom } = this;
+    const { name: path, pytorch, values, handover: takeFrom } = this;
     this.handover = undefined;
-    return new Thread({ path, pytorch, takeFrom });
+    return new Thread({ path, pytorch, values, takeFrom });
   }
 }
 

@@ -1,7 +1,7 @@
 // `weir fit`: the largest value of a parameter, such as the batch, that fits on a GPU, from recordings or from a command.
 import { existsSync, readFileSync } from 'node:fs';
 import { Command } from 'commander';
-import { chooseAllocators } from '../../allocator/registry.ts';
+import { type AllocatorChoice, chooseAllocators } from '../../allocator/registry.ts';
 import { InputError, UsageError } from '../../base/errors.ts';
 import { predictDraws } from '../../fit/draws.ts';
 import { type FitModel, learnFit } from '../../fit/model.ts';
@@ -23,6 +23,7 @@ import { shellWord } from '../../report/words/shell.ts';
 import { endAs, holdJob } from '../../run/child/child.ts';
 import { endingSignals } from '../../run/child/hang-up.ts';
 import { RunError } from '../../run/child/run-error.ts';
+import { createScratchFolder, removeFolder } from '../../run/child/run-folder.ts';
 import { onSignals } from '../../run/child/signals.ts';
 import type { Trace } from '../../trace/trace.ts';
 import { writeWeir } from '../../trace/weir/writer.ts';
@@ -32,9 +33,13 @@ import { confirm, isRight, Trials } from '../fit-trying.ts';
 import { loadRecording } from '../input.ts';
 import { ALLOCATOR_HELP } from '../options.ts';
 import { writeWhole } from '../output.ts';
+import { PageServer } from '../page-server.ts';
 import { paintFor } from '../paint.ts';
 import { createProgress, type Progress } from '../progress.ts';
 import { createVoice } from '../run-voice.ts';
+import { serveUntilInterrupted } from '../serving.ts';
+import { writeRuns } from '../value-runs.ts';
+import { ViewSource } from '../view-source.ts';
 
 const DEFAULT_ALLOCATORS = 'pytorch,expandable,weir';
 /** Without --table, the other parameter is shown at the recorded values and at these multiples of the largest. */
@@ -63,6 +68,7 @@ export function fitCommand(): Command {
   weir fit --try 4,6,8 --gpu 24GiB --confirm -- torchrun --nproc-per-node=8 train.py --batch-size {}
   weir fit --try 4x512,8x512,4x1024,8x1024 -- python train.py --batch {batch} --length {length}
   weir fit batch4.weir batch8.weir --values 4,8 --gpu 80GiB
+  weir fit batch4.weir batch8.weir --values 4,8 --gpu 80GiB --serve
   weir fit a.pickle b.pickle c.pickle --values 256,512,768 --gpu 24GiB --at 1024,2048
   weir fit 4-512.weir 8-512.weir 4-1k.weir 8-1k.weir --values 4x512,8x512,4x1024,8x1024 --names batch,length --gpu 80GiB
 `,
@@ -85,10 +91,34 @@ async function fit(given: string[], flags: FitFlags): Promise<void> {
         ? `there is no option ${option}; see weir fit --help`
         : `there is no option ${option}; if it belongs to a command, put -- before that: weir fit -- python train.py --batch-size {}`,
     );
+  if (flags.serve && flags.json)
+    throw new UsageError('--serve prints the address of the page, and --json nothing but JSON; use one of them');
+  if (flags.open && !flags.serve) throw new UsageError('--open opens the page; add --serve');
   if (flags.values !== undefined) await fitRecordings(given, flags, flags.values);
   else if (given.every((name) => RECORDING_NAME.test(name) && existsSync(name)))
     throw new UsageError('give the value of each recording, like --values 4,8');
   else await fitCommandLine(given, flags);
+}
+
+/** The page about runs of other values, until the user interrupts. */
+async function serveValues(runs: readonly FitRun[], { prediction }: FitAnswer, flags: FitFlags): Promise<void> {
+  const { names, gpuBytes, line } = prediction;
+  const allocators = choicesOf(flags)
+    .map(({ name }) => name)
+    .join(',');
+  const folder = createScratchFolder();
+  try {
+    // The threads of the page read the runs from files, whichever way they were made.
+    const task = { runs: writeRuns(folder, runs), names, gpuBytes, multiple: line.multiple, allocators };
+    const source = new ViewSource('run', undefined, task);
+    const server = new PageServer({ sources: [source] });
+    source.prepare();
+    await serveUntilInterrupted(server, { port: flags.servePort, open: flags.open, quiet: flags.quiet });
+    server.close();
+    source.close();
+  } finally {
+    removeFolder(folder);
+  }
 }
 
 /** What nobody runs as a command. */
@@ -104,6 +134,7 @@ async function fitRecordings(files: readonly string[], flags: FitFlags, values: 
   const answer = answerFrom(runs, gpuBytes, flags.names, flags, progress);
   progress.clear();
   print(answer, flags);
+  if (flags.serve) await serveValues(runs, answer, flags);
 }
 
 async function fitCommandLine(command: readonly string[], flags: FitFlags): Promise<void> {
@@ -118,6 +149,7 @@ async function fitCommandLine(command: readonly string[], flags: FitFlags): Prom
   const release = holdJob();
   const isInterrupted = () => interrupted !== undefined;
   let trials: Trials | undefined;
+  let shown: { runs: readonly FitRun[]; answer: FitAnswer } | undefined;
   try {
     trials = new Trials(command, flags, voice, isInterrupted);
     const tried = await trials.all();
@@ -127,6 +159,7 @@ async function fitCommandLine(command: readonly string[], flags: FitFlags): Prom
       progress.clear();
       const confirmations = flags.confirm ? await confirm(trials, answer.prediction, flags.gpu, voice, isInterrupted) : undefined;
       if (!isInterrupted()) print(answer, flags, confirmations ? { confirmations } : {});
+      shown = { runs: tried.runs, answer };
       if (confirmations?.some((confirmation) => !isRight(confirmation))) process.exitCode = ExitCode.RuleBroken;
     }
   } finally {
@@ -135,6 +168,7 @@ async function fitCommandLine(command: readonly string[], flags: FitFlags): Prom
     stopListening();
   }
   if (interrupted !== undefined) await endAs({ code: null, signal: interrupted });
+  else if (flags.serve && shown) await serveValues(shown.runs, shown.answer, flags);
 }
 
 export interface FitAnswer {
@@ -165,7 +199,7 @@ export function answerFrom(
   const line: Line = { point: model.template.values, parameter: 0, multiple: flags.multiple };
   const options = {
     gpuBytes,
-    choices: flags.allocator ?? chooseAllocators(DEFAULT_ALLOCATORS),
+    choices: choicesOf(flags),
     names,
     line,
     asked: flags.at,
@@ -176,6 +210,10 @@ export function answerFrom(
   const frontier = parameters === 2 ? predictFrontier(runs, { ...options, others: flags.table ?? usualTable(model.points) }) : [];
   const draws = lengths && drawFrom(model, flags.lengths!, lengths, options);
   return { runs, prediction, frontier, draws };
+}
+
+function choicesOf({ allocator }: FitFlags): readonly AllocatorChoice[] {
+  return allocator ?? chooseAllocators(DEFAULT_ALLOCATORS);
 }
 
 /** From the batch on that fits on every allocator whatever is drawn. */

@@ -1,7 +1,5 @@
 // `weir serve [FILE...]`: the page about recordings, on this machine only. --live plays them back like a running job.
-import { spawn } from 'node:child_process';
 import { statSync } from 'node:fs';
-import { hostname, userInfo } from 'node:os';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { InputError, UsageError } from '../../base/errors.ts';
 import type { Source } from '../../server/app.ts';
@@ -10,9 +8,10 @@ import { type Calls, type Method, type Question, RECORDED } from '../../view/pro
 import { decodeAnswer } from '../../view/wire.ts';
 import { type JobFile, JobFiles } from '../job-files.ts';
 import { OpenSources } from '../open-sources.ts';
-import { LOCAL_HOST, parsePort, pytorchOption, quietOption } from '../options.ts';
+import { parsePort, pytorchOption, quietOption } from '../options.ts';
 import { PageServer } from '../page-server.ts';
 import { isFolder, recordingsIn } from '../rank-folders.ts';
+import { serveUntilInterrupted } from '../serving.ts';
 import { ViewSource } from '../view-source.ts';
 
 interface ServeOptions {
@@ -60,35 +59,11 @@ async function serve(files: string[], options: ServeOptions): Promise<void> {
   const server = new PageServer({ sources, job, live });
   // The page opens a single recording at once, so read it while the browser starts.
   if (sources.length === 1) sources[0]!.prepare?.();
-  try {
-    await server.listen(options.port);
-  } catch (error) {
-    throw listenError(error as NodeJS.ErrnoException, options.port);
-  }
-  const { port } = server;
-  process.stdout.write(`Weir is at ${server.url}\n`);
-  if (!options.quiet) {
-    process.stderr.write(
-      `from another machine: ssh -L ${port}:${LOCAL_HOST}:${port} ${userName()}@${hostname()}, then open the same address\n`,
-    );
-    process.stderr.write('whoever has this address can open the page\n');
-    process.stderr.write('Ctrl-C stops the server\n');
-  }
-  if (options.open) openBrowser(server);
-  await interrupted();
+  await serveUntilInterrupted(server, options);
   live?.stop();
   server.close();
   job?.close();
   opened.close();
-}
-
-/** In a container, the user may have a number and no name. */
-function userName(): string {
-  try {
-    return userInfo().username;
-  } catch {
-    return process.env['USER'] ?? 'USER';
-  }
 }
 
 /** The files that were named, and those in the folders that were named. If some can be read, the others have a problem. */
@@ -113,11 +88,6 @@ function withProblem(source: Source, problem: string | undefined): Source {
   return problem === undefined
     ? source
     : { name: source.name, ask: () => Promise.reject(new InputError(problem)), progress: () => undefined };
-}
-
-function listenError({ code, message }: NodeJS.ErrnoException, port: number): UsageError {
-  if (code === 'EADDRINUSE') return new UsageError(`port ${port} is taken; without -p, weir chooses a free one`);
-  return new UsageError(code === 'EACCES' ? `port ${port} needs root; choose one above 1023` : message);
 }
 
 async function startPlayback(sources: readonly Source[], { speed }: ServeOptions): Promise<Playback> {
@@ -166,22 +136,6 @@ async function levelsOf(source: Source, gpu: number, from: number, to: number, p
     highLive: high.live[part]!,
     highReserved: high.reserved[part]!,
   }));
-}
-
-/** A machine without a browser is no reason to stop: the address has been printed. */
-function openBrowser(server: PageServer): void {
-  const url = server.ticketUrl();
-  const [command, ...parameters] =
-    process.platform === 'darwin' ? ['open', url] : process.platform === 'win32' ? ['cmd', '/c', 'start', '', url] : ['xdg-open', url];
-  const child = spawn(command!, parameters, { stdio: 'ignore', detached: true });
-  child.on('error', () => process.stderr.write(`found no browser to open; open ${server.url} yourself\n`));
-  child.unref();
-}
-
-function interrupted(): Promise<void> {
-  return new Promise((resolve) => {
-    process.once('SIGINT', () => resolve()).once('SIGTERM', () => resolve());
-  });
 }
 
 function parseSpeed(text: string): number {
