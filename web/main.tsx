@@ -12,12 +12,14 @@ import { type OpenSource, problem, sources } from './app/state.ts';
 import { problemOf, ServerConnection, WorkerConnection } from './data/connection.ts';
 import { followRanks, noteRank, openFirstRank } from './job/job-state.ts';
 import { followFeed } from './job/live-state.ts';
+import { atWantedValues } from './values/value-state.ts';
 import './style/base.css';
 import './style/page.css';
 import './style/panels.css';
 import './style/tracks.css';
 import './style/fit.css';
 import './style/job.css';
+import './style/values.css';
 import './style/narrow.css';
 import './app/theme.ts';
 
@@ -58,8 +60,10 @@ async function openServed(known: readonly OpenSource[], wanted: HashState): Prom
   const [only] = known;
   if (!only) return;
   if (known.length === 1) {
-    await openSource(only, wanted);
-    if ((only.info?.gpus.length ?? 1) > 1) noteRank(only, { ranks: await only.connection.ask('ranks', 0, {}) });
+    const source = atWantedValues(only, wanted);
+    sources.value = [source];
+    await openSource(source, wanted);
+    if ((source.info?.gpus.length ?? 1) > 1) noteRank(source, { ranks: await source.connection.ask('ranks', 0, {}) });
     return;
   }
   const named = known.find(({ name }) => name === wanted.file);

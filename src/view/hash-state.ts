@@ -22,11 +22,13 @@ export interface HashState {
   readonly node?: number | undefined;
   readonly since?: number | undefined;
   readonly search?: string | undefined;
+  /** Of a run that can be given other values, like 12 or 12x512. */
+  readonly values?: string | undefined;
 }
 
 const WHOLE_NUMBERS = ['cursor', 'gpu', 'capacity', 'block', 'node', 'since'] as const;
 const NUMBERS = ['from', 'to', ...WHOLE_NUMBERS] as const;
-const TEXTS = ['run', 'with', 'file', 'search'] as const;
+const TEXTS = ['run', 'with', 'file', 'search', 'values'] as const;
 
 export function writeHash(state: HashState): string {
   const fields = new URLSearchParams();

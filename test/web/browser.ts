@@ -26,8 +26,13 @@ export interface Served {
 }
 
 /** `weir serve` as a user starts it. */
-export async function serve(parameters: readonly string[]): Promise<Served> {
-  const child: ChildProcess = spawn(process.execPath, [MAIN, 'serve', ...parameters], {
+export function serve(parameters: readonly string[]): Promise<Served> {
+  return served(['serve', ...parameters]);
+}
+
+/** A command that serves the page. */
+export async function served(words: readonly string[]): Promise<Served> {
+  const child: ChildProcess = spawn(process.execPath, [MAIN, ...words], {
     cwd: ROOT.pathname,
     stdio: ['ignore', 'pipe', 'ignore'],
   });
@@ -38,7 +43,7 @@ export async function serve(parameters: readonly string[]): Promise<Served> {
       const found = /http:\S+/.exec(text);
       if (found) resolve(found[0]);
     });
-    child.on('exit', (code) => reject(new Error(`weir serve ended with ${code}`)));
+    child.on('exit', (code) => reject(new Error(`weir ${words[0]} ended with ${code}`)));
   });
   return {
     url,

@@ -56,6 +56,7 @@ effect(() => {
     node: selection.value.node,
     since: since.value?.event,
     search: selection.value.search,
+    values: lane.source.info?.values?.point.join('x'),
   };
   clearTimeout(hashTimer);
   hashTimer = setTimeout(() => {

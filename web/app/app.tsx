@@ -10,6 +10,7 @@ import { Plan } from '../panels/plan.tsx';
 import { Verdict } from '../panels/verdict.tsx';
 import { WhatIf } from '../panels/what-if.tsx';
 import { Tracks } from '../tracks/tracks.tsx';
+import { ValuePanel } from '../values/value-panel.tsx';
 import { Empty } from './empty.tsx';
 import { Header, ProblemBar } from './header.tsx';
 import { Help } from './help.tsx';
@@ -40,6 +41,7 @@ function Page() {
   const hasFailed = (main.value?.gpu.ooms.length ?? 0) > 0;
   return (
     <main class="page">
+      <ValuePanel />
       <div class="first">
         <Verdict />
         <WhatIf />

@@ -63,7 +63,7 @@ export async function openSource(source: OpenSource, wanted: HashState = {}): Pr
     if (!gpu) throw new Problem(`${source.name} has no events of any GPU`);
     // Another recording was opened meanwhile.
     if (signal.aborted) return;
-    capacity.value = wanted.capacity;
+    capacity.value = wanted.capacity ?? source.info.values?.gpuBytes;
     plan.value = undefined;
     void analyze(source, gpu);
     const onProgress = ({ fraction }: ProgressNote) => {
