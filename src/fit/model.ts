@@ -50,7 +50,7 @@ const LEAST_SHARED = 0.3;
 /** Warnings of recordings whose live memory is not known. */
 const UNUSABLE: readonly string[] = ['allocs-skipped', 'frees-skipped'];
 /** Warnings about what is not needed here. */
-const HARMLESS: readonly string[] = ['segments-skipped', 'completions-skipped'];
+export const HARMLESS: readonly string[] = ['segments-skipped', 'completions-skipped'];
 /** A share of the bytes that needs no other explanation. */
 const NEARLY_ALL = 0.95;
 /** A share of the bytes by which another pairing must be better. */

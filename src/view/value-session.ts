@@ -2,7 +2,7 @@
 // and one question more asks for the largest value that fits.
 import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts';
 import { UsageError } from '../base/errors.ts';
-import { type FitModel, learnFit } from '../fit/model.ts';
+import { type FitModel, HARMLESS, learnFit } from '../fit/model.ts';
 import type { Point } from '../fit/monomials.ts';
 import { type FitRuns, predictOn, predictPeak, replaysOf } from '../fit/prediction.ts';
 import { type Line, MOST_VALUE } from '../fit/search.ts';
@@ -106,7 +106,9 @@ export class ValueSession {
     let session = this.sessions.get(key);
     if (session) this.sessions.delete(key);
     else {
-      const trace = this.runs.synthesis.at(point, 'upper');
+      const made = this.runs.synthesis.at(point, 'upper');
+      // A run that nobody has made has no segments, and that is no defect of it.
+      const trace = { ...made, warnings: made.warnings.filter(({ code }) => !HARMLESS.includes(code)) };
       session = new Session({ format: 'weir', traces: [trace] }, `${this.name} at ${this.source.names.join(' x ')} ${pointWords(point)}`);
     }
     this.sessions.set(key, session);

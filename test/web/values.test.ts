@@ -87,7 +87,7 @@ describe.skipIf(!CHROMIUM)(`runs of other values${CHROMIUM ? '' : ' (skipped: th
     await open();
     await page.getByLabel('batch, as a number').fill('20');
     await page.getByLabel('batch, as a number').press('Enter');
-    await page.waitForFunction("location.hash.includes('values=20')");
+    await expect.poll(() => page.url()).toContain('values=20');
     await untilAnalysed(page);
     await answered();
     const [choice] = chooseAllocators('weir');
@@ -104,13 +104,13 @@ describe.skipIf(!CHROMIUM)(`runs of other values${CHROMIUM ? '' : ' (skipped: th
     const gpu = page.getByLabel('GPU memory', { exact: true }).first();
     await gpu.focus();
     await gpu.press('ArrowRight');
-    await page.waitForFunction(`location.hash.includes('capacity=${4 * GIB}')`);
+    await expect.poll(() => page.url()).toContain(`capacity=${4 * GIB}`);
     await answered();
     expect(Number(await cell('weir', 1))).toBeGreaterThan(before);
     const batch = page.getByLabel('batch', { exact: true });
     await batch.focus();
     await batch.press('End');
-    await page.waitForFunction("!location.hash.includes('values=8')");
+    await expect.poll(() => page.url()).not.toMatch(/values=8\b/);
     await untilAnalysed(page);
     await answered();
     expect(await cell('pytorch', 2)).toContain('out of memory');

@@ -116,12 +116,12 @@ function Answer({ answer, known }: { answer: ValueTable; known: ValueInfo }) {
     { title: 'peak reserved with unlimited memory', align: 'right', cell: ({ peak }) => (peak ? peakWords(peak) : '') },
   ];
   return (
-    <div class={isStale ? 'stale' : ''} data-testid="values-answer" aria-busy={isStale}>
+    <div class={isStale ? 'values-answer stale' : 'values-answer'} data-testid="values-answer" aria-busy={isStale}>
       <div class="scroll-x">
         <Table label={`The largest ${known.names[0]}`} columns={columns} rows={answer.rows} keyOf={({ allocator }) => allocator} />
       </div>
-      <p>{answer.growthTitle}.</p>
       <div class="scroll-x">
+        <p>{answer.growthTitle}.</p>
         <Table
           label="Lines whose memory grows"
           columns={[
@@ -134,11 +134,13 @@ function Answer({ answer, known }: { answer: ValueTable; known: ValueInfo }) {
           keyOf={({ label }) => label}
         />
       </div>
-      {answer.sentences.map((sentence) => (
-        <p key={sentence} class="note faint">
-          {sentence}
-        </p>
-      ))}
+      <div class="values-notes">
+        {answer.sentences.map((sentence) => (
+          <p key={sentence} class="note faint">
+            {sentence}
+          </p>
+        ))}
+      </div>
     </div>
   );
 }
