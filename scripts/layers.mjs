@@ -135,7 +135,7 @@ export const ROOMS = {
   },
   run: {
     child: [],
-    rings: [],
+    rings: ['child'],
     planning: ['rings'],
     swapping: ['rings'],
     failures: ['rings'],

@@ -1,5 +1,5 @@
 // Live allocations at one moment, by the place in the user's code that requested them.
-import { MIB } from '../base/bytes.ts';
+import { formatBytes, MIB } from '../base/bytes.ts';
 import { endsOf } from '../trace/ends.ts';
 import { Notes } from '../trace/notes.ts';
 import { isOlder, stackOf } from '../trace/stacks.ts';
@@ -7,6 +7,7 @@ import { liveSize } from '../trace/summary.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { originsOf } from './origin.ts';
+import { stacksFrom } from './sampled-stacks.ts';
 
 export interface CallSite {
   /** `file.py:123 function`, `backward of bmm at file.py:123 function`, or why the line is unknown. */
@@ -94,6 +95,8 @@ function noStackLabel(trace: Trace): string {
       if (events.stack[event] !== NO_STACK) withStack++;
     }
     label = withStack < large && withStack > RECORDED_SHARE * large ? NO_FRAMES : NO_STACKS;
+    const least = stacksFrom(trace);
+    if (least > 0) label = `(no stack: recorded of requests from ${formatBytes(least)} on)`;
     noStackLabels.set(trace, label);
   }
   return label;

@@ -1,14 +1,16 @@
 // A Python with Weir's own recorder, killed at random moments, or `weir record` beside it: every event that was written is in the file, whole
 // and with its call stack. WEIR_MOMENTS=100 kills so many of each.
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { ChildVariable } from '../../src/abi/environment.ts';
+import { MIB } from '../../src/base/bytes.ts';
 import { InputError } from '../../src/base/errors.ts';
 import { EventKind, type Trace } from '../../src/trace/trace.ts';
 import { readWeir } from '../../src/trace/weir/reader.ts';
-import { MAIN } from '../support/command.ts';
+import { MAIN, outcomeOf } from '../support/command.ts';
 import { Standin, whyNoStandin } from '../support/standin.ts';
 
 const reason = whyNoStandin();
@@ -100,6 +102,55 @@ describe.skipIf(reason !== undefined)(`at ${MOMENTS} random moments${reason ? ` 
       process.kill(pid, 'SIGKILL');
     });
   }, 600_000);
+});
+
+/** Children that end without closing their rings, then a parent that waits until these are gone; it says which are left. */
+const FAMILY = `import os, signal, sys, time
+import torch, standin_gpu
+standin_gpu.start()
+block = standin_gpu.Block(1 << 20)
+def child(number):
+    mine = standin_gpu.Block((2 + number) << 20)
+    # Seen while it lives.
+    while not os.path.exists(f"out/x.{os.getpid()}.weir"): time.sleep(0.005)
+    mine.free()
+    if number % 2: os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(0)
+children = []
+for number in range(6):
+    pid = os.fork()
+    if pid == 0: child(number)
+    children.append(pid)
+for pid in children: os.waitpid(pid, 0)
+folder = os.environ["${ChildVariable.runDir}"]
+rings = lambda: sorted(name for name in os.listdir(folder) if name.endswith(".ring"))
+until = time.monotonic() + 60
+while rings() != [f"{os.getpid()}.ring"] and time.monotonic() < until: time.sleep(0.02)
+block.free()
+print("left", *[name for name in rings() if name != f"{os.getpid()}.ring"])
+`;
+
+describe.skipIf(reason !== undefined)(`processes of a job${reason ? ` (skipped: ${reason})` : ''}`, () => {
+  const standin = new Standin();
+
+  test('that end without a word give up their shared memory at once, and are recorded whole', async () => {
+    const folder = mkdtempSync(join(standin.folder, 'family-'));
+    mkdirSync(join(folder, 'out'));
+    writeFileSync(join(folder, 'job.py'), FAMILY);
+    const command = [MAIN, 'record', '-q', '--no-what-if', '-o', 'out/x.weir', '--', 'python3', 'job.py'];
+    const child = spawn(process.execPath, command, { cwd: folder, env: standin.environment(), stdio: ['ignore', 'pipe', 'inherit'] });
+    expect(await outcomeOf(child)).toMatchObject({ code: 0, stdout: 'left\n' });
+    const sizes = readdirSync(join(folder, 'out'))
+      .filter((name) => name !== 'latest.weir')
+      .map((name) => {
+        const [trace] = readWeir(readFileSync(join(folder, 'out', name))).traces;
+        const { events, allocations, warnings } = trace!;
+        expect(warnings.map(({ code }) => code)).not.toContain('unfinished');
+        expect(events.kind[events.count - 1]).toBe(EventKind.FreeCompleted);
+        return allocations.requested[0]! / MIB;
+      });
+    expect(sizes.sort()).toEqual([1, 2, 3, 4, 5, 6, 7]);
+  });
 });
 
 /** What the program does in turn. */

@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { CATEGORY_NAMES, type Category, PhaseMark } from '../../src/abi/events.ts';
 import { MIB } from '../../src/base/bytes.ts';
 import { categoriesAt, categoriesOf, categoryOfAllocation } from '../../src/report/categories.ts';
+import { waysSentence } from '../../src/report/words/categories.ts';
 import { assembleTrace, type TraceParts } from '../../src/trace/assemble.ts';
 import { readRecording } from '../../src/trace/detect.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
@@ -299,6 +300,25 @@ describe('call stacks', () => {
   });
 });
 
+describe('call stacks of large requests alone', () => {
+  test('say nothing of small ones', () => {
+    const run = new Run();
+    const main = ['<module>', '/home/me/train.py'] as const;
+    const small: number[] = [];
+    for (let step = 0; step < 8; step++) {
+      const kept = run.alloc(20 * MIB, { stack: run.stack(main, ['Net.forward', '/home/me/net.py']) });
+      const mask = run.alloc(MIB / 4);
+      const gradient = run.alloc(8 * MIB, { stack: run.stack(['f', '/home/me/net.py'], ['backward of MulBackward0', '']) });
+      run.free(kept, mask);
+      run.free(run.alloc(4 * MIB, { stack: run.stack(main, ['Adam.step', '/venv/torch/optim/adam.py']) }));
+      run.free(gradient);
+      small.push(mask);
+    }
+    // Between two requests of the forward pass, they belong to it.
+    expect(categories(run.trace(), small)).toEqual(new Set(['activation by stacks']));
+  });
+});
+
 describe('call stacks with the names of classes, as Weir records them', () => {
   test('say the same as without', () => {
     const run = new Run();
@@ -327,6 +347,16 @@ describe('call stacks with the names of classes, as Weir records them', () => {
     run.mark(PhaseMark.step);
     run.mark(PhaseMark.step);
     expect(categories(run.trace(), [kept])).toEqual(new Set(['unknown by none']));
+  });
+});
+
+describe('the sentence', () => {
+  test('says last what was not found', () => {
+    const run = new Run();
+    const seen = train(run, true);
+    run.tell(seen.weights[0]!, 'parameter');
+    const live = categoriesAt(run.trace(), 3);
+    expect(waysSentence(live)).toMatch(/^Found by what the process told: .*, not found: [\d.]+ %\.$/);
   });
 });
 

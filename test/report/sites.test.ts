@@ -1,10 +1,12 @@
 // Call sites as people read them: the innermost frame of their own code, with the file's last two names.
 import { describe, expect, it } from 'vitest';
+import { MIB } from '../../src/base/bytes.ts';
 import { labelOf, topSites } from '../../src/report/sites.ts';
 import { FORWARD_MARK } from '../../src/trace/snapshot/forward-frames.ts';
 import { Symbols } from '../../src/trace/symbols.ts';
 import { EventKind, type Trace } from '../../src/trace/trace.ts';
 import { forgeTrace } from '../support/forged.ts';
+import { scripted } from '../support/scripted.ts';
 
 /** The label of a stack, innermost frame first. */
 function label(...files: readonly string[]): string {
@@ -38,6 +40,33 @@ const ENGINE = [
   native('__clone'),
 ] as const;
 const node = (name: string) => native(`torch::autograd::generated::${name}::apply(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)`);
+
+describe('requests without a stack', () => {
+  const labelsIn = (write: Parameters<typeof scripted>[0]) => {
+    const trace = scripted(write);
+    return topSites(trace, trace.events.count - 1, 9).map((site) => site.label);
+  };
+
+  it('are smaller than all with one, if stacks are recorded of large requests', () => {
+    const found = labelsIn((script) => {
+      for (let index = 0; index < 50; index++) {
+        script.alloc(10 * MIB, [USER]);
+        for (const size of [512, 3 * MIB, 9 * MIB]) script.alloc(size);
+      }
+    });
+    expect(found).toEqual(['(no stack: recorded of requests from 10 MiB on)', 'proj/model.py:12 forward']);
+  });
+
+  it('are of any size in a backward pass that PyTorch recorded', () => {
+    const found = labelsIn((script) => {
+      for (let index = 0; index < 50; index++) {
+        for (const size of [2 * MIB, 10 * MIB]) script.alloc(size, [USER]);
+        for (const size of [512, 3 * MIB, 12 * MIB]) script.alloc(size);
+      }
+    });
+    expect(found).toEqual(['(no stack: probably a backward pass)', 'proj/model.py:12 forward']);
+  });
+});
 
 describe('a call site', () => {
   it('is the innermost frame outside of libraries', () => {

@@ -26,7 +26,7 @@ function openRing(capacity: number): RingWriter {
     allocator: allocator || 'weir',
     torch: process.env['FAKE_TORCH'] ?? '2.11.0+cu130',
   });
-  opened.gauges(0, { total: 1024 * MIB, limit: Number(process.env[ChildVariable.limit] ?? 0) });
+  opened.gauges(0, { total: Number(process.env['FAKE_TOTAL'] ?? 1024 * MIB), limit: Number(process.env[ChildVariable.limit] ?? 0) });
   opened.stream(0, 0, 0);
   opened.stream(0, 1, 0x5500_0000_1000);
   opened.pool(0, 0, [0, 0]);

@@ -3,6 +3,7 @@ import { FORWARD_MARK } from '../../trace/snapshot/forward-frames.ts';
 import { type Frame, NO_STACK, type Symbols } from '../../trace/symbols.ts';
 import { EventKind, type Trace } from '../../trace/trace.ts';
 import { isNative } from '../origin.ts';
+import { stacksFrom } from '../sampled-stacks.ts';
 
 /** setup: a model is made, moved or loaded. none: nothing can be said. */
 export type StackPhase = 'setup' | 'forward' | 'backward' | 'optimizer' | 'none';
@@ -42,6 +43,8 @@ const ANSWERS: readonly StackMeaning[] = [
 ];
 
 export class StackMeanings {
+  /** Whether stacks say enough to tell the phases of the run. */
+  readonly tellPhases: boolean;
   private readonly symbols: Symbols;
   private readonly bare: StackMeaning;
   private readonly signs: Uint8Array;
@@ -53,13 +56,9 @@ export class StackMeanings {
     this.symbols = trace.symbols;
     this.signs = new Uint8Array(trace.symbols.frames.count);
     this.hasSigns = new Uint8Array(trace.symbols.frames.count);
-    // Where Python's frames were recorded, a request without any came from a thread of autograd.
-    this.bare = { phase: hasMostStacks(trace) ? 'backward' : 'none', inModule: false };
-  }
-
-  /** Whether stacks say enough to tell the phases of the run. */
-  get tellPhases(): boolean {
-    return this.bare.phase === 'backward';
+    // Where Python's frames were recorded, a request without any came from a thread of autograd, unless only large ones have them.
+    this.tellPhases = hasMostStacks(trace);
+    this.bare = { phase: this.tellPhases && stacksFrom(trace) === 0 ? 'backward' : 'none', inModule: false };
   }
 
   of(stack: number): StackMeaning {

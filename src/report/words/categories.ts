@@ -51,7 +51,7 @@ export function categoryRows({ bytes, live }: CategoryBytes): string[][] {
 export function waysSentence({ ways, live }: Pick<CategoryBytes, 'ways' | 'live'>): string {
   const found = (Object.entries(ways) as [CategoryWay, number][])
     .filter(([, size]) => size > 0)
-    .sort(([, some], [, more]) => more - some)
+    .sort(([a, some], [b, more]) => Number(a === 'none') - Number(b === 'none') || more - some)
     .map(([way, size]) => `${WAY_WORDS[way]}: ${formatShare(size, live)}`);
   return `Found by ${found.join(', ')}.`;
 }

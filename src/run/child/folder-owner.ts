@@ -23,6 +23,12 @@ export function ownerOf(name: string): FolderOwner | undefined {
   return place !== undefined && place === surroundings() ? { pid: Number(pid), started: started! } : undefined;
 }
 
+/** Undefined if there is no such process. */
+export function identityOf(pid: number): FolderOwner | undefined {
+  const started = startOf(pid);
+  return started === undefined ? undefined : { pid, started };
+}
+
 export function isAlive({ pid, started }: FolderOwner): boolean {
   return startOf(pid) === started;
 }
@@ -38,7 +44,9 @@ function startOf(pid: number): string | undefined {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
     // The fields after the name, which may contain anything: state, then 18 others before the start.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19];
+    // The first thread may end before the others.
+    const hasEnded = fields[0] === 'X' || (fields[0] === 'Z' && Number(fields[17]) <= 1);
+    return hasEnded ? undefined : fields[19];
   } catch {
     return undefined;
   }

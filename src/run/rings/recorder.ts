@@ -3,8 +3,10 @@
 import { type FSWatcher, readdirSync, readFileSync, statSync, unlinkSync, watch } from 'node:fs';
 import { join } from 'node:path';
 import { EXCHANGE_FILES } from '../../abi/exchange.ts';
+import type { FolderOwner } from '../child/folder-owner.ts';
 import { ProcessRecording, type RecordingOptions } from './process-recording.ts';
 import { Ring, RingDamage, type RingOwner } from './ring.ts';
+import { hasEnded, processOfRing } from './ring-process.ts';
 import type { TraceFile } from './trace-file.ts';
 
 /** Full rings drop events. At 100 ms, the usual ring holds 2.6 million events a second. */
@@ -12,6 +14,9 @@ const LOOK_EVERY_MS = 75;
 /** Pause between looks after the command has ended, while its last processes may still write. */
 const SETTLE_MS = 60;
 const MOST_SETTLING = 20;
+
+/** Looks between two at which processes are asked for. */
+const LOOKS_PER_QUESTION = 8;
 
 /** A process that refused to run on Weir. */
 export interface Refusal {
@@ -43,6 +48,9 @@ export class Recorder {
   private readonly current = new Map<string, ProcessRecording>();
   /** Files that are not rings, and refusals already read. */
   private readonly done = new Set<string>();
+  /** Who writes, where that is known. */
+  private readonly writers = new Map<ProcessRecording, FolderOwner>();
+  private looks = 0;
   private hasToldTrouble = false;
   private isBroken = false;
   private timer: NodeJS.Timeout | undefined;
@@ -86,7 +94,8 @@ export class Recorder {
       else if (name.endsWith(EXCHANGE_FILES.Refusal)) this.readRefusal(name);
       else this.options.onFile?.(name);
     }
-    for (const [name, recording] of this.current) this.empty(name, recording);
+    const asks = this.looks++ % LOOKS_PER_QUESTION === 0;
+    for (const [name, recording] of this.current) this.empty(name, recording, asks);
     this.options.onLevels?.();
     this.busyMs += performance.now() - started;
   }
@@ -143,6 +152,8 @@ export class Recorder {
       this.idle.delete(ring.owner.pid);
       this.processes.push(recording);
       this.current.set(name, recording);
+      const writer = processOfRing(ring.owner.pid, ino);
+      if (writer) this.writers.set(recording, writer);
       this.tellFile(recording);
     } catch (error) {
       if (error instanceof RingDamage) this.refuseRing(name, path, error.message);
@@ -157,13 +168,14 @@ export class Recorder {
     this.options.onTrouble(`process ${name.replace('.ring', '')} is not recorded: ${why}`);
   }
 
-  private empty(name: string, recording: ProcessRecording): void {
+  private empty(name: string, recording: ProcessRecording, asks: boolean): void {
     const wasOpen = recording.file.isOpen;
-    // The second drain reads rows that were written between the count and the closing of the ring.
-    if (!recording.drain() && recording.isClosed && !recording.drain()) recording.finish();
+    // The second drain reads rows that were written between the count and the end of the process, or the closing of the ring.
+    if (!recording.drain() && this.isOver(recording, asks) && !recording.drain()) recording.finish();
     if (wasOpen) this.tellFile(recording);
     if (!recording.isFinished) return;
     this.current.delete(name);
+    this.writers.delete(recording);
     if (recording.damage !== undefined)
       this.options.onTrouble(`recording of process ${recording.owner.pid} stopped, the job goes on: ${recording.damage}`);
     this.done.add(`${name} ${recording.inode}`);
@@ -171,6 +183,10 @@ export class Recorder {
     try {
       unlinkSync(join(this.options.folder, name));
     } catch {}
+  }
+
+  private isOver(recording: ProcessRecording, asks: boolean): boolean {
+    return recording.isClosed || (asks && hasEnded(this.writers.get(recording)));
   }
 
   private tellFile({ file }: ProcessRecording): void {

@@ -56,7 +56,7 @@ const METRICS: readonly Metric[] = [
 const PROCESS_METRICS: readonly { name: string; type: Metric['type']; help: string; of(process: ProcessRecording): number }[] = [
   { name: 'weir_events_total', type: 'counter', help: 'Events recorded.', of: ({ events }) => events },
   { name: 'weir_dropped_events_total', type: 'counter', help: 'Events lost because they came too fast.', of: ({ dropped }) => dropped },
-  { name: 'weir_process_running', type: 'gauge', help: '1 until the process closes its recording.', of: (p) => (p.isFinished ? 0 : 1) },
+  { name: 'weir_process_running', type: 'gauge', help: '1 until the process ends.', of: (p) => (p.isFinished ? 0 : 1) },
 ];
 
 /** What the gauges of a process do not say. Figures that are not known are left out. */

@@ -40,10 +40,18 @@ export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string
   for (const process of summary.processes) lines.push(...pinnedLines(summary, process), ...troubleLines(summary, process));
   if (summary.end.signal !== null) lines.push(paint.bad(`the command was ended by ${summary.end.signal}`));
   if (summary.processes.length > 0) lines.push(recorderLine(summary));
-  const traces = tracesOf(summary);
-  if (traces.length > 0)
-    lines.push(`next: weir analyze ${traces.map(shellWord).join(' ')}`, `      weir serve ${shellWord(traces[0]!)} --open`);
+  lines.push(...nextLines(tracesOf(summary)));
   return lines;
+}
+
+/** Recordings that one line can name. */
+const MOST_NAMED = 64;
+
+function nextLines(traces: readonly string[]): string[] {
+  if (traces.length === 0) return [];
+  const named = traces.length > MOST_NAMED ? traces.slice(0, 1) : traces;
+  const more = traces.length > MOST_NAMED ? `  # the first of ${formatCount(traces.length)} recordings` : '';
+  return [`next: weir analyze ${named.map(shellWord).join(' ')}${more}`, `      weir serve ${shellWord(traces[0]!)} --open`];
 }
 
 /** Why the summary is empty, if no process used a GPU. `python` is the command's, if it cannot find PyTorch. */
