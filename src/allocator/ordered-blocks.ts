@@ -3,7 +3,7 @@
 import { InvariantError } from '../base/errors.ts';
 import type { BlockTable } from './block-table.ts';
 
-const CHUNK_CAPACITY = 256;
+const CHUNK_CAPACITY = 64;
 
 export class OrderedBlocks {
   size = 0;

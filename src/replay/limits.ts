@@ -116,6 +116,6 @@ export function grantedBytes(trace: Trace, settings: PyTorchSettings): number {
   return granted;
 }
 
-function reservedAtStart(trace: Trace): number {
+export function reservedAtStart(trace: Trace): number {
   return trace.startSegments.reduce((sum, segment) => sum + segment.size, 0);
 }

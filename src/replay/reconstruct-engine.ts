@@ -47,6 +47,7 @@ export function reconstructOnEngine(trace: Trace, engine: EngineAllocatorName, o
     ooms: result.ooms,
     // These recordings hold the calls of empty_cache() as events.
     emptyCacheBefore: [],
+    states: new Map(),
     differences: { addresses: 0, segments: 0, outcomes: 0, compared: 0, firstEvent: -1 },
     driver: backend.ledger,
   };

@@ -9,6 +9,7 @@ import { recordedEngine } from '../trace/summary.ts';
 import { EventKind, type Segment, type Trace } from '../trace/trace.ts';
 import { findLimits, grantedBytes, type MemoryLimits } from './limits.ts';
 import { reconstructOnEngine } from './reconstruct-engine.ts';
+import { type AllocatorState, stateOf } from './moments.ts';
 import { RecordedPlacement } from './recorded-placement.ts';
 import { OngoingAllocations, type ReplayObserver } from './replay.ts';
 import { ReservedPeak } from './reserved-peak.ts';
@@ -30,6 +31,8 @@ export interface Reconstruction {
   readonly ooms: number;
   /** Events before which the program must have called empty_cache(). */
   readonly emptyCacheBefore: readonly number[];
+  /** The allocator after those events of `lookAt` at which it could be seen. */
+  readonly states: ReadonlyMap<number, AllocatorState>;
   readonly differences: Differences;
   readonly driver: SimulatedBackend['ledger'];
 }
@@ -54,6 +57,8 @@ export interface ReconstructOptions {
   readonly rules?: PyTorchRules | undefined;
   /** Stop before this event, to look at the allocator at that moment. */
   readonly stopBefore?: number | undefined;
+  /** Requests after which to look at the allocator, ascending (see `Reconstruction.states`). */
+  readonly lookAt?: readonly number[] | undefined;
   readonly checkEvery?: number | undefined;
   readonly onProgress?: ((fraction: number) => void) | undefined;
   readonly observer?: (ReplayObserver & { segment: NonNullable<AllocatorContext['onSegment']> }) | undefined;
@@ -116,6 +121,7 @@ class Reconstructor {
   private completing: readonly number[] = NONE;
   private readonly peak = new ReservedPeak();
   private peakAllocated = 0;
+  private readonly states = new Map<number, AllocatorState>();
 
   constructor(trace: Trace, options: ReconstructOptions, rules: PyTorchRules) {
     this.trace = trace;
@@ -146,9 +152,12 @@ class Reconstructor {
 
   run(): Reconstruction {
     const { events } = this.trace;
+    const { lookAt = NONE } = this.options;
+    const { limits } = this;
     this.restoreStart();
     const stop = Math.min(events.count, this.options.stopBefore ?? events.count);
     let nextProgress = 0;
+    let looks = 0;
     for (let event = 0; event < stop; ) {
       if (event >= nextProgress) {
         this.options.onProgress?.(event / stop);
@@ -156,7 +165,11 @@ class Reconstructor {
       }
       event = this.step(event, stop);
       this.options.observer?.after(event - 1, this.allocator);
+      for (; looks < lookAt.length && lookAt[looks]! < event; looks++)
+        if (lookAt[looks] === event - 1) this.states.set(event - 1, stateOf(this.allocator, events.kind[event - 1] === EventKind.Oom));
     }
+    // Had the limit been known from the start, the allocator might have been in another state.
+    if (this.limits !== limits) this.states.clear();
     this.options.onProgress?.(1);
     return {
       allocator: this.allocator,
@@ -171,6 +184,7 @@ class Reconstructor {
       retries: this.allocator.retries,
       ooms: this.allocator.ooms,
       emptyCacheBefore: this.emptyCacheBefore,
+      states: this.states,
       differences: this.differences,
       driver: this.backend.ledger,
     };

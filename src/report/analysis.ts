@@ -3,6 +3,7 @@
 import { ENGINE_ALLOCATORS, type EngineAllocatorName } from '../abi/allocators.ts';
 import type { AllocatorChoice } from '../allocator/registry.ts';
 import { plannedChoice, withPlan } from '../plan/steps/planned-choice.ts';
+import { likelyMoments } from '../replay/moments.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import { censusOf, gpuWith } from '../replay/what-if.ts';
@@ -108,7 +109,8 @@ export function analyzeTrace(trace: Trace, options: AnalysisOptions = {}): Analy
 export function* analysisSteps(trace: Trace, options: AnalysisOptions = {}): Generator<Analysis, Analysis> {
   const progress = options.onProgress ?? (() => {});
   const summary = summarizeTrace(trace);
-  const whole = reconstruct(trace, { onProgress: (done) => progress(done * 0.2, 'replaying as recorded') });
+  const lookAt = likelyMoments(trace);
+  const whole = reconstruct(trace, { lookAt, onProgress: (done) => progress(done * 0.2, 'replaying as recorded') });
   const atPeak = (done: number) => progress(0.2 + done * 0.05, 'looking at the peak');
   const peak = breakdownAt(trace, whole, whole.peakReservedEvent, atPeak).breakdown;
   const oom = explainOom(trace, whole, (done) => progress(0.25 + done * 0.05, 'looking at the out-of-memory error'));

@@ -10,7 +10,7 @@ import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type HostMemory, type Trace } from '../trace/trace.ts';
 import { analyzeTrace } from './analysis.ts';
 import { type Category, categoriesAt } from './categories.ts';
-import { lastOomOf } from './moment.ts';
+import { lastOomOf } from '../replay/moments.ts';
 import { type CallSite, labelOf, topSites } from './sites.ts';
 import { adviceLine } from './words/advice.ts';
 

@@ -1,5 +1,6 @@
 // Where memory was at one moment of the recorded run, and why free memory could not be used.
 import type { CensusGroup } from '../allocator/allocator.ts';
+import { type AllocatorState, lastOomOf, stateOf } from '../replay/moments.ts';
 import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
 import { endsOf } from '../trace/ends.ts';
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
@@ -74,15 +75,15 @@ export function breakdownAt(
   whole: Reconstruction,
   event: number,
   onProgress?: (fraction: number) => void,
-): { breakdown: Breakdown; state: Reconstruction } {
-  const state = reconstruct(trace, {
-    settings: whole.settings,
-    limits: whole.limits,
-    rules: whole.rules,
-    stopBefore: event + 1,
-    onProgress,
-  });
-  return { breakdown: breakDown(trace, state.allocator.census(), event), state };
+): { breakdown: Breakdown; state: AllocatorState } {
+  const state = whole.states.get(event) ?? reconstructedState(trace, whole, event, onProgress);
+  return { breakdown: breakDown(trace, state.groups, event), state };
+}
+
+function reconstructedState(trace: Trace, whole: Reconstruction, event: number, onProgress?: (fraction: number) => void): AllocatorState {
+  const { settings, limits, rules } = whole;
+  const { allocator } = reconstruct(trace, { settings, limits, rules, stopBefore: event + 1, onProgress });
+  return stateOf(allocator, trace.events.kind[event] === EventKind.Oom);
 }
 
 /** All reserved memory of an allocator, by its state, as the request at `event` sees it. */
@@ -136,11 +137,6 @@ export function isLiveAt(trace: Trace, allocation: number, event: number): boole
   return endsOf(trace).isLiveAt(allocation, event);
 }
 
-/** The last out-of-memory event, or -1. An earlier one did not end the job. */
-export function lastOomOf({ events }: Trace): number {
-  return events.kind.subarray(0, events.count).lastIndexOf(EventKind.Oom);
-}
-
 export function explainOom(trace: Trace, whole: Reconstruction, onProgress?: (fraction: number) => void): OomFinding | undefined {
   const { events } = trace;
   const event = lastOomOf(trace);
@@ -180,8 +176,8 @@ function findCause(breakdown: Breakdown, asked: number, limit: number): OomFindi
   return enough ? enough[0] : candidates.reduce((largest, candidate) => (candidate[1] > largest[1] ? candidate : largest))[0];
 }
 
-function findPinning(state: Reconstruction, asker: { stream: number; pool: number }): Pinning {
-  const pinned = (state.allocator.layout?.() ?? [])
+function findPinning({ segments }: AllocatorState, asker: { stream: number; pool: number }): Pinning {
+  const pinned = segments
     .filter((segment) => segment.stream === asker.stream && segment.pool === asker.pool)
     .map((segment) => ({
       free: segment.blocks.filter((block) => block.state === 'free'),

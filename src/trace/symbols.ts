@@ -107,7 +107,7 @@ class TripleTable {
   private append(a: number, b: number, c: number): number {
     const row = this.rowCount++;
     if ((row + 1) * 3 > this.rows.length) {
-      const grown = new Int32Array(this.rows.length * 2);
+      const grown = new Int32Array(Math.max(3 * 64, this.rows.length * 2));
       grown.set(this.rows);
       this.rows = grown;
     }

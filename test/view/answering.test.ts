@@ -1,5 +1,6 @@
 // The loop of a worker: one question at a time, and no more work on those that were cancelled.
 import { describe, expect, it } from 'vitest';
+import { InputError } from '../../src/base/errors.ts';
 import { readRecording } from '../../src/trace/detect.ts';
 import { Answering, type Asked, type Cancelled, type Poll, type Told } from '../../src/view/answering.ts';
 import type { Question } from '../../src/view/protocol.ts';
@@ -90,6 +91,43 @@ describe('a worker', () => {
     await expect.poll(() => told.length, WAIT).toBe(1);
     expect(told[0]).toMatchObject({ id: 2, answer: { name: NAME } });
     expect(loads()).toBe(1);
+  });
+
+  it('reads the recording before anybody asks, and tells who asks meanwhile how far it is', async () => {
+    const messages: (Asked | Cancelled)[] = [];
+    const told: Told[] = [];
+    let loads = 0;
+    const answering = new Answering(
+      NAME,
+      async (onProgress) => {
+        loads++;
+        onProgress(0.1, 'reading');
+        // The reader keeps the thread busy, so the question is seen only by polling.
+        messages.push({ id: 1, question: describeIt });
+        onProgress(0.2, 'reading');
+        return recording;
+      },
+      (each) => told.push(each),
+      () => messages.shift(),
+    );
+    await answering.open();
+    await expect.poll(() => told.length, WAIT).toBe(2);
+    expect(told[0]).toEqual({ id: 1, progress: { fraction: 0.2, doing: 'reading' } });
+    expect(told[1]).toMatchObject({ id: 1, answer: { name: NAME } });
+    expect(loads).toBe(1);
+  });
+
+  it('tells everyone who asks why the recording could not be read', async () => {
+    const told: Told[] = [];
+    const answering = new Answering(
+      NAME,
+      () => Promise.reject(new InputError('it is damaged')),
+      (each) => told.push(each),
+    );
+    await expect(answering.open()).rejects.toThrow('it is damaged');
+    answering.receive({ id: 1, question: describeIt });
+    answering.receive({ id: 2, question: describeIt });
+    await expect.poll(() => told, WAIT).toEqual([1, 2].map((id) => ({ id, problem: 'it is damaged' })));
   });
 
   it('ignores the cancelling of questions that were answered', async () => {
