@@ -19,11 +19,15 @@ export interface HashState {
   readonly node?: number | undefined;
   readonly since?: number | undefined;
   readonly search?: string | undefined;
+  /** The two ranks whose difference is shown, and the moments compared. */
+  readonly left?: string | undefined;
+  readonly right?: string | undefined;
+  readonly by?: string | undefined;
 }
 
 const WHOLE_NUMBERS = ['cursor', 'gpu', 'capacity', 'block', 'node', 'since'] as const;
 const NUMBERS = ['from', 'to', ...WHOLE_NUMBERS] as const;
-const TEXTS = ['run', 'with', 'file', 'search'] as const;
+const TEXTS = ['run', 'with', 'file', 'search', 'left', 'right', 'by'] as const;
 
 export function writeHash(state: HashState): string {
   const fields = new URLSearchParams();

@@ -8,6 +8,7 @@ import type { FitLane, HoleInfo } from './fit-view.ts';
 import type { FlameGraph } from './flame.ts';
 import type { RankSummary } from './job-rank.ts';
 import type { MapCells, MapWindow } from './map-cells.ts';
+import type { PackedRecording } from './packing.ts';
 import type { PlanView } from './plan-view.ts';
 import type { SearchResult } from './search.ts';
 import type { TimelineColumns } from './timeline.ts';
@@ -135,13 +136,15 @@ export interface Calls {
   besideHole: Calls['hole'];
   plan: { ask: Record<never, never>; answer: PlanView | undefined };
   analyze: { ask: { capacity?: number | undefined }; answer: AnalysisView };
+  /** For a page of one file: without the folders of the machine, and under another name. */
+  pack: { ask: { name: string; capacity?: number | undefined }; answer: PackedRecording };
 }
 
 export type Method = keyof Calls;
 
 /** Comparing and planning take seconds. A thread of its own answers them, so that zooming never waits. */
 export function isSlow(method: string): boolean {
-  return method === 'analyze' || method === 'plan' || method.startsWith('beside');
+  return method === 'analyze' || method === 'plan' || method === 'pack' || method.startsWith('beside');
 }
 
 export type Question = { [Name in Method]: { readonly method: Name; readonly gpu: number } & Calls[Name]['ask'] }[Method];

@@ -1,9 +1,11 @@
 // Keeps the page's address up to date, so that a link restores what it shows, and the legend with the colours.
 import { effect } from '@preact/signals';
+import { ALIGNMENTS } from '../../src/report/alignment.ts';
 import { type HashState, readHash, writeHash } from '../../src/view/hash-state.ts';
 import { fileName } from '../../src/view/job-names.ts';
 import { shortVerdict } from '../../src/view/job-words.ts';
 import { RECORDED } from '../../src/view/protocol.ts';
+import { closeDifference, comparing, showDifference } from '../job/difference-state.ts';
 import { isJob, openName } from '../job/job-state.ts';
 import { comparison, showState } from './opening.ts';
 import {
@@ -36,10 +38,21 @@ effect(() => {
 /** Updates the page's address, at most a few times a second. */
 let hashTimer: ReturnType<typeof setTimeout> | undefined;
 effect(() => {
+  const state = currentState();
+  if (!state) return;
+  clearTimeout(hashTimer);
+  hashTimer = setTimeout(() => {
+    const hash = writeHash(state);
+    if (hash !== location.hash) history.replaceState(null, '', hash === '' ? location.pathname + location.search : hash);
+  }, 150);
+});
+
+/** What the page shows, as its address holds it; undefined: nothing. */
+export function currentState(): HashState | undefined {
   const lane = main.value;
-  if (!lane) return;
+  if (!lane) return undefined;
   const isFitted = view.value.to - view.value.from >= wholeX.value * 0.999;
-  const state: HashState = {
+  return {
     file: sources.value.length > 1 ? lane.source.name : undefined,
     gpu: (lane.source.info?.gpus.length ?? 1) > 1 ? lane.gpu.device : undefined,
     run: lane.run.run === RECORDED ? undefined : lane.run.run,
@@ -54,13 +67,9 @@ effect(() => {
     node: selection.value.node,
     since: since.value?.event,
     search: selection.value.search,
+    ...comparing.value,
   };
-  clearTimeout(hashTimer);
-  hashTimer = setTimeout(() => {
-    const hash = writeHash(state);
-    if (hash !== location.hash) history.replaceState(null, '', hash === '' ? location.pathname + location.search : hash);
-  }, 150);
-});
+}
 
 /** The tab says what is open and how it fares: file or job, verdict, Weir. */
 effect(() => {
@@ -73,7 +82,17 @@ effect(() => {
 
 /** An address that was typed or pasted into an open page. Our own changes of the address do not call this. */
 export function listenToAddress(): void {
-  window.addEventListener('hashchange', () => void showState(wantedByAddress()));
+  window.addEventListener('hashchange', () => {
+    const wanted = wantedByAddress();
+    void showState(wanted);
+    showWantedDifference(wanted);
+  });
+}
+
+/** The difference that an address asks for, or none. */
+export function showWantedDifference({ left, right, by }: HashState): void {
+  if (left === undefined || right === undefined) closeDifference();
+  else void showDifference({ left, right, by: ALIGNMENTS.find((kind) => kind === by) });
 }
 
 export function wantedByAddress(): HashState {

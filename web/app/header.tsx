@@ -2,6 +2,8 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatCount } from '../../src/report/words/numbers.ts';
+import { shortNames } from '../../src/view/job-names.ts';
+import { saveView, saving } from '../job/saving.ts';
 import { pickFile } from './files.ts';
 import { openSource, showSource } from './opening.ts';
 import { runSearch, selectBlock } from './selecting.ts';
@@ -11,6 +13,7 @@ import { isDark, toggleTheme } from './theme.ts';
 export function Header() {
   const lane = main.value;
   const gpus = lane?.source.info?.gpus ?? [];
+  const names = shortNames(sources.value.map(({ name }) => name));
   return (
     <header class="top">
       <span class="brand">
@@ -23,16 +26,16 @@ export function Header() {
       </span>
       {sources.value.length > 1 && (lane || loading.value) ? (
         <select aria-label="Recording" value={lane?.source.name} onChange={(event) => void showSource(event.currentTarget.value)}>
-          {sources.value.map((source) => (
-            <option key={source.name} value={source.name}>
-              {source.name}
+          {sources.value.map((source, index) => (
+            <option key={source.name} value={source.name} disabled={source.isKept === false}>
+              {names[index]}
             </option>
           ))}
         </select>
       ) : (
         lane && (
           <span class="file" title={lane.source.name}>
-            {lane.source.name}
+            {names[0]}
           </span>
         )
       )}
@@ -58,6 +61,16 @@ export function Header() {
       {lane && loading.value && <span class="faint">{loading.value.doing} …</span>}
       <span class="space" />
       {lane && <Search />}
+      {lane && (
+        <button
+          type="button"
+          onClick={() => void saveView()}
+          disabled={saving.value !== undefined}
+          title="save what is shown as one HTML file, without the folders of this machine"
+        >
+          {saving.value ? `Saving ${Math.round(saving.value.fraction * 100)} %` : 'Save as HTML'}
+        </button>
+      )}
       <button type="button" onClick={() => void pickFile()}>
         Open…
       </button>

@@ -55,7 +55,8 @@ export function openRank({ source, summary }: JobRank): void {
 /** Opens the rank that failed first, else the worst, unless the user has opened one meanwhile. */
 export function openFirstRank(): void {
   if (main.value || loading.value) return;
-  const rank = rankToOpen(jobRanks.value, jobClock.value);
+  const kept = jobRanks.value.filter(({ source }) => source.isKept !== false);
+  const rank = rankToOpen(kept, jobClock.value);
   if (rank) openRank(rank);
 }
 
