@@ -54,7 +54,8 @@ async function openInside(report: ReportJson, wanted: HashState): Promise<void> 
     return { name, connection, isKept, analyses: new Map(analyses.map(({ gpu, analysis }) => [gpu, analysis])) };
   });
   sources.value = known;
-  for (const [index, { ranks }] of report.recordings.entries()) if (ranks) noteRank(known[index]!, { ranks });
+  for (const [index, { ranks, problem }] of report.recordings.entries())
+    noteRank(known[index]!, ranks ? { ranks } : { problem: problem ?? 'this page does not hold it' });
   const shown = location.hash === '' ? readHash(report.hash) : wanted;
   const named = known.find(({ name, isKept }) => name === shown.file && isKept) ?? (known.length === 1 ? known[0] : undefined);
   if (named) await openSource(named, shown);

@@ -17,6 +17,8 @@ export interface ReportRecording {
   readonly recording: Uint8Array | undefined;
   /** What is known of each GPU; undefined: not summarised. */
   readonly ranks: readonly RankSummary[] | undefined;
+  /** Why the recording could not be read. */
+  readonly problem?: string | undefined;
   /** The analyses made so far. */
   readonly analyses: readonly PackedAnalysis[];
 }

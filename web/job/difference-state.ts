@@ -7,7 +7,7 @@ import { analysis, main, type OpenSource, other, wordsOf } from '../app/state.ts
 import { compare } from '../data/comparing.ts';
 import { Cancelled } from '../data/connection.ts';
 import { newest } from '../data/latest.ts';
-import { jobRanks, type JobRank } from './job-state.ts';
+import { type JobRank, jobRanks } from './job-state.ts';
 
 /** A rank by the name of its recording and its GPU, as the page's address holds it. */
 export function keyOf({ source, summary }: Pick<JobRank, 'source' | 'summary'>): string {
@@ -80,11 +80,17 @@ async function judge(
   const stop = () => enough.abort();
   whole.addEventListener('abort', stop, { once: true });
   try {
-    const found = await source.connection.ask('analyze', gpu, {}, ({ partial }) => {
-      if (!partial || whole.aborted) return;
-      into.value = partial.analysis;
-      stop();
-    }, enough.signal);
+    const found = await source.connection.ask(
+      'analyze',
+      gpu,
+      {},
+      ({ partial }) => {
+        if (!partial || whole.aborted) return;
+        into.value = partial.analysis;
+        stop();
+      },
+      enough.signal,
+    );
     into.value = found.analysis;
   } catch (error) {
     if (!(error instanceof Cancelled)) throw error;

@@ -162,7 +162,12 @@ function Found({ diff, others }: { diff: Diff; others: { readonly count: number;
           {diff.sites.length === 0 ? (
             <p>No call site holds more or less memory in B.</p>
           ) : (
-            <Table label="Difference by call site" columns={SITE_COLUMNS} rows={diff.sites} keyOf={(site) => `${site.label} ${site.before} ${site.after}`} />
+            <Table
+              label="Difference by call site"
+              columns={SITE_COLUMNS}
+              rows={diff.sites}
+              keyOf={(site) => `${site.label} ${site.before} ${site.after}`}
+            />
           )}
           {others.count > 0 && (
             <p class="faint">
@@ -217,7 +222,9 @@ function changeColumns<Row extends Change>(noteOf: (row: Row) => string): Column
       title: 'change',
       align: 'right',
       value: (row) => changeOf(row),
-      cell: (row) => <strong class={changeOf(row) > 0 ? 'bad' : 'good'}>{formatGrowth(changeOf(row))}</strong>,
+      cell: (row) => (
+        <span class={changeOf(row) > 0 ? 'bad strong' : changeOf(row) < 0 ? 'good strong' : 'faint'}>{formatGrowth(changeOf(row))}</span>
+      ),
     },
     {
       title: 'in %',

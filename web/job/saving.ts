@@ -1,13 +1,14 @@
 // Saves what the page shows as one HTML file, like `weir report`: the recordings that are shown, the overview of all, and the view.
 // Folders of this machine do not come along.
 import { signal } from '@preact/signals';
+import { stripText } from '../../src/report/strip.ts';
 import { writeHash } from '../../src/view/hash-state.ts';
 import { plainNames } from '../../src/view/job-names.ts';
 import { type PageParts, type ReportRecording, reportPage } from '../../src/view/report-page.ts';
 import { currentState } from '../app/address.ts';
 import { guarded, main, type OpenSource, other, sources } from '../app/state.ts';
 import { comparing, keyOf } from './difference-state.ts';
-import { jobRanks, knownRanks } from './job-state.ts';
+import { jobRanks, type KnownRanks, knownRanks } from './job-state.ts';
 
 /** How far the file is; undefined: nothing is being saved. */
 export const saving = signal<{ doing: string; fraction: number } | undefined>(undefined);
@@ -43,8 +44,7 @@ export async function saveView(): Promise<void> {
 function shownSources(): ReadonlyMap<OpenSource, number> {
   const shown = new Map<OpenSource, number>();
   const { left, right } = comparing.value ?? {};
-  for (const rank of jobRanks.value)
-    if (keyOf(rank) === left || keyOf(rank) === right) shown.set(rank.source, rank.summary?.gpu ?? 0);
+  for (const rank of jobRanks.value) if (keyOf(rank) === left || keyOf(rank) === right) shown.set(rank.source, rank.summary?.gpu ?? 0);
   for (const lane of [other.value, main.value]) if (lane) shown.set(lane.source, lane.gpu.device);
   return shown;
 }
@@ -53,12 +53,18 @@ async function packed(source: OpenSource, name: string, shown: ReadonlyMap<OpenS
   const gpu = shown.get(source);
   const known = knownRanks.value.get(source);
   if (gpu === undefined || source.isKept === false)
-    return { name, recording: undefined, ranks: known && 'ranks' in known ? known.ranks : undefined, analyses: [] };
+    return { name, recording: undefined, ...strippedOf(known, source.name, name), analyses: [] };
   const answer = await source.connection.ask('pack', gpu, { name }, ({ doing, fraction }) => {
     saving.value = { doing: `${name}: ${doing}`, fraction };
   });
   saving.value = { doing: `compressing ${name}`, fraction: 1 };
   return { name, recording: await gzip(answer.bytes), ranks: answer.ranks, analyses: answer.analyses };
+}
+
+/** What is known of a recording that does not come along. */
+function strippedOf(known: KnownRanks | undefined, path: string, name: string): Pick<ReportRecording, 'ranks' | 'problem'> {
+  if (!known) return { ranks: undefined };
+  return 'ranks' in known ? known : { ranks: undefined, problem: stripText(known.problem.replaceAll(path, name)) };
 }
 
 function renamed(what: string | undefined, names: ReadonlyMap<OpenSource, string>): string | undefined {
@@ -100,7 +106,10 @@ async function text(path: string): Promise<string> {
 }
 
 function withoutEnding(name: string): string {
-  return name.replace(/\.(gz|zst)$/, '').replace(/\.(pickle|pkl|json|weir)$/, '').replace(/[^\w.-]+/g, '-');
+  return name
+    .replace(/\.(gz|zst)$/, '')
+    .replace(/\.(pickle|pkl|json|weir)$/, '')
+    .replace(/[^\w.-]+/g, '-');
 }
 
 function download(html: string, name: string): void {

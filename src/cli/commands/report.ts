@@ -35,7 +35,10 @@ export function reportCommand(): Command {
     .description(
       'Writes the page about a recording, or about the ranks of a job, as one HTML file that needs no network and no server. Folders of this machine are left out of it: files keep their names.',
     )
-    .argument('<files...>', 'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd, or folders of them; - is standard input')
+    .argument(
+      '<files...>',
+      'PyTorch snapshots (pickle or JSON) or .weir files, plain, gzip or zstd, or folders of them; - is standard input',
+    )
     .option('-o, --output <file>', 'the file to write (default: the name of the recording with .html)')
     .option('-f, --force', 'overwrite an existing file')
     .option('--keep-paths', 'keep the full paths of recordings and source files')
