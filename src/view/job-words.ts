@@ -48,10 +48,10 @@ export function clockSentence({ kind }: JobClock): string {
   }
 }
 
-/** How a job ended. */
+/** How a job ended, after its name. */
 export function endWords(end: JobEnd): string {
-  if (end.kind === 'played') return 'played to its end';
-  if (end.signal !== null) return `killed by ${end.signal}${end.signalNumber === undefined ? '' : ` (signal ${end.signalNumber})`}`;
+  if (end.kind === 'played') return 'was played to its end';
+  if (end.signal !== null) return `was killed by ${end.signal}${end.signalNumber === undefined ? '' : ` (signal ${end.signalNumber})`}`;
   if (end.code === null) return 'ended';
   return end.code === 0 ? 'ended with exit code 0' : `failed with exit code ${end.code}`;
 }

@@ -7,6 +7,7 @@ import { shortVerdict } from '../../src/view/job-words.ts';
 import { RECORDED } from '../../src/view/protocol.ts';
 import { closeDifference, comparing, showDifference } from '../job/difference-state.ts';
 import { isJob, openName } from '../job/job-state.ts';
+import { isLive, liveTitle } from '../job/live-state.ts';
 import { comparison, showState } from './opening.ts';
 import {
   analysis,
@@ -75,7 +76,8 @@ export function currentState(): HashState | undefined {
 effect(() => {
   const lane = main.value;
   const file = lane && fileName(lane.source.name);
-  const name = isJob.value && file ? `${openName.value}, ${file}` : (file ?? openName.value);
+  const whole = isLive.value ? liveTitle.value : isJob.value ? openName.value : undefined;
+  const name = [whole, file].filter((part) => part !== undefined).join(', ') || openName.value;
   const verdict = lane && analysis.value?.file === lane.source.name ? shortVerdict(analysis.value.analysis) : undefined;
   document.title = [name, verdict, 'Weir'].filter((part) => part !== undefined).join(' - ');
 });
