@@ -1,9 +1,9 @@
 // The page's entry: finds out how it runs (from a server, as one file, alone) and opens the recordings it finds.
 import { render } from 'preact';
-import type { AnalysisView } from '../src/view/analysis-view.ts';
-import type { HashState } from '../src/view/hash-state.ts';
+import { type HashState, readHash } from '../src/view/hash-state.ts';
 import type { JobOver } from '../src/view/live-sample.ts';
-import { listenToAddress, wantedByAddress } from './app/address.ts';
+import type { ReportJson } from '../src/view/report-page.ts';
+import { listenToAddress, showWantedDifference, wantedByAddress } from './app/address.ts';
 import { App, isDropping } from './app/app.tsx';
 import { listenToDrops, openSent } from './app/files.ts';
 import { listenToKeys } from './app/keyboard.ts';
@@ -36,15 +36,9 @@ async function start(): Promise<void> {
     isDropping.value = isOver;
   });
   const wanted = wantedByAddress();
-  const inside = document.getElementById('weir-recording');
+  const inside = document.getElementById('weir-report')?.textContent;
   if (inside) {
-    const report = JSON.parse(document.getElementById('weir-report')!.textContent!) as {
-      name: string;
-      analyses: { gpu: number; analysis: AnalysisView }[];
-    };
-    const connection = new WorkerConnection({ name: report.name, content: inside.textContent ?? '' });
-    const analyses = new Map(report.analyses.map(({ gpu, analysis }) => [gpu, analysis]));
-    await openSource({ name: report.name, connection, analyses }, wanted);
+    await openInside(JSON.parse(inside) as ReportJson, wanted);
     return;
   }
   const served = await askServer();
@@ -53,6 +47,23 @@ async function start(): Promise<void> {
   sources.value = known;
   if (served.live) followFeed(served.live.ranks, known.length > 0, (over) => void openAtEnd(over, known));
   else await openServed(known, wanted);
+}
+
+/** A page that is one file. Its view is that of its address, or the one that it was saved with. */
+async function openInside(report: ReportJson, wanted: HashState): Promise<void> {
+  const contents = document.querySelectorAll('.weir-recording');
+  const known = report.recordings.map(({ name, analyses, isKept }, index): OpenSource => {
+    const connection = new WorkerConnection({ name, content: contents[index]?.textContent ?? '' });
+    return { name, connection, isKept, analyses: new Map(analyses.map(({ gpu, analysis }) => [gpu, analysis])) };
+  });
+  sources.value = known;
+  for (const [index, { ranks, problem }] of report.recordings.entries())
+    noteRank(known[index]!, ranks ? { ranks } : { problem: problem ?? 'this page does not hold it' });
+  const shown = location.hash === '' ? readHash(report.hash) : wanted;
+  const named = known.find(({ name, isKept }) => name === shown.file && isKept) ?? (known.length === 1 ? known[0] : undefined);
+  if (named) await openSource(named, shown);
+  else openFirstRank();
+  if (shown.left) showWantedDifference(shown);
 }
 
 /** One recording is opened. Of several, the one that the address names, or the one to look at first. */
@@ -70,6 +81,7 @@ async function openServed(known: readonly OpenSource[], wanted: HashState): Prom
   if (named) void openSource(named, wanted);
   await followRanks(known);
   openFirstRank();
+  if (wanted.left) showWantedDifference(wanted);
 }
 
 /** The job has ended: opens the rank that failed, or the worst, from the server's recordings or from what the server sends. */

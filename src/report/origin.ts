@@ -282,6 +282,14 @@ export function lineOf({ filename, line, name }: Frame): string {
   return filename === '' ? name : `${filename.split('/').slice(-2).join('/')}:${line} ${name}`;
 }
 
+/** The part of a path that shows that it is a library's, which is the same on all machines; undefined: it is the user's own. */
+export function libraryPath(filename: string): string | undefined {
+  const path = inPackages(filename);
+  if (path !== filename) return `/site-packages/${path}`;
+  const found = LIBRARIES.exec(filename);
+  return found ? filename.slice(found.index) : undefined;
+}
+
 /** The path below the installed packages, since the environment itself may be in a folder called torch. */
 export function inPackages(filename: string): string {
   return filename.replace(/^.*\/(site|dist)-packages\//, '');

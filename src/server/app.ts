@@ -129,7 +129,9 @@ export function createApp({ assets, sources, job, live, access }: AppOptions): H
   // The server chooses which one: a page cannot ask for any other file.
   app.get('/api/live/recording', (context) => {
     if (!live?.recording || !live.over?.opens) return context.json({ problem: 'the job has left no recording here' }, 404);
-    return context.body(live.recording(), 200, { 'Content-Type': 'application/octet-stream' });
+    const { content, sent } = live.recording();
+    if (!onClose(context, sent)) sent();
+    return context.body(content, 200, { 'Content-Type': 'application/octet-stream' });
   });
 
   app.get('/api/ranks', (context) => {

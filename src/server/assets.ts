@@ -1,5 +1,6 @@
 // The files of the built page, read once from a fixed list. No other file on the disk can be requested.
 import { readFileSync } from 'node:fs';
+import type { PageParts } from '../view/report-page.ts';
 
 export interface Asset {
   readonly type: string;
@@ -16,6 +17,12 @@ const FILES = {
 } as const;
 
 export type Assets = Readonly<Record<keyof typeof FILES, Asset>>;
+
+/** The parts of a page that is one file. */
+export function pageParts(assets: Assets): PageParts {
+  const textOf = (name: keyof Assets) => Buffer.from(assets[name].bytes).toString('utf8');
+  return { script: textOf('app.js'), style: textOf('app.css'), worker: textOf('worker.js'), icon: textOf('icon.svg') };
+}
 
 /** Reads the built page. Default folder: `web`, beside the folder of this module. */
 export function readAssets(folder: URL = new URL('../web/', import.meta.url)): Assets {

@@ -8,8 +8,8 @@ export interface LiveFeed {
   readonly speed: number;
   /** How the job ended; undefined: it has not. */
   readonly over: JobOver | undefined;
-  /** The recording that `over` opens. Throws if it cannot be read. */
-  recording?(): ReadableStream<Uint8Array>;
+  /** The recording that `over` opens. To be told when a page has it, or has gone away. */
+  recording?(): { readonly content: ReadableStream<Uint8Array>; readonly sent: () => void };
   /** Sends all past samples at once, then each new one. Returns a function that ends the subscription. */
   subscribe(listener: (sample: LiveSample) => void): () => void;
 }

@@ -143,7 +143,8 @@ function messages(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
-function wordsFor(error: unknown): string {
+/** What is wrong, for people. */
+export function wordsFor(error: unknown): string {
   if (error instanceof InputError || error instanceof UsageError) return error.message;
   if (error instanceof RangeError && /allocation|length/i.test(error.message))
     return 'the recording needs more memory than there is here; `weir serve FILE` reads it outside the browser';

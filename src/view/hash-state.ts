@@ -24,11 +24,15 @@ export interface HashState {
   readonly search?: string | undefined;
   /** Of a run that can be given other values, like 12 or 12x512. */
   readonly values?: string | undefined;
+  /** The two ranks whose difference is shown, and the moments compared. */
+  readonly left?: string | undefined;
+  readonly right?: string | undefined;
+  readonly by?: string | undefined;
 }
 
 const WHOLE_NUMBERS = ['cursor', 'gpu', 'capacity', 'block', 'node', 'since'] as const;
 const NUMBERS = ['from', 'to', ...WHOLE_NUMBERS] as const;
-const TEXTS = ['run', 'with', 'file', 'search', 'values'] as const;
+const TEXTS = ['run', 'with', 'file', 'search', 'values', 'left', 'right', 'by'] as const;
 
 export function writeHash(state: HashState): string {
   const fields = new URLSearchParams();

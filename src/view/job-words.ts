@@ -3,6 +3,7 @@ import { formatBytes } from '../base/bytes.ts';
 import type { Analysis } from '../report/analysis.ts';
 import { lostBytes } from '../report/losses.ts';
 import { formatShare, formatTimes } from '../report/words/numbers.ts';
+import { NOTHING_RESERVED, oomCause, oomHeadline, peakHeadline } from '../report/words/verdict.ts';
 import { failureAt, type JobClock, type OrderedRank, worstOf } from './job-order.ts';
 import type { JobEnd } from './live-sample.ts';
 import { formatTime } from './ticks.ts';
@@ -47,10 +48,10 @@ export function clockSentence({ kind }: JobClock): string {
   }
 }
 
-/** How a job ended. */
+/** How a job ended, after its name. */
 export function endWords(end: JobEnd): string {
-  if (end.kind === 'played') return 'played to its end';
-  if (end.signal !== null) return `killed by ${end.signal}${end.signalNumber === undefined ? '' : ` (signal ${end.signalNumber})`}`;
+  if (end.kind === 'played') return 'was played to its end';
+  if (end.signal !== null) return `was killed by ${end.signal}${end.signalNumber === undefined ? '' : ` (signal ${end.signalNumber})`}`;
   if (end.code === null) return 'ended';
   return end.code === 0 ? 'ended with exit code 0' : `failed with exit code ${end.code}`;
 }
@@ -59,6 +60,14 @@ export function endWords(end: JobEnd): string {
 export function endHint(end: JobEnd): string | undefined {
   if (end.signal !== 'SIGKILL') return undefined;
   return 'SIGKILL comes from kill -9, from a scheduler, or from Linux when the machine runs out of host memory (dmesg tells).';
+}
+
+/** A verdict in two or three sentences, the answer first. */
+export function verdictSentences({ oom, summary, peak }: Pick<Analysis, 'oom' | 'summary' | 'peak'>): string[] {
+  const level = peak.reserved > 0 ? `${peakHeadline(peak).what}, ${peakHeadline(peak).details}.` : NOTHING_RESERVED;
+  if (!oom) return [level];
+  const { what, details } = oomHeadline(oom, summary.ooms);
+  return [`${what} ${details}`, oomCause(oom), level];
 }
 
 /** A verdict for the title of a tab. */

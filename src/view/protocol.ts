@@ -9,6 +9,7 @@ import type { FitLane, HoleInfo } from './fit-view.ts';
 import type { FlameGraph } from './flame.ts';
 import type { RankSummary } from './job-rank.ts';
 import type { MapCells, MapWindow } from './map-cells.ts';
+import type { PackedRecording } from './packing.ts';
 import type { PlanView } from './plan-view.ts';
 import type { Ruler } from './ruler.ts';
 import type { SearchResult } from './search.ts';
@@ -154,13 +155,15 @@ export interface Calls {
   analyze: { ask: { capacity?: number | undefined; isHistory?: boolean | undefined }; answer: AnalysisView };
   /** Of a source with values: the largest that fits, with the other values of the question's point. */
   values: { ask: { gpuBytes: number }; answer: ValueTable };
+  /** For a page of one file: without the folders of the machine, and under another name. */
+  pack: { ask: { name: string; capacity?: number | undefined }; answer: PackedRecording };
 }
 
 export type Method = keyof Calls;
 
 /** Comparing and planning take seconds. A thread of its own answers them, so that zooming never waits. */
 export function isSlow(method: string): boolean {
-  return method === 'analyze' || method === 'plan' || method === 'values' || method.startsWith('beside');
+  return method === 'analyze' || method === 'plan' || method === 'values' || method === 'pack' || method.startsWith('beside');
 }
 
 /** Of a source with values, `point` says which run is meant. */

@@ -44,6 +44,7 @@ const CHECKS: { readonly [Name in Method]: { readonly [Field in keyof Calls[Name
   plan: {},
   analyze: { capacity: optional(whole(1)), isHistory: optional(yesOrNo) },
   values: { gpuBytes: whole(1) },
+  pack: { name: text, capacity: optional(whole(1)) },
 };
 
 /** The same question with the known fields only. Throws a UsageError that says which field is wrong. */

@@ -6,6 +6,7 @@ import type { Recording } from '../trace/trace.ts';
 import type { AnalysisView } from './analysis-view.ts';
 import { GpuView } from './gpu-view.ts';
 import { rankSummaries } from './job-rank.ts';
+import { packSteps } from './packing.ts';
 import { planView } from './plan-view.ts';
 import type { Calls, Method, ProgressNote, Question, SourceInfo } from './protocol.ts';
 
@@ -35,6 +36,10 @@ export class Session {
     if (question.method === 'plan') {
       yield;
       return planView(this.trace(question.gpu));
+    }
+    if (question.method === 'pack') {
+      const { name, gpu, capacity } = question;
+      return yield* packSteps(this.recording, { name, keepsPaths: false, gpus: [gpu], capacity }, onProgress);
     }
     const view = this.view(question.gpu);
     switch (question.method) {

@@ -145,7 +145,7 @@ describe('weir serve', () => {
 
   it.each([
     [['serve', 'nothing.pickle'], 3, 'nothing.pickle: there is no such file'],
-    [['serve', 'samples'], 3, 'samples is a folder; name the snapshot file in it'],
+    [['serve', 'docs'], 3, 'docs has no recordings'],
     [['serve', '-'], 2, 'weir serve reads files, not standard input'],
     [['serve', '--live'], 2, '--live needs a recording to play; name one'],
     [['serve', '-p', 'http'], 2, 'a port is a number from 0 to 65535'],

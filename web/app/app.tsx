@@ -1,5 +1,6 @@
 // The page as a whole: its sections and their order.
 import { signal } from '@preact/signals';
+import { Difference } from '../job/difference.tsx';
 import { Live } from '../job/live.tsx';
 import { isLive } from '../job/live-state.ts';
 import { Overview } from '../job/overview.tsx';
@@ -29,6 +30,7 @@ export function App() {
       <ReloadNotice />
       <Live />
       {!isLive.value && <Overview />}
+      {!isLive.value && <Difference />}
       {main.value ? <Page /> : loading.value || (!isLive.value && sources.value.length === 0) ? <Empty /> : null}
       <Help />
       {isDropping.value && <div class="dropping">Drop it: nothing leaves your computer</div>}

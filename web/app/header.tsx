@@ -1,5 +1,7 @@
 // The top bar: the open recording, search, theme and help.
 import { formatCount } from '../../src/report/words/numbers.ts';
+import { shortNames } from '../../src/view/job-names.ts';
+import { saveView, saving } from '../job/saving.ts';
 import { pickFile } from './files.ts';
 import { openSource, showSource } from './opening.ts';
 import { SearchBox } from './search-box.tsx';
@@ -9,6 +11,7 @@ import { isDark, toggleTheme } from './theme.ts';
 export function Header() {
   const lane = main.value;
   const gpus = lane?.source.info?.gpus ?? [];
+  const names = shortNames(sources.value.map(({ name }) => name));
   return (
     <header class="top">
       <span class="brand">
@@ -21,16 +24,16 @@ export function Header() {
       </span>
       {sources.value.length > 1 && (lane || loading.value) ? (
         <select aria-label="Recording" value={lane?.source.name} onChange={(event) => void showSource(event.currentTarget.value)}>
-          {sources.value.map((source) => (
-            <option key={source.name} value={source.name}>
-              {source.name}
+          {sources.value.map((source, index) => (
+            <option key={source.name} value={source.name} disabled={source.isKept === false}>
+              {names[index]}
             </option>
           ))}
         </select>
       ) : (
         lane && (
           <span class="file" title={lane.source.name}>
-            {lane.source.name}
+            {names[0]}
           </span>
         )
       )}
@@ -56,6 +59,16 @@ export function Header() {
       {lane && loading.value && <span class="faint">{loading.value.doing} …</span>}
       <span class="space" />
       {lane && <SearchBox />}
+      {lane && (
+        <button
+          type="button"
+          onClick={() => void saveView()}
+          disabled={saving.value !== undefined}
+          title="save what is shown as one HTML file, without the folders of this machine"
+        >
+          {saving.value ? `Saving ${Math.round(saving.value.fraction * 100)} %` : 'Save as HTML'}
+        </button>
+      )}
       <button type="button" onClick={() => void pickFile()}>
         Open…
       </button>

@@ -1,6 +1,7 @@
 // The toolbar of timeline and map: allocator, comparison, axis, colours, and jumps.
 import { COLOUR_MODES, type ColourMode } from '../../src/view/block-classes.ts';
 import type { AxisKind } from '../../src/view/clock.ts';
+import { shortNames } from '../../src/view/job-names.ts';
 import { RECORDED } from '../../src/view/protocol.ts';
 import { STACK_MODES, type StackMode } from '../../src/view/stack-columns.ts';
 import { chooseStack, stackBy } from '../tracks/stack-state.ts';
@@ -24,7 +25,8 @@ export function Toolbar() {
   const lane = main.value;
   if (!lane) return null;
   const { choices } = lane.run;
-  const others = sources.value.filter((source) => source !== lane.source);
+  const others = sources.value.filter((source) => source !== lane.source && source.isKept !== false);
+  const names = shortNames(sources.value.map(({ name }) => name));
   const modes = COLOUR_MODES.filter((mode) => mode !== 'stack' || lane.gpu.hasStacks);
   return (
     <div class="toolbar">
@@ -57,7 +59,7 @@ export function Toolbar() {
             <optgroup label="another recording">
               {others.map((source) => (
                 <option key={source.name} value={`file:${source.name}`}>
-                  {source.name}
+                  {names[sources.value.indexOf(source)]}
                 </option>
               ))}
             </optgroup>

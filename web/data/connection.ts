@@ -7,6 +7,8 @@ import type { Opened } from '../worker.ts';
 export type OnProgress = (note: ProgressNote) => void;
 
 export interface Connection {
+  /** Where the recording is. */
+  readonly origin: { readonly kind: 'server'; readonly id: number } | { readonly kind: 'here'; readonly opened: Opened };
   /** If the signal aborts, the work ends and the promise rejects with `Cancelled`. */
   ask<Name extends Method>(
     method: Name,
@@ -30,11 +32,13 @@ export class Cancelled extends Error {}
 const POLL_EVERY_MS = 200;
 
 export class ServerConnection implements Connection {
+  readonly origin: Connection['origin'];
   private readonly url: string;
 
   private readonly name: string;
 
   constructor(id: number, name: string) {
+    this.origin = { kind: 'server', id };
     this.url = `api/sources/${id}`;
     this.name = name;
   }
@@ -102,11 +106,13 @@ export async function problemOf(response: Response): Promise<string> {
 
 /** Two workers, as on the server: one for quick questions, one that compares allocators. */
 export class WorkerConnection implements Connection {
+  readonly origin: Connection['origin'];
   private readonly opened: Opened;
   private viewer: WorkerLine | undefined;
   private analyst: WorkerLine | undefined;
 
   constructor(opened: Opened) {
+    this.origin = { kind: 'here', opened };
     this.opened = opened;
   }
 
@@ -201,7 +207,7 @@ class WorkerLine {
 let ownWorkerUrl: string | undefined;
 
 /** The worker's script: beside the page, or inside a page that is one file. */
-function workerUrl(): string {
+export function workerUrl(): string {
   const inside = document.getElementById('weir-worker');
   if (!inside) return 'worker.js';
   ownWorkerUrl ??= URL.createObjectURL(new Blob([inside.textContent ?? ''], { type: 'text/javascript' }));

@@ -15,10 +15,10 @@ export interface JobRank {
   readonly problem: string | undefined;
 }
 
-type Known = { readonly ranks: readonly RankSummary[] } | { readonly problem: string };
+export type KnownRanks = { readonly ranks: readonly RankSummary[] } | { readonly problem: string };
 
 /** By recording: its summaries, or why there are none. */
-export const knownRanks = signal<ReadonlyMap<OpenSource, Known>>(new Map());
+export const knownRanks = signal<ReadonlyMap<OpenSource, KnownRanks>>(new Map());
 
 export const jobRanks: ReadonlySignal<readonly JobRank[]> = computed(() => {
   const names = shortNames(sources.value.map(({ name }) => name));
@@ -44,7 +44,7 @@ export const openName: ReadonlySignal<string | undefined> = computed(() => {
   return jobName(names) ?? `${names.length} recordings`;
 });
 
-export function noteRank(source: OpenSource, known: Known): void {
+export function noteRank(source: OpenSource, known: KnownRanks): void {
   knownRanks.value = new Map(knownRanks.value).set(source, known);
 }
 
@@ -55,7 +55,8 @@ export function openRank({ source, summary }: JobRank): void {
 /** Opens the rank that failed first, else the worst, unless the user has opened one meanwhile. */
 export function openFirstRank(): void {
   if (main.value || loading.value) return;
-  const rank = rankToOpen(jobRanks.value, jobClock.value);
+  const kept = jobRanks.value.filter(({ source }) => source.isKept !== false);
+  const rank = rankToOpen(kept, jobClock.value);
   if (rank) openRank(rank);
 }
 

@@ -1,5 +1,7 @@
 // A running job, as far as its server tells: samples of each rank, whether it runs, how it ended, or that nobody answers any more.
 import { computed, type ReadonlySignal, signal } from '@preact/signals';
+import { formatTimes } from '../../src/report/words/numbers.ts';
+import { endWords } from '../../src/view/job-words.ts';
 import type { JobOver, LiveSample } from '../../src/view/live-sample.ts';
 
 export interface LiveRank {
@@ -76,4 +78,27 @@ function withSample({ name, samples, peakLive, peakReserved }: LiveRank, sample:
     peakLive: Math.max(peakLive, sample.highLive),
     peakReserved: Math.max(peakReserved, sample.highReserved),
   };
+}
+
+export function hasFailed({ samples }: LiveRank): boolean {
+  return (samples.at(-1)?.ooms ?? 0) > 0;
+}
+
+/** Whether the job runs, how it ended, or that nobody knows. */
+export const liveTitle: ReadonlySignal<string> = computed(() => titleOf(feedState.value, liveRanks.value));
+
+function titleOf(state: FeedState, ranks: readonly LiveRank[]): string {
+  const who = ranks.length < 2 ? 'The job' : formatTimes(ranks.length, 'rank', 'ranks');
+  const failed = ranks.filter(hasFailed).length;
+  const ooms = failed === 0 ? '' : ranks.length < 2 ? ', out of memory' : `, ${failed} out of memory`;
+  switch (state.kind) {
+    case 'running':
+      return `${who}${ranks.length < 2 ? ' is' : ''} ${isPlayback.value ? 'played back' : 'running'}${ooms}`;
+    case 'over':
+      return `${who}${ranks.length < 2 ? ' ' : ': the job '}${endWords(state.over.end)}${ooms}`;
+    case 'lost':
+      return `${who}: the connection is lost`;
+    case 'off':
+      return '';
+  }
 }

@@ -1,10 +1,9 @@
 // A running job: every rank as a small track that grows, and in words whether the job runs, how it ended, or that nobody knows.
 import { formatBytes } from '../../src/base/bytes.ts';
-import { formatTimes } from '../../src/report/words/numbers.ts';
-import { endHint, endWords, type RankFlag } from '../../src/view/job-words.ts';
+import { endHint, type RankFlag } from '../../src/view/job-words.ts';
 import { formatTime } from '../../src/view/ticks.ts';
 import { main } from '../app/state.ts';
-import { type FeedState, feedState, isLive, isPlayback, type LiveRank, liveRanks } from './live-state.ts';
+import { type FeedState, feedState, hasFailed, isLive, isPlayback, type LiveRank, liveRanks, liveTitle } from './live-state.ts';
 import { type ListedRank, RankList } from './rank-list.tsx';
 
 const TITLES = ['reserved now', 'peak reserved', 'live now', 'peak live'] as const;
@@ -22,7 +21,7 @@ export function Live() {
       <section id="job" class="card" tabIndex={-1} aria-labelledby="job-title">
         <div class="card-head">
           <h2 id="job-title" class={isBad(state) ? 'bad' : ''}>
-            <span role="status">{titleOf(state, ranks)}</span>
+            <span role="status">{liveTitle.value}</span>
           </h2>
           {ranks.length > 0 && <span class="faint">{formatTime(span, 1e5)} since the first process started</span>}
         </div>
@@ -46,22 +45,6 @@ export function Live() {
   );
 }
 
-function titleOf(state: FeedState, ranks: readonly LiveRank[]): string {
-  const who = ranks.length < 2 ? 'The job' : formatTimes(ranks.length, 'rank', 'ranks');
-  const failed = ranks.filter(hasFailed).length;
-  const ooms = failed === 0 ? '' : ranks.length < 2 ? ', out of memory' : `, ${failed} out of memory`;
-  switch (state.kind) {
-    case 'running':
-      return `${who}${ranks.length < 2 ? ' is' : ''} ${isPlayback.value ? 'played back' : 'running'}${ooms}`;
-    case 'over':
-      return `${who}${ranks.length < 2 ? ' ' : ': the job '}${endWords(state.over.end)}${ooms}`;
-    case 'lost':
-      return `${who}: the connection is lost`;
-    case 'off':
-      return '';
-  }
-}
-
 function isBad(state: FeedState): boolean {
   if (state.kind === 'lost') return true;
   return state.kind === 'over' && state.over.end.kind === 'ended' && (state.over.end.signal !== null || (state.over.end.code ?? 0) !== 0);
@@ -74,10 +57,6 @@ function detailsOf(state: FeedState): string[] {
     ];
   if (state.kind !== 'over') return [];
   return [endHint(state.over.end), state.over.reason].filter((sentence) => sentence !== undefined);
-}
-
-function hasFailed({ samples }: LiveRank): boolean {
-  return (samples.at(-1)?.ooms ?? 0) > 0;
 }
 
 function endOf({ samples }: LiveRank): number {

@@ -34,6 +34,9 @@ export function Overview() {
         {done < sources.value.length && (
           <Progress note={{ doing: `read ${done} of ${sources.value.length} recordings`, fraction: done / sources.value.length }} />
         )}
+        {sources.value.some(({ isKept }) => isKept === false) && (
+          <p class="faint">Only the ranks that were shown when this page was saved can be opened here.</p>
+        )}
         <RankList
           ranks={orderRanks(ranks, clock).map((rank) => listed(rank, ranks, clock))}
           titles={TITLES}
@@ -70,7 +73,7 @@ function listed(rank: JobRank, ranks: readonly JobRank[], clock: JobClock): List
   return {
     key: `${source.name}\0${summary?.gpu ?? ''}`,
     name: rank.name,
-    title: source.name,
+    title: source.isKept === false ? `${source.name}: this page holds only its track` : source.name,
     flag: flagOf(rank, ranks, clock),
     shape: summary && shapeOf(summary, clock),
     figures: [size(summary?.peakReserved), size(summary?.peakLive), size(summary?.lost)],

@@ -130,10 +130,14 @@ function Row({
           {rank.flag && <span class={rank.flag.isBad ? 'bad' : 'faint'}>{rank.flag.text}</span>}
           {rank.isOpen && <span class="tag">open below</span>}
         </span>
-        {rank.shape ? <canvas ref={canvas} aria-hidden="true" /> : <span class="rank-waiting faint">{rank.flag ? '' : 'reading …'}</span>}
+        {rank.shape ? (
+          <canvas ref={canvas} role="img" aria-label={`memory of ${rank.name}`} />
+        ) : (
+          <span class="rank-waiting faint">{rank.flag ? '' : 'reading …'}</span>
+        )}
         {rank.figures.map((figure, column) => (
           <span class="right rank-figure" key={titles[column]}>
-            <span class="rank-figure-name">{titles[column]} </span>
+            {figure !== '' && <span class="rank-figure-name">{titles[column]} </span>}
             {figure}
           </span>
         ))}

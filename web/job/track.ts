@@ -25,7 +25,7 @@ export interface TrackScale {
 }
 
 /** A limit far above the memory used would press all tracks flat: it is named, and not drawn. */
-const FAR = 1.6;
+const FAR = 2.5;
 const HEADROOM = 1.06;
 
 export function scaleOf(shapes: readonly TrackShape[], span: number): TrackScale {

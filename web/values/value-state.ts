@@ -19,10 +19,12 @@ export function valuesOf(source: OpenSource | undefined): ValueInfo | undefined 
 /** The same source at other values. */
 class PointConnection implements Connection {
   readonly base: Connection;
+  readonly origin: Connection['origin'];
   private readonly point: readonly number[];
 
   constructor(base: Connection, point: readonly number[]) {
     this.base = base;
+    this.origin = base.origin;
     this.point = point;
   }
 

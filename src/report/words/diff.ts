@@ -102,7 +102,7 @@ function stepWords(steps: RunSteps | NoSteps): string {
 const HIGHER = 0.01;
 
 /** The peaks of the whole runs, with what the driver gave. */
-export function peaksSentence({ alignment, before, after }: Diff): string {
+export function peaksSentence({ alignment, before, after }: Diff, advice = '--by peak compares the peaks'): string {
   const live = formatSizes(before.summary.peakLive, after.summary.peakLive);
   const change = formatChange(after.summary.peakLive, before.summary.peakLive);
   const reserved = [before.summary.recordedPeakReserved, after.summary.recordedPeakReserved];
@@ -111,7 +111,7 @@ export function peaksSentence({ alignment, before, after }: Diff): string {
       ? ''
       : ` Peak reserved: ${formatSizes(reserved[0], reserved[1])} (${formatChange(reserved[1], reserved[0])}).`;
   const isElsewhere = alignment.by === 'step' && after.summary.peakLive > alignment.after.bytes * (1 + HIGHER);
-  const elsewhere = isElsewhere ? ' The peak of B is not in a step that both have: --by peak compares the peaks.' : '';
+  const elsewhere = isElsewhere ? ` The peak of B is not in a step that both have: ${advice}.` : '';
   return `Whole runs: peak live ${live} (${change}).${held}${elsewhere}`;
 }
 

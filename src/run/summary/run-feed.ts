@@ -89,12 +89,11 @@ export class RunFeed implements LiveFeed {
   }
 
   /** The file was opened when the job ended: it may be removed before the page has it. */
-  recording(): ReadableStream<Uint8Array> {
+  recording(): { readonly content: ReadableStream<Uint8Array>; readonly sent: () => void } {
     const stream = createReadStream('', { fd: this.handle!, start: 0, autoClose: false });
     this.sending++;
     this.toSend = Math.max(0, this.toSend - 1);
-    stream.once('close', () => this.sending--);
-    return Readable.toWeb(stream) as ReadableStream<Uint8Array>;
+    return { content: Readable.toWeb(stream) as ReadableStream<Uint8Array>, sent: () => this.sending-- };
   }
 
   /** Resolves when every page that followed the job to its end has asked for the recording and got it, or takes too long. */

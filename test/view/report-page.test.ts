@@ -1,21 +1,19 @@
 // The page as one file: everything inside, nothing fetched, and no way for a name to become markup.
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import type { Assets } from '../../src/server/assets.ts';
-import { reportPage } from '../../src/server/report-page.ts';
+import { reportPage } from '../../src/view/report-page.ts';
 
-const asset = (text: string) => ({ type: '', bytes: new TextEncoder().encode(text) });
-const assets: Assets = {
-  'index.html': asset(''),
-  'app.js': asset('console.log("</script><!-- tricky")'),
-  'app.css': asset('body{color:red}'),
-  'worker.js': asset('worker("</SCRIPT>")'),
-  'icon.svg': asset('<svg/>'),
-  'example.pickle.gz': asset(''),
+const parts = {
+  script: 'console.log("</script><!-- tricky")',
+  style: 'body{color:red}',
+  worker: 'worker("</SCRIPT>")',
+  icon: '<svg/>',
 };
 
-describe('the report', () => {
-  const html = reportPage(assets, { name: 'a"<b>&.pickle', recording: Uint8Array.of(1, 2, 3), analyses: [] });
+describe('the report', async () => {
+  const name = 'a"<b>&.pickle';
+  const recordings = [{ name, recording: Uint8Array.of(1, 2, 3), ranks: undefined, analyses: [] }];
+  const html = await reportPage(parts, { title: name, hash: '', recordings });
 
   it('allows its own script and style by their hashes and nothing else', () => {
     const script = /<script>([\s\S]*?)<\/script>/.exec(html)![1]!;
@@ -39,6 +37,6 @@ describe('the report', () => {
   });
 
   it('holds the recording', () => {
-    expect(html).toContain(`id="weir-recording">${Buffer.from([1, 2, 3]).toString('base64')}</script>`);
+    expect(html).toContain(`class="weir-recording">${Buffer.from([1, 2, 3]).toString('base64')}</script>`);
   });
 });
