@@ -1,5 +1,5 @@
-// `npm run bench:page`: time to open a snapshot of three million events in the page of `weir serve`, and time per frame
-// during zooming, panning and scrubbing. Headless Chromium, software rendering.
+// `npm run bench:page`: time to open a snapshot of three million events in the page of `weir serve`, time per frame during
+// zooming, panning and scrubbing, and time until the page answers a pointer. Headless Chromium, software rendering.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
@@ -28,10 +28,24 @@ interface Frames {
   readonly frames: number;
   readonly medianMs: number;
   readonly p95Ms: number;
+  readonly p99Ms: number;
   readonly worstMs: number;
   /** Tasks of the main thread that took more than 50 ms. */
   readonly longTasks: number;
 }
+
+interface Answers {
+  readonly over: string;
+  readonly answers: number;
+  /** From the move of the pointer to the answer on the page. */
+  readonly medianMs: number;
+  readonly p99Ms: number;
+  readonly worstMs: number;
+}
+
+/** Heights on the canvas of the tracks. */
+const STACK_Y = 200;
+const MAP_Y = 420;
 
 /** Kept with the result, because other work on the machine changes every figure. */
 const [loadBefore] = loadavg();
@@ -48,30 +62,53 @@ const tableSeconds = since();
 const events = Number((await page.locator('.counts').innerText()).replace(/ events.*/, '').replaceAll(',', ''));
 
 await page.keyboard.press('3');
+await untilMarked('weir-stack');
+const stackSeconds = since();
 const box = (await page.locator('.track-canvas').boundingBox())!;
 const middle = box.x + box.width / 2;
+const hovers: Answers[] = [];
 const gestures: Frames[] = [
   await measure('zoom in and out (keys)', async () => {
     for (let turn = 0; turn < 14; turn++) await press('w');
     for (let turn = 0; turn < 14; turn++) await press('s');
   }),
-  await measure('zoom in and out (wheel)', async () => {
-    await page.mouse.move(middle, box.y + 100);
+  await measure('zoom in and out (Ctrl + wheel)', async () => {
+    await page.mouse.move(middle, box.y + STACK_Y);
+    await page.keyboard.down('Control');
     for (let turn = 0; turn < 20; turn++) await wheel(-240);
     for (let turn = 0; turn < 20; turn++) await wheel(240);
+    await page.keyboard.up('Control');
+  }),
+  await measure('pan the stacked timeline (Shift + wheel)', async () => {
+    for (let turn = 0; turn < 8; turn++) await press('w');
+    await page.keyboard.down('Shift');
+    for (let turn = 0; turn < 30; turn++) await wheel(120);
+    for (let turn = 0; turn < 30; turn++) await wheel(-120);
+    await page.keyboard.up('Shift');
+    await press('0');
+  }),
+  await measure('zoom the stack in bytes (keys)', async () => {
+    for (let turn = 0; turn < 10; turn++) await press(']');
+    for (let turn = 0; turn < 10; turn++) await press('[');
   }),
   await measure('pan (drag on the map)', async () => {
     for (let turn = 0; turn < 8; turn++) await press('w');
-    await drag(box.y + 300, -300);
-    await drag(box.y + 300, 500);
+    await drag(box.y + MAP_Y, -300);
+    await drag(box.y + MAP_Y, 500);
     await press('0');
   }),
   await measure('scrub (drag on the timeline)', async () => {
-    await drag(box.y + 100, -400);
-    await drag(box.y + 100, 400);
+    await drag(box.y + STACK_Y, -400);
+    await drag(box.y + STACK_Y, 400);
   }),
   await measure('step through events', async () => {
     for (let turn = 0; turn < 40; turn++) await press('.');
+  }),
+  await measure('hover over the stacked timeline', async () => {
+    hovers.push(await hover('the stacked timeline', box.y + STACK_Y));
+  }),
+  await measure('hover over the map', async () => {
+    hovers.push(await hover('the map', box.y + MAP_Y));
   }),
 ];
 await browser.close();
@@ -81,8 +118,9 @@ const result = {
   ...provenanceOf('npm run bench:page', `${thisMachine()}, ${BROWSER} (software rendering), ${WIDTH}x${HEIGHT}`),
   loadBefore,
   file: { bytes: statSync(FILE).size, events },
-  seconds: { map: mapSeconds, verdict: verdictSeconds, wholeTable: tableSeconds },
+  seconds: { map: mapSeconds, verdict: verdictSeconds, wholeTable: tableSeconds, stack: stackSeconds },
   gestures,
+  hovers,
 };
 console.log(
   `\n${result.hardware}; load before: ${loadBefore!.toFixed(1)}\nsnapshot of ${(result.file.bytes / 1e6).toFixed(0)} MB, ${events.toLocaleString('en-US')} events\n`,
@@ -96,21 +134,52 @@ print(
   ],
 );
 print(
-  ['gesture', 'frames', 'median ms', '95 % ms', 'worst ms', 'tasks over 50 ms'],
+  ['gesture', 'frames', 'median ms', '95 % ms', '99 % ms', 'worst ms', 'tasks over 50 ms'],
   gestures.map((row) => [
     row.gesture,
     String(row.frames),
     row.medianMs.toFixed(1),
     row.p95Ms.toFixed(1),
+    row.p99Ms.toFixed(1),
     row.worstMs.toFixed(1),
     String(row.longTasks),
   ]),
 );
+print(
+  ['pointer over', 'answers', 'median ms', '99 % ms', 'worst ms'],
+  hovers.map((row) => [row.over, String(row.answers), row.medianMs.toFixed(1), row.p99Ms.toFixed(1), row.worstMs.toFixed(1)]),
+);
 writeFileSync(`bench/results/page-${result.date}.json`, `${JSON.stringify(result, null, 2)}\n`);
 
-/** Polls, because the page's content security policy forbids `waitForFunction`. */
 async function untilMapped(): Promise<void> {
-  while (!(await page.evaluate("performance.getEntriesByName('weir-map').length > 0"))) await page.waitForTimeout(50);
+  await untilMarked('weir-map');
+}
+
+/** Polls, because the page's content security policy forbids `waitForFunction`. */
+async function untilMarked(name: string): Promise<void> {
+  while (!(await page.evaluate(`performance.getEntriesByName('${name}').length > 0`))) await page.waitForTimeout(50);
+}
+
+/** Moves the pointer across the canvas, and times each answer from the last move before it. */
+async function hover(over: string, y: number): Promise<Answers> {
+  await page.evaluate(`(() => {
+    performance.clearMarks('weir-hover');
+    window.moves = [];
+    document.querySelector('.track-canvas').addEventListener('pointermove', (event) => moves.push(event.timeStamp));
+  })()`);
+  for (let step = 0; step <= 80; step++) {
+    await page.mouse.move(box.x + 80 + ((box.width - 100) * step) / 80, y + (step % 7) * 6);
+    await page.waitForTimeout(25);
+  }
+  await page.waitForTimeout(300);
+  const waits = (await page.evaluate(`performance.getEntriesByName('weir-hover').map(({ startTime }) =>
+    startTime - moves.findLast((time) => time <= startTime))`)) as number[];
+  const sorted = waits.sort((a, b) => a - b);
+  return { over, answers: waits.length, medianMs: shareOf(sorted, 0.5), p99Ms: shareOf(sorted, 0.99), worstMs: shareOf(sorted, 1) };
+}
+
+function shareOf(sorted: readonly number[], share: number): number {
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
 }
 
 async function press(key: string): Promise<void> {
@@ -148,8 +217,8 @@ async function measure(gesture: string, work: () => Promise<void>): Promise<Fram
   await page.waitForTimeout(300);
   const { times, long } = await stopMeasuring(page);
   const sorted = [...times].sort((a, b) => a - b);
-  const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
-  return { gesture, frames: times.length, medianMs: at(0.5), p95Ms: at(0.95), worstMs: at(1), longTasks: long };
+  const at = (share: number) => shareOf(sorted, share);
+  return { gesture, frames: times.length, medianMs: at(0.5), p95Ms: at(0.95), p99Ms: at(0.99), worstMs: at(1), longTasks: long };
 }
 
 async function stopMeasuring(on: Page): Promise<{ times: number[]; long: number }> {

@@ -86,7 +86,7 @@ export function BandLegend() {
               >
                 <span
                   class={isRest(entry) ? 'swatch hatched' : 'swatch'}
-                  style={{ background: css(colourOf(bandColours(), entry.kind, theme)) }}
+                  style={{ backgroundColor: css(colourOf(bandColours(), entry.kind, theme)) }}
                 />
                 <span class="band-name">{entry.label}</span>
                 <span class="band-bytes" data-bytes={now?.bytes[index]}>
