@@ -1,15 +1,17 @@
-// `npm run bench:page`: time to open a snapshot of three million events in the page of `weir serve`, and time per frame
-// during zooming, panning and scrubbing. Headless Chromium, software rendering.
+// `npm run bench:page`: time to open a snapshot of three million events in the page of `weir serve`, time per frame during
+// zooming, panning and scrubbing, and time until the page answers a pointer. Headless Chromium, software rendering.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { chromium, type Page } from 'playwright-core';
 import { formatTable } from '../src/report/terminal/table.ts';
+import { type Answers, Hands, shareOf } from './page-hands.ts';
 import { provenanceOf, thisMachine } from './provenance.ts';
 import { generateSnapshot } from './snapshot-generator.ts';
 
-const BYTES = 200e6;
-const FILE = 'build/bench/page-snapshot.pickle';
+/** Without stacks, all memory is one band. With them, the timeline is stacked by call site. */
+const PLAIN = { path: 'build/bench/page-snapshot.pickle', bytes: 200e6, stackDepth: 0 };
+const STACKED = { path: 'build/bench/page-snapshot-stacks.pickle', bytes: 250e6, stackDepth: 4 };
 const WIDTH = 1366;
 const HEIGHT = 768;
 const BROWSER = [process.env['WEIR_CHROMIUM'], '/usr/bin/chromium-headless-shell', '/usr/bin/chromium'].find(
@@ -18,9 +20,10 @@ const BROWSER = [process.env['WEIR_CHROMIUM'], '/usr/bin/chromium-headless-shell
 if (!BROWSER) throw new Error('no Chromium was found; WEIR_CHROMIUM names one, or apt install chromium-headless-shell');
 
 mkdirSync('build/bench', { recursive: true });
-if (!existsSync(FILE) || statSync(FILE).size < BYTES) {
-  console.log(`making ${FILE} ...`);
-  generateSnapshot(FILE, BYTES, 0);
+for (const { path, bytes, stackDepth } of [PLAIN, STACKED]) {
+  if (existsSync(path) && statSync(path).size >= bytes) continue;
+  console.log(`making ${path} ...`);
+  generateSnapshot(path, bytes, stackDepth);
 }
 
 interface Frames {
@@ -28,113 +31,144 @@ interface Frames {
   readonly frames: number;
   readonly medianMs: number;
   readonly p95Ms: number;
+  readonly p99Ms: number;
   readonly worstMs: number;
   /** Tasks of the main thread that took more than 50 ms. */
   readonly longTasks: number;
 }
 
+/** Heights on the canvas of the tracks. */
+const STACK_Y = 200;
+const MAP_Y = 420;
+
 /** Kept with the result, because other work on the machine changes every figure. */
 const [loadBefore] = loadavg();
 const browser = await chromium.launch({ executablePath: BROWSER, args: ['--no-sandbox'] });
-const started = performance.now();
-const server = spawn(process.execPath, ['dist/cli/main.js', 'serve', FILE, '-q'], { stdio: ['ignore', 'pipe', 'inherit'] });
-const page = await browser.newPage({ viewport: { width: WIDTH, height: HEIGHT } });
-await page.goto(await addressOf(server));
-const since = () => (performance.now() - started) / 1000;
-const opened = await Promise.all([untilMapped().then(since), page.getByTestId('headline').waitFor({ timeout: 120_000 }).then(since)]);
-const [mapSeconds, verdictSeconds] = opened;
-await page.locator('#what-if [role=progressbar]').waitFor({ state: 'detached', timeout: 300_000 });
-const tableSeconds = since();
-const events = Number((await page.locator('.counts').innerText()).replace(/ events.*/, '').replaceAll(',', ''));
-
-await page.keyboard.press('3');
-const box = (await page.locator('.track-canvas').boundingBox())!;
-const middle = box.x + box.width / 2;
-const gestures: Frames[] = [
-  await measure('zoom in and out (keys)', async () => {
-    for (let turn = 0; turn < 14; turn++) await press('w');
-    for (let turn = 0; turn < 14; turn++) await press('s');
-  }),
-  await measure('zoom in and out (wheel)', async () => {
-    await page.mouse.move(middle, box.y + 100);
-    for (let turn = 0; turn < 20; turn++) await wheel(-240);
-    for (let turn = 0; turn < 20; turn++) await wheel(240);
-  }),
-  await measure('pan (drag on the map)', async () => {
-    for (let turn = 0; turn < 8; turn++) await press('w');
-    await drag(box.y + 300, -300);
-    await drag(box.y + 300, 500);
-    await press('0');
-  }),
-  await measure('scrub (drag on the timeline)', async () => {
-    await drag(box.y + 100, -400);
-    await drag(box.y + 100, 400);
-  }),
-  await measure('step through events', async () => {
-    for (let turn = 0; turn < 40; turn++) await press('.');
-  }),
-];
+const plain = await visit(PLAIN.path);
+const stacked = await visit(STACKED.path);
 await browser.close();
-server.kill('SIGINT');
 
 const result = {
   ...provenanceOf('npm run bench:page', `${thisMachine()}, ${BROWSER} (software rendering), ${WIDTH}x${HEIGHT}`),
   loadBefore,
-  file: { bytes: statSync(FILE).size, events },
-  seconds: { map: mapSeconds, verdict: verdictSeconds, wholeTable: tableSeconds },
-  gestures,
+  ...plain,
+  stacked,
 };
-console.log(
-  `\n${result.hardware}; load before: ${loadBefore!.toFixed(1)}\nsnapshot of ${(result.file.bytes / 1e6).toFixed(0)} MB, ${events.toLocaleString('en-US')} events\n`,
-);
-print(
-  ['from `weir serve` to', 'seconds'],
-  [
-    ['timeline and map drawn', mapSeconds!.toFixed(1)],
-    ['verdict', verdictSeconds!.toFixed(1)],
-    ['every allocator compared', tableSeconds.toFixed(1)],
-  ],
-);
-print(
-  ['gesture', 'frames', 'median ms', '95 % ms', 'worst ms', 'tasks over 50 ms'],
-  gestures.map((row) => [
-    row.gesture,
-    String(row.frames),
-    row.medianMs.toFixed(1),
-    row.p95Ms.toFixed(1),
-    row.worstMs.toFixed(1),
-    String(row.longTasks),
-  ]),
-);
+console.log(`\n${result.hardware}; load before: ${loadBefore!.toFixed(1)}`);
+report('without stacks', plain);
+report('stacked by call site', stacked);
 writeFileSync(`bench/results/page-${result.date}.json`, `${JSON.stringify(result, null, 2)}\n`);
 
+interface Visit {
+  readonly file: { readonly bytes: number; readonly events: number };
+  readonly seconds: { readonly map: number; readonly verdict: number; readonly wholeTable: number };
+  readonly gestures: readonly Frames[];
+  readonly hovers: readonly Answers[];
+}
+
+async function visit(path: string): Promise<Visit> {
+  const started = performance.now();
+  const since = () => (performance.now() - started) / 1000;
+  const server = spawn(process.execPath, ['dist/cli/main.js', 'serve', path, '-q'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const page = await browser.newPage({ viewport: { width: WIDTH, height: HEIGHT } });
+  await page.goto(await addressOf(server));
+  const [map, verdict] = await Promise.all([
+    untilMarked(page, 'weir-map').then(since),
+    page.getByTestId('headline').waitFor({ timeout: 120_000 }).then(since),
+  ]);
+  await page.locator('#what-if [role=progressbar]').waitFor({ state: 'detached', timeout: 300_000 });
+  const wholeTable = since();
+  const events = Number((await page.locator('.counts').innerText()).replace(/ events.*/, '').replaceAll(',', ''));
+  await page.keyboard.press('3');
+  await untilMarked(page, 'weir-stack');
+  const hands = new Hands(page, (await page.locator('.track-canvas').boundingBox())!);
+  const measured = await perform(page, hands);
+  await page.close();
+  server.kill('SIGINT');
+  return { file: { bytes: statSync(path).size, events }, seconds: { map, verdict, wholeTable }, ...measured };
+}
+
+async function perform(page: Page, hands: Hands): Promise<Pick<Visit, 'gestures' | 'hovers'>> {
+  const hovers: Answers[] = [];
+  const gestures: Frames[] = [
+    await measure(page, 'zoom in and out (keys)', async () => {
+      for (let turn = 0; turn < 14; turn++) await hands.press('w');
+      for (let turn = 0; turn < 14; turn++) await hands.press('s');
+    }),
+    await measure(page, 'zoom in and out (Ctrl + wheel)', async () => {
+      await hands.moveTo(STACK_Y);
+      await page.keyboard.down('Control');
+      for (let turn = 0; turn < 20; turn++) await hands.wheel(-240);
+      for (let turn = 0; turn < 20; turn++) await hands.wheel(240);
+      await page.keyboard.up('Control');
+    }),
+    await measure(page, 'pan the stacked timeline (Shift + wheel)', async () => {
+      for (let turn = 0; turn < 8; turn++) await hands.press('w');
+      await page.keyboard.down('Shift');
+      for (let turn = 0; turn < 30; turn++) await hands.wheel(120);
+      for (let turn = 0; turn < 30; turn++) await hands.wheel(-120);
+      await page.keyboard.up('Shift');
+      await hands.press('0');
+    }),
+    await measure(page, 'zoom the stack in bytes (keys)', async () => {
+      for (let turn = 0; turn < 10; turn++) await hands.press(']');
+      for (let turn = 0; turn < 10; turn++) await hands.press('[');
+    }),
+    await measure(page, 'pan (drag on the map)', async () => {
+      for (let turn = 0; turn < 8; turn++) await hands.press('w');
+      await hands.drag(MAP_Y, -300);
+      await hands.drag(MAP_Y, 500);
+      await hands.press('0');
+    }),
+    await measure(page, 'scrub (drag on the timeline)', async () => {
+      await hands.drag(STACK_Y, -400);
+      await hands.drag(STACK_Y, 400);
+    }),
+    await measure(page, 'step through events', async () => {
+      for (let turn = 0; turn < 40; turn++) await hands.press('.');
+    }),
+    await measure(page, 'hover over the stacked timeline', async () => {
+      hovers.push(await hands.hover('the stacked timeline', STACK_Y));
+    }),
+    await measure(page, 'hover over the map', async () => {
+      hovers.push(await hands.hover('the map', MAP_Y));
+    }),
+  ];
+  return { gestures, hovers };
+}
+
+function report(what: string, { file, seconds, gestures, hovers }: Visit): void {
+  console.log(`\n${what}: snapshot of ${(file.bytes / 1e6).toFixed(0)} MB, ${file.events.toLocaleString('en-US')} events\n`);
+  print(
+    ['from `weir serve` to', 'seconds'],
+    [
+      ['timeline and map drawn', seconds.map.toFixed(1)],
+      ['verdict', seconds.verdict.toFixed(1)],
+      ['every allocator compared', seconds.wholeTable.toFixed(1)],
+    ],
+  );
+  print(
+    ['gesture', 'frames', 'median ms', '95 % ms', '99 % ms', 'worst ms', 'tasks over 50 ms'],
+    gestures.map((row) => [
+      row.gesture,
+      String(row.frames),
+      ...[row.medianMs, row.p95Ms, row.p99Ms, row.worstMs].map((ms) => ms.toFixed(1)),
+      String(row.longTasks),
+    ]),
+  );
+  print(
+    ['pointer over', 'answers', 'median ms', '99 % ms', 'worst ms'],
+    hovers.map((row) => [row.over, String(row.answers), ...[row.medianMs, row.p99Ms, row.worstMs].map((ms) => ms.toFixed(1))]),
+  );
+}
+
 /** Polls, because the page's content security policy forbids `waitForFunction`. */
-async function untilMapped(): Promise<void> {
-  while (!(await page.evaluate("performance.getEntriesByName('weir-map').length > 0"))) await page.waitForTimeout(50);
-}
-
-async function press(key: string): Promise<void> {
-  await page.keyboard.press(key);
-  await page.waitForTimeout(40);
-}
-
-async function wheel(by: number): Promise<void> {
-  await page.mouse.wheel(0, by);
-  await page.waitForTimeout(25);
-}
-
-async function drag(y: number, by: number): Promise<void> {
-  await page.mouse.move(middle, y);
-  await page.mouse.down();
-  for (let step = 1; step <= 40; step++) {
-    await page.mouse.move(middle + (by * step) / 40, y);
-    await page.waitForTimeout(16);
-  }
-  await page.mouse.up();
+async function untilMarked(page: Page, name: string): Promise<void> {
+  while (!(await page.evaluate(`performance.getEntriesByName('${name}').length > 0`))) await page.waitForTimeout(50);
 }
 
 /** Times between animation frames during a gesture. */
-async function measure(gesture: string, work: () => Promise<void>): Promise<Frames> {
+async function measure(page: Page, gesture: string, work: () => Promise<void>): Promise<Frames> {
   await page.waitForTimeout(500);
   await page.evaluate(`(() => {
     const seen = (window.seen = { times: [], long: 0, on: true });
@@ -148,8 +182,8 @@ async function measure(gesture: string, work: () => Promise<void>): Promise<Fram
   await page.waitForTimeout(300);
   const { times, long } = await stopMeasuring(page);
   const sorted = [...times].sort((a, b) => a - b);
-  const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
-  return { gesture, frames: times.length, medianMs: at(0.5), p95Ms: at(0.95), worstMs: at(1), longTasks: long };
+  const at = (share: number) => shareOf(sorted, share);
+  return { gesture, frames: times.length, medianMs: at(0.5), p95Ms: at(0.95), p99Ms: at(0.99), worstMs: at(1), longTasks: long };
 }
 
 async function stopMeasuring(on: Page): Promise<{ times: number[]; long: number }> {

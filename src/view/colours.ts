@@ -49,7 +49,7 @@ export const DARK_MAP: MapTheme = {
   empty: [22, 25, 31],
   held: [106, 110, 118],
   selected: [255, 120, 190],
-  faded: [62, 104, 158],
+  faded: [66, 110, 166],
   categories: [
     [35, 123, 255],
     [192, 155, 252],

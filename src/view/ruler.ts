@@ -41,7 +41,7 @@ export class StepRuler {
       phaseEvent: Int32Array.from(shown, ({ from }) => from),
       phaseTime: Float64Array.from(shown, ({ from }) => timeOf(from)),
       phaseName: Uint8Array.from(shown, ({ name }) => PHASE_NAMES.indexOf(name)),
-      isGuess: shown.some(({ origin }) => origin === 'lifetimes'),
+      isGuess: shown.some(({ name, origin }) => name !== 'setup' && origin === 'lifetimes'),
     };
   }
 

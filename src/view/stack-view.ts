@@ -144,7 +144,7 @@ export class StackView {
     });
     if (live === 0) return NO_WORDS;
     const isUnknown = unknown === live;
-    const found = isUnknown ? '' : `At the peak of live memory. ${waysSentence({ ways, live })}`;
+    const found = isUnknown ? '' : `Categories at the peak of live memory: ${waysSentence({ ways, live }).replace('Found', 'found')}`;
     const hint =
       unknown < MUCH_UNKNOWN * live
         ? ''

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { COLOUR_MODES } from '../../src/view/block-classes.ts';
 import { readHash, writeHash } from '../../src/view/hash-state.ts';
+import { STACK_MODES } from '../../src/view/stack-columns.ts';
 
 describe("the page's address", () => {
   it('holds the whole state', () => {
@@ -11,6 +12,7 @@ describe("the page's address", () => {
       {
         axis: fc.constantFrom('event', 'time'),
         colour: fc.constantFrom(...COLOUR_MODES),
+        stack: fc.constantFrom(...STACK_MODES),
         cursor: number,
         gpu: number,
         capacity: number,
@@ -38,7 +40,7 @@ describe("the page's address", () => {
 
   it('reads anything without complaint', () => {
     fc.assert(fc.property(fc.string(), (text) => void readHash(text)));
-    expect(readHash('#axis=sideways&colour=beige&cursor=many')).toEqual({});
+    expect(readHash('#axis=sideways&colour=beige&stack=books&cursor=many')).toEqual({});
     expect(readHash('#block=1.5&node=0.1&gpu=1e999&capacity=2.5')).toEqual({});
   });
 });

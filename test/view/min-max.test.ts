@@ -13,6 +13,7 @@ describe('MinMax', () => {
         const found = { min: 0, max: 0 };
         new MinMax(Float64Array.from(list)).range(from, to, found);
         expect(found).toEqual({ min: Math.min(...list.slice(from, to)), max: Math.max(...list.slice(from, to)) });
+        expect(new MinMax(Float64Array.from(list)).highestAt(from, to)).toBe(list.indexOf(found.max, from));
       }),
     );
   });

@@ -144,7 +144,7 @@ describe.skipIf(!CHROMIUM)(`the page${CHROMIUM ? '' : ' (skipped: there is no Ch
     expect(await whatIfBytes()).toEqual([...(await whatIfBytes())].sort((a, b) => a - b));
   });
 
-  it('zooms and pans by keys and wheel, and fits again', async () => {
+  it('zooms and pans by keys and Ctrl + wheel, and fits again', async () => {
     await open(served.url);
     await untilAnalysed(page);
     const whole = await viewWidth();
@@ -161,7 +161,9 @@ describe.skipIf(!CHROMIUM)(`the page${CHROMIUM ? '' : ' (skipped: there is no Ch
     expect(await viewWidth()).toBeCloseTo(near * 1.5, 0);
     const box = (await page.locator('.track-canvas').boundingBox())!;
     await page.mouse.move(box.x + box.width / 2, box.y + 100);
+    await page.keyboard.down('Control');
     await page.mouse.wheel(0, -600);
+    await page.keyboard.up('Control');
     expect(await viewWidth()).toBeLessThan(near * 1.5);
     await page.keyboard.press('0');
     expect(await viewWidth()).toBe(Number.POSITIVE_INFINITY);

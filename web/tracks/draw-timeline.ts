@@ -20,18 +20,20 @@ export function drawTimeline(context: Context, box: Box, picture: Picture): void
     label(context, tick.label, box.left - 8, middle, colours.faint, 'right', 'middle');
   }
   clipped(context, box, () => {
+    const [first] = picture.lanes;
+    if (first) drawEnd(context, box, scaleX(box, wanted.view)(first.span), 'A', colours);
     picture.lanes.forEach(({ data, span }, index) => {
       const columns = data.timeline(wanted);
       const series = { box, view: wanted.view, layers: columns, bytes, end: span };
       if (index > 0) {
-        stroke(context, series, 'reserved', colours.other, [5, 3]);
+        stroke(context, series, 'reserved', colours.other, B_DASH);
         return;
       }
       const stack = data.stack(wanted, picture.stackLook);
       area(context, series, 'reserved', colours.held, stack ? 1 : 0.3);
       if (stack) {
         drawStack(context, box, stack, picture, span);
-        stroke(context, series, 'allocated', colours.text, [2, 2]);
+        stroke(context, series, 'allocated', colours.text, DOTS);
       } else {
         area(context, series, 'allocated', colours.allocated, 0.45);
         stroke(context, series, 'live', colours.live, undefined);
@@ -165,6 +167,10 @@ export function area(context: Context, place: SeriesPlace, series: Series, colou
   });
 }
 
+/** The line of allocated memory lies close to the bands, and must not cover them. */
+const DOTS = [2, 2] as const;
+/** The other lane's line. */
+const B_DASH = [5, 3] as const;
 /** Opacity of the range that values cover within a pixel column. */
 const VEIL = 0.4;
 
@@ -178,14 +184,14 @@ function stroke(
 ): void {
   const scale = scaleY(place.box, place.bytes);
   inPixels(context, colour, 1, (ratio) => {
-    const thick = Math.max(1, Math.round(1.25 * ratio));
+    const thick = Math.max(1, Math.round((dash === B_DASH ? 2 : 1.25) * ratio));
     const y = (bytes: number) => Math.round(scale(bytes) * ratio);
     let before = Number.NaN;
     eachPixel(place, series, ratio, (x, low, high) => {
       const top = Math.min(y(high), Number.isNaN(before) ? y(high) : before);
       const bottom = Math.max(y(low), Number.isNaN(before) ? y(low) : before);
       before = y(high);
-      if (bottom - top > thick && !dash) {
+      if (bottom - top > thick && dash !== DOTS) {
         // The range within the column is translucent, so that what is behind stays visible.
         context.globalAlpha = VEIL;
         context.fillRect(x, top, 1, bottom - top);

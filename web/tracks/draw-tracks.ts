@@ -130,8 +130,6 @@ function drawOver(context: Context, layout: TrackLayout, picture: Picture): void
   const whole: Box = { left: timeline.left, top: timeline.top, width: timeline.width, height: bottom - timeline.top };
   const x = scaleX(timeline, wanted.view);
   const right = whole.left + whole.width;
-  const [first] = picture.lanes;
-  if (first) drawEnd(context, timeline, x(first.span), 'A', colours);
   clipped(context, whole, () => {
     const upright = (at: number, colour: string, dash: number[], width = 1) => {
       context.setLineDash(dash);

@@ -67,7 +67,7 @@ export function BandLegend() {
           <span class="faint">…</span>
         )}
       </p>
-      <ul class="bands-list">
+      <ul class={mode === 'site' ? 'bands-list wide' : 'bands-list'}>
         {entries.map(({ entry, index }) => {
           const category = mode === 'category' ? CATEGORY_ORDER[entry.kind] : undefined;
           const isSelected = isBandSelected(entry.label, mode, category) === true;
@@ -86,7 +86,7 @@ export function BandLegend() {
               >
                 <span
                   class={isRest(entry) ? 'swatch hatched' : 'swatch'}
-                  style={{ background: css(colourOf(bandColours(), entry.kind, theme)) }}
+                  style={{ backgroundColor: css(colourOf(bandColours(), entry.kind, theme)) }}
                 />
                 <span class="band-name">{entry.label}</span>
                 <span class="band-bytes" data-bytes={now?.bytes[index]}>
@@ -154,7 +154,10 @@ export function Legend() {
       </span>
       {cursor.value && block.value && (
         <span class="legend-group">
-          {swatch('transparent', `selected: ${formatBytes(block.value.requested)} at ${block.value.address}`, 'swatch outline')}
+          <span class="legend-entry">
+            <span class="swatch outline" style={{ borderColor: css(theme.selected) }} />
+            selected: {formatBytes(block.value.requested)} at {block.value.address}
+          </span>
         </span>
       )}
     </div>

@@ -57,7 +57,7 @@ function MomentTip({ moment, band }: { moment: StackAnswer; band: number }) {
                 <td>
                   <span
                     class={isRest(entry) ? 'swatch hatched' : 'swatch'}
-                    style={{ background: css(colourOf(bandColours(), entry.kind, theme)) }}
+                    style={{ backgroundColor: css(colourOf(bandColours(), entry.kind, theme)) }}
                   />
                 </td>
                 <td class="tip-name">{entry.label}</td>

@@ -34,9 +34,9 @@ const GAP = 8;
 const MINIMAP = 30;
 const RULER_ROW = 17;
 const TIMELINE = 128;
-const STACKED = 248;
+const STACKED = 216;
 const TICKS = 20;
-const MAP = 236;
+const MAP = 216;
 const MAP_IN_PAIR = 150;
 /** Room for the name above each map of a pair. */
 export const MAP_TITLE = 18;
