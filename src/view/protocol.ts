@@ -1,13 +1,15 @@
 // The questions of the page and their answers. A worker of the page and a server answer alike.
+import type { Category } from '../report/categories.ts';
 import type { AnalysisView } from './analysis-view.ts';
 import type { ColourMode, LegendEntry } from './block-classes.ts';
 import type { AxisKind } from './clock.ts';
 import type { Misfits } from './fit-misfits.ts';
 import type { StripOrder } from './fit-strip.ts';
 import type { FitLane, HoleInfo } from './fit-view.ts';
-import type { FlameGraph } from './flame.ts';
+import type { FlameGraph, FlameRef } from './flame.ts';
 import type { MapCells, MapWindow } from './map-cells.ts';
 import type { PlanView } from './plan-view.ts';
+import type { RangeFigures } from './range-figures.ts';
 import type { SearchResult } from './search.ts';
 import type { TimelineColumns } from './timeline.ts';
 
@@ -50,6 +52,8 @@ export interface RunInfo {
 /** What the map shows; all else fades. */
 export interface Selection {
   readonly node?: number | undefined;
+  /** A rectangle of an inverted flame graph. */
+  readonly tail?: FlameRef | undefined;
   readonly site?: string | undefined;
   readonly search?: string | undefined;
 }
@@ -81,8 +85,11 @@ export interface LiveRow {
   readonly stream: number;
   readonly event: number;
   readonly ageUs: number;
+  /** Until it was freed; undefined: never. */
+  readonly livedUs: number | undefined;
   readonly site: string;
   readonly notes: readonly string[];
+  readonly category: Category;
 }
 
 export interface LiveState extends Moment {
@@ -95,7 +102,8 @@ export interface LiveState extends Moment {
   /** The largest of them. */
   readonly rows: readonly LiveRow[];
   readonly sites: readonly { readonly site: string; readonly bytes: number; readonly count: number }[];
-  readonly flame: FlameGraph;
+  /** If a range was asked for. */
+  readonly range: RangeFigures | undefined;
 }
 
 /** Memory of a run after an event, as the request of another event sees it. */
@@ -118,8 +126,19 @@ export interface Calls {
   map: { ask: { run: string; window: MapWindow; colour: ColourMode; selection?: Selection | undefined }; answer: MapCells };
   legend: { ask: { colour: ColourMode }; answer: readonly LegendEntry[] };
   moment: {
-    ask: { run: string; axis: AxisKind; position: number; since?: number | undefined; under?: number | undefined };
+    ask: { run: string; axis: AxisKind; position: number; since?: number | undefined };
     answer: LiveState;
+  };
+  /** Live memory after an event by call stack; with `since`, only what was allocated from that event on. */
+  flame: {
+    ask: {
+      event: number;
+      since?: number | undefined;
+      under?: FlameRef | undefined;
+      isInverted?: boolean | undefined;
+      search?: string | undefined;
+    };
+    answer: FlameGraph;
   };
   blockAt: { ask: { run: string; axis: AxisKind; position: number; offset: number }; answer: BlockInfo | undefined };
   block: { ask: { run: string; allocation: number }; answer: BlockInfo | undefined };

@@ -23,7 +23,8 @@ const CHECKS: { readonly [Name in Method]: { readonly [Field in keyof Calls[Name
   timeline: { run: text, axis, from: number, to: number, columns: whole(1, MOST_COLUMNS) },
   map: { run: text, window: mapWindow, colour, selection: optional(selection) },
   legend: { colour },
-  moment: { run: text, axis, position: number, since: optional(whole(-1)), under: optional(whole(OLDER_NODE)) },
+  moment: { run: text, axis, position: number, since: optional(whole(-1)) },
+  flame: { event: whole(-1), since: optional(whole(-1)), under: optional(flameRef), isInverted: optional(yesOrNo), search: optional(text) },
   blockAt: { run: text, axis, position: number, offset: number },
   // -1 selects nothing.
   block: { run: text, allocation: whole(-1) },
@@ -71,8 +72,12 @@ function mapWindow(value: unknown, name: string): unknown {
   return window;
 }
 
+function flameRef(value: unknown, name: string): unknown {
+  return checked(fieldsOf(value, name), { node: whole(OLDER_NODE), depth: optional(whole(0)) }, `${name}.`);
+}
+
 function selection(value: unknown, name: string): unknown {
-  const checks = { node: optional(whole(OLDER_NODE)), site: optional(text), search: optional(text) };
+  const checks = { node: optional(whole(OLDER_NODE)), tail: optional(flameRef), site: optional(text), search: optional(text) };
   return checked(fieldsOf(value, name), checks, `${name}.`);
 }
 

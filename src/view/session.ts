@@ -47,6 +47,8 @@ export class Session {
         return view.legend(question.colour);
       case 'moment':
         return view.moment(question);
+      case 'flame':
+        return view.flame(question);
       case 'blockAt':
         return view.blockAt(question);
       case 'block':
