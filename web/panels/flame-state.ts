@@ -11,6 +11,8 @@ export type Weight = 'cursor' | 'peak' | 'range';
 const chosenWeight = signal<Weight | undefined>(undefined);
 export const isInverted = signal(false);
 export const searched = signal('');
+/** The rectangle that keys act on; undefined: the one that is zoomed in on. */
+export const focused = signal<FlameRef | undefined>(undefined);
 export const flame = signal<FlameGraph | undefined>(undefined);
 
 /** Unless somebody chose: what the range has left, or what is live at the cursor. */
@@ -35,6 +37,7 @@ export function turn(toInverted: boolean): void {
 /** Zooms, and selects the same memory on the map; undefined: the whole. */
 export function zoomTo(ref: FlameRef | undefined): void {
   batch(() => {
+    focused.value = undefined;
     const isWhole = ref === undefined || ref.node === ROOT_NODE;
     flameRoot.value = isWhole ? undefined : ref;
     selection.value = isWhole ? {} : ref.depth === undefined ? { node: ref.node } : { tail: ref };

@@ -6,7 +6,7 @@ import { type FlameGraph, type FlameRef, refOf } from '../../src/view/flame.ts';
 import { flameRoot, since } from '../app/state.ts';
 import { isDark } from '../app/theme.ts';
 import { drawFlame, neighbour, rectAt } from './flame-canvas.ts';
-import { chooseWeight, flame, isInverted, isSame, searched, turn, type Weight, weight, zoomOut, zoomTo } from './flame-state.ts';
+import { chooseWeight, flame, focused, isInverted, isSame, searched, turn, type Weight, weight, zoomOut, zoomTo } from './flame-state.ts';
 
 interface Tip {
   readonly x: number;
@@ -35,20 +35,17 @@ function Controls() {
   const isSearching = searched.value.trim() !== '';
   return (
     <div class="flame-bar">
-      <label>
-        Bytes
-        <select
-          aria-label="Bytes of the flame graph"
-          value={weight.value}
-          onChange={(event) => chooseWeight(event.currentTarget.value as Weight)}
-        >
-          {WEIGHTS.filter(([name]) => name !== 'range' || since.value).map(([name, text]) => (
-            <option key={name} value={name}>
-              {text}
-            </option>
-          ))}
-        </select>
-      </label>
+      <select
+        aria-label="Bytes of the flame graph"
+        value={weight.value}
+        onChange={(event) => chooseWeight(event.currentTarget.value as Weight)}
+      >
+        {WEIGHTS.filter(([name]) => name !== 'range' || since.value).map(([name, text]) => (
+          <option key={name} value={name}>
+            {text}
+          </option>
+        ))}
+      </select>
       <fieldset class="switch">
         <legend>Order of frames</legend>
         <Side name="Callers first" toInverted={false} />
@@ -57,7 +54,7 @@ function Controls() {
       <span class="flame-search">
         <input
           type="search"
-          size={12}
+          size={9}
           aria-label="Search in the flame graph"
           placeholder="highlight"
           value={searched.value}
@@ -70,7 +67,7 @@ function Controls() {
         </span>
       </span>
       <button type="button" class="small" disabled={flameRoot.value === undefined} onClick={() => zoomTo(undefined)}>
-        Zoom out
+        Back to all
       </button>
     </div>
   );
@@ -88,10 +85,9 @@ function Side({ name, toInverted }: { name: string; toInverted: boolean }) {
 function Graph({ graph }: { graph: FlameGraph }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [tip, setTip] = useState<Tip | undefined>(undefined);
-  const [focused, setFocused] = useState<FlameRef | undefined>(undefined);
   const [hasFocus, setHasFocus] = useState(false);
   const [width, setWidth] = useState(0);
-  const index = indexOf(graph, focused ?? flameRoot.value);
+  const index = indexOf(graph, focused.value ?? flameRoot.value);
   const dark = isDark.value;
   const isSearching = searched.value.trim() !== '';
   useEffect(() => {
@@ -103,21 +99,15 @@ function Graph({ graph }: { graph: FlameGraph }) {
   useEffect(() => {
     drawFlame(canvas.current!, graph, { isDark: dark, focused: hasFocus || flameRoot.value ? index : -1, isSearching });
   }, [graph, dark, index, hasFocus, isSearching, width]);
-  const zoomIn = (at: number) => {
-    setFocused(refOf(graph, at));
-    zoomTo(refOf(graph, at));
-  };
   const press = (event: KeyboardEvent) => {
     const isAction = event.key === 'Enter' || event.key === ' ' || (event.key === 'Escape' && flameRoot.value !== undefined);
     const next = isAction ? -1 : neighbour(graph, index, event.key);
     if (!isAction && next < 0) return;
     event.preventDefault();
     event.stopPropagation();
-    if (next >= 0) setFocused(refOf(graph, next));
-    else if (event.key === 'Escape') {
-      setFocused(undefined);
-      zoomOut();
-    } else zoomIn(index);
+    if (next >= 0) focused.value = refOf(graph, next);
+    else if (event.key === 'Escape') zoomOut();
+    else zoomTo(refOf(graph, index));
   };
   const hover = (event: MouseEvent) => {
     const at = rectAt(graph, canvas.current!, event);
@@ -139,7 +129,7 @@ function Graph({ graph }: { graph: FlameGraph }) {
           aria-describedby="flame-words"
           onClick={(event) => {
             const at = rectAt(graph, canvas.current!, event);
-            if (at >= 0) zoomIn(at);
+            if (at >= 0) zoomTo(refOf(graph, at));
           }}
           onKeyDown={press}
           onFocus={() => setHasFocus(true)}
@@ -179,7 +169,7 @@ function Nothing() {
     <p class="faint">
       {flameRoot.value === undefined
         ? 'Nothing is live at this moment.'
-        : 'Nothing of this is live at this moment. Zoom out to see the rest.'}
+        : 'Nothing of this is live at this moment. Go back to see the rest.'}
     </p>
   );
 }
