@@ -14,6 +14,7 @@ import './style/page.css';
 import './style/panels.css';
 import './style/fit.css';
 import './style/narrow.css';
+import './style/print.css';
 import './app/theme.ts';
 
 interface Served {

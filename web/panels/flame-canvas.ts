@@ -1,7 +1,7 @@
 // Draws a flame graph, and finds rectangles: under the pointer, and in the direction of an arrow key.
 import type { FlameGraph } from '../../src/view/flame.ts';
 import { rectColours } from '../../src/view/flame-colours.ts';
-import { themeColour } from '../app/theme.ts';
+import { isPrinting, PAPER_WIDTH, themeColour } from '../app/theme.ts';
 import { prepareCanvas } from '../tracks/canvas.ts';
 
 export const ROW = 19;
@@ -15,7 +15,7 @@ interface Look {
 }
 
 export function drawFlame(canvas: HTMLCanvasElement, flame: FlameGraph, { isDark, focused, isSearching }: Look): void {
-  const width = canvas.parentElement!.clientWidth;
+  const width = isPrinting.peek() ? PAPER_WIDTH : canvas.parentElement!.clientWidth;
   const context = prepareCanvas(canvas, width, Math.max(ROW, flame.depth * ROW));
   context.textBaseline = 'middle';
   for (let index = 0; index < flame.node.length; index++) {

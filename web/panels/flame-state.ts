@@ -26,9 +26,11 @@ export function chooseWeight(next: Weight): void {
   chosenWeight.value = next;
 }
 
-/** Turns the graph around. A zoom belongs to one side only. */
+/** Turns the graph around. A zoom belongs to one side only, and so do rectangles that are clicked. */
 export function turn(toInverted: boolean): void {
+  if (toInverted === isInverted.value) return;
   batch(() => {
+    flame.value = undefined;
     isInverted.value = toInverted;
     zoomTo(undefined);
   });
@@ -60,7 +62,8 @@ export function isSame(one: FlameRef | undefined, other: FlameRef | undefined): 
 const ask = latest(({ lane, question }: { lane: Lane; question: Calls['flame']['ask'] }) =>
   guarded(async () => {
     const found = await lane.source.connection.ask('flame', lane.gpu.device, question);
-    if (main.value?.source === lane.source && main.value.gpu.device === lane.gpu.device) flame.value = found;
+    if (main.value?.source === lane.source && main.value.gpu.device === lane.gpu.device && found.isInverted === isInverted.value)
+      flame.value = found;
   }),
 );
 

@@ -1,10 +1,10 @@
 // The flame graph of live bytes by call stack. A click zooms, the frames above are the way back; every part works with the keyboard.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
 import { formatShare } from '../../src/report/words/numbers.ts';
 import { type FlameGraph, type FlameRef, refOf } from '../../src/view/flame.ts';
 import { flameRoot, since } from '../app/state.ts';
-import { isDark } from '../app/theme.ts';
+import { isDark, isPrinting } from '../app/theme.ts';
 import { drawFlame, neighbour, rectAt } from './flame-canvas.ts';
 import { chooseWeight, flame, focused, isInverted, isSame, searched, turn, type Weight, weight, zoomOut, zoomTo } from './flame-state.ts';
 
@@ -96,9 +96,10 @@ function Graph({ graph }: { graph: FlameGraph }) {
     observer.observe(parent);
     return () => observer.disconnect();
   }, []);
-  useEffect(() => {
+  // At once, so that a page that is printed has the colours of paper.
+  useLayoutEffect(() => {
     drawFlame(canvas.current!, graph, { isDark: dark, focused: hasFocus || flameRoot.value ? index : -1, isSearching });
-  }, [graph, dark, index, hasFocus, isSearching, width]);
+  }, [graph, dark, index, hasFocus, isSearching, width, isPrinting.value]);
   const press = (event: KeyboardEvent) => {
     const isAction = event.key === 'Enter' || event.key === ' ' || (event.key === 'Escape' && flameRoot.value !== undefined);
     const next = isAction ? -1 : neighbour(graph, index, event.key);

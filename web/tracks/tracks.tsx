@@ -28,7 +28,7 @@ import {
   wholeX,
   wholeY,
 } from '../app/state.ts';
-import { isDark, themeColour } from '../app/theme.ts';
+import { isDark, isPrinting, themeColour } from '../app/theme.ts';
 import { drawTracks, momentPosition, type Picture, type TrackColours } from './draw-tracks.ts';
 import { attachGestures, offsetAt } from './gestures.ts';
 import { LaneData, type Wanted } from './lane-data.ts';
@@ -116,6 +116,7 @@ class TrackCanvas {
   }
 
   private redraw(): void {
+    if (isPrinting.peek()) this.draw();
     if (this.frame !== 0) return;
     this.frame = requestAnimationFrame(() => {
       this.frame = 0;
