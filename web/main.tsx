@@ -11,7 +11,9 @@ import { problemOf, ServerConnection, WorkerConnection } from './data/connection
 import { followFeed } from './panels/live-ranks.tsx';
 import './style/base.css';
 import './style/page.css';
+import './style/verdict.css';
 import './style/panels.css';
+import './style/live.css';
 import './style/fit.css';
 import './style/narrow.css';
 import './style/print.css';

@@ -31,7 +31,7 @@ export const KEY_ACTIONS: readonly KeyAction[] = [
   },
   {
     keys: ['o'],
-    what: 'jump to the next out-of-memory error (OOM)',
+    what: 'OOM: jump to the next out-of-memory error',
     run: () => {
       const ooms = main.value?.gpu.ooms ?? [];
       const next = ooms.find((oom) => oom.event > (cursor.value?.event ?? -1)) ?? ooms[0];

@@ -60,28 +60,26 @@ function RangeList({ range }: { range: RangeFigures }) {
 function Difference({ state, beside }: { state: LiveState; beside: LiveState }) {
   const second = other.value!;
   return (
-    <div class="scroll-x">
-      <table class="figures" aria-label="Difference at the cursor" data-testid="difference">
-        <thead>
-          <tr>
-            <td />
-            {FIGURES.map(([name]) => (
-              <th key={name} scope="col" class="right">
-                {name}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          <FigureRow name={`A  ${runLabel(main.value!)}`} values={FIGURES.map(([, pick]) => pick(state))} />
-          <FigureRow
-            name={`B  ${second.source === main.value?.source ? runLabel(second) : second.source.name}`}
-            values={FIGURES.map(([, pick]) => pick(beside))}
-          />
-          <FigureRow name="B - A" values={FIGURES.map(([, pick]) => pick(beside) - pick(state))} isDifference />
-        </tbody>
-      </table>
-    </div>
+    <table class="figures" aria-label="Difference at the cursor" data-testid="difference">
+      <thead>
+        <tr>
+          <td />
+          {FIGURES.map(([name]) => (
+            <th key={name} scope="col" class="right">
+              {name}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        <FigureRow name={`A  ${runLabel(main.value!)}`} values={FIGURES.map(([, pick]) => pick(state))} />
+        <FigureRow
+          name={`B  ${second.source === main.value?.source ? runLabel(second) : second.source.name}`}
+          values={FIGURES.map(([, pick]) => pick(beside))}
+        />
+        <FigureRow name="B - A" values={FIGURES.map(([, pick]) => pick(beside) - pick(state))} isDifference />
+      </tbody>
+    </table>
   );
 }
 
