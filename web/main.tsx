@@ -15,12 +15,15 @@ import { followFeed } from './job/live-state.ts';
 import { atWantedValues } from './values/value-state.ts';
 import './style/base.css';
 import './style/page.css';
+import './style/verdict.css';
 import './style/panels.css';
 import './style/tracks.css';
+import './style/live.css';
 import './style/fit.css';
 import './style/job.css';
 import './style/values.css';
 import './style/narrow.css';
+import './style/print.css';
 import './app/theme.ts';
 
 interface Served {

@@ -1,7 +1,6 @@
 // Answers every question of the page about one GPU of a recording. Runs are replayed when they are first needed. Only a few
 // are kept, since each takes about forty bytes per event.
 import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts';
-import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import { withPlan } from '../plan/steps/planned-choice.ts';
 import type { MemoryLimits } from '../replay/limits.ts';
@@ -10,18 +9,16 @@ import { recordedChoice } from '../replay/reconstruct-engine.ts';
 import type { ReplayOptions } from '../replay/replay.ts';
 import { gpuWith } from '../replay/what-if.ts';
 import { categoriesOf } from '../report/categories.ts';
-import { labelOf } from '../report/sites.ts';
 import { usualChoices } from '../report/what-if.ts';
 import { Notes } from '../trace/notes.ts';
-import { isOlder } from '../trace/stacks.ts';
 import { liveSize } from '../trace/summary.ts';
-import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { BlockClasses, type ColourMode, type LegendEntry } from './block-classes.ts';
 import { Clock } from './clock.ts';
+import { describeEvent } from './event-words.ts';
 import { findMisfits, type Misfits } from './fit-misfits.ts';
 import { type FitLane, type FitRun, type HoleInfo, holeOf, laneOf, limitOf } from './fit-view.ts';
-import { flameGraph, isUnder, nodeOf } from './flame.ts';
+import { type FlameGraph, flameGraph, insideOf, nodeOf } from './flame.ts';
 import { type History, watchChoice, watchRecorded } from './history.ts';
 import { Lifetimes } from './lifetimes.ts';
 import { type MapCells, mapCells } from './map-cells.ts';
@@ -38,7 +35,9 @@ import {
   type Selection,
   type StripAsk,
 } from './protocol.ts';
-import { matcherOf, parseQuery, search } from './search.ts';
+import { rangeFigures } from './range-figures.ts';
+import { framesWith, matcherOf, parseQuery, type Searched, search } from './search.ts';
+import { SiteNames } from './site-names.ts';
 import { StackView } from './stack-view.ts';
 import { liveBytes, type TimelineColumns, timelineColumns } from './timeline.ts';
 
@@ -64,6 +63,7 @@ export class GpuView {
   /** Live memory by meaning. It is the same in every run. */
   readonly stack: StackView;
   private readonly notes: Notes;
+  private readonly sites: SiteNames;
   private readonly histories = new Map<string, History>();
   private recorded: Recorded | undefined;
 
@@ -76,6 +76,7 @@ export class GpuView {
     this.classes = new BlockClasses(trace, this.clock, this.lifetimes);
     this.stack = new StackView(trace, this.clock, this.lifetimes, this.liveRange, this.classes);
     this.notes = new Notes(trace);
+    this.sites = new SiteNames(trace);
   }
 
   describe(): GpuInfo {
@@ -140,20 +141,24 @@ export class GpuView {
     };
   }
 
-  moment({ run, axis, position, since, under }: Calls['moment']['ask']): LiveState {
+  moment({ run, axis, position, since }: Calls['moment']['ask']): LiveState {
     const { trace, clock } = this;
     const history = this.history(run);
     const event = clock.lastAt(axis, position);
     const live = this.lifetimes.liveAfter(event, since);
     const sizeOf = (index: number) => liveSize(trace.allocations.requested[index]!);
+    const range =
+      since === undefined || event < since
+        ? undefined
+        : rangeFigures(
+            trace,
+            this.lifetimes,
+            { live: this.live, liveRange: this.liveRange, history },
+            { first: since, last: event, left: live },
+          );
     const sites = new Map<string, { bytes: number; count: number }>();
-    const leaves = new Map<number, number>();
     for (const index of live) {
-      const node = nodeOf(trace, index);
-      leaves.set(node, (leaves.get(node) ?? 0) + sizeOf(index));
-    }
-    for (const index of live) {
-      const label = this.siteOf(index);
+      const label = this.sites.of(index);
       const site = sites.get(label) ?? { bytes: 0, count: 0 };
       site.bytes += sizeOf(index);
       site.count++;
@@ -162,19 +167,30 @@ export class GpuView {
     const largest = live.sort((a, b) => trace.allocations.requested[b]! - trace.allocations.requested[a]! || a - b).slice(0, MOST_ROWS);
     return {
       ...this.momentOf(event),
-      what: this.describeEvent(event),
+      what: describeEvent(this.trace, event),
       allocated: event < 0 ? 0 : history.allocated[event]!,
       reserved: event < 0 ? 0 : history.reserved[event]!,
       live: event < 0 ? 0 : this.live[event]!,
       liveCount: live.length,
       rows: largest.map((index) => this.liveRow(history, index, event)),
       sites: [...sites].map(([site, sums]) => ({ site, ...sums })).sort((a, b) => b.bytes - a.bytes),
-      flame: flameGraph(
-        trace,
-        [...leaves].map(([node, bytes]) => ({ node, bytes })),
-        under,
-      ),
+      range,
     };
+  }
+
+  flame({ event, since, under, isInverted, search: text }: Calls['flame']['ask']): FlameGraph {
+    const { trace } = this;
+    const leaves = new Map<number, number>();
+    for (const index of this.lifetimes.liveAfter(this.within(event)!, since)) {
+      const node = nodeOf(trace, index);
+      leaves.set(node, (leaves.get(node) ?? 0) + liveSize(trace.allocations.requested[index]!));
+    }
+    const matches = text === undefined ? undefined : framesWith(trace, text);
+    return flameGraph(
+      trace,
+      [...leaves].map(([node, bytes]) => ({ node, bytes })),
+      { under, isInverted, matches },
+    );
   }
 
   blockAt({ run, axis, position, offset }: Calls['blockAt']['ask']): BlockInfo | undefined {
@@ -205,7 +221,7 @@ export class GpuView {
       parts: partsOf(history, allocation),
       start: this.momentOf(lifetimes.start[allocation]!),
       end: end >= clock.count ? undefined : this.momentOf(end),
-      site: this.siteOf(allocation),
+      site: this.sites.of(allocation),
       notes: this.notes.of(allocation),
       node,
       frames:
@@ -218,8 +234,8 @@ export class GpuView {
   search({ run, text }: Calls['search']['ask']): Calls['search']['answer'] {
     const history = this.history(run);
     const query = parseQuery(text);
-    if (!query) return { query: 'frame', hits: [], total: 0, blocks: [] };
-    const result = search(this.trace, history, query);
+    if (!query) return { hits: [], total: 0, moments: [], searched: '', blocks: [] };
+    const result = search(this.searched(history), query);
     return { ...result, blocks: result.hits.map((index) => this.liveRow(history, index, this.lifetimes.start[index]!)) };
   }
 
@@ -266,33 +282,43 @@ export class GpuView {
       stream: trace.allocations.stream[index]!,
       event: lifetimes.start[index]!,
       ageUs: clock.position('time', event) - clock.position('time', lifetimes.start[index]!),
-      site: this.siteOf(index),
+      livedUs: this.livedUs(index),
+      site: this.sites.of(index),
       notes: this.notes.of(index),
+      category: categoriesOf(trace).of(index).category,
+    };
+  }
+
+  private livedUs(index: number): number | undefined {
+    const { clock, lifetimes } = this;
+    const end = lifetimes.released[index]!;
+    return end >= clock.count ? undefined : clock.position('time', end) - clock.position('time', lifetimes.start[index]!);
+  }
+
+  private searched(history: History): Searched {
+    const { trace, clock, notes } = this;
+    return {
+      trace,
+      history,
+      notes,
+      siteOf: (allocation) => this.sites.of(allocation),
+      describe: (event) => describeEvent(this.trace, event),
+      momentOf: (event) => this.momentOf(event),
+      momentAt: (timeUs) => this.momentOf(Math.min(clock.count - 1, clock.firstFrom('time', Math.max(0, timeUs - clock.startUs)))),
     };
   }
 
   private selector(history: History, selection: Selection | undefined): ((allocation: number) => boolean) | undefined {
-    if (selection?.node !== undefined) {
-      const inside = isUnder(this.trace, selection.node);
+    const rectangle = selection?.tail ?? (selection?.node === undefined ? undefined : { node: selection.node });
+    if (rectangle) {
+      const inside = insideOf(this.trace, rectangle);
       return (allocation) => inside(nodeOf(this.trace, allocation));
     }
-    if (selection?.site !== undefined) return (allocation) => this.siteOf(allocation) === selection.site;
+    if (selection?.site !== undefined) return (allocation) => this.sites.of(allocation) === selection.site;
     const { category } = selection ?? {};
     if (category !== undefined) return (allocation) => categoriesOf(this.trace).of(allocation).category === category;
     const query = selection?.search === undefined ? undefined : parseQuery(selection.search);
-    return query ? matcherOf(this.trace, history, query) : undefined;
-  }
-
-  private readonly siteLabels = new Map<number, string>();
-
-  private siteOf(allocation: number): string {
-    const node = nodeOf(this.trace, allocation);
-    let label = this.siteLabels.get(node);
-    if (label === undefined) {
-      label = labelOf(this.trace, node < 0 ? NO_STACK : node, isOlder(this.trace, allocation));
-      this.siteLabels.set(node, label);
-    }
-    return label;
+    return query ? matcherOf(this.searched(history), query) : undefined;
   }
 
   private history(name: string, onProgress?: (fraction: number) => void): History {
@@ -346,39 +372,6 @@ export class GpuView {
 
   private formatAddress(address: number): string {
     return Number.isNaN(address) ? '' : this.trace.symbols.addresses.format(address);
-  }
-
-  private describeEvent(event: number): string {
-    const { events } = this.trace;
-    if (event < 0) return 'before the first event';
-    const size = formatBytes(events.size[event]!);
-    switch (events.kind[event]) {
-      case EventKind.Alloc:
-        return `alloc of ${size}`;
-      case EventKind.FreeRequested:
-      case EventKind.FreeCompleted:
-        return `free of ${size}`;
-      case EventKind.SegmentAlloc:
-      case EventKind.SegmentMap:
-        return `${size} taken from the driver`;
-      case EventKind.SegmentFree:
-      case EventKind.SegmentUnmap:
-        return `${size} given back to the driver`;
-      case EventKind.Oom:
-        return `out of memory: a request for ${size} failed`;
-      case EventKind.Snapshot:
-        return 'snapshot';
-      case EventKind.EmptyCache:
-        return 'empty_cache()';
-      case EventKind.Annotate:
-        return `annotation of ${size}`;
-      case EventKind.Category:
-        return 'category of memory';
-      case EventKind.Reserved:
-        return `reserved memory is now ${size}`;
-      default:
-        return 'event';
-    }
   }
 }
 

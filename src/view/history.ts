@@ -31,6 +31,8 @@ export interface History {
   /** By piece: its position on the map's axis. */
   readonly pieceOffset: Float64Array;
   readonly layout: AddressLayout;
+  /** Before the first event. */
+  readonly startReserved: number;
   readonly peakReserved: number;
   readonly peakReservedEvent: number;
   readonly ooms: number;
@@ -218,6 +220,7 @@ class Observer implements ReplayObserver {
       pieces,
       pieceOffset: Float64Array.from(pieces.address, (address) => layout.offsetOf(address)),
       layout,
+      startReserved: this.startReserved,
       peakReserved: this.peak.bytes,
       peakReservedEvent: this.peak.event,
       ooms,

@@ -6,11 +6,12 @@ import type { AxisKind } from './clock.ts';
 import type { Misfits } from './fit-misfits.ts';
 import type { StripOrder } from './fit-strip.ts';
 import type { FitLane, HoleInfo } from './fit-view.ts';
-import type { FlameGraph } from './flame.ts';
+import type { FlameGraph, FlameRef } from './flame.ts';
 import type { RankSummary } from './job-rank.ts';
 import type { MapCells, MapWindow } from './map-cells.ts';
 import type { PackedRecording } from './packing.ts';
 import type { PlanView } from './plan-view.ts';
+import type { RangeFigures } from './range-figures.ts';
 import type { Ruler } from './ruler.ts';
 import type { SearchResult } from './search.ts';
 import type { StackColumns, StackMode, StackWindow } from './stack-columns.ts';
@@ -59,6 +60,8 @@ export interface RunInfo {
 /** What the map shows; all else fades. */
 export interface Selection {
   readonly node?: number | undefined;
+  /** A rectangle of an inverted flame graph. */
+  readonly tail?: FlameRef | undefined;
   readonly site?: string | undefined;
   readonly category?: Category | undefined;
   readonly search?: string | undefined;
@@ -91,8 +94,11 @@ export interface LiveRow {
   readonly stream: number;
   readonly event: number;
   readonly ageUs: number;
+  /** Until it was freed; undefined: never. */
+  readonly livedUs: number | undefined;
   readonly site: string;
   readonly notes: readonly string[];
+  readonly category: Category;
 }
 
 export interface LiveState extends Moment {
@@ -105,7 +111,8 @@ export interface LiveState extends Moment {
   /** The largest of them. */
   readonly rows: readonly LiveRow[];
   readonly sites: readonly { readonly site: string; readonly bytes: number; readonly count: number }[];
-  readonly flame: FlameGraph;
+  /** If a range was asked for. */
+  readonly range: RangeFigures | undefined;
 }
 
 /** Memory of a run after an event, as the request of another event sees it. */
@@ -138,8 +145,19 @@ export interface Calls {
     answer: StackMoment & { readonly allocated: number; readonly reserved: number; readonly block: BlockInfo | undefined };
   };
   moment: {
-    ask: { run: string; axis: AxisKind; position: number; since?: number | undefined; under?: number | undefined };
+    ask: { run: string; axis: AxisKind; position: number; since?: number | undefined };
     answer: LiveState;
+  };
+  /** Live memory after an event by call stack; with `since`, only what was allocated from that event on. */
+  flame: {
+    ask: {
+      event: number;
+      since?: number | undefined;
+      under?: FlameRef | undefined;
+      isInverted?: boolean | undefined;
+      search?: string | undefined;
+    };
+    answer: FlameGraph;
   };
   blockAt: { ask: { run: string; axis: AxisKind; position: number; offset: number }; answer: BlockInfo | undefined };
   block: { ask: { run: string; allocation: number }; answer: BlockInfo | undefined };

@@ -31,7 +31,8 @@ const CHECKS: { readonly [Name in Method]: { readonly [Field in keyof Calls[Name
   bands: { by: stackMode },
   stack: { by: stackMode, window: stackWindow },
   stackAt: { run: text, by: stackMode, event: whole(-1), allocation: optional(whole(-1)) },
-  moment: { run: text, axis, position: number, since: optional(whole(-1)), under: optional(whole(OLDER_NODE)) },
+  moment: { run: text, axis, position: number, since: optional(whole(-1)) },
+  flame: { event: whole(-1), since: optional(whole(-1)), under: optional(flameRef), isInverted: optional(yesOrNo), search: optional(text) },
   blockAt: { run: text, axis, position: number, offset: number },
   // -1 selects nothing.
   block: { run: text, allocation: whole(-1) },
@@ -95,8 +96,12 @@ function stackWindow(value: unknown, name: string): unknown {
   return window;
 }
 
+function flameRef(value: unknown, name: string): unknown {
+  return checked(fieldsOf(value, name), { node: whole(OLDER_NODE), depth: optional(whole(0)) }, `${name}.`);
+}
+
 function selection(value: unknown, name: string): unknown {
-  const checks = { node: optional(whole(OLDER_NODE)), site: optional(text), category: optional(category), search: optional(text) };
+  const checks = { node: optional(whole(OLDER_NODE)), tail: optional(flameRef), site: optional(text), category: optional(category), search: optional(text) };
   return checked(fieldsOf(value, name), checks, `${name}.`);
 }
 

@@ -62,6 +62,8 @@ export class Session {
         return view.stackAt(question);
       case 'moment':
         return view.moment(question);
+      case 'flame':
+        return view.flame(question);
       case 'blockAt':
         return view.blockAt(question);
       case 'block':

@@ -2,7 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { readRecording } from '../../src/trace/detect.ts';
 import type { Trace } from '../../src/trace/trace.ts';
-import { type FlameGraph, flameGraph, isUnder, nodeOf } from '../../src/view/flame.ts';
+import { type FlameGraph, flameGraph, insideOf, nodeOf, RectKind, refOf } from '../../src/view/flame.ts';
+import { framesWith, stacksWith } from '../../src/view/search.ts';
 import { readSample } from '../support/samples.ts';
 
 const [trace] = readRecording(readSample('gpt2xl-oom.pickle.gz')).traces as [Trace];
@@ -13,7 +14,8 @@ describe('the flame graph', () => {
 
   it('is as wide as all bytes together', () => {
     expect(flame.total).toBe(leaves.reduce((sum, leaf) => sum + leaf.bytes, 0));
-    const top = indices(flame).filter((index) => flame.row[index] === 0);
+    expect(flame.name[0]).toBe('all of it');
+    const top = indices(flame).filter((index) => flame.row[index] === 1);
     expect(top.reduce((sum, index) => sum + flame.bytes[index]!, 0)).toBe(flame.total);
   });
 
@@ -29,15 +31,56 @@ describe('the flame graph', () => {
   });
 
   it('zooms to one node', () => {
-    const node = flame.node.find((candidate, index) => candidate >= 0 && flame.row[index] === 3)!;
-    const zoomed = flameGraph(trace, leaves, node);
-    const inside = isUnder(trace, node);
+    const node = flame.node.find((candidate, index) => candidate >= 0 && flame.row[index] === 4)!;
+    const zoomed = flameGraph(trace, leaves, { under: { node } });
+    const inside = insideOf(trace, { node });
     expect(zoomed.total).toBe(leaves.filter((leaf) => inside(leaf.node)).reduce((sum, leaf) => sum + leaf.bytes, 0));
-    expect(zoomed.width[0]).toBe(1);
+    // What leads there stays above it, as a way back.
+    expect([...zoomed.row.subarray(0, 5)]).toEqual([0, 1, 2, 3, 4]);
+    expect([...zoomed.width.subarray(0, 5)]).toEqual([1, 1, 1, 1, 1]);
+    expect(zoomed.node[4]).toBe(node);
+    expect(zoomed.bytes[0]).toBe(flame.total);
+  });
+
+  it('inverted, begins with the frames that asked, and has the same bytes', () => {
+    const inverted = flameGraph(trace, leaves, { isInverted: true });
+    expect(inverted.total).toBe(flame.total);
+    const { stacks } = trace.symbols;
+    for (const index of indices(inverted).filter((at) => inverted.node[at]! >= 0)) {
+      const ref = refOf(inverted, index);
+      const inside = insideOf(trace, ref);
+      expect(inverted.bytes[index]).toBe(leaves.filter((leaf) => inside(leaf.node)).reduce((sum, leaf) => sum + leaf.bytes, 0));
+      let node = ref.node;
+      for (let step = 0; step < ref.depth!; step++) node = stacks.parent(node);
+      expect(inverted.name[index]).toBe(trace.symbols.strings[trace.symbols.frames.name(stacks.frame(node))]);
+    }
+    const wide = indices(inverted).find((index) => inverted.row[index] === 3)!;
+    const zoomed = flameGraph(trace, leaves, { isInverted: true, under: refOf(inverted, wide) });
+    expect(zoomed.total).toBe(inverted.bytes[wide]);
+    expect(refOf(zoomed, 3)).toEqual(refOf(inverted, wide));
+  });
+
+  it('says which share has a frame that is searched for', () => {
+    const matches = framesWith(trace, 'modeling_gpt2');
+    const inside = stacksWith(trace, 'modeling_gpt2');
+    const wanted = leaves.filter(({ node }) => node >= 0 && inside[node] === 1).reduce((sum, { bytes }) => sum + bytes, 0);
+    expect(wanted).toBeGreaterThan(0);
+    for (const isInverted of [false, true]) {
+      const found = flameGraph(trace, leaves, { matches, isInverted });
+      expect(found.matched).toBe(wanted);
+      for (const index of indices(found)) expect(found.isMatch[index] === 1).toBe(found.place[index]!.includes('modeling_gpt2'));
+    }
+  });
+
+  it('tells the code of the user from libraries', () => {
+    const kindOf = (place: string) => flame.kind[indices(flame).find((index) => flame.place[index]!.includes(place))!];
+    expect(kindOf('train.py')).toBe(RectKind.User);
+    expect(kindOf('torch/nn/modules/module.py')).toBe(RectKind.Library);
   });
 
   it('is empty when nothing is live', () => {
     expect(flameGraph(trace, [])).toMatchObject({ total: 0, depth: 0 });
+    expect(flameGraph(trace, leaves, { under: { node: trace.symbols.stacks.count + 7 } })).toMatchObject({ total: 0, depth: 0 });
   });
 });
 

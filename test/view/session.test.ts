@@ -47,7 +47,7 @@ describe('a session', () => {
   it('adds up at the cursor', () => {
     const state = ask({ method: 'moment', gpu: 0, run: 'recorded', axis: 'event', position: 3000 });
     expect(state.sites.reduce((sum, site) => sum + site.bytes, 0)).toBe(state.live);
-    expect(state.flame.total).toBe(state.live);
+    expect(ask({ method: 'flame', gpu: 0, event: 3000 }).total).toBe(state.live);
     expect(state.liveCount).toBe(state.sites.reduce((sum, site) => sum + site.count, 0));
     const [first] = state.rows;
     expect(Math.max(...state.rows.map((row) => row.requested))).toBe(first!.requested);

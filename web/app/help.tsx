@@ -1,6 +1,6 @@
 // The list of keys and gestures.
 import { useEffect, useRef } from 'preact/hooks';
-import { KEY_ACTIONS, POINTER_HELP } from './keyboard.ts';
+import { FOCUS_HELP, KEY_ACTIONS, POINTER_HELP } from './keyboard.ts';
 import { isHelpOpen } from './state.ts';
 
 export function Help() {
@@ -45,6 +45,20 @@ export function Help() {
               {POINTER_HELP.map(([gesture, what]) => (
                 <tr key={gesture}>
                   <td>{gesture}</td>
+                  <td>{what}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+          <table aria-label="Keys of the part that has the focus">
+            <tbody>
+              {FOCUS_HELP.map(([keys, what]) => (
+                <tr key={what}>
+                  <td>
+                    {keys.map((key) => (
+                      <kbd key={key}>{key}</kbd>
+                    ))}
+                  </td>
                   <td>{what}</td>
                 </tr>
               ))}

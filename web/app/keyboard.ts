@@ -33,7 +33,7 @@ export const KEY_ACTIONS: readonly KeyAction[] = [
   },
   {
     keys: ['o'],
-    what: 'jump to the next out-of-memory event',
+    what: 'OOM: jump to the next out-of-memory error',
     run: () => {
       const ooms = main.value?.gpu.ooms ?? [];
       const next = ooms.find((oom) => oom.event > (cursor.value?.event ?? -1)) ?? ooms[0];
@@ -80,6 +80,14 @@ export const POINTER_HELP: readonly (readonly [string, string])[] = [
   ['click on the map', 'select a block'],
   ['Shift + drag', 'select a range: panels show what is left at its end'],
   ['drag on the minimap', 'choose what is shown'],
+  ['click in the flame graph', 'zoom in; a frame above zooms out again'],
+];
+
+/** Keys of parts that have the focus. */
+export const FOCUS_HELP: readonly (readonly [readonly string[], string])[] = [
+  [['←', '→', '↑', '↓'], 'flame graph: go to a neighbour, caller or callee; tabs, strips of memory: the next one'],
+  [['Enter'], 'flame graph: zoom in; table: choose the row'],
+  [['Esc'], 'flame graph: zoom out'],
 ];
 
 export function listenToKeys(): void {

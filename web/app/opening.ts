@@ -100,8 +100,8 @@ function show(lane: Lane, wanted: HashState): void {
   if (wanted.search) runSearch(wanted.search);
   if (wanted.block !== undefined) void selectBlock(wanted.block);
   const start = wanted.cursor ?? lane.gpu.ooms.at(-1)?.event ?? lane.run.peak.event;
-  moveTo('event', start);
   if (wanted.since !== undefined) since.value = { event: wanted.since, timeUs: 0 };
+  moveTo('event', start);
 }
 
 /** Beyond this many events a plan takes too long for a page; `weir plan` makes it. */

@@ -1,7 +1,7 @@
-// The search box of the top bar: finds blocks while the user types, and goes from one to the next with Enter.
+// The search box of the top bar: finds moments and blocks while the user types, and goes from one to the next with Enter.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatCount } from '../../src/report/words/numbers.ts';
-import { runSearch, selectBlock } from './selecting.ts';
+import { moveToMoment, runSearch, selectBlock } from './selecting.ts';
 import { searchResult, selection } from './state.ts';
 
 export function SearchBox() {
@@ -14,11 +14,15 @@ export function SearchBox() {
     if (document.activeElement?.id !== 'search') setText(searched ?? '');
   }, [searched]);
   const found = searchResult.value;
+  const total = found ? found.moments.length + found.total : 0;
   const next = (by: number) => {
-    if (!found || found.hits.length === 0) return;
-    const index = (at + by + found.hits.length) % found.hits.length;
+    if (!found || total === 0) return;
+    const count = found.moments.length + found.hits.length;
+    const index = (at + by + count) % count;
     setAt(index);
-    void selectBlock(found.hits[index]!, true);
+    const moment = found.moments[index];
+    if (moment) moveToMoment(moment);
+    else void selectBlock(found.hits[index - found.moments.length]!, true);
   };
   // Enter right after typing means the typed text, whose search may not have finished.
   const goOn = () => {
@@ -28,31 +32,36 @@ export function SearchBox() {
   };
   useEffect(goOn);
   return (
-    <form
-      class="search"
-      onSubmit={(event) => {
-        event.preventDefault();
-        isNextWanted.current = true;
-        goOn();
-      }}
-    >
-      <input
-        id="search"
-        type="search"
-        aria-label="Search for a frame, a size, an address or an event"
-        placeholder="frame, 20MiB, 0x7f…, #event"
-        value={text}
-        onInput={(event) => {
-          setText(event.currentTarget.value);
-          setAt(-1);
-          runSearch(event.currentTarget.value);
+    <search>
+      <form
+        class="search"
+        onSubmit={(event) => {
+          event.preventDefault();
+          isNextWanted.current = true;
+          goOn();
         }}
-      />
-      {found && (
-        <span class="hits" data-testid="hits">
-          {found.total === 0 ? 'nothing found' : `${at >= 0 ? `${at + 1} / ` : ''}${formatCount(found.total)}`}
+      >
+        <input
+          id="search"
+          type="search"
+          aria-label="Search for a frame, a text of the program, a category, a size, an address or an event"
+          placeholder="frame, name, 20MiB, 0x7f…, #event"
+          value={text}
+          onInput={(event) => {
+            setText(event.currentTarget.value);
+            setAt(-1);
+            runSearch(event.currentTarget.value);
+          }}
+        />
+        <span class="hits" data-testid="hits" role="status">
+          {found && (total === 0 ? 'nothing found' : `${at >= 0 ? `${at + 1} / ` : ''}${formatCount(total)}`)}
         </span>
-      )}
-    </form>
+        {found && total === 0 && (
+          <div class="search-note" data-testid="searched">
+            Searched: {found.searched}
+          </div>
+        )}
+      </form>
+    </search>
   );
 }

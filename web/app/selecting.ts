@@ -42,15 +42,20 @@ const askMoment = latest(async (at: { axis: AxisKind; position: number }) => {
   const beside = other.value;
   if (!lane) return;
   await guarded(async () => {
-    const ask = { ...at, since: since.value?.event, under: flameRoot.value };
+    const ask = { ...at, since: since.value?.event };
     // Two runs of one recording are compared at the same event, two recordings at the same position of the axis.
     const [state, second] = await Promise.all([
       lane.source.connection.ask('moment', lane.gpu.device, { ...ask, run: lane.run.run }),
-      beside
-        ? beside.source.connection.ask('moment', beside.gpu.device, { ...ask, since: undefined, under: undefined, run: beside.run.run })
-        : undefined,
+      beside ? beside.source.connection.ask('moment', beside.gpu.device, { ...ask, since: undefined, run: beside.run.run }) : undefined,
     ]);
     if (main.value !== lane) return;
+    // A range ends at the cursor. Before its beginning there is none.
+    if (ask.since !== undefined && state.event < ask.since) {
+      since.value = undefined;
+      cursor.value = { event: state.event, timeUs: state.timeUs };
+      refreshMoment();
+      return;
+    }
     batch(() => {
       mainState.value = state;
       otherState.value = other.value === beside ? second : undefined;

@@ -3,6 +3,7 @@ import { computed, type ReadonlySignal, signal } from '@preact/signals';
 import type { AnalysisView } from '../../src/view/analysis-view.ts';
 import type { ColourMode, LegendEntry } from '../../src/view/block-classes.ts';
 import type { AxisKind } from '../../src/view/clock.ts';
+import type { FlameRef } from '../../src/view/flame.ts';
 import type { PlanView } from '../../src/view/plan-view.ts';
 import {
   type BlockInfo,
@@ -68,7 +69,8 @@ export const selection = signal<Selection>({});
 export const block = signal<BlockInfo | undefined>(undefined);
 /** The same block in the other lane, if that shows the same recording. */
 export const otherBlock = signal<BlockInfo | undefined>(undefined);
-export const flameRoot = signal<number | undefined>(undefined);
+/** The rectangle of the flame graph that is zoomed in on. */
+export const flameRoot = signal<FlameRef | undefined>(undefined);
 export const searchResult = signal<Calls['search']['answer'] | undefined>(undefined);
 export const isHelpOpen = signal(false);
 

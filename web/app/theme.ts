@@ -11,7 +11,25 @@ systemDark.addEventListener('change', (event) => {
 });
 
 export const choice = signal<Choice>(remembered());
-export const isDark: ReadonlySignal<boolean> = computed(() => (choice.value === 'system' ? isSystemDark.value : choice.value === 'dark'));
+
+/** How wide canvases are drawn for paper, in CSS pixels: about as wide as A4 and Letter are. */
+export const PAPER_WIDTH = 720;
+
+/** Paper is white. Whoever draws has to do it at once, since the browser does not wait. */
+export const isPrinting = signal(false);
+const print = matchMedia('print');
+const setPrinting = () => {
+  isPrinting.value = print.matches;
+};
+print.addEventListener('change', setPrinting);
+addEventListener('beforeprint', () => {
+  isPrinting.value = true;
+});
+addEventListener('afterprint', setPrinting);
+
+export const isDark: ReadonlySignal<boolean> = computed(
+  () => !isPrinting.value && (choice.value === 'system' ? isSystemDark.value : choice.value === 'dark'),
+);
 
 effect(() => {
   document.documentElement.dataset['theme'] = isDark.value ? 'dark' : 'light';

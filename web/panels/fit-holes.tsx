@@ -2,12 +2,12 @@
 import { formatBytes } from '../../src/base/bytes.ts';
 import { CATEGORY_TITLES } from '../../src/report/words/categories.ts';
 import { formatCount } from '../../src/report/words/numbers.ts';
-import { START_RECORDING } from '../../src/report/words/shell.ts';
+import { RECORD_STACKS } from '../../src/report/words/shell.ts';
 import { noteWords } from '../../src/trace/notes.ts';
+import { formatAge } from '../../src/view/ages.ts';
 import { type Strip, useOfRun } from '../../src/view/fit-strip.ts';
 import type { Pin } from '../../src/view/fit-view.ts';
 import { holeSentence, useWords } from '../../src/view/fit-words.ts';
-import { formatTime } from '../../src/view/ticks.ts';
 import { selectBlock } from '../app/selecting.ts';
 import { block, main } from '../app/state.ts';
 import { CopyLine } from './copy-line.tsx';
@@ -100,12 +100,12 @@ const PIN_COLUMNS: readonly Column<Pin>[] = [
 
 function ageOf({ event, ageUs }: Pin): string {
   if (event < 0) return 'older';
-  return main.value && main.value.gpu.durationUs > 0 ? formatTime(ageUs) : `since ${formatCount(event)}`;
+  return main.value && main.value.gpu.durationUs > 0 ? formatAge(ageUs) : `since ${formatCount(event)}`;
 }
 
 function freedOf({ isPending, freedAfterUs }: Pin): string {
   if (isPending) return 'waits for streams';
-  return freedAfterUs === undefined ? 'never' : `in ${formatTime(freedAfterUs)}`;
+  return freedAfterUs === undefined ? 'never' : `in ${formatAge(freedAfterUs)}`;
 }
 
 function Pins() {
@@ -158,17 +158,16 @@ function Stack() {
   );
 }
 
-/** How to record what is missing. */
+/** How to record what is missing. If there are no stacks at all, the table of live memory says it. */
 function NoStack() {
-  const hasStacks = main.value?.gpu.hasStacks ?? false;
+  if (!main.value?.gpu.hasStacks) return <p>No stacks were recorded.</p>;
   return (
     <>
       <p>
-        {hasStacks
-          ? "This request has no stack. PyTorch records none for autograd's threads, so it is probably one of a backward pass. weir record has them:"
-          : 'No stacks were recorded. Record them with:'}
+        This request has no stack. PyTorch records none for autograd's threads, so it is probably one of a backward pass. weir record has
+        them:
       </p>
-      <CopyLine line={hasStacks ? 'weir record -- COMMAND' : START_RECORDING} />
+      <CopyLine line={RECORD_STACKS[0]!} />
     </>
   );
 }

@@ -1,11 +1,11 @@
 // The canvases of the strips: drawing, hovering, and choosing a hole with the mouse or the arrow keys.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
 import type { FitScale } from '../../src/view/fit-scale.ts';
 import { largestUsable, RunKind, useOfRun } from '../../src/view/fit-strip.ts';
 import type { FitLane } from '../../src/view/fit-view.ts';
 import { KIND_NAMES, useWords } from '../../src/view/fit-words.ts';
-import { isDark, themeColour } from '../app/theme.ts';
+import { isDark, isPrinting, PAPER_WIDTH, themeColour } from '../app/theme.ts';
 import { clearStrip, drawStrip, type StripColours } from '../tracks/strip-canvas.ts';
 import { holeUnder, runUnder, STRIP_HEIGHT } from '../tracks/strip-places.ts';
 import { hole, pickedHole, type Side } from './fit-state.ts';
@@ -32,7 +32,8 @@ export function StripLane({ side, lane, scale, request }: LaneProps) {
   const dark = isDark.value;
   const selected = lane && hole.value?.side === side ? runOf(lane, hole.value.address) : -1;
   const hovered = tip?.run ?? -1;
-  useEffect(() => {
+  // At once, so that a page that is printed has the colours of paper.
+  useLayoutEffect(() => {
     if (!canvas.current || width === 0) return;
     if (!lane) {
       clearStrip(canvas.current, width);
@@ -128,7 +129,8 @@ export function PackedStrip({ lane, scale, request }: Omit<LaneProps, 'side'> & 
   const width = useWidth(canvas);
   const dark = isDark.value;
   const used = lane.strip.used + lane.strip.pending;
-  useEffect(() => {
+  // At once, so that a page that is printed has the colours of paper.
+  useLayoutEffect(() => {
     if (!canvas.current || width === 0) return;
     const strip = {
       ...lane.strip,
@@ -167,6 +169,7 @@ function runOf({ strip }: FitLane, address: number): number {
   return strip.holes.find((run) => strip.runAddress[run] === address) ?? -1;
 }
 
+/** Of the canvas on the screen, or on paper. */
 function useWidth(canvas: { readonly current: HTMLCanvasElement | null }): number {
   const [width, setWidth] = useState(0);
   useEffect(() => {
@@ -176,7 +179,7 @@ function useWidth(canvas: { readonly current: HTMLCanvasElement | null }): numbe
     observer.observe(parent);
     return () => observer.disconnect();
   }, []);
-  return width;
+  return isPrinting.value ? PAPER_WIDTH : width;
 }
 
 /** By theme: asking the browser for colours makes it compute the styles of the page. */

@@ -1,17 +1,12 @@
-// The flame graph of live bytes at the cursor, by call stack. A click selects, a second click zooms.
-import { batch, effect } from '@preact/signals';
-import { useEffect, useRef, useState } from 'preact/hooks';
+// The flame graph of live bytes by call stack. A click zooms, the frames above are the way back; every part works with the keyboard.
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
 import { formatShare } from '../../src/report/words/numbers.ts';
-import { CATEGORY_COLOURS, type Rgb } from '../../src/view/colours.ts';
-import type { FlameGraph } from '../../src/view/flame.ts';
-import { refreshMoment } from '../app/selecting.ts';
-import { flameRoot, mainState, selection } from '../app/state.ts';
-import { isDark, themeColour } from '../app/theme.ts';
-import { prepareCanvas } from '../tracks/canvas.ts';
-
-const ROW = 18;
-const NARROWEST_TEXT = 32;
+import { type FlameGraph, type FlameRef, refOf } from '../../src/view/flame.ts';
+import { flameRoot, since } from '../app/state.ts';
+import { isDark, isPrinting } from '../app/theme.ts';
+import { drawFlame, neighbour, rectAt } from './flame-canvas.ts';
+import { chooseWeight, flame, focused, isInverted, isSame, searched, turn, type Weight, weight, zoomOut, zoomTo } from './flame-state.ts';
 
 interface Tip {
   readonly x: number;
@@ -20,135 +15,162 @@ interface Tip {
 }
 
 export function Flame() {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const [tip, setTip] = useState<Tip | undefined>(undefined);
-  useEffect(() => {
-    const element = canvas.current;
-    if (!element) return undefined;
-    const redraw = () => draw(element);
-    const stop = effect(redraw);
-    const observer = new ResizeObserver(redraw);
-    observer.observe(element.parentElement!);
-    return () => {
-      stop();
-      observer.disconnect();
-    };
-  }, []);
-  const flame = mainState.value?.flame;
-  const at = (event: MouseEvent) => (canvas.current && flame ? hit(flame, canvas.current, event) : -1);
-  const select = (event: MouseEvent) => {
-    const index = at(event);
-    if (!flame || index < 0) return;
-    const node = flame.node[index]!;
-    if (selection.value.node === node) {
-      flameRoot.value = flameRoot.value === node ? undefined : node;
-      refreshMoment();
-    } else selection.value = { node };
-  };
-  const hover = (event: MouseEvent) => {
-    const index = at(event);
-    const bounds = canvas.current!.getBoundingClientRect();
-    setTip(index < 0 ? undefined : { x: event.clientX - bounds.left, y: event.clientY - bounds.top, index });
-  };
+  const graph = flame.value;
   return (
     <div class="flame">
-      <div class="panel-bar">
-        <span class="faint">Outermost call on top; width is bytes. Click selects, click again zooms.</span>
-        {flameRoot.value !== undefined && (
-          <button
-            type="button"
-            class="small"
-            onClick={() => {
-              batch(() => {
-                flameRoot.value = undefined;
-                selection.value = {};
-              });
-              refreshMoment();
-            }}
-          >
-            Zoom out
-          </button>
-        )}
-      </div>
-      <div class="flame-scroll">
-        {/* The table beside it has the same figures in text. */}
-        <canvas
-          ref={canvas}
-          role="img"
-          aria-label="Flame graph of live bytes by call stack"
-          onClick={select}
-          onMouseMove={hover}
-          onMouseLeave={() => setTip(undefined)}
-        />
-        {tip && flame && flame.name[tip.index] !== undefined && (
-          <div
-            class="tip"
-            style={{
-              left: `${tip.x + 12}px`,
-              top: `${tip.y + 12}px`,
-              translate: tip.x > (canvas.current?.clientWidth ?? 0) / 2 ? 'calc(-100% - 24px) 0' : 'none',
-            }}
-          >
-            <strong>{formatBytes(flame.bytes[tip.index]!)}</strong> {formatShare(flame.bytes[tip.index]!, flame.total)}
-            <div>{flame.name[tip.index]}</div>
-            <div class="faint">{flame.place[tip.index]}</div>
-          </div>
-        )}
-      </div>
+      <Controls />
+      {graph && graph.total > 0 ? <Graph graph={graph} /> : <Nothing />}
     </div>
   );
 }
 
-function draw(canvas: HTMLCanvasElement): void {
-  const flame = mainState.value?.flame;
+const WEIGHTS: readonly (readonly [Weight, string])[] = [
+  ['cursor', 'live at the cursor'],
+  ['peak', 'live at the peak'],
+  ['range', 'left of the range'],
+];
+
+function Controls() {
+  const graph = flame.value;
+  const isSearching = searched.value.trim() !== '';
+  return (
+    <div class="flame-bar">
+      <select
+        aria-label="Bytes of the flame graph"
+        value={weight.value}
+        onChange={(event) => chooseWeight(event.currentTarget.value as Weight)}
+      >
+        {WEIGHTS.filter(([name]) => name !== 'range' || since.value).map(([name, text]) => (
+          <option key={name} value={name}>
+            {text}
+          </option>
+        ))}
+      </select>
+      <fieldset class="switch">
+        <legend>Order of frames</legend>
+        <Side name="Callers first" toInverted={false} />
+        <Side name="Innermost first" toInverted />
+      </fieldset>
+      <span class="flame-search">
+        <input
+          type="search"
+          size={9}
+          aria-label="Search in the flame graph"
+          placeholder="highlight"
+          value={searched.value}
+          onInput={(event) => {
+            searched.value = event.currentTarget.value;
+          }}
+        />
+        <span class="faint" data-testid="flame-share" role="status">
+          {isSearching && graph ? formatShare(graph.matched, graph.total) : ''}
+        </span>
+      </span>
+      <button type="button" class="small" disabled={flameRoot.value === undefined} onClick={() => zoomTo(undefined)}>
+        Back to all
+      </button>
+    </div>
+  );
+}
+
+function Side({ name, toInverted }: { name: string; toInverted: boolean }) {
+  const isOn = isInverted.value === toInverted;
+  return (
+    <button type="button" aria-pressed={isOn} class={isOn ? 'on' : ''} onClick={() => turn(toInverted)}>
+      {name}
+    </button>
+  );
+}
+
+function Graph({ graph }: { graph: FlameGraph }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [tip, setTip] = useState<Tip | undefined>(undefined);
+  const [hasFocus, setHasFocus] = useState(false);
+  const [width, setWidth] = useState(0);
+  const index = indexOf(graph, focused.value ?? flameRoot.value);
   const dark = isDark.value;
-  const selected = selection.value.node;
-  if (!flame) return;
-  const width = canvas.parentElement!.clientWidth;
-  const height = Math.max(ROW, flame.depth * ROW);
-  const context = prepareCanvas(canvas, width, height);
-  context.textBaseline = 'middle';
-  const text = themeColour('text');
-  for (let index = 0; index < flame.node.length; index++) {
-    const left = flame.x[index]! * width;
-    const top = flame.row[index]! * ROW;
-    const wide = flame.width[index]! * width;
-    context.fillStyle = colourFor(flame, index, dark);
-    context.fillRect(left + 0.5, top + 0.5, Math.max(0.5, wide - 1), ROW - 1);
-    if (flame.node[index] === selected) {
-      context.strokeStyle = themeColour('bad');
-      context.lineWidth = 2;
-      context.strokeRect(left + 1.5, top + 1.5, Math.max(1, wide - 3), ROW - 3);
-    }
-    if (wide > NARROWEST_TEXT) {
-      context.fillStyle = text;
-      context.fillText(shorten(context, flame.name[index]!, wide - 10), left + 4, top + ROW / 2 + 0.5);
-    }
-  }
+  const isSearching = searched.value.trim() !== '';
+  useEffect(() => {
+    const parent = canvas.current!.parentElement!;
+    const observer = new ResizeObserver(() => setWidth(parent.clientWidth));
+    observer.observe(parent);
+    return () => observer.disconnect();
+  }, []);
+  // At once, so that a page that is printed has the colours of paper.
+  useLayoutEffect(() => {
+    drawFlame(canvas.current!, graph, { isDark: dark, focused: hasFocus || flameRoot.value ? index : -1, isSearching });
+  }, [graph, dark, index, hasFocus, isSearching, width, isPrinting.value]);
+  const press = (event: KeyboardEvent) => {
+    const isAction = event.key === 'Enter' || event.key === ' ' || (event.key === 'Escape' && flameRoot.value !== undefined);
+    const next = isAction ? -1 : neighbour(graph, index, event.key);
+    if (!isAction && next < 0) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (next >= 0) focused.value = refOf(graph, next);
+    else if (event.key === 'Escape') zoomOut();
+    else zoomTo(refOf(graph, index));
+  };
+  const hover = (event: MouseEvent) => {
+    const at = rectAt(graph, canvas.current!, event);
+    const bounds = canvas.current!.getBoundingClientRect();
+    setTip(at < 0 ? undefined : { x: event.clientX - bounds.left, y: event.clientY - bounds.top, index: at });
+  };
+  return (
+    <>
+      <p class="flame-words faint" id="flame-words" data-testid="flame-words" aria-live="polite">
+        {describe(graph, index)}
+      </p>
+      <div class="flame-scroll">
+        {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: it takes keys of its own */}
+        <canvas
+          ref={canvas}
+          tabIndex={0}
+          role="application"
+          aria-label="Flame graph of live bytes by call stack. Arrow keys move between frames, Enter zooms in, Escape zooms out."
+          aria-describedby="flame-words"
+          onClick={(event) => {
+            const at = rectAt(graph, canvas.current!, event);
+            if (at >= 0) zoomTo(refOf(graph, at));
+          }}
+          onKeyDown={press}
+          onFocus={() => setHasFocus(true)}
+          onBlur={() => setHasFocus(false)}
+          onMouseMove={hover}
+          onMouseLeave={() => setTip(undefined)}
+        />
+        {tip && graph.name[tip.index] !== undefined && (
+          <div
+            class="tip"
+            style={{ left: `${tip.x + 12}px`, top: `${tip.y + 12}px`, translate: tip.x > width / 2 ? 'calc(-100% - 24px) 0' : 'none' }}
+          >
+            <strong>{formatBytes(graph.bytes[tip.index]!)}</strong> {formatShare(graph.bytes[tip.index]!, graph.total)}
+            <div>{graph.name[tip.index]}</div>
+            <div class="faint">{graph.place[tip.index]}</div>
+          </div>
+        )}
+      </div>
+    </>
+  );
 }
 
-function shorten(context: CanvasRenderingContext2D, name: string, room: number): string {
-  if (context.measureText(name).width <= room) return name;
-  const letters = Math.max(1, Math.floor((name.length * room) / context.measureText(name).width) - 1);
-  return `${name.slice(0, letters)}…`;
+function indexOf(graph: FlameGraph, ref: FlameRef | undefined): number {
+  const found = ref === undefined ? -1 : [...graph.node.keys()].findIndex((index) => isSame(refOf(graph, index), ref));
+  return Math.max(0, found);
 }
 
-/** One colour per source folder, softened so that text stays readable on it. */
-function colourFor(flame: FlameGraph, index: number, dark: boolean): string {
-  const folder = flame.place[index]!.split('/').slice(-3, -1).join('/');
-  let hash = 0;
-  for (let at = 0; at < folder.length; at++) hash = (hash * 31 + folder.charCodeAt(at)) | 0;
-  const colour: Rgb = folder === '' ? [128, 128, 128] : CATEGORY_COLOURS[Math.abs(hash) % (CATEGORY_COLOURS.length - 1)]!;
-  const [toward, share] = dark ? [30, 0.45] : [255, 0.55];
-  return `rgb(${colour.map((channel) => Math.round(channel + (toward - channel) * share)).join(' ')})`;
+function describe(graph: FlameGraph, index: number): string {
+  const place = graph.place[index] ? `, ${graph.place[index]!.split('/').slice(-2).join('/')}` : '';
+  const share = index === 0 ? '' : ` (${formatShare(graph.bytes[index]!, graph.bytes[0]!)})`;
+  return `${graph.name[index]}${place}: ${formatBytes(graph.bytes[index]!)}${share}`;
 }
 
-function hit(flame: FlameGraph, canvas: HTMLCanvasElement, event: MouseEvent): number {
-  const bounds = canvas.getBoundingClientRect();
-  const x = (event.clientX - bounds.left) / bounds.width;
-  const row = Math.floor((event.clientY - bounds.top) / ROW);
-  for (let index = 0; index < flame.node.length; index++) {
-    if (flame.row[index] === row && x >= flame.x[index]! && x < flame.x[index]! + flame.width[index]!) return index;
-  }
-  return -1;
+function Nothing() {
+  if (flame.value === undefined) return null;
+  return (
+    <p class="faint">
+      {flameRoot.value === undefined
+        ? 'Nothing is live at this moment.'
+        : 'Nothing of this is live at this moment. Go back to see the rest.'}
+    </p>
+  );
 }

@@ -11,7 +11,7 @@ import { colourOf, css, DARK_MAP, LIGHT_MAP } from '../../src/view/colours.ts';
 import type { PlanView } from '../../src/view/plan-view.ts';
 import { axisTicks, byteTicks } from '../../src/view/ticks.ts';
 import { main, plan } from '../app/state.ts';
-import { isDark, themeColour } from '../app/theme.ts';
+import { isDark, isPrinting, PAPER_WIDTH, themeColour } from '../app/theme.ts';
 import { prepareCanvas } from '../tracks/canvas.ts';
 import { CopyLine } from './copy-line.tsx';
 
@@ -71,7 +71,7 @@ function Picture({ known }: { known: PlanView }) {
 }
 
 function draw(canvas: HTMLCanvasElement, { layout, swaps }: PlanView): void {
-  const width = canvas.parentElement!.clientWidth;
+  const width = isPrinting.value ? PAPER_WIDTH : canvas.parentElement!.clientWidth;
   const lanes = swaps ? 2 * LANE + 8 : 0;
   const height = LAYOUT + TICKS + lanes + 4;
   const context = prepareCanvas(canvas, width, height);

@@ -6,6 +6,8 @@ export interface Column<Row> {
   readonly title: string;
   readonly align?: 'right';
   readonly help?: string;
+  /** Of tables with columns of fixed widths. */
+  readonly width?: string;
   /** The value to sort by; undefined: the column cannot be sorted. */
   value?(row: Row): number | string;
   cell(row: Row): ComponentChildren;
@@ -34,7 +36,13 @@ export function Table<Row>({ label, columns, rows, keyOf, rowClass, onPick }: Pr
           {columns.map((column, index) => {
             const direction = order?.column === index ? (order.isDown ? 'descending' : 'ascending') : 'none';
             return (
-              <th key={column.title} class={column.align} aria-sort={column.value ? direction : undefined} title={column.help}>
+              <th
+                key={column.title}
+                class={column.align}
+                style={column.width ? { width: column.width } : undefined}
+                aria-sort={column.value ? direction : undefined}
+                title={column.help}
+              >
                 {column.value ? (
                   <button type="button" class="sort" onClick={() => sortBy(index)}>
                     {column.title}

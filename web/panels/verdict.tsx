@@ -31,7 +31,7 @@ export function Verdict() {
       tabIndex={-1}
       aria-labelledby="verdict-title"
     >
-      <h2 id="verdict-title">Verdict</h2>
+      <h1 id="verdict-title">Verdict</h1>
       {known ? <Words facts={known.analysis} /> : <Progress note={analysing.value ?? { doing: 'reading', fraction: 0 }} />}
     </section>
   );

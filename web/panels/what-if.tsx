@@ -169,5 +169,7 @@ function fitColumn(facts: Analysis | undefined): Column<Line>[] {
     const fit = row && fitOf(row);
     return fit && <span class={FIT_LOOKS[fit.kind].look}>{`${FIT_LOOKS[fit.kind].mark} ${fitWords(fit)}`}</span>;
   };
-  return [{ title: `${PAGE_TITLES.fits} ${where}`.trim(), help: (facts && limitSentence(facts)) ?? FIT_MEANING, value, cell }];
+  return [
+    { title: `${PAGE_TITLES.fits} ${where}`.trim(), help: (facts && limitSentence(facts)) ?? FIT_MEANING, width: '19%', value, cell },
+  ];
 }

@@ -29,7 +29,7 @@ import {
   wholeX,
   wholeY,
 } from '../app/state.ts';
-import { isDark, themeColour } from '../app/theme.ts';
+import { isDark, isPrinting, themeColour } from '../app/theme.ts';
 import { latest } from '../data/latest.ts';
 import { momentPosition, type TrackColours } from './brush.ts';
 import { drawTracks, type Picture } from './draw-tracks.ts';
@@ -119,6 +119,7 @@ class TrackCanvas {
   }
 
   private redraw(): void {
+    if (isPrinting.peek()) this.draw();
     if (this.frame !== 0) return;
     this.frame = requestAnimationFrame(() => {
       this.frame = 0;

@@ -6,4 +6,9 @@ export function shellWord(text: string): string {
 }
 
 export const START_RECORDING = 'torch.cuda.memory._record_memory_history(max_entries=5_000_000)';
+/** Recordings with call stacks: by Weir, or by PyTorch itself. */
+export const RECORD_STACKS: readonly string[] = [
+  'weir record --stacks=python -- COMMAND',
+  'torch.cuda.memory._record_memory_history(stacks="python", max_entries=5_000_000)',
+];
 export const DUMP_SNAPSHOT = 'torch.cuda.memory._dump_snapshot("snapshot.pickle")';
