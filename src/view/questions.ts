@@ -101,7 +101,13 @@ function flameRef(value: unknown, name: string): unknown {
 }
 
 function selection(value: unknown, name: string): unknown {
-  const checks = { node: optional(whole(OLDER_NODE)), tail: optional(flameRef), site: optional(text), category: optional(category), search: optional(text) };
+  const checks = {
+    node: optional(whole(OLDER_NODE)),
+    tail: optional(flameRef),
+    site: optional(text),
+    category: optional(category),
+    search: optional(text),
+  };
   return checked(fieldsOf(value, name), checks, `${name}.`);
 }
 
