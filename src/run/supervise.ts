@@ -27,8 +27,6 @@ export interface RunOptions extends SupervisionOptions {
   readonly swapHost: number | undefined;
   readonly allowUntested: boolean;
   readonly ringRows: number;
-  /** Steps whose operators are recorded; undefined: none. */
-  readonly accesses?: number | undefined;
   /** Call stacks to record, as the processes are told; undefined for none. */
   readonly stacks: string | undefined;
   readonly quiet: boolean;

@@ -33,6 +33,8 @@ export interface SupervisionOptions {
   /** Pattern of the recordings' names; undefined to keep none. */
   readonly record: string | undefined;
   readonly force: boolean;
+  /** Steps whose operators are recorded; undefined: none. */
+  readonly accesses?: number | undefined;
   /** Folder for files about out-of-memory errors, or `none`; undefined: beside the recordings, or the current folder. */
   readonly oomDir: string | undefined;
   readonly whatIf: boolean;
@@ -171,6 +173,7 @@ export class Supervision {
       otherMemory: this.otherMemory,
       pinned: this.pinned,
       keepsTraces: options.record !== undefined,
+      expectsAccesses: options.accesses !== undefined,
       recorderMs: recorder.busyMs,
       refusals: recorder.refusals,
     };

@@ -168,6 +168,13 @@ describe('weir run --swap', () => {
 });
 
 describe('weir record', () => {
+  it('says that no accesses were recorded, if no step was seen', async () => {
+    const words = /weir: no accesses were recorded: .* call weir_gpu\.step\(\) after each step\n/;
+    expect((await run.weir(['record', '--accesses', ...job('train=2', 'close')])).stderr).toMatch(words);
+    expect((await run.weir(['record', '--accesses', ...job('train=2', 'operator', 'close')])).stderr).not.toMatch(words);
+    expect((await run.weir(['record', ...job('train=2', 'close')])).stderr).not.toMatch(words);
+  });
+
   it('asks for accesses of some steps', async () => {
     const steps = async (options: string[], environment: Record<string, string> = {}) => {
       const { stdout } = await run.weir(['record', ...options, ...job('env')], environment);

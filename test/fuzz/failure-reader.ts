@@ -34,7 +34,7 @@ export function failRows(input: Uint8Array): void {
     stackOf: (stack: number) => stacks[stack] ?? -1,
   };
   const checker = new RowChecker();
-  const counts = { damaged: 0, settings: [] };
+  const counts = { damaged: 0, operators: 0, settings: [] };
   const rows = Buffer.from(input.subarray(FAILURE_HEAD_BYTES));
   const piece = (1 + ((input[2] ?? 0) % 100)) * EVENT_BYTES;
   let first: Failure | undefined;

@@ -109,7 +109,8 @@ for (const [position, word] of process.argv.slice(2).entries()) {
       ring?.gauges(0, { ooms: index });
       pause(1);
     }
-  } else if (what === 'say-pid') writeSync(1, `pid ${process.pid}\n`);
+  } else if (what === 'operator') ring?.put({ kind: EventKind.Operator, size: 5, detail: ring.string('aten::add') });
+  else if (what === 'say-pid') writeSync(1, `pid ${process.pid}\n`);
   else if (what === 'settings') ring?.put({ kind: EventKind.Settings, detail: ring.string(value) });
   else if (what === 'refuse') {
     const message = 'PyTorch 2.3.0 has not been tested with this version of Weir';

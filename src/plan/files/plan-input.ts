@@ -33,7 +33,7 @@ export function planInputOf(trace: Trace, swap: boolean): PlanInput {
   if (!swap) return { kind: 'operations', ops: opsOfTrace(trace) };
   if (!hasAccesses(trace)) {
     throw new InputError(
-      'the recording does not say which operators read and write which memory, so swaps cannot be planned from it; weir run --swap auto plans them while the job runs',
+      'the recording does not say which operators read and write which memory, so swaps cannot be planned from it; weir record --accesses records that, and weir run --swap auto plans them while the job runs',
     );
   }
   return { kind: 'accesses', recording: accessesOfTrace(trace) };

@@ -51,7 +51,7 @@ export class ProcessRecording {
   /** The defect of the ring, if any. */
   damage: string | undefined;
   gauges: ReadonlyMap<number, Gauges> = new Map();
-  readonly counts: RowCounts = { damaged: 0, settings: [] };
+  readonly counts: RowCounts = { damaged: 0, operators: 0, settings: [] };
   private readonly ring: Ring;
   private readonly options: RecordingOptions;
   private readonly writer: WeirWriter;

@@ -39,6 +39,8 @@ export interface Declared {
 export interface RowCounts {
   /** Invalid rows. */
   damaged: number;
+  /** Operators and what they access. */
+  operators: number;
   /** Settings events: the GPU, and the number of the string in the file. */
   readonly settings: { device: number; text: number }[];
 }
@@ -54,6 +56,7 @@ export class RowChecker {
       const verdict = this.correct(view, row, declared, counts);
       if (verdict === 'damaged') counts.damaged++;
       if (verdict !== 'good') continue;
+      if (view.getUint8(row + EventOffset.kind) === EventKind.Operator) counts.operators++;
       if (kept !== row) rows.copyWithin(kept, row, row + EVENT_BYTES);
       kept += EVENT_BYTES;
     }

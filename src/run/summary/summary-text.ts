@@ -36,7 +36,7 @@ export function formatSummary(summary: RunSummary, paint: Paint = PLAIN): string
     ];
     lines.push(`${paint.strong(levelName(level))}: ${peakWords(gauges)}`, ...details.map((line) => `  ${line}`));
   }
-  lines.push(...unknownOtherLines(summary), ...firstFailureLines(summary, paint));
+  lines.push(...unknownOtherLines(summary), ...firstFailureLines(summary, paint), ...accessLines(summary));
   for (const process of summary.processes) lines.push(...pinnedLines(summary, process), ...troubleLines(summary, process));
   if (summary.end.signal !== null) lines.push(paint.bad(`the command was ended by ${summary.end.signal}`));
   if (summary.processes.length > 0) lines.push(recorderLine(summary));
@@ -174,6 +174,14 @@ function unknownOtherLines({ otherMemory, processes }: RunSummary): string[] {
   if (unknown.length === 0) return [];
   const of = unknown.length === levels.length ? '' : ` of ${unknown.map(levelName).join('; ')}`;
   return [`memory that is not PyTorch's${of}: unknown, because NVML told nothing about it`];
+}
+
+/** Steps of some programs cannot be seen. Then a swap plan has nothing to go by, and the user must know before asking for one. */
+function accessLines({ expectsAccesses, processes }: RunSummary): string[] {
+  if (!expectsAccesses || processes.length === 0 || processes.some(({ counts }) => counts.operators > 0)) return [];
+  return [
+    'no accesses were recorded: they begin after the second step, which ends with step() of an optimizer of torch.optim. Other programs call weir_gpu.step() after each step',
+  ];
 }
 
 function pinnedLines({ pinned }: RunSummary, process: ProcessRecording): string[] {

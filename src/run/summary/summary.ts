@@ -38,6 +38,8 @@ export interface RunSummary {
   readonly pinned?: { of(process: ProcessRecording): HostMemory | undefined } | undefined;
   /** Whether recordings outlive the run, so that the summary can name them. */
   readonly keepsTraces: boolean;
+  /** Whether operators of some steps were to be recorded. */
+  readonly expectsAccesses?: boolean | undefined;
   readonly recorderMs: number;
   readonly refusals: readonly Refusal[];
 }
