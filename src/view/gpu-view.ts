@@ -55,22 +55,40 @@ interface Recorded {
 export class GpuView {
   readonly trace: Trace;
   private readonly clock: Clock;
-  private readonly lifetimes: Lifetimes;
-  private readonly live: Float64Array;
-  private readonly liveRange: MinMax;
-  private readonly classes: BlockClasses;
-  private readonly notes: Notes;
   private readonly histories = new Map<string, History>();
   private recorded: Recorded | undefined;
 
   constructor(trace: Trace) {
     this.trace = trace;
     this.clock = new Clock(trace);
-    this.lifetimes = new Lifetimes(trace);
-    this.live = liveBytes(trace);
-    this.liveRange = new MinMax(this.live);
-    this.classes = new BlockClasses(trace, this.clock, this.lifetimes);
-    this.notes = new Notes(trace);
+  }
+
+  // The page asks for the description first and waits for it, so all other parts are made when they are first needed.
+  private readonly parts: { lifetimes?: Lifetimes; live?: Float64Array; liveRange?: MinMax; classes?: BlockClasses; notes?: Notes } = {};
+
+  private get lifetimes(): Lifetimes {
+    this.parts.lifetimes ??= new Lifetimes(this.trace);
+    return this.parts.lifetimes;
+  }
+
+  private get live(): Float64Array {
+    this.parts.live ??= liveBytes(this.trace);
+    return this.parts.live;
+  }
+
+  private get liveRange(): MinMax {
+    this.parts.liveRange ??= new MinMax(this.live);
+    return this.parts.liveRange;
+  }
+
+  private get classes(): BlockClasses {
+    this.parts.classes ??= new BlockClasses(this.trace, this.clock, this.lifetimes);
+    return this.parts.classes;
+  }
+
+  private get notes(): Notes {
+    this.parts.notes ??= new Notes(this.trace);
+    return this.parts.notes;
   }
 
   describe(): GpuInfo {
@@ -88,7 +106,7 @@ export class GpuView {
     return {
       device: trace.device,
       events: clock.count,
-      allocations: this.lifetimes.count,
+      allocations: trace.allocations.count,
       durationUs: clock.durationUs,
       streams: trace.streams.length,
       hasStacks: trace.symbols.stacks.count > 0,
