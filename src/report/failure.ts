@@ -3,6 +3,7 @@
 import { PhaseMark } from '../abi/events.ts';
 import { MIB } from '../base/bytes.ts';
 import { allowedByFraction } from '../replay/limits.ts';
+import { lastOomOf } from '../replay/moments.ts';
 import { type OtherParts, otherParts } from '../trace/other-memory.ts';
 import { reservedAfter } from '../trace/reserved.ts';
 import { liveSize } from '../trace/summary.ts';
@@ -10,7 +11,6 @@ import { NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type HostMemory, type Trace } from '../trace/trace.ts';
 import { analyzeTrace } from './analysis.ts';
 import { type Category, categoriesAt } from './categories.ts';
-import { lastOomOf } from '../replay/moments.ts';
 import { type CallSite, labelOf, topSites } from './sites.ts';
 import { adviceLine } from './words/advice.ts';
 
