@@ -10,19 +10,16 @@ import type { ReplayOptions } from '../replay/replay.ts';
 import { gpuWith } from '../replay/what-if.ts';
 import { categoriesOf } from '../report/categories.ts';
 import { usualChoices } from '../report/what-if.ts';
-import { Notes } from '../trace/notes.ts';
 import { liveSize } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { BlockClasses, type ColourMode, type LegendEntry } from './block-classes.ts';
-import { Clock } from './clock.ts';
+import type { ColourMode, LegendEntry } from './block-classes.ts';
 import { describeEvent } from './event-words.ts';
 import { findMisfits, type Misfits } from './fit-misfits.ts';
 import { type FitLane, type FitRun, type HoleInfo, holeOf, laneOf, limitOf } from './fit-view.ts';
 import { type FlameGraph, flameGraph, insideOf, nodeOf } from './flame.ts';
+import { GpuParts } from './gpu-parts.ts';
 import { type History, watchChoice, watchRecorded } from './history.ts';
-import { Lifetimes } from './lifetimes.ts';
 import { type MapCells, mapCells } from './map-cells.ts';
-import { MinMax } from './min-max.ts';
 import {
   type BlockInfo,
   type Calls,
@@ -37,9 +34,8 @@ import {
 } from './protocol.ts';
 import { rangeFigures } from './range-figures.ts';
 import { framesWith, matcherOf, parseQuery, type Searched, search } from './search.ts';
-import { SiteNames } from './site-names.ts';
-import { StackView } from './stack-view.ts';
-import { liveBytes, type TimelineColumns, timelineColumns } from './timeline.ts';
+import type { StackView } from './stack-view.ts';
+import { type TimelineColumns, timelineColumns } from './timeline.ts';
 
 const MOST_RUNS = 4;
 const MOST_ROWS = 500;
@@ -55,32 +51,23 @@ interface Recorded {
 
 export class GpuView {
   readonly trace: Trace;
-  private readonly clock: Clock;
-  private readonly lifetimes: Lifetimes;
-  private readonly live: Float64Array;
-  private readonly liveRange: MinMax;
-  private readonly classes: BlockClasses;
-  /** Live memory by meaning. It is the same in every run. */
-  readonly stack: StackView;
-  private readonly notes: Notes;
-  private readonly sites: SiteNames;
+  private readonly parts: GpuParts;
   private readonly histories = new Map<string, History>();
   private recorded: Recorded | undefined;
 
   constructor(trace: Trace) {
     this.trace = trace;
-    this.clock = new Clock(trace);
-    this.lifetimes = new Lifetimes(trace);
-    this.live = liveBytes(trace);
-    this.liveRange = new MinMax(this.live);
-    this.classes = new BlockClasses(trace, this.clock, this.lifetimes);
-    this.stack = new StackView(trace, this.clock, this.lifetimes, this.liveRange, this.classes);
-    this.notes = new Notes(trace);
-    this.sites = new SiteNames(trace);
+    this.parts = new GpuParts(trace);
+  }
+
+  /** Live memory by meaning. */
+  get stack(): StackView {
+    return this.parts.stack;
   }
 
   describe(): GpuInfo {
-    const { trace, clock } = this;
+    const { trace } = this;
+    const { clock } = this.parts;
     const ooms: Moment[] = [];
     for (let event = 0; event < trace.events.count && ooms.length < MOST_MARKS; event++)
       if (trace.events.kind[event] === EventKind.Oom) ooms.push(this.momentOf(event));
@@ -94,7 +81,7 @@ export class GpuView {
     return {
       device: trace.device,
       events: clock.count,
-      allocations: this.lifetimes.count,
+      allocations: trace.allocations.count,
       durationUs: clock.durationUs,
       streams: trace.streams.length,
       hasStacks: trace.symbols.stacks.count > 0,
@@ -116,23 +103,23 @@ export class GpuView {
 
   timeline({ run, axis, from, to, columns }: Calls['timeline']['ask']): TimelineColumns {
     const history = this.history(run);
-    const ranges = { allocated: history.allocatedRange, reserved: history.reservedRange, live: this.liveRange };
-    return timelineColumns(this.clock, axis, from, to, columns, ranges);
+    const ranges = { allocated: history.allocatedRange, reserved: history.reservedRange, live: this.parts.liveRange };
+    return timelineColumns(this.parts.clock, axis, from, to, columns, ranges);
   }
 
   map({ run, window, colour, selection }: Calls['map']['ask']): MapCells {
     const history = this.history(run);
-    const classify = this.classes.classifier(colour, this.clock.span(window.axis), this.selector(history, selection));
-    return mapCells(this.clock, this.lifetimes, history, window, classify, colour === 'age');
+    const classify = this.parts.classes.classifier(colour, this.parts.clock.span(window.axis), this.selector(history, selection));
+    return mapCells(this.parts.clock, this.parts.lifetimes, history, window, classify, colour === 'age');
   }
 
   legend(colour: ColourMode): readonly LegendEntry[] {
-    return this.classes.of(colour).legend;
+    return this.parts.classes.of(colour).legend;
   }
 
   stackAt({ run, by, event, allocation }: Calls['stackAt']['ask']): Calls['stackAt']['answer'] {
     const history = this.history(run);
-    const moment = this.stack.at(by, event);
+    const moment = this.parts.stack.at(by, event);
     return {
       ...moment,
       allocated: history.allocated[moment.event] ?? 0,
@@ -142,23 +129,24 @@ export class GpuView {
   }
 
   moment({ run, axis, position, since }: Calls['moment']['ask']): LiveState {
-    const { trace, clock } = this;
+    const { trace } = this;
+    const { clock } = this.parts;
     const history = this.history(run);
     const event = clock.lastAt(axis, position);
-    const live = this.lifetimes.liveAfter(event, since);
+    const live = this.parts.lifetimes.liveAfter(event, since);
     const sizeOf = (index: number) => liveSize(trace.allocations.requested[index]!);
     const range =
       since === undefined || event < since
         ? undefined
         : rangeFigures(
             trace,
-            this.lifetimes,
-            { live: this.live, liveRange: this.liveRange, history },
+            this.parts.lifetimes,
+            { live: this.parts.live, liveRange: this.parts.liveRange, history },
             { first: since, last: event, left: live },
           );
     const sites = new Map<string, { bytes: number; count: number }>();
     for (const index of live) {
-      const label = this.sites.of(index);
+      const label = this.parts.sites.of(index);
       const site = sites.get(label) ?? { bytes: 0, count: 0 };
       site.bytes += sizeOf(index);
       site.count++;
@@ -170,7 +158,7 @@ export class GpuView {
       what: describeEvent(this.trace, event),
       allocated: event < 0 ? 0 : history.allocated[event]!,
       reserved: event < 0 ? 0 : history.reserved[event]!,
-      live: event < 0 ? 0 : this.live[event]!,
+      live: event < 0 ? 0 : this.parts.live[event]!,
       liveCount: live.length,
       rows: largest.map((index) => this.liveRow(history, index, event)),
       sites: [...sites].map(([site, sums]) => ({ site, ...sums })).sort((a, b) => b.bytes - a.bytes),
@@ -181,7 +169,7 @@ export class GpuView {
   flame({ event, since, under, isInverted, search: text }: Calls['flame']['ask']): FlameGraph {
     const { trace } = this;
     const leaves = new Map<number, number>();
-    for (const index of this.lifetimes.liveAfter(this.within(event)!, since)) {
+    for (const index of this.parts.lifetimes.liveAfter(this.within(event)!, since)) {
       const node = nodeOf(trace, index);
       leaves.set(node, (leaves.get(node) ?? 0) + liveSize(trace.allocations.requested[index]!));
     }
@@ -195,9 +183,9 @@ export class GpuView {
 
   blockAt({ run, axis, position, offset }: Calls['blockAt']['ask']): BlockInfo | undefined {
     const history = this.history(run);
-    const event = this.clock.lastAt(axis, position);
+    const event = this.parts.clock.lastAt(axis, position);
     let found = -1;
-    this.lifetimes.each(event, event + 1, (index) => {
+    this.parts.lifetimes.each(event, event + 1, (index) => {
       const parts = partsOf(history, index);
       for (let part = 0; part < parts.length; part += 2) {
         if (parts[part]! <= offset && offset < parts[part]! + parts[part + 1]!) found = index;
@@ -207,7 +195,8 @@ export class GpuView {
   }
 
   block(run: string, allocation: number): BlockInfo | undefined {
-    const { trace, clock, lifetimes } = this;
+    const { trace } = this;
+    const { clock, lifetimes } = this.parts;
     const history = this.history(run);
     if (!(allocation >= 0 && allocation < lifetimes.count)) return undefined;
     const node = nodeOf(trace, allocation);
@@ -221,8 +210,8 @@ export class GpuView {
       parts: partsOf(history, allocation),
       start: this.momentOf(lifetimes.start[allocation]!),
       end: end >= clock.count ? undefined : this.momentOf(end),
-      site: this.sites.of(allocation),
-      notes: this.notes.of(allocation),
+      site: this.parts.sites.of(allocation),
+      notes: this.parts.notes.of(allocation),
       node,
       frames:
         node < 0
@@ -236,7 +225,7 @@ export class GpuView {
     const query = parseQuery(text);
     if (!query) return { hits: [], total: 0, moments: [], searched: '', blocks: [] };
     const result = search(this.searched(history), query);
-    return { ...result, blocks: result.hits.map((index) => this.liveRow(history, index, this.lifetimes.start[index]!)) };
+    return { ...result, blocks: result.hits.map((index) => this.liveRow(history, index, this.parts.lifetimes.start[index]!)) };
   }
 
   misfits(): Misfits {
@@ -255,11 +244,12 @@ export class GpuView {
 
   /** Links get typed, so an event may be beyond the last one. */
   private within(event: number | undefined): number | undefined {
-    return event === undefined ? undefined : Math.min(event, this.clock.count - 1);
+    return event === undefined ? undefined : Math.min(event, this.parts.clock.count - 1);
   }
 
   private fitRun({ run, limit, isGiven }: Pick<StripAsk, 'run' | 'limit' | 'isGiven'>, onProgress?: (fraction: number) => void): FitRun {
-    const { trace, clock, lifetimes } = this;
+    const { trace } = this;
+    const { clock, lifetimes } = this.parts;
     const isRecorded = run === RECORDED;
     const history =
       isRecorded || limit === undefined
@@ -273,7 +263,8 @@ export class GpuView {
   }
 
   private liveRow(history: History, index: number, event: number): LiveRow {
-    const { clock, lifetimes, trace } = this;
+    const { trace } = this;
+    const { clock, lifetimes } = this.parts;
     return {
       allocation: index,
       address: this.formatAddress(history.address[index]!),
@@ -283,25 +274,26 @@ export class GpuView {
       event: lifetimes.start[index]!,
       ageUs: clock.position('time', event) - clock.position('time', lifetimes.start[index]!),
       livedUs: this.livedUs(index),
-      site: this.sites.of(index),
-      notes: this.notes.of(index),
+      site: this.parts.sites.of(index),
+      notes: this.parts.notes.of(index),
       category: categoriesOf(trace).of(index).category,
     };
   }
 
   private livedUs(index: number): number | undefined {
-    const { clock, lifetimes } = this;
+    const { clock, lifetimes } = this.parts;
     const end = lifetimes.released[index]!;
     return end >= clock.count ? undefined : clock.position('time', end) - clock.position('time', lifetimes.start[index]!);
   }
 
   private searched(history: History): Searched {
-    const { trace, clock, notes } = this;
+    const { trace } = this;
+    const { clock, notes } = this.parts;
     return {
       trace,
       history,
       notes,
-      siteOf: (allocation) => this.sites.of(allocation),
+      siteOf: (allocation) => this.parts.sites.of(allocation),
       describe: (event) => describeEvent(this.trace, event),
       momentOf: (event) => this.momentOf(event),
       momentAt: (timeUs) => this.momentOf(Math.min(clock.count - 1, clock.firstFrom('time', Math.max(0, timeUs - clock.startUs)))),
@@ -314,7 +306,7 @@ export class GpuView {
       const inside = insideOf(this.trace, rectangle);
       return (allocation) => inside(nodeOf(this.trace, allocation));
     }
-    if (selection?.site !== undefined) return (allocation) => this.sites.of(allocation) === selection.site;
+    if (selection?.site !== undefined) return (allocation) => this.parts.sites.of(allocation) === selection.site;
     const { category } = selection ?? {};
     if (category !== undefined) return (allocation) => categoriesOf(this.trace).of(allocation).category === category;
     const query = selection?.search === undefined ? undefined : parseQuery(selection.search);
@@ -367,7 +359,7 @@ export class GpuView {
   }
 
   private momentOf(event: number): Moment {
-    return { event, timeUs: this.clock.position('time', event) };
+    return { event, timeUs: this.parts.clock.position('time', event) };
   }
 
   private formatAddress(address: number): string {

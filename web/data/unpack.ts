@@ -27,9 +27,19 @@ export async function readInBrowser(content: Blob, onProgress: (fraction: number
   return reader.finish();
 }
 
+/** The browser reads a step while the one before is decoded. */
 async function* steps(content: Blob, onProgress: (fraction: number) => void): AsyncGenerator<Uint8Array> {
+  const read = (from: number) => {
+    const step = content.slice(from, from + STEP).arrayBuffer();
+    // Its error is thrown where it is waited for, if it still is.
+    step.catch(() => {});
+    return step;
+  };
+  let next = read(0);
   for (let from = 0; from < content.size; from += STEP) {
-    yield new Uint8Array(await content.slice(from, from + STEP).arrayBuffer());
+    const step = new Uint8Array(await next);
+    next = read(from + STEP);
+    yield step;
     onProgress(Math.min(1, (from + STEP) / content.size));
   }
 }
