@@ -230,7 +230,7 @@ describe.skipIf(!CHROMIUM)(`the page${CHROMIUM ? '' : ' (skipped: there is no Ch
   });
 
   it('searches, selects and clears', async () => {
-    await open(`${served.url}#file=${encodeURIComponent(OOM_SAMPLE)}`);
+    await open(served.url.replace(encodeURIComponent(SAMPLE), encodeURIComponent(OOM_SAMPLE)));
     await untilAnalysed(page);
     await page.keyboard.press('/');
     await page.keyboard.type('cross_entropy');
@@ -279,7 +279,7 @@ describe.skipIf(!CHROMIUM)(`the page${CHROMIUM ? '' : ' (skipped: there is no Ch
   });
 
   it('stops an analysis that a newer one replaces', async () => {
-    await open(`${served.url}#file=${encodeURIComponent(OOM_SAMPLE)}`);
+    await open(served.url.replace(encodeURIComponent(SAMPLE), encodeURIComponent(OOM_SAMPLE)));
     await untilAnalysed(page);
     const stopped: string[] = [];
     page.on('requestfailed', (request) => stopped.push(request.postData() ?? ''));
@@ -308,7 +308,7 @@ describe.skipIf(!CHROMIUM)(`the page${CHROMIUM ? '' : ' (skipped: there is no Ch
   });
 
   it('comes back from its address', async () => {
-    await open(`${served.url}#axis=event&from=1000&to=2000&cursor=1500&colour=size&with=weir`);
+    await open(`${served.url}&axis=event&from=1000&to=2000&cursor=1500&colour=size&with=weir`);
     await untilAnalysed(page);
     await page.getByTestId('difference').waitFor();
     expect(await cursorEvent()).toBe(1500);
