@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { formatBytes } from '../../src/base/bytes.ts';
 import { weir } from '../support/command.ts';
 import { sampleRecording, writeRank } from '../support/ranks.ts';
-import { CHROMIUM, launch, NO_BROWSER, type Served, serve, untilAnalysed, type Watch, watch } from './browser.ts';
+import { CHROMIUM, launch, NO_BROWSER, type Served, serve, untilOpen, type Watch, watch } from './browser.ts';
 
 if (!CHROMIUM) console.log(NO_BROWSER);
 
@@ -59,7 +59,7 @@ describe.skipIf(!CHROMIUM)(`the difference of two ranks${CHROMIUM ? '' : ' (skip
       .evaluateAll((rows) => rows.map((row) => [...row.querySelectorAll('td')].map((cell) => cell.textContent ?? '')));
 
   async function expectDifference(): Promise<void> {
-    await expect.poll(() => page.getByTestId('difference-headline').innerText(), { timeout: 30_000 }).toBe(expected.headline);
+    await expect.poll(() => page.getByTestId('difference-headline').innerText(), { timeout: 60_000 }).toBe(expected.headline);
     const sites = await table('Difference by call site');
     expect(sites.map((cells) => [cells[0], cells[1]])).toEqual(
       expected.sites.slice(0, 200).map(({ before, after }) => [sized(before), sized(after)]),
@@ -69,14 +69,14 @@ describe.skipIf(!CHROMIUM)(`the difference of two ranks${CHROMIUM ? '' : ' (skip
     expect(categories.map((cells) => [cells[1], cells[2]])).toEqual(
       expected.categories.map(({ before, after }) => [sized(before), sized(after)]),
     );
-    await expect.poll(() => page.getByTestId('verdict-A').innerText(), { timeout: 30_000 }).toMatch(/Peak: .* reserved, .* lost/);
-    await expect.poll(() => page.getByTestId('verdict-B').innerText(), { timeout: 30_000 }).toContain('Out of memory at event 54,894');
+    await expect.poll(() => page.getByTestId('verdict-A').innerText(), { timeout: 60_000 }).toMatch(/Peak: .* reserved, .* lost/);
+    await expect.poll(() => page.getByTestId('verdict-B').innerText(), { timeout: 60_000 }).toContain('Out of memory at event 54,894');
     expect(await page.getByTestId('verdict-A').innerText()).not.toContain('Out of memory');
   }
 
   it.each([1440, 1280, 390])('is that of weir diff, chosen by keys alone, at %i px', async (width) => {
     await open(served.url, width);
-    await untilAnalysed(page);
+    await untilOpen(page);
     // A is the healthy one, B the one that is open.
     const moments = page.getByLabel('Compared at');
     await moments.focus();
@@ -95,10 +95,10 @@ describe.skipIf(!CHROMIUM)(`the difference of two ranks${CHROMIUM ? '' : ' (skip
 
   it('comes by itself when another recording is put beside', async () => {
     await open(`${served.url}#file=${encodeURIComponent(A)}`);
-    await untilAnalysed(page);
+    await untilOpen(page);
     await page.getByLabel('Compare with').selectOption(`file:${B}`);
-    await page.getByTestId('difference-headline').waitFor({ timeout: 30_000 });
-    await expect.poll(() => page.getByTestId('verdict-B').innerText(), { timeout: 30_000 }).toContain('Out of memory at event 54,894');
+    await page.getByTestId('difference-headline').waitFor({ timeout: 60_000 });
+    await expect.poll(() => page.getByTestId('verdict-B').innerText(), { timeout: 60_000 }).toContain('Out of memory at event 54,894');
   });
 
   it('needs no server for files of the browser', async () => {
@@ -106,7 +106,7 @@ describe.skipIf(!CHROMIUM)(`the difference of two ranks${CHROMIUM ? '' : ' (skip
     await open(empty.url);
     const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.getByRole('button', { name: 'Choose a file' }).click()]);
     await chooser.setFiles([A, B].map((path) => ({ name: path.split('/').at(-1)!, mimeType: '', buffer: readFileSync(path) })));
-    await untilAnalysed(page);
+    await untilOpen(page);
     await page.getByLabel('Compared at').selectOption('peak');
     await page.getByRole('button', { name: 'Compare', exact: true }).click();
     await expectDifference();

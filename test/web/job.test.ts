@@ -7,12 +7,12 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { formatBytes } from '../../src/base/bytes.ts';
 import { weir } from '../support/command.ts';
 import { sampleRecording, writeRank } from '../support/ranks.ts';
-import { CHROMIUM, launch, NO_BROWSER, type Served, serve, untilAnalysed, type Watch, watch } from './browser.ts';
+import { CHROMIUM, launch, NO_BROWSER, type Served, serve, untilOpen, type Watch, watch } from './browser.ts';
 
 if (!CHROMIUM) console.log(NO_BROWSER);
 
 /** Other work on the machine must not fail a test. */
-const SLOW = { timeout: 30_000 };
+const SLOW = { timeout: 60_000 };
 const WIDTHS = [1440, 1280, 390] as const;
 const folder = mkdtempSync(join(tmpdir(), 'weir-job-'));
 const job = join(folder, 'job-4711');
@@ -57,7 +57,7 @@ describe.skipIf(!CHROMIUM)(`a job in the page${CHROMIUM ? '' : ' (skipped: there
 
   it('shows the ranks in the order of their failures, with the figures of weir analyze, and opens the first', async () => {
     await open(served.url);
-    await untilAnalysed(page);
+    await untilOpen(page);
     expect(await names()).toEqual(['rank1.weir', 'rank2.weir', 'rank0.weir', 'rank3.weir']);
     expect(await opened()).toBe('rank1.weir');
     expect(await page.getByRole('heading', { name: '4 ranks, 2 ran out of memory' }).count()).toBe(1);
@@ -97,7 +97,7 @@ describe.skipIf(!CHROMIUM)(`a job in the page${CHROMIUM ? '' : ' (skipped: there
 
   it('opens another rank by a click and by Enter', async () => {
     await open(served.url);
-    await untilAnalysed(page);
+    await untilOpen(page);
     await page.getByTestId('rank-2').getByRole('button').click();
     await expect.poll(opened, SLOW).toBe('rank0.weir');
     await expect.poll(() => page.title(), SLOW).toContain('job-4711, rank0.weir - peak ');
@@ -105,12 +105,12 @@ describe.skipIf(!CHROMIUM)(`a job in the page${CHROMIUM ? '' : ' (skipped: there
     await page.keyboard.press('Enter');
     await expect.poll(opened, SLOW).toBe('rank3.weir');
     await expect.poll(() => hash().get('file'), SLOW).toBe(join(job, 'rank3.weir'));
-    await untilAnalysed(page);
+    await untilOpen(page);
   });
 
   it.each(WIDTHS.flatMap((width) => [[width, 'light'] as const, [width, 'dark'] as const]))('is readable at %i px, %s', async (width, scheme) => {
     await open(served.url, width, scheme);
-    await page.getByTestId('headline').waitFor({ timeout: 30_000 });
+    await page.getByTestId('headline').waitFor({ timeout: 60_000 });
     for (const selector of ['#job', '#job .rank-box', '#difference', 'header.top']) {
       const [left, right] = (await widthOf(selector)) as [number, number];
       expect(left).toBeGreaterThanOrEqual(0);
@@ -143,7 +143,7 @@ describe.skipIf(!CHROMIUM)(`a job in the page${CHROMIUM ? '' : ' (skipped: there
     const hostile = join(folder, '<img src=x onerror=alert(1)>.weir');
     const partly = await serve([join(job, 'rank3.weir'), corrupt, join(folder, 'none.weir'), hostile]);
     await open(partly.url);
-    await untilAnalysed(page);
+    await untilOpen(page);
     expect(await page.getByRole('heading', { name: '4 ranks, 3 cannot be read' }).count()).toBe(1);
     const text = await page.locator('#job').innerText();
     expect(text).toContain(`${join(folder, 'none.weir')}: there is no such file`);
@@ -158,7 +158,7 @@ describe.skipIf(!CHROMIUM)(`a job in the page${CHROMIUM ? '' : ' (skipped: there
 
   it('applies an address that is typed into the open page, and says what it does not have', async () => {
     await open(served.url);
-    await untilAnalysed(page);
+    await untilOpen(page);
     const type = (text: string) => page.evaluate(`location.hash = ${JSON.stringify(text)}`);
     await type(`file=${encodeURIComponent(join(job, 'rank1.weir'))}&axis=event&from=1000&to=3000&cursor=2000&colour=size`);
     await expect.poll(() => page.getByTestId('cursor').innerText(), SLOW).toContain('event 2,000');
@@ -182,7 +182,7 @@ describe.skipIf(!CHROMIUM)(`a job in the page${CHROMIUM ? '' : ' (skipped: there
       return data;
     })()`);
     await page.dispatchEvent('body', 'drop', { dataTransfer: transfer });
-    await untilAnalysed(page);
+    await untilOpen(page);
     expect(await names()).toEqual(['rank1.weir', 'rank0.weir']);
     expect(await opened()).toBe('rank1.weir');
     // The cursor goes elsewhere, and the address with it.
@@ -194,7 +194,7 @@ describe.skipIf(!CHROMIUM)(`a job in the page${CHROMIUM ? '' : ' (skipped: there
     expect(await notice.innerText()).toContain('rank0.weir, rank1.weir were open before this page was loaded again');
     const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.getByRole('button', { name: 'Choose them again' }).click()]);
     await chooser.setFiles([join(job, 'rank0.weir'), join(job, 'rank1.weir')]);
-    await untilAnalysed(page);
+    await untilOpen(page);
     await notice.waitFor({ state: 'detached' });
     await expect.poll(() => hash().get('cursor'), SLOW).toBe(cursor);
     await page.goto('about:blank');

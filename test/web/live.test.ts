@@ -8,7 +8,7 @@ import { CHROMIUM, launch, NO_BROWSER, watch } from './browser.ts';
 if (!CHROMIUM) console.log(NO_BROWSER);
 
 const run = new RunFolder();
-const SLOW = { timeout: 30_000 };
+const SLOW = { timeout: 60_000 };
 
 describe.skipIf(!CHROMIUM)(`the live page${CHROMIUM ? '' : ' (skipped: there is no Chromium)'}`, () => {
   let browser: Browser;
@@ -108,7 +108,8 @@ describe.skipIf(!CHROMIUM)(`the live page${CHROMIUM ? '' : ' (skipped: there is 
   it('says that nobody answers if weir itself is killed', async () => {
     const started = await start(['--no-what-if'], ['train=3', 'say-pid', 'sleep=60000']);
     await expect.poll(() => pids(started), SLOW).toHaveLength(1);
-    await expect.poll(title, SLOW).toBe('The job is running');
+    await page.locator('#job canvas').waitFor(SLOW);
+    expect(await title()).toBe('The job is running');
     started.weir.kill('SIGKILL');
     await expect.poll(title, SLOW).toBe('The job: the connection is lost');
     expect(await page.locator('#job').innerText()).toContain('Whether the job still runs is unknown');
