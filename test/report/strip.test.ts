@@ -21,8 +21,12 @@ describe('a stripped recording', () => {
       return new Set(Array.from({ length: frames.count }, (_, frame) => strings[frames.filename(frame)]));
     };
     expect(files(stripped).size).toBe(files(home).size);
-    const [before, after] = [home, stripped].map((recording) => analyzeTrace(recording.traces[0]!, { allocators: [], findSmallest: false, findRecordedSmallest: false }));
-    expect(after!.sites.map(({ bytes, allocations }) => [bytes, allocations])).toEqual(before!.sites.map(({ bytes, allocations }) => [bytes, allocations]));
+    const [before, after] = [home, stripped].map((recording) =>
+      analyzeTrace(recording.traces[0]!, { allocators: [], findSmallest: false, findRecordedSmallest: false }),
+    );
+    expect(after!.sites.map(({ bytes, allocations }) => [bytes, allocations])).toEqual(
+      before!.sites.map(({ bytes, allocations }) => [bytes, allocations]),
+    );
     expect(after!.peak).toEqual(before!.peak);
     expect(after!.categories).toEqual(before!.categories);
     expect(after!.sites[0]!.label).toMatch(/^[\w.]+\.py:\d+ \w+/);

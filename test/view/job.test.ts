@@ -1,13 +1,13 @@
 // The ranks of a job without a browser: their figures are those of the analysis, and the order, clock and names are right.
 import { describe, expect, it } from 'vitest';
 import { analyzeTrace } from '../../src/report/analysis.ts';
+import { diffTraces } from '../../src/report/diff.ts';
 import { lostBytes } from '../../src/report/losses.ts';
 import { jobName, plainNames, shortNames } from '../../src/view/job-names.ts';
 import { clockOf, orderRanks, placeOf, rankToOpen } from '../../src/view/job-order.ts';
 import { checkDifference, differenceView } from '../../src/view/job-protocol.ts';
 import { type RankSummary, rankSummary, TRACK_COLUMNS } from '../../src/view/job-rank.ts';
 import { endWords, flagOf } from '../../src/view/job-words.ts';
-import { diffTraces } from '../../src/report/diff.ts';
 import { sampleRecording } from '../support/ranks.ts';
 
 describe('the summary of a rank', () => {
@@ -23,7 +23,11 @@ describe('the summary of a rank', () => {
   ])('of %s has the figures of the analysis, to the byte', (name) => {
     const [trace] = sampleRecording(name).traces;
     const summary = rankSummary(trace!);
-    const { summary: facts, peak, replayError } = analyzeTrace(trace!, { allocators: [], findSmallest: false, findRecordedSmallest: false });
+    const {
+      summary: facts,
+      peak,
+      replayError,
+    } = analyzeTrace(trace!, { allocators: [], findSmallest: false, findRecordedSmallest: false });
     expect(summary).toMatchObject({
       events: facts.events,
       durationUs: facts.durationUs,
@@ -110,7 +114,11 @@ describe('names', () => {
   });
 
   it('for others have no folder, and stay apart', () => {
-    expect(plainNames(['/home/ann/r0.weir', '/home/bob/r0.weir', 'C:\\Users\\ann\\r1.weir'])).toEqual(['r0.weir', 'r0.weir (2)', 'r1.weir']);
+    expect(plainNames(['/home/ann/r0.weir', '/home/bob/r0.weir', 'C:\\Users\\ann\\r1.weir'])).toEqual([
+      'r0.weir',
+      'r0.weir (2)',
+      'r1.weir',
+    ]);
     expect(jobName(['/runs/4711/r0.weir', '/runs/4711/r1.weir'])).toBe('4711');
     expect(jobName(['a/r0.weir', 'b/r0.weir'])).toBeUndefined();
   });

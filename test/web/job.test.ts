@@ -108,20 +108,22 @@ describe.skipIf(!CHROMIUM)(`a job in the page${CHROMIUM ? '' : ' (skipped: there
     await untilOpen(page);
   });
 
-  it.each(WIDTHS.flatMap((width) => [[width, 'light'] as const, [width, 'dark'] as const]))('is readable at %i px, %s', async (width, scheme) => {
-    await open(served.url, width, scheme);
-    await page.getByTestId('headline').waitFor({ timeout: 60_000 });
-    for (const selector of ['#job', '#job .rank-box', '#difference', 'header.top']) {
-      const [left, right] = (await widthOf(selector)) as [number, number];
-      expect(left).toBeGreaterThanOrEqual(0);
-      expect(right).toBeLessThanOrEqual(width);
-    }
-    for (const name of ['Save as HTML', 'Open…', 'Help']) {
-      const box = (await page.getByRole('button', { name }).boundingBox())!;
-      expect(box.x + box.width).toBeLessThanOrEqual(width);
-    }
-    expect((await page.locator('#job canvas').first().boundingBox())!.width).toBeGreaterThan(250);
-    const contrasts = (await page.evaluate(`(() => {
+  it.each(WIDTHS.flatMap((width) => [[width, 'light'] as const, [width, 'dark'] as const]))(
+    'is readable at %i px, %s',
+    async (width, scheme) => {
+      await open(served.url, width, scheme);
+      await page.getByTestId('headline').waitFor({ timeout: 60_000 });
+      for (const selector of ['#job', '#job .rank-box', '#difference', 'header.top']) {
+        const [left, right] = (await widthOf(selector)) as [number, number];
+        expect(left).toBeGreaterThanOrEqual(0);
+        expect(right).toBeLessThanOrEqual(width);
+      }
+      for (const name of ['Save as HTML', 'Open…', 'Help']) {
+        const box = (await page.getByRole('button', { name }).boundingBox())!;
+        expect(box.x + box.width).toBeLessThanOrEqual(width);
+      }
+      expect((await page.locator('#job canvas').first().boundingBox())!.width).toBeGreaterThan(250);
+      const contrasts = (await page.evaluate(`(() => {
       const style = getComputedStyle(document.documentElement);
       const luminance = (name) => {
         const given = style.getPropertyValue('--' + name).trim();
@@ -134,8 +136,9 @@ describe.skipIf(!CHROMIUM)(`a job in the page${CHROMIUM ? '' : ' (skipped: there
         return (high + 0.05) / (low + 0.05);
       }));
     })()`)) as number[];
-    expect(Math.min(...contrasts)).toBeGreaterThanOrEqual(3);
-  });
+      expect(Math.min(...contrasts)).toBeGreaterThanOrEqual(3);
+    },
+  );
 
   it('opens the others if a file is missing or corrupt, and names those', async () => {
     const corrupt = join(folder, 'corrupt.weir');
@@ -192,7 +195,10 @@ describe.skipIf(!CHROMIUM)(`a job in the page${CHROMIUM ? '' : ' (skipped: there
     await page.reload();
     const notice = page.getByTestId('reloaded');
     expect(await notice.innerText()).toContain('rank0.weir, rank1.weir were open before this page was loaded again');
-    const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.getByRole('button', { name: 'Choose them again' }).click()]);
+    const [chooser] = await Promise.all([
+      page.waitForEvent('filechooser'),
+      page.getByRole('button', { name: 'Choose them again' }).click(),
+    ]);
     await chooser.setFiles([join(job, 'rank0.weir'), join(job, 'rank1.weir')]);
     await untilOpen(page);
     await notice.waitFor({ state: 'detached' });

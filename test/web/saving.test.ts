@@ -31,7 +31,8 @@ const keptIn = (html: string) => [...html.matchAll(RECORDING)].length;
 
 function expectNothingPrivate(html: string): void {
   const content = contentOf(html);
-  for (const word of [HOME, 'secret', folder, 'runs-of-ann', '/home/', tmpdir() === '/tmp' ? '/tmp/' : tmpdir()]) expect(content).not.toContain(word);
+  for (const word of [HOME, 'secret', folder, 'runs-of-ann', '/home/', tmpdir() === '/tmp' ? '/tmp/' : tmpdir()])
+    expect(content).not.toContain(word);
   if (hostname().length > 3) expect(content).not.toContain(hostname());
 }
 
