@@ -43,7 +43,7 @@ describe.skipIf(!CHROMIUM)(`the page${CHROMIUM ? '' : ' (skipped: there is no Ch
   });
 
   async function open(url: string, options: { colorScheme?: 'dark' | 'light'; offline?: boolean } = {}): Promise<void> {
-    const context = await browser.newContext({ viewport: { width: 1366, height: 768 }, ...options });
+    const context = await browser.newContext({ viewport: { width: 1366, height: 1900 }, ...options });
     page = await context.newPage();
     seen = watch(page);
     await page.goto(url);
