@@ -257,7 +257,7 @@ describe.skipIf(!CHROMIUM)(`the page${CHROMIUM ? '' : ' (skipped: there is no Ch
     const difference = page.getByTestId('difference').locator('tr.difference td').first();
     await expect.poll(async () => Number(await difference.getAttribute('data-bytes'))).toBeLessThan(-1e9);
     await page.getByLabel('Compare with').selectOption(`file:${OOM_SAMPLE}`);
-    await expect.poll(() => page.getByTestId('difference').innerText()).toContain(OOM_SAMPLE);
+    await expect.poll(() => page.getByTestId('difference').innerText(), { timeout: 30_000 }).toContain(OOM_SAMPLE);
     // Longer than the first one: the axis grows with it.
     await expect.poll(() => hash().get('with')).toBe(`file:${OOM_SAMPLE}`);
     await page.getByLabel('Compare with').selectOption('');
