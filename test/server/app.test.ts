@@ -1,9 +1,10 @@
 // The server without a socket: whom it answers, what it serves, and how it refuses.
 import { describe, expect, it } from 'vitest';
 import { Access } from '../../src/server/access.ts';
-import { createApp, MOST_FOLLOWERS, MOST_QUESTIONS, type Source } from '../../src/server/app.ts';
+import { createApp, type Job, MOST_FOLLOWERS, MOST_QUESTIONS, type Source } from '../../src/server/app.ts';
 import type { Assets } from '../../src/server/assets.ts';
 import { type LiveFeed, Playback } from '../../src/server/live-feed.ts';
+import type { RankNote } from '../../src/view/job-protocol.ts';
 import type { JobOver, LiveSample } from '../../src/view/live-sample.ts';
 import { decodeAnswer, encodeAnswer } from '../../src/view/wire.ts';
 
@@ -218,5 +219,66 @@ describe('live playback', () => {
     // The rank that failed first is the one to open.
     const over = JSON.parse(/event: over\ndata: (.*)/.exec(text)![1]!) as JobOver;
     expect(over).toMatchObject({ end: { kind: 'played' }, opens: { rank: 1, source: 1, gpu: 0 } });
+  });
+});
+
+describe('several recordings', () => {
+  const notes: RankNote[] = [
+    { source: 0, ranks: [] },
+    { source: 1, problem: 'b: the file is empty' },
+  ];
+  const asked: unknown[] = [];
+  const job: Job = {
+    isOver: true,
+    subscribe: (listener) => {
+      for (const note of notes) listener(note);
+      return () => {};
+    },
+    compare: async (ask) => {
+      asked.push(ask);
+      return encodeAnswer({ same: true });
+    },
+  };
+  const source = (name: string) => ({ name, ask: async () => encodeAnswer(null), progress: () => undefined });
+  const jobApp = createApp({ assets, sources: [source('a'), source('b')], job, access });
+  const post = (body: unknown, type = 'application/json') =>
+    jobApp.request('/api/difference', {
+      method: 'POST',
+      headers: { host: HOST, authorization, 'content-type': type },
+      body: JSON.stringify(body),
+    });
+
+  it('are summarised one by one, until all are', async () => {
+    const text = await (await jobApp.request('/api/ranks', { headers: { host: HOST, authorization } })).text();
+    expect([...text.matchAll(/event: rank\ndata: (.*)/g)].map((match) => JSON.parse(match[1]!))).toEqual(notes);
+    expect(text).toContain('event: over');
+    expect((await jobApp.request('/api/ranks', { headers: { host: HOST } })).status).toBe(401);
+  });
+
+  it('are compared by their numbers, never by a path', async () => {
+    const good = { a: { source: 0, gpu: 0 }, b: { source: 1, gpu: 0 } };
+    expect((await post(good)).status).toBe(200);
+    expect(asked).toEqual([{ ...good, by: undefined }]);
+    for (const bad of [{ ...good, a: { source: 2, gpu: 0 } }, { ...good, b: { source: '/etc/passwd', gpu: 0 } }, {}, null, 'x'])
+      expect((await post(bad)).status).toBe(400);
+    expect((await post(good, 'text/plain')).status).toBe(415);
+    expect(asked).toHaveLength(1);
+  });
+
+  it('are not there without files, and no recording is sent unless the job has ended', async () => {
+    expect((await get('/api/ranks')).status).toBe(404);
+    const live: LiveFeed = {
+      ranks: [],
+      speed: 1,
+      over: undefined,
+      subscribe: () => () => {},
+      recording: () => {
+        throw new Error('too early');
+      },
+    };
+    const response = await createApp({ assets, sources: [], live, access }).request('/api/live/recording', {
+      headers: { host: HOST, authorization },
+    });
+    expect(response.status).toBe(404);
   });
 });

@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { assembleTrace } from '../../src/trace/assemble.ts';
 import { readRecording } from '../../src/trace/detect.ts';
+import { Symbols } from '../../src/trace/symbols.ts';
 import { EventKind, type Recording, type Trace } from '../../src/trace/trace.ts';
 import { writeWeir } from '../../src/trace/weir/writer.ts';
 import { readSample } from './samples.ts';
@@ -58,4 +59,17 @@ function changed(trace: Trace, { shiftUs = 0, share = 1, succeeds = false }: Ran
     annotations: [],
     warnings: [],
   });
+}
+
+/** The recording as if its source files had been in this folder. */
+export function atHome(recording: Recording, folder: string): Recording {
+  const [{ symbols }] = recording.traces as [Recording['traces'][0]];
+  const copy = new Symbols();
+  const files = new Set(Array.from({ length: symbols.frames.count }, (_, frame) => symbols.frames.filename(frame)));
+  Object.assign(copy, { frames: symbols.frames, stacks: symbols.stacks, addresses: symbols.addresses });
+  for (let index = 1; index < symbols.strings.length; index++) {
+    const text = symbols.strings[index]!;
+    copy.strings.push(files.has(index) && text.includes('/') ? folder + text : text);
+  }
+  return { ...recording, traces: recording.traces.map((trace) => ({ ...trace, symbols: copy })) };
 }

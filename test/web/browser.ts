@@ -71,6 +71,12 @@ export function watch(page: Page): Watch {
   return seen;
 }
 
+/** Waits until a recording is open and has its verdict. The allocators may still be compared. */
+export async function untilOpen(page: Page): Promise<void> {
+  await page.getByTestId('headline').waitFor({ timeout: 60_000 });
+  await page.getByTestId('cursor').waitFor({ timeout: 60_000 });
+}
+
 /** Waits until the verdict and every allocator are there. */
 export async function untilAnalysed(page: Page): Promise<void> {
   await page.getByTestId('headline').waitFor({ timeout: 30_000 });

@@ -20,7 +20,7 @@ export async function openFiles(files: readonly File[]): Promise<void> {
   }
   sources.value = [...sources.value, ...opened];
   const named = opened.find(({ name }) => name === wanted.file);
-  if (named) void openSource(named, wanted);
+  if (named) await openSource(named, wanted);
   await summariseHere(opened);
   openFirstRank();
 }

@@ -133,6 +133,7 @@ export class WorkerConnection implements Connection {
   }
 
   rest(): void {
+    if (this.viewer?.isBusy || this.analyst?.isBusy) return;
     this.viewer?.close();
     this.analyst?.close();
     this.viewer = undefined;
@@ -179,6 +180,11 @@ class WorkerLine {
       };
       signal?.addEventListener('abort', cancel, { once: true });
     });
+  }
+
+  /** Whether a question waits for its answer. */
+  get isBusy(): boolean {
+    return this.waiting.size > 0;
   }
 
   close(): void {

@@ -20,8 +20,8 @@ export function Live() {
     <div class="page job">
       <section id="job" class="card" tabIndex={-1} aria-labelledby="job-title">
         <div class="card-head">
-          <h2 id="job-title" class={isBad(state) ? 'bad' : ''}>
-            <span role="status">{liveTitle.value}</span>
+          <h2 id="job-title" class={isBad(state) ? 'bad' : ''} aria-live="polite">
+            {liveTitle.value}
           </h2>
           {ranks.length > 0 && <span class="faint">{formatTime(span, 1e5)} since the first process started</span>}
         </div>

@@ -48,7 +48,7 @@ export function drawTrack(canvas: HTMLCanvasElement, shape: TrackShape, scale: T
   const y = (bytes: number) => height * (1 - bytes / scale.top);
   context.fillStyle = themeColour('track-ground');
   context.fillRect(x(shape.from), 0, Math.max(1, x(shape.to) - x(shape.from)), height);
-  if (shape.reserved) area(context, shape, shape.reserved, x, y, height, themeColour('reserved'));
+  if (shape.reserved) area(context, shape, shape.reserved, x, y, height, themeColour('track-reserved'));
   area(context, shape, shape.live, x, y, height, themeColour('live'), themeColour('surface'));
   if (shape.limit !== undefined && shape.limit <= scale.top) {
     context.strokeStyle = themeColour('bad');

@@ -96,15 +96,19 @@ export class RunFeed implements LiveFeed {
     return { content: Readable.toWeb(stream) as ReadableStream<Uint8Array>, sent: () => this.sending-- };
   }
 
-  /** Resolves when every page that followed the job to its end has asked for the recording and got it, or takes too long. */
+  /** Resolves when every page that followed the job to its end has heard of it and has the recording, or takes too long. */
   async untilSent(mostAskingMs: number, mostSendingMs: number): Promise<void> {
-    if (this.handle === undefined) return;
+    if (this.toSend === 0 && this.sending === 0) return;
     const started = performance.now();
     const isWaiting = () => {
       const waited = performance.now() - started;
-      return (this.toSend > 0 && waited < mostAskingMs) || (this.sending > 0 && waited < mostSendingMs);
+      const isAsking = this.listeners.size > 0 || (this.handle !== undefined && this.toSend > 0);
+      return (isAsking && waited < mostAskingMs) || (this.sending > 0 && waited < mostSendingMs);
     };
-    while (isWaiting()) await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
+    do await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
+    while (isWaiting());
+    // The last message is on its way to the socket.
+    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
   }
 
   private sampleRank(level: Level, isLast: boolean): void {
