@@ -18,7 +18,7 @@ import { CATEGORY_ORDER } from '../../src/view/block-classes.ts';
 import { DARK_MAP, LIGHT_MAP, type Rgb } from '../../src/view/colours.ts';
 import { oneStreamTrace } from '../support/one-stream.ts';
 import { readSample } from '../support/samples.ts';
-import { CHROMIUM, launch, NO_BROWSER, type Served, serve, untilAnalysed, type Watch, watch } from './browser.ts';
+import { CHROMIUM, launch, NO_BROWSER, type Served, serve, type Watch, watch } from './browser.ts';
 
 const STACKS = 'samples/gpt2xl-oom.pickle.gz';
 const PLAIN = 'samples/vgg16-b100.native.pickle.gz';
@@ -59,7 +59,7 @@ describe.skipIf(!CHROMIUM)(`the stacked timeline${CHROMIUM ? '' : ' (skipped: th
     page = await context.newPage();
     seen = watch(page);
     await page.goto(`${served.url}#file=${encodeURIComponent(file)}&${hash}`);
-    await untilAnalysed(page);
+    await page.getByTestId('headline').waitFor({ timeout: 60_000 });
     await page.getByTestId('bands-place').filter({ hasText: 'at the cursor' }).waitFor();
     await page.keyboard.press('3');
     await untilStacked();
