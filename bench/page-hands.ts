@@ -49,17 +49,18 @@ export class Hands {
   async hover(over: string, y: number): Promise<Answers> {
     const { page, box } = this;
     await page.evaluate(`(() => {
-      performance.clearMarks('weir-hover');
       window.moves = [];
+      window.answers = [];
       document.querySelector('.track-canvas').addEventListener('pointermove', (event) => moves.push(event.timeStamp));
+      new PerformanceObserver((list) => answers.push(...list.getEntriesByName('weir-hover').map((mark) => mark.startTime)))
+        .observe({ entryTypes: ['mark'] });
     })()`);
     for (let step = 0; step <= 80; step++) {
       await page.mouse.move(box.x + 80 + ((box.width - 100) * step) / 80, box.y + y + (step % 7) * 6);
       await page.waitForTimeout(25);
     }
     await page.waitForTimeout(300);
-    const waits = (await page.evaluate(`performance.getEntriesByName('weir-hover').map(({ startTime }) =>
-      startTime - moves.findLast((time) => time <= startTime))`)) as number[];
+    const waits = (await page.evaluate('answers.map((at) => at - moves.findLast((time) => time <= at))')) as number[];
     const sorted = waits.sort((a, b) => a - b);
     return { over, answers: waits.length, medianMs: shareOf(sorted, 0.5), p99Ms: shareOf(sorted, 0.99), worstMs: shareOf(sorted, 1) };
   }

@@ -315,15 +315,16 @@ const PAGE = {
   make: () => {
     const { file, data } = newestJson('page');
     const after = { map: 'timeline and map drawn', verdict: 'verdict shown', wholeTable: 'all allocators compared' };
+    const range = ({ medianMs, worstMs }) => `${medianMs.toFixed(1)} ms, ${worstMs.toFixed(1)} ms`;
+    // Results before the stacked timeline have no answers to the pointer.
+    const { gestures, hovers = [] } = data.stacked ?? data;
     return {
       file,
       columns: ['What', 'Result'],
       rows: [
         ...Object.entries(after).map(([key, what]) => [`from the start to: ${what}`, `${data.seconds[key].toFixed(1)} s`]),
-        ...data.gestures.map(({ gesture, medianMs, worstMs }) => [
-          `${gesture}: median and worst frame`,
-          `${medianMs.toFixed(1)} ms, ${worstMs.toFixed(1)} ms`,
-        ]),
+        ...gestures.map((row) => [`${row.gesture}: median and worst frame`, range(row)]),
+        ...hovers.map((row) => [`answer to the pointer over ${row.over}: median and worst`, range(row)]),
       ],
     };
   },

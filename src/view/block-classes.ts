@@ -35,6 +35,8 @@ export const SCALE_STEPS = 32;
 /** The classes of blocks that a selection takes in, and of those that it leaves out. */
 export const SELECTED = 254;
 export const FADED = 255;
+/** Sizes that make up less than this share of memory over time get no room on the scale. */
+const LITTLE = 0.02;
 /** Labels of a scale. */
 const SCALE_LABELS = 5;
 
@@ -111,12 +113,29 @@ export class BlockClasses {
     return { classes, legend: legend.filter(({ kind }) => seen.has(kind)) };
   }
 
+  /** Small requests are many but hold little. The scale begins where sizes begin to matter, and those below share its first step. */
   private sizes(): Classes {
     const { allocations } = this.trace;
     const sizes = allocations.requested.subarray(0, allocations.count);
-    const { least, most } = boundsOf(sizes);
+    const { lifetimes } = this;
+    const weight = new Map<number, number>();
+    let total = 0;
+    for (let index = 0; index < sizes.length; index++) {
+      const held = sizes[index]! * (lifetimes.end[index]! - lifetimes.start[index]!);
+      weight.set(sizes[index]!, (weight.get(sizes[index]!) ?? 0) + held);
+      total += held;
+    }
+    const ascending = [...weight].filter(([size]) => size > 0).sort(([a], [b]) => a - b);
+    let below = 0;
+    const first = ascending.findIndex(([, held]) => {
+      below += held;
+      return below > LITTLE * total;
+    });
+    const least = ascending[Math.max(0, first)]?.[0] ?? 1;
+    const most = ascending.at(-1)?.[0] ?? 1;
     const classes = Uint8Array.from(sizes, (size) => stepOn(size, least, most));
-    return { classes, legend: scaleLegend(labelsOn(least, most, formatBytes)) };
+    const [lowest, ...labels] = labelsOn(least, most, formatBytes);
+    return { classes, legend: scaleLegend([first > 0 ? `up to ${lowest}` : lowest!, ...labels]) };
   }
 
   /** Blocks that are never freed have the last step for themselves. */

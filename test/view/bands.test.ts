@@ -249,6 +249,27 @@ describe('growth since the step before', () => {
   });
 });
 
+describe('the scale of sizes', () => {
+  it('begins where sizes begin to hold memory, and ends with the largest', () => {
+    const { classes, trace, lifetimes } = partsOf(sampleOf('gpt2xl-oom.pickle.gz'));
+    const { classes: steps, legend } = classes.of('size');
+    const { requested, count } = trace.allocations;
+    const heldBy = (wanted: (step: number) => boolean) => {
+      let held = 0;
+      for (let index = 0; index < count; index++)
+        if (wanted(steps[index]!)) held += requested[index]! * (lifetimes.end[index]! - lifetimes.start[index]!);
+      return held;
+    };
+    const all = heldBy(() => true);
+    // Without that, one step had nearly all of it.
+    for (let step = 0; step < 32; step++) expect(heldBy((each) => each === step) / all).toBeLessThan(0.6);
+    expect(legend.map(({ kind }) => kind)).toEqual([0, 8, 16, 23, 31]);
+    expect(legend[0]!.label).toMatch(/^up to \d/);
+    expect(legend.at(-1)!.label).toBe('2.76 GiB');
+    expect(steps[requested.subarray(0, count).indexOf(Math.max(...requested.subarray(0, count)))]).toBe(31);
+  });
+});
+
 describe('words about bands', () => {
   it('say what is not known and how to record it', () => {
     const plain = partsOf(train({ steps: 1, stacks: false, marks: 'none' }));

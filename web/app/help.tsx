@@ -65,8 +65,9 @@ export function Help() {
             </tbody>
           </table>
           <p class="faint">
-            The map shows all held addresses side by side, over time. Grey memory is reserved but free: it is lost. A stitched block is
-            drawn at each of its pieces.
+            The timeline stacks live memory; where many events share a pixel, it shows the one at which most is live. The map shows all held
+            addresses side by side, over time. Grey memory is reserved but free: it is lost. A stitched block is drawn at each of its
+            pieces.
           </p>
         </div>
       </div>

@@ -4,7 +4,7 @@ import type { AxisKind } from '../../src/view/clock.ts';
 import { shortNames } from '../../src/view/job-names.ts';
 import { RECORDED } from '../../src/view/protocol.ts';
 import { STACK_MODES, type StackMode } from '../../src/view/stack-columns.ts';
-import { chooseStack, stackBy } from '../tracks/stack-state.ts';
+import { chooseStack, chosenStack, stackBy } from '../tracks/stack-state.ts';
 import { KEY_ACTIONS } from './keyboard.ts';
 import { chooseRun, compareWith, comparison } from './opening.ts';
 import { chooseAxis } from './selecting.ts';
@@ -68,7 +68,7 @@ export function Toolbar() {
       </label>
       <label>
         Stack by
-        <select value={stackBy.value} onChange={(event) => chooseStack(event.currentTarget.value as StackMode)}>
+        <select value={chosenStack.value ?? stackBy.value} onChange={(event) => chooseStack(event.currentTarget.value as StackMode)}>
           {STACK_MODES.map((mode) => (
             <option key={mode} value={mode}>
               {STACK_NAMES[mode]}

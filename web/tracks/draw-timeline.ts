@@ -30,12 +30,12 @@ export function drawTimeline(context: Context, box: Box, picture: Picture): void
         return;
       }
       const stack = data.stack(wanted, picture.stackLook);
-      area(context, series, 'reserved', colours.held, stack ? 1 : 0.3);
+      area(context, series, 'reserved', colours.held, 1);
       if (stack) {
         drawStack(context, box, stack, picture, span);
         stroke(context, series, 'allocated', colours.text, DOTS);
       } else {
-        area(context, series, 'allocated', colours.allocated, 0.45);
+        area(context, series, 'allocated', colours.allocated, 0.85);
         stroke(context, series, 'live', colours.live, undefined);
       }
       stroke(context, series, 'reserved', colours.reserved, undefined);

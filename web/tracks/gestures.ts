@@ -52,6 +52,8 @@ export function attachGestures(canvas: HTMLCanvasElement, gestures: GestureView)
   const press = (event: PointerEvent): void => {
     if (event.button !== 0 || !main.value) return;
     const at = point(event);
+    // A primary pointer is the only one: others were lifted outside of the canvas.
+    if (event.isPrimary) pointers.clear();
     pointers.set(event.pointerId, at);
     const [first, second] = [...pointers.values()];
     if (first && second) {

@@ -83,6 +83,7 @@ export class LaneData {
         const window = { axis: wanted.axis, from: grid.from, to: grid.to, columns: grid.cells, least };
         this.stacks.set(key, await connection.ask('stack', lane.gpu.device, { by: wanted.by, window }));
         // bench/page.ts waits for this mark.
+        performance.clearMarks('weir-stack');
         performance.mark('weir-stack');
       });
     });

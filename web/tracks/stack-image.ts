@@ -23,8 +23,9 @@ export interface StackLook {
 
 /** Tensors that are lower or narrower than this have no edge: edges would be all that is seen of them. */
 const LEAST_EDGED = 3;
-/** How far edges, and every other tensor, are from the colour of their band toward black or white. */
+/** How far edges, hatches, and every other tensor, are from the colour of their band toward black or white. */
 const EDGE = 0.45;
+const HATCH = 0.25;
 const SHADE = 0.12;
 
 export function paintStack(stack: StackColumns, look: StackLook): HTMLCanvasElement {
@@ -65,6 +66,7 @@ class Painter {
       const isLightGround = look.ground[0] > 128;
       const plain = [packed(colour), packed(toward(colour, isLightGround ? 0 : 255, SHADE))] as const;
       const edge = packed(toward(colour, isLightGround ? 255 : 0, EDGE));
+      const hatch = isHatched ? packed(toward(colour, isLightGround ? 255 : 0, HATCH)) : 0;
       before.set(this.level);
       for (; tensor < stack.tensor.length && stack.tensorBand[tensor] === band; tensor++) {
         const isSelected = stack.tensor[tensor] === look.allocation;
@@ -73,7 +75,7 @@ class Painter {
       for (let column = 0; column < stack.columns; column++) {
         const top = before[column]! + stack.bytes[column * stack.bands + band]!;
         this.raise(column, top);
-        this.fill(column, this.row[column]!, this.rowOf(top), plain[0], isHatched ? edge : 0);
+        this.fill(column, this.row[column]!, this.rowOf(top), plain[0], hatch);
         this.row[column] = this.rowOf(top);
       }
     }

@@ -42,6 +42,7 @@ const askBands = latest(async ({ lane, mode }: { lane: Lane; mode: StackMode | u
     if (mode === undefined && found.isUnknown && lane.gpu.hasStacks) {
       bands.value = await connection.ask('bands', lane.gpu.device, { by: 'site' });
       stackBy.value = 'site';
+      if (colour.value === 'category') colour.value = 'stack';
     } else {
       bands.value = found;
       stackBy.value = wanted;
