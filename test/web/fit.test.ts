@@ -178,7 +178,7 @@ describe.skipIf(!CHROMIUM)(`the strip of memory${CHROMIUM ? '' : ' (skipped: the
       'A hole of 45 MiB in a segment of 100 MiB. A request like this one may use it. 1 block (55 MiB) pins 45 MiB',
     );
     const pins = page.locator('.fit-pins tbody tr');
-    await expect.poll(() => pins.first().innerText()).toMatch(/^55 MiB\s+4\.000 ms\s+never\s+right before\s+job\/train\.py:20 forward/);
+    await expect.poll(() => pins.first().innerText()).toMatch(/^55 MiB\s+4\.00 ms\s+never\s+right before\s+job\/train\.py:20 forward/);
     await pins.first().click();
     await expect.poll(() => text('block')).toContain('/home/me/job/train.py:20');
   });

@@ -45,7 +45,7 @@ export function SearchBox() {
           id="search"
           type="search"
           aria-label="Search for a frame, a text of the program, a category, a size, an address or an event"
-          placeholder="frame, name, 20MiB, 0x7f…, #event"
+          placeholder="frame, name, 20MiB, #event"
           value={text}
           onInput={(event) => {
             setText(event.currentTarget.value);

@@ -6,8 +6,8 @@ export interface Column<Row> {
   readonly title: string;
   readonly align?: 'right';
   readonly help?: string;
-  /** Of tables with columns of fixed widths. */
-  readonly width?: string;
+  /** For the stylesheet. */
+  readonly name?: string;
   /** The value to sort by; undefined: the column cannot be sorted. */
   value?(row: Row): number | string;
   cell(row: Row): ComponentChildren;
@@ -38,8 +38,7 @@ export function Table<Row>({ label, columns, rows, keyOf, rowClass, onPick }: Pr
             return (
               <th
                 key={column.title}
-                class={column.align}
-                style={column.width ? { width: column.width } : undefined}
+                class={`${column.align ?? ''} ${column.name ? `column-${column.name}` : ''}`}
                 aria-sort={column.value ? direction : undefined}
                 title={column.help}
               >

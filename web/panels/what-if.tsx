@@ -170,6 +170,6 @@ function fitColumn(facts: Analysis | undefined): Column<Line>[] {
     return fit && <span class={FIT_LOOKS[fit.kind].look}>{`${FIT_LOOKS[fit.kind].mark} ${fitWords(fit)}`}</span>;
   };
   return [
-    { title: `${PAGE_TITLES.fits} ${where}`.trim(), help: (facts && limitSentence(facts)) ?? FIT_MEANING, width: '19%', value, cell },
+    { title: `${PAGE_TITLES.fits} ${where}`.trim(), help: (facts && limitSentence(facts)) ?? FIT_MEANING, name: 'fits', value, cell },
   ];
 }
