@@ -119,7 +119,7 @@ function symbolsOf(ops: MemoryOps): Int32Array {
 }
 
 /** Counts the distances between equal windows of operations, for windows that get longer from call to call. */
-class WindowDistances {
+export class WindowDistances {
   private readonly symbols: Int32Array;
   private readonly latest = new LatestPositions();
   private readonly votes: Int32Array;
