@@ -23,15 +23,16 @@ if (!CHROMIUM) console.log(NO_BROWSER);
 describe.skipIf(!CHROMIUM)(`verdict and what-if table${CHROMIUM ? '' : ' (skipped: there is no Chromium)'}`, () => {
   let browser: Browser;
   let served: Served;
+  let alone: Served;
   let page: Page;
   let seen: Watch;
 
   beforeAll(async () => {
-    [browser, served] = await Promise.all([launch(), serve([OOM_SAMPLE, split])]);
+    [browser, served, alone] = await Promise.all([launch(), serve([OOM_SAMPLE, split]), serve([OOM_SAMPLE])]);
   });
   afterAll(async () => {
     await browser.close();
-    await served.stop();
+    await Promise.all([served.stop(), alone.stop()]);
     rmSync(folder, { recursive: true });
   });
   afterEach(async () => {
@@ -39,11 +40,11 @@ describe.skipIf(!CHROMIUM)(`verdict and what-if table${CHROMIUM ? '' : ' (skippe
     await page.context().close();
   });
 
-  async function open(file: string, viewport = SIZES[0]!): Promise<void> {
+  async function open(file: string, viewport = SIZES[0]!, { url } = served): Promise<void> {
     const context = await browser.newContext({ viewport, permissions: ['clipboard-read', 'clipboard-write'] });
     page = await context.newPage();
     seen = watch(page);
-    await page.goto(`${served.url}#file=${encodeURIComponent(file)}`);
+    await page.goto(`${url}#file=${encodeURIComponent(file)}`);
     await untilAnalysed(page);
   }
 
@@ -51,7 +52,7 @@ describe.skipIf(!CHROMIUM)(`verdict and what-if table${CHROMIUM ? '' : ' (skippe
   const names = () => page.locator('#what-if .allocator').allInnerTexts();
 
   it.each(SIZES)('says what to do on the first screen, with a button that copies it ($width px)', async (viewport) => {
-    await open(OOM_SAMPLE, viewport);
+    await open(OOM_SAMPLE, viewport, alone);
     const line = page.locator('#verdict .copy-line').first();
     expect(await line.locator('code').innerText()).toBe('export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True');
     const copy = line.getByRole('button');
