@@ -330,6 +330,21 @@ const PAGE = {
   },
 };
 
+const JOB_PAGE = {
+  title: 'Speed of the overview of a job',
+  about: 'All ranks of a job in `weir serve FOLDER`. The raw file has the load of the machine before the run.',
+  make: () => {
+    const { file, data } = newestJson('job-page');
+    const after = { firstTrack: 'the first track', overview: 'all ranks in the overview', verdict: 'verdict of the rank that failed' };
+    const what = `${data.ranks} ranks of ${count(data.events)} events, from the start to`;
+    return {
+      file,
+      columns: ['What', 'Seconds'],
+      rows: Object.entries(after).map(([key, words]) => [`${what}: ${words}`, data.seconds[key].toFixed(1)]),
+    };
+  },
+};
+
 const HOOKS = {
   title: 'Cost of the swapping hooks on the host',
   about: 'Microseconds per call from Python, without a GPU.',
@@ -357,4 +372,4 @@ const IMPORT = {
 
 export const REPLAY_TABLES = [REPLAY, SMALL, LENDING, PLANNED, SWAPPED];
 export const PLAN_TABLES = [MINIMALLOC, IDEALLOC, SMARTPOOL, AUTOSWAP, SWAPS];
-export const SPEED_TABLES = [ENGINE, ENGINE_PAIR, SCALING, READING, REPLAY_SPEED, PAGE, HOOKS, IMPORT];
+export const SPEED_TABLES = [ENGINE, ENGINE_PAIR, SCALING, READING, REPLAY_SPEED, PAGE, JOB_PAGE, HOOKS, IMPORT];
