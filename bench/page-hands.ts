@@ -52,8 +52,10 @@ export class Hands {
       window.moves = [];
       window.answers = [];
       document.querySelector('.track-canvas').addEventListener('pointermove', (event) => moves.push(event.timeStamp));
-      new PerformanceObserver((list) => answers.push(...list.getEntriesByName('weir-hover').map((mark) => mark.startTime)))
-        .observe({ entryTypes: ['mark'] });
+      window.watching?.disconnect();
+      window.watching = new PerformanceObserver((list) =>
+        answers.push(...list.getEntriesByName('weir-hover').map((mark) => mark.startTime)));
+      watching.observe({ entryTypes: ['mark'] });
     })()`);
     for (let step = 0; step <= 80; step++) {
       await page.mouse.move(box.x + 80 + ((box.width - 100) * step) / 80, box.y + y + (step % 7) * 6);
