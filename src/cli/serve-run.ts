@@ -6,7 +6,7 @@ import { LOCAL_HOST } from './options.ts';
 import { PageServer } from './page-server.ts';
 
 /** So long pages may take to ask for the recording, and so long to get it. */
-const MOST_ASKING_MS = 3000;
+const MOST_ASKING_MS = 10_000;
 const MOST_SENDING_MS = 60_000;
 /** Pages hear that the job is over before their connections close. */
 const FAREWELL_MS = 500;

@@ -163,6 +163,7 @@ describe.skipIf(!CHROMIUM)(`the strip of memory${CHROMIUM ? '' : ' (skipped: the
 
   it('says what pins a hole that is clicked: size, age and call site', async () => {
     await open(split);
+    // The overview of all open recordings is above it.
     await canvas('recorded').scrollIntoViewIfNeeded();
     const box = (await canvas('recorded').boundingBox())!;
     const unit = perPixel(box.width, LIMIT);

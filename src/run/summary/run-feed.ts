@@ -159,7 +159,8 @@ export class RunFeed implements LiveFeed {
     if (rank.process.isClosed) return rank.process.isFinished ? 'ended' : 'running';
     const isThere = existsSync(`/proc/${rank.process.owner.pid}`);
     rank.wasSeen ||= isThere;
-    if (rank.wasSeen && !isThere) return 'gone';
+    // At the end of the job it does not matter where its number counts.
+    if ((rank.wasSeen || isLast) && !isThere) return 'gone';
     return isLast || rank.process.isFinished ? 'ended' : 'running';
   }
 
