@@ -24,6 +24,10 @@ const program: Program = {
   hasState: true,
 };
 
+function hasText(path: string): boolean {
+  return existsSync(path) && readFileSync(path, 'utf8') !== '';
+}
+
 function recording(name: string, of: Program, ...values: number[]): string {
   const path = join(run.path, name);
   const chunks: Uint8Array[] = [];
@@ -300,8 +304,7 @@ describe('from a command', () => {
     child.stderr!.on('data', (chunk: Buffer) => {
       said += chunk.toString();
     });
-    while (!said.includes('running ') || readdirSync(run.temporary).length < 2) await sleep(20);
-    await sleep(300);
+    while (!said.includes('running ') || readdirSync(run.temporary).length < 2 || !hasText(pidFile)) await sleep(20);
     child.kill('SIGINT');
     const { signal, code } = await ended;
     expect(signal === 'SIGINT' || code === 130).toBe(true);

@@ -64,9 +64,13 @@ const askMoment = latest(async (at: { axis: AxisKind; position: number }) => {
   });
 });
 
+/** Where the cursor was sent last. Its moment may not have arrived yet. */
+let sentTo: { axis: AxisKind; position: number } | undefined;
+
 /** Moves the cursor to a position of an axis. */
 export function moveTo(on: AxisKind, position: number): void {
-  askMoment({ axis: on, position });
+  sentTo = { axis: on, position };
+  askMoment(sentTo);
 }
 
 export function moveToMoment(moment: Moment): void {
@@ -83,8 +87,9 @@ export function stepCursor(by: number): void {
   moveTo('event', Math.min(lane.gpu.events - 1, Math.max(0, cursor.value.event + by)));
 }
 
+/** Asks again where the cursor is, or is about to be: what is beside it may have changed since. */
 export function refreshMoment(): void {
-  if (cursor.value) moveTo('event', cursor.value.event);
+  if (sentTo) askMoment(sentTo);
 }
 
 /** Selects a range. Panels then show what was allocated in it and is still live at its end. */
