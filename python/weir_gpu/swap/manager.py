@@ -76,6 +76,7 @@ class Manager:
                 return
             self.stopped = why
             self.steps.stop()
+            self.copies.stop_pinning()
             self.steps.settle()
             if report:
                 self.say("stop", f"swapping stops: {why}")

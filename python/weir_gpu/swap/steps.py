@@ -11,16 +11,21 @@ from .exchange import Exchange
 from .pace import Judge, Pace
 from .passes import Passes
 from .plan import BadPlan, read_plan
-from .profile import BEGIN, LEFT, NEEDED, PACK, PRE, UNPACK, StepProfile, measure_copies
+from .profile import BEGIN, LEFT, NEEDED, PACK, PRE, UNPACK, StepProfile, bytes_to_measure, measure_copies
 from .swapped_tensors import unobserved
 from .waits import Waits
 
 TIMED_STEPS = 2
-# Steps before profiling, with which the cost of swapping is compared. Enough for two alternating shapes.
-PLAIN_STEPS = 6
+# Steps between the first one that is profiled and the others: profiling takes time, and these show how much. Others follow while
+# the plan is made.
+PLAIN_STEPS = 1
 MOST_WATCHED = 16
-# Watched steps that are measured for memory, the others for time. Each of two, three or four kinds in turn gets one.
-MEMORY_STEPS = (1, 4, 6, 11)
+# Watched steps that are measured for memory, the others for time. If the kind of the first one does not come again, another gets one.
+MEMORY_STEPS = (1, 5, 8, 13)
+# A plan waits for no more steps than this to learn what steps without it take.
+MOST_HELD = 16
+# The share of the optimizer state for which host memory is pinned before there is a plan. Nearly all plans need more.
+EARLY_SHARE = 1 / 2
 UNMATCHED_STEPS = 8
 # Of more kinds of steps, only one that makes up a third of all is worth the watching of the others.
 MOST_KINDS = 4
@@ -62,6 +67,8 @@ class Steps:
         self.seen = {}  # step key -> profiles of equal steps
         self.sent = {}
         self.asked_at, self.asked_key = 0, None
+        self.held = None  # a plan that waits for steps to compare it with
+        self.full_steps = 0  # planned steps for which all host memory was there
         self.exchange = Exchange(options)
         self.bandwidths = None
         self.peak_allocated = 0
@@ -98,7 +105,7 @@ class Steps:
                 and following.sizes[tick] == size
             ):
                 self.mover.act(following, tick)
-                if tick == following.release_at:
+                if tick == following.release_at and self.copies.slab.is_ready():
                     following.release_at = None
                     self.copies.backend.release_cached()
             else:
@@ -208,7 +215,10 @@ class Steps:
         key = f"{self.signature & (2**64 - 1):016x}-{self.tick_count}"
         if self.pace is None:
             self.pace = Pace(self.copies.backend)
-        self.pace.step_ends(key, is_plain=self.is_plain, is_planned=self.end_plan())
+        # While host memory is still being pinned, steps with a plan are not typical.
+        self.pace.step_ends(key, is_plain=self.is_plain, is_planned=self.end_plan() and self.copies.slab.is_ready())
+        if self.done == 1:
+            self.pin_early()
         stalls = self.counts["stalls"]
         self.waits.learn(self.bandwidths)
         if self.counts["stalls"] > stalls:
@@ -237,9 +247,10 @@ class Steps:
         whole = self.following is not None and self.tick_count == self.following.count
         if whole:
             self.counts["steps_planned"] += 1
+            self.full_steps += self.copies.slab.is_ready()
             allocated, reserved = self.copies.backend.take_peak()
-            # In the first step with a plan, memory from before it still counts.
-            if self.counts["steps_planned"] > 1:
+            # In the first of them, memory from before still counts.
+            if self.full_steps > 1:
                 self.peak_allocated = max(self.peak_allocated, allocated)
                 self.peak_reserved = max(self.peak_reserved, reserved)
         elif self.following is not None:
@@ -264,9 +275,17 @@ class Steps:
             self.judge_plan(key)
         if self.phase == AWAITING:
             self.look_for_plan()
-        if self.phase == AWAITING and self.done - self.asked_at > PLAN_STEPS:
+        if self.phase == AWAITING and self.held is None and self.done - self.asked_at > PLAN_STEPS:
             self.judge.give_up(self.asked_key)
             self.go_on_without("plan", "no plan arrived; going on without one")
+        if self.phase == FOLLOWING and self.judge.tolerance is None and self.copies.slab.is_ready():
+            self.settle()
+
+    def pin_early(self):
+        """After the first step, which has shown what is state. Pinning takes longer than the steps that are watched."""
+        if self.limit is None and self.exchange.is_open():
+            state = sum(item.size for item in self.guard.items)
+            self.copies.slab.reserve(max(bytes_to_measure(), int(EARLY_SHARE * state)))
 
     def steps_vary(self):
         if self.plans and not self.is_common(self.plans):
@@ -288,6 +307,7 @@ class Steps:
     def go_on_without(self, topic, text):
         """Goes on without a new plan."""
         self.phase = FOLLOWING if self.plans else RESTING
+        self.held = None
         self.settle()
         self.say(topic, text)
         if not self.plans and self.limit is None:
@@ -316,12 +336,13 @@ class Steps:
                 self.following = None
         self.reactive = self.following is None and self.limit is not None
         # The first step makes optimizer state and chooses kernels, so it is not profiled.
-        if self.phase == WATCHING and self.plain_left > 0:
-            self.plain_left -= 1
-        elif self.phase == WATCHING and self.done >= 1 and self.exchange.is_open():
-            self.watched += 1
-            self.say("watching", f"watching steps {self.done}-{self.done + TIMED_STEPS + 1}")
-            self.profile = StepProfile(self.copies.backend, memory=self.watched in MEMORY_STEPS)
+        if self.phase == WATCHING and self.done >= 1 and self.exchange.is_open():
+            if self.watched > 0 and self.plain_left > 0:
+                self.plain_left -= 1
+            else:
+                self.watched += 1
+                self.say("watching", f"watching steps {self.done + 1}-{self.done + 1 + TIMED_STEPS + self.plain_left}")
+                self.profile = StepProfile(self.copies.backend, memory=self.watched in MEMORY_STEPS)
         self.is_plain = self.profile is None and self.following is None and not self.reactive
         self.pace.step_begins()
         self.tick(BEGIN, 0, 0)
@@ -375,10 +396,13 @@ class Steps:
         alike.append(profile)
         if sum(run.memory for run in alike) < 1 or sum(not run.memory for run in alike) < TIMED_STEPS or not self.is_common([key]):
             return
+        # From here on, the events of all these steps can be read.
+        self.copies.backend.synchronize()
         if self.bandwidths is None:
             self.bandwidths = measure_copies(self.copies.backend, self.copies.slab) or NO_COPIES
         items = profile.state_items(self.guard.items)
-        plain_us = self.pace.measured(key)[0]
+        self.pace.read_finished()
+        plain_us = self.pace.plain_so_far(key)
         sent = profile.merged(key, items, self.bandwidths, self.limit, self.options.host_budget.limit(), alike, plain_us)
         sent.pid, sent.device, sent.step, sent.share = os.getpid(), self.copies.backend.index, self.done, self.judge.share_of(key)
         self.sent[key] = sent
@@ -386,7 +410,7 @@ class Steps:
         self.ask_for_plan(sent)
         self.say(
             "watched",
-            f"watched steps {self.done - TIMED_STEPS}-{self.done}: {len(sent.records)} saved tensors, "
+            f"watched up to step {self.done}: {len(sent.records)} saved tensors, "
             f"{len(items)} tensors of optimizer state, {len(sent.passages)} passes of layers",
         )
 
@@ -396,30 +420,47 @@ class Steps:
         self.exchange.send(profile)
 
     def look_for_plan(self):
+        if self.held is None:
+            self.held = self.take_plan()
+        plan = self.held
+        if plan is None:
+            return
+        tolerance = self.judge.tolerance
+        # If there is a plan already, this one is to save less.
+        known = tolerance is None or plan.key in self.plans or self.pace.is_known(plan.key, tolerance)
+        if known or self.done - self.asked_at > MOST_HELD:
+            self.held = None
+            self.use(plan)
+
+    def take_plan(self):
+        """A new plan that swaps something; None if there is none."""
         try:
             path = self.exchange.take()
             if path is None:
-                return
+                return None
             plan = read_plan(path, self.sent)
         except FileNotFoundError:
-            return
+            return None
         except (BadPlan, ValueError, KeyError, TypeError, OSError) as error:
             self.judge.give_up(self.asked_key)
             self.go_on_without("plan", f"the plan cannot be used: {error}")
-            return
+            return None
+        if not plan.moves and self.limit is None:
+            self.plans.pop(plan.key, None)
+            self.judge.give_up(plan.key)
+            self.go_on_without("plan", "planned: nothing can be swapped without cost")
+            return None
+        self.copies.slab.reserve(plan.host_bytes + plan.host_bytes // 10)
+        return plan
+
+    def use(self, plan):
         self.phase = FOLLOWING
         self.plans[plan.key] = plan
         self.pace.new_plan(plan.key)
         self.judge.new_plan(plan.key)
         # The next step is assumed to be of the same kind, until another kind has followed.
         self.successor[plan.key] = plan.key
-        if not plan.moves and self.limit is None:
-            del self.plans[plan.key]
-            self.judge.give_up(plan.key)
-            self.go_on_without("plan", "planned: nothing can be swapped without cost")
-            return
         self.guard.release_slots_except(self.plans.values())
-        self.copies.slab.reserve(plan.host_bytes + plan.host_bytes // 10)
         plan.release_at = plan.emptiest()
         expected = plan.expected
         planned = f"planned {gib(expected.from_)} -> {gib(expected.peak)} GiB"
@@ -428,8 +469,6 @@ class Steps:
             f"plan {plan.key} {self.judge.share_of(plan.key)}",
             f"step {self.done}: {planned}, {expected.stalls} stalls expected, {gib(expected.moved)} GiB swapped out and in per step",
         )
-        if self.judge.tolerance is None:
-            self.settle()
 
 
 def gib(size):

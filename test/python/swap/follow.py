@@ -12,11 +12,11 @@ import torch  # noqa: E402
 from fake_gpu import FakeBackend  # noqa: E402
 from weir_gpu import swap  # noqa: E402
 from weir_gpu.abi import SwapPlan  # noqa: E402
-from weir_gpu.swap import host, profile  # noqa: E402
+from weir_gpu.swap import host, pinning, profile  # noqa: E402
 from weir_gpu.swap.records import SWAPPED_OUT  # noqa: E402
 
 torch.set_num_threads(1)
-host.CHUNK, host.LEAST_CHUNK, profile.MEASURED = 256 << 10, 4 << 10, 16 << 10
+host.CHUNK, pinning.PIECE, pinning.CLAIM, profile.MEASURED = 256 << 10, 32 << 10, 64 << 10, 16 << 10
 STEPS = 14
 # FOLDER [LIMIT], in bytes
 limit = int(sys.argv[2]) if len(sys.argv) > 2 else None
