@@ -28,10 +28,12 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'order',
     'parameters',
     'parameter_reach',
+    'pinning',
     'pace',
     'plan',
     'relief',
     'side_streams',
+    'sooner',
     'surroundings',
     'threads',
   ];

@@ -24,7 +24,7 @@ MOST_KEPT = MOST_LOOKED_AT
 # The standard error of the median is about 1.86 * median deviation / sqrt(number of steps). A difference of two such errors counts.
 ERROR = 1.86
 BEYOND_DOUBT = 2 * ERROR
-# Of fewer durations, most may be close to each other by chance.
+# Of so many durations, one may be far off: that step has waited for something else.
 FEW = 6
 # If a plan costs too much time, the next one aims at this share of its saving.
 LEAST_AIM, MOST_AIM, CAUTION = 0.25, 0.7, 0.6
@@ -85,7 +85,7 @@ class Pace:
         if count < LEAST_PLAIN or count >= MOST_PLAIN:
             return count >= MOST_PLAIN
         usual = median(durations)
-        spread = max(abs(duration - usual) for duration in durations) if count < FEW else spread_of(durations)
+        spread = sorted(abs(duration - usual) for duration in durations)[-1 if count < FEW else -2]
         return ERROR * spread / count**0.5 <= tolerance * usual
 
     def steps_planned(self, key):
