@@ -26,6 +26,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'gradients',
     'optimizer_state',
     'order',
+    'other_optimizers',
     'parameters',
     'parameter_reach',
     'pinning',

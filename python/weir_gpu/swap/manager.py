@@ -179,6 +179,8 @@ class Manager:
             if record is None:
                 if not self.steps.before_record():
                     return None
+                if self.anchor is None:
+                    self.hooks.others.look_after(self.steps.passes.count)
                 record = self.saved.add(size, cdata)
                 record.layer = self.layers.of_storage(cdata)
                 record.frozen = record.layer is not None

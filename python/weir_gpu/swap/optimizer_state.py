@@ -35,7 +35,7 @@ class Entry:
             return None
         try:
             parameter = optimizer.param_groups[self.group]["params"][self.place]
-        except (IndexError, KeyError):
+        except (AttributeError, IndexError, KeyError):
             return None
         values = dict.get(optimizer.state, parameter)
         return values if id(values) == self.identity else None
@@ -127,6 +127,7 @@ class GuardedState(defaultdict):
     entries one by one."""
 
     guard = None
+    is_plain = False  # takes the place of a dictionary without a default, as optimizers outside of torch.optim have
 
     def __getitem__(self, key):
         guard = self.guard
@@ -188,7 +189,7 @@ class GuardedState(defaultdict):
         return super().__iter__()
 
     def copy(self):
-        return defaultdict(self.default_factory, self._entries())
+        return dict(self._entries()) if self.is_plain else defaultdict(self.default_factory, self._entries())
 
     __copy__ = copy
 
@@ -204,7 +205,8 @@ class GuardedState(defaultdict):
         return repr(self.copy())
 
     def __reduce__(self):
-        return defaultdict, (self.default_factory,), None, None, iter(self._entries())
+        made = (dict, ()) if self.is_plain else (defaultdict, (self.default_factory,))
+        return *made, None, None, iter(self._entries())
 
 
 class StateGuard(InPlaceSwapper):
@@ -287,9 +289,12 @@ class StateGuard(InPlaceSwapper):
         self.bury_dead()
         place = self.ordinal(optimizer)
         found = []
-        state = optimizer.state
+        state = getattr(optimizer, "state", None)
+        groups = getattr(optimizer, "param_groups", None)
+        if not isinstance(state, dict) or not isinstance(groups, list):
+            groups = ()  # built in another way: only its steps are known
         known = {id(tensor): item for item in self.items if item.optimizer == place and (tensor := item.tensor) is not None}
-        for ordinal, group in enumerate(optimizer.param_groups):
+        for ordinal, group in enumerate(groups):
             for position, parameter in enumerate(group["params"]):
                 if not dict.__contains__(state, parameter):
                     continue
@@ -337,14 +342,15 @@ class StateGuard(InPlaceSwapper):
 
     def protect(self, optimizer):
         """Replaces the optimizer's plain dict by a guarded one with the same entries."""
-        state = optimizer.state
+        state = optimizer.__dict__.get("state")
         if type(state) is GuardedState:
             return True
-        if type(state) is not defaultdict:
+        if type(state) not in (dict, defaultdict):
             return False
-        guarded = GuardedState(state.default_factory, state)
+        guarded = GuardedState(getattr(state, "default_factory", None), state)
+        guarded.is_plain = type(state) is dict
         guarded.guard = self
-        optimizer.state = guarded
+        optimizer.__dict__["state"] = guarded
         return True
 
     def protect_all(self):
@@ -355,7 +361,7 @@ class StateGuard(InPlaceSwapper):
 
     def is_protected(self, item):
         optimizer = self.optimizers[item.optimizer]()
-        return optimizer is not None and type(optimizer.state) is GuardedState
+        return optimizer is not None and type(optimizer.__dict__.get("state")) is GuardedState
 
     def swap_in_all(self):
         with self.lock, unobserved():

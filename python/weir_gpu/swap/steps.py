@@ -213,11 +213,12 @@ class Steps:
         self.copies.counts["checked"] += self.copies.checks.compare()
         self.mark_step()
         key = f"{self.signature & (2**64 - 1):016x}-{self.tick_count}"
-        if self.pace is None:
+        is_first = self.pace is None
+        if is_first:
             self.pace = Pace(self.copies.backend)
         # While host memory is still being pinned, steps with a plan are not typical.
         self.pace.step_ends(key, is_plain=self.is_plain, is_planned=self.end_plan() and self.copies.slab.is_ready())
-        if self.done == 1:
+        if is_first:
             self.pin_early()
         stalls = self.counts["stalls"]
         self.waits.learn(self.bandwidths)
