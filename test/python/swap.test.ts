@@ -33,6 +33,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'pace',
     'plan',
     'relief',
+    'sharded',
     'side_streams',
     'sooner',
     'surroundings',
