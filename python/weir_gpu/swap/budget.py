@@ -170,6 +170,8 @@ class SharedBudget:
                     time.sleep(0.005)
             yield True
         finally:
+            # A process that was forked meanwhile has this file open, too, and would keep the lock.
+            fcntl.flock(file, fcntl.LOCK_UN)
             os.close(file)
 
     def _read(self):

@@ -41,7 +41,15 @@ class Pinning:
         with self._starting:
             start, self.is_running = not self.is_running, True
         if start:
-            self.thread = self.memory.in_background(self._run)
+            try:
+                self.thread = self.memory.in_background(self._run)
+            except BaseException as error:
+                self.is_running = False
+                self.orders.clear()
+                self.arrived.append((None, 0, size))
+                # There may be no more threads.
+                if not isinstance(error, RuntimeError):
+                    raise
 
     def pin(self, wanted, least):
         """Pins between `least` and `wanted` bytes now, as one chunk, if they can be had. Returns the pieces."""

@@ -16,6 +16,7 @@ from fake_gpu import HostChunk as FakeChunk
 from support import FAKE, HERE, LEAST, Run, SwapCase, Training, plain
 from test_pace import TimedBackend
 from weir_gpu.swap import backend as backends
+from weir_gpu.swap import budget as budgets
 from weir_gpu.swap import host, host_chunk, pinning
 from weir_gpu.swap.budget import FixedBudget, SharedBudget
 
@@ -27,12 +28,12 @@ class Late(TimedBackend):
 
     def __init__(self):
         super().__init__(lambda steps: 1000)
-        self.work = []
         self.training = threading.current_thread()
         self.pinned_while_training = 0
         self.gate = None
 
     def in_background(self, work):
+        """Starts the work, and waits until it asks for its first piece."""
         self.gate = threading.Semaphore(0)
         self.asked = threading.Semaphore(0)
         thread = threading.Thread(target=work, daemon=True)
@@ -252,6 +253,47 @@ class Slabs(unittest.TestCase):
             self.assertIsNone(reference())
             memory.threads[0].join(PATIENCE)
             self.assertEqual(budget.claim(1 << 30), 1 << 30)
+
+    def test_a_process_that_is_forked_during_a_claim_does_not_keep_the_lock(self):
+        with tempfile.TemporaryDirectory() as folder:
+            reading, writing = os.pipe()
+            children = []
+
+            def fork():
+                if not children:
+                    child = os.fork()
+                    if child == 0:
+                        os.close(writing)
+                        # Lives as long as its parent, as the workers of a data loader do.
+                        os.read(reading, 1)
+                        os._exit(0)
+                    children.append(child)
+                return 1 << 30
+
+            budget = SharedBudget(folder, None, 1, fork)
+            budget.claim(1000)
+            tried = []
+
+            def give_up(_seconds):
+                tried.append(1)
+                raise TimeoutError
+
+            self.addCleanup(setattr, budgets.time, "sleep", budgets.time.sleep)
+            budgets.time.sleep = give_up
+            self.assertEqual(budget.claim(500), 500)
+            os.close(writing)
+            os.waitpid(children[0], 0)
+            os.close(reading)
+            self.assertEqual(tried, [])
+
+    def test_no_more_threads(self):
+        class Refused(Memory):
+            def in_background(self, work):
+                raise RuntimeError("can't start new thread")
+
+        slab = host.HostSlab(Refused(), 1 << 30, lambda *words: None, waits=False)
+        slab.reserve(4 * pinning.PIECE)
+        self.assertEqual([slab.is_ready(), slab.refused, slab.take(4096)], [True, True, None])
 
     def test_training_and_the_background_claim_at_once(self):
         with tempfile.TemporaryDirectory() as folder:

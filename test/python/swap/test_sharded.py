@@ -198,6 +198,12 @@ class Packed(torch.Tensor):
             return cls(arguments[0].codes, arguments[0].scale)
         raise NotImplementedError(function)
 
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), named=None):
+        if function is torch.Tensor._use_count:
+            raise AssertionError("the class must not be asked")
+        return super().__torch_function__(function, types, arguments, named or {})
+
 
 class PackedMomentum(torch.optim.Optimizer):
     def __init__(self, parameters, lr=1e-2):
