@@ -35,6 +35,7 @@ HIDDEN = (
     "Use it in Python first, for example by tensor.detach(), or run without a size for --swap."
 )
 
+
 class CudaBackend:
     """One GPU. Its compute stream is the stream that was current when the backend was made."""
 

@@ -89,10 +89,8 @@ class Item(Swappable):
         for name in self.names:
             if not isinstance(found, torch.Tensor):
                 return None
-            # Its class may want to see every call.
-            with torch._C.DisableTorchFunctionSubclass():
-                outer += sys.getrefcount(found), found._use_count(), weakref.getweakrefcount(found)
-                found = getattr(found, name, None)
+            outer += sys.getrefcount(found), found._use_count(), weakref.getweakrefcount(found)
+            found = getattr(found, name, None)
         if found is not tensor:
             return None
         del found

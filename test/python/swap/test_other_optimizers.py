@@ -1,4 +1,4 @@
-"""Optimizers that PyTorch does not know, or does not announce: their steps end the steps, and their state is swapped where it can be guarded."""
+"""Optimizers that PyTorch does not know or announce: their steps are seen, and their state is swapped where it can be guarded."""
 
 import copy
 import gc
@@ -151,7 +151,7 @@ class OtherOptimizers(SwapCase):
                 def program(kind=kind, seen=seen):
                     training = Training()
                     training.optimizer = kind(training.net.parameters())
-                    for i in range(14):
+                    for _ in range(14):
                         loss = training.loss()
                         manager = swap._manager
                         if manager is not None:

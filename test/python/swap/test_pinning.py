@@ -11,7 +11,6 @@ import unittest
 import weakref
 
 import torch
-from fake_gpu import FakeBackend
 from fake_gpu import HostChunk as FakeChunk
 from support import FAKE, HERE, LEAST, Run, SwapCase, Training, plain
 from test_pace import TimedBackend
@@ -317,7 +316,6 @@ class Slabs(unittest.TestCase):
             with open(os.path.join(folder, "host-memory.json"), encoding="utf-8") as file:
                 self.assertEqual(list(json.load(file)["claims"].values()), [sum(granted)])
             self.assertEqual(sum(granted), 4 * 20 * 1000)
-
 
     def test_a_destructor_in_the_midst_of_a_claim_does_not_wait_for_it(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -9,7 +9,7 @@ import unittest
 
 import torch
 import torch.distributed as dist
-from support import DEVICE, FAKE, ORDERS, WIDTH, Net, Run, SwapCase, Training, draw, followed, swapped
+from support import DEVICE, FAKE, ORDERS, WIDTH, Net, Run, SwapCase, Training, followed, swapped
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -197,12 +197,6 @@ class Packed(torch.Tensor):
         if function is torch.ops.aten.detach.default:
             return cls(arguments[0].codes, arguments[0].scale)
         raise NotImplementedError(function)
-
-    @classmethod
-    def __torch_function__(cls, function, types, arguments=(), named=None):
-        if function is torch.Tensor._use_count:
-            raise AssertionError("the class must not be asked")
-        return super().__torch_function__(function, types, arguments, named or {})
 
 
 class PackedMomentum(torch.optim.Optimizer):
