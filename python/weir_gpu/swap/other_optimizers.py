@@ -4,6 +4,7 @@ They are found by what they hold: parameters in groups, as observe/optimizers.py
 
 import functools
 import gc
+import inspect
 import threading
 
 from ..observe.optimizers import is_like_one
@@ -82,7 +83,11 @@ def _is_announced(kind):
 
 def _has_step(kind):
     try:
-        return callable(getattr(kind, "step", None)) and not _is_announced(kind) and not kind.__module__.startswith("torch.")
+        step = inspect.getattr_static(kind, "step", None)
+        # Only what gets the object as its first argument can be wrapped.
+        if not callable(step) or not hasattr(type(step), "__get__") or isinstance(step, (staticmethod, classmethod)):
+            return False
+        return not _is_announced(kind) and not kind.__module__.startswith("torch.")
     except Exception:
         return False
 

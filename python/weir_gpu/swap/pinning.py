@@ -104,9 +104,13 @@ class Pinning:
         try:
             while at < size and not is_over():
                 if left == 0:
-                    left = self._claim(max(least - at, min(CLAIM, size - at)))
+                    asked = max(least - at, min(CLAIM, size - at))
+                    left = self._claim(asked)
                     if left < max(ALIGNMENT, least - at):
                         return
+                    if left < asked:
+                        # The last of this chunk: every piece but the last is a whole one, so that all borders are known.
+                        size = at + left
                 length = min(PIECE, size - at, left)
                 chunk.pin(at, length)
                 left -= length

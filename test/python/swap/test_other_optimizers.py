@@ -236,6 +236,19 @@ class OtherOptimizers(SwapCase):
             def __getattr__(self, name):
                 raise ValueError(name)
 
+        class Static:
+            """Its step does not get the object."""
+
+            def __init__(self, parameters):
+                self.parameters = list(parameters)
+
+            @staticmethod
+            def step(number):
+                return number
+
+        class Called(Static):
+            step = type("Meter", (), {"__call__": lambda self, number: number})()
+
         class Meta(type):
             def __getattr__(cls, name):
                 raise RuntimeError(name)
@@ -243,10 +256,13 @@ class OtherOptimizers(SwapCase):
         class Odder(metaclass=Meta):
             pass
 
-        odd = [Odd(), Odder()]
+        parameters = list(Training().net.parameters())
+        odd = [Odd(), Odder(), Static(parameters), Called(parameters)]
         with Run("plan") as run:
             training_with(Handmade, 8)()
             self.assertIsNone(run.manager.stopped)
+            self.assertEqual([odd[2].step(5), odd[3].step(6)], [5, 6])
+            self.assertIn(Handmade, [kind for kind, _, _ in run.manager.hooks.others.watched])
         del odd
         gc.collect()
 

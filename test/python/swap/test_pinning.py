@@ -225,6 +225,35 @@ class Slabs(unittest.TestCase):
         self.assertTrue(slab.refused)
         self.assertIn("less is swapped", said[0][1])
 
+    def test_borders_are_known_whatever_is_granted(self):
+        """A claim may get less than it asks for, and the next one more."""
+
+        class Odd(FixedBudget):
+            turn = 0
+
+            def claim(self, size):
+                Odd.turn += 1
+                return super().claim(size - 2 * 4096 if Odd.turn % 2 else size)
+
+        for waits in (True, False):
+            pieces = []
+
+            class Seen(Slow):
+                def pin(self, at, length, pieces=pieces):
+                    pieces.append((id(self), at, length))
+
+            memory = Memory(Seen)
+            slab = host.HostSlab(memory, Odd(1 << 30), lambda *words: None, waits=waits)
+            slots = [slab.take(5 * pinning.PIECE + 4096) for _ in range(3)]
+            for _ in range(20):
+                slab.reserve(40 * pinning.PIECE)
+                for thread in memory.threads:
+                    thread.join(PATIENCE)
+                slab.collect()
+            self.assertGreater(len(pieces), 20)
+            self.assertEqual([at % pinning.PIECE for _, at, _ in pieces], [0] * len(pieces))
+            del slots
+
     def test_an_error_in_the_background(self):
         class Fails(Slow):
             def pin(self, at, length):
