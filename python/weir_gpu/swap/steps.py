@@ -11,27 +11,16 @@ from .exchange import Exchange
 from .pace import Judge, Pace
 from .passes import Passes
 from .plan import BadPlan, read_plan
-from .profile import BEGIN, LEFT, NEEDED, PACK, PRE, UNPACK, StepProfile, bytes_to_measure, measure_copies
+from .profile import BEGIN, LEFT, NEEDED, PACK, PRE, UNPACK, bytes_to_measure, measure_copies
 from .swapped_tensors import unobserved
 from .waits import Waits
+from .watch import Watch
 
-TIMED_STEPS = 2
-# Steps between the first one that is profiled and the others: profiling takes time, and these show how much. Others follow while
-# the plan is made.
-PLAIN_STEPS = 1
-MOST_WATCHED = 16
-# Watched steps that are measured for memory, the others for time. If the kind of the first one does not come again, another gets one.
-MEMORY_STEPS = (1, 5, 8, 13)
 # A plan waits for no more steps than this to learn what steps without it take.
 MOST_HELD = 16
 # The share of the optimizer state for which host memory is pinned before there is a plan. Nearly all plans need more.
 EARLY_SHARE = 1 / 2
 UNMATCHED_STEPS = 8
-# Of more kinds of steps, only one that makes up a third of all is worth the watching of the others.
-MOST_KINDS = 4
-LEAST_SHARE = 1 / 3
-# Fewer steps do not tell how many are of a kind.
-LEAST_STEPS = 16
 PLAN_STEPS = 200
 # Successors of this many steps are known.
 MOST_SUCCESSORS = 64
@@ -62,9 +51,6 @@ class Steps:
         self.successor = {}
         self.last_key = None
         self.unmatched = 0
-        self.watched = 0
-        self.kinds = {}  # step key -> steps since watching began
-        self.seen = {}  # step key -> profiles of equal steps
         self.sent = {}
         self.asked_at, self.asked_key = 0, None
         self.held = None  # a plan that waits for steps to compare it with
@@ -76,7 +62,7 @@ class Steps:
         # Without a limit, plans may cost next to no time.
         self.judge = Judge(options.tolerance if self.limit is None and not options.debug else None)
         self.pace = None
-        self.plain_left = PLAIN_STEPS if self.judge.tolerance is not None else 0
+        self.watch = Watch(is_timed=self.judge.tolerance is not None)
         self.is_plain = False  # this step is neither profiled nor swapped
         self.is_settled = False
         self.passes = Passes(saved)
@@ -226,7 +212,7 @@ class Steps:
             self.options.mark("weir swap waited")
         # The first step, which makes optimizer state, is like no other.
         if self.phase == WATCHING and self.done > 1:
-            self.kinds[key] = self.kinds.get(key, 0) + 1
+            self.watch.count(key)
         if self.profile is not None:
             self.profile.finish(self.copies.swapped_out)
             self.note_profile(key, self.profile)
@@ -265,12 +251,10 @@ class Steps:
         if self.phase == FOLLOWING:
             self.unmatched = 0 if key in self.plans or self.judge.is_given_up(key) else self.unmatched + 1
             if self.unmatched >= UNMATCHED_STEPS:
-                self.phase, self.watched, self.unmatched = WATCHING, 0, 0
-                self.plain_left = PLAIN_STEPS if self.judge.tolerance is not None else 0
-                self.seen.clear()
-                self.kinds.clear()
+                self.phase, self.unmatched = WATCHING, 0
+                self.watch.begin()
                 self.say("again", f"step {self.done}: the steps have changed; watching again")
-        if self.phase == WATCHING and self.watched >= MOST_WATCHED:
+        if self.phase == WATCHING and self.watch.is_over():
             self.steps_vary()
         if self.phase == FOLLOWING and self.judge.tolerance is not None and key in self.plans:
             self.judge_plan(key)
@@ -289,21 +273,12 @@ class Steps:
             self.copies.slab.reserve(max(bytes_to_measure(), int(EARLY_SHARE * state)))
 
     def steps_vary(self):
-        if self.plans and not self.is_common(self.plans):
+        if self.plans and not self.watch.is_common(self.plans):
             for key in self.plans:
                 self.judge.give_up(key)
             self.plans.clear()
             self.options.mark("weir swap plan given up")
         self.go_on_without("varies", f"the steps are too different from each other to be planned; {self.instead()}")
-
-    def is_common(self, keys):
-        """Whether steps of these kinds come often enough to be worth a plan. If time does not matter, they always do."""
-        if self.judge.tolerance is None:
-            return True
-        found, steps = sum(self.kinds.get(key, 0) for key in keys), sum(self.kinds.values())
-        if len(self.kinds) <= MOST_KINDS:
-            return found > 0
-        return steps >= LEAST_STEPS and found >= LEAST_SHARE * steps
 
     def go_on_without(self, topic, text):
         """Goes on without a new plan."""
@@ -338,12 +313,8 @@ class Steps:
         self.reactive = self.following is None and self.limit is not None
         # The first step makes optimizer state and chooses kernels, so it is not profiled.
         if self.phase == WATCHING and self.done >= 1 and self.exchange.is_open():
-            if self.watched > 0 and self.plain_left > 0:
-                self.plain_left -= 1
-            else:
-                self.watched += 1
-                self.say("watching", f"watching steps {self.done + 1}-{self.done + 1 + TIMED_STEPS + self.plain_left}")
-                self.profile = StepProfile(self.copies.backend, memory=self.watched in MEMORY_STEPS)
+            self.profile = self.watch.next_profile(self.copies.backend)
+            self.say("watching", f"watching steps {self.done + 1}-{self.done + 1 + self.watch.steps_left()}")
         self.is_plain = self.profile is None and self.following is None and not self.reactive
         self.pace.step_begins()
         self.tick(BEGIN, 0, 0)
@@ -393,9 +364,8 @@ class Steps:
         if self.judge.is_given_up(key):
             self.go_on_without("again", "no plan: swapping in these steps cost too much time before")
             return
-        alike = self.seen.setdefault(key, [])
-        alike.append(profile)
-        if sum(run.memory for run in alike) < 1 or sum(not run.memory for run in alike) < TIMED_STEPS or not self.is_common([key]):
+        alike = self.watch.note(key, profile)
+        if alike is None:
             return
         # From here on, the events of all these steps can be read.
         self.copies.backend.synchronize()
@@ -407,7 +377,7 @@ class Steps:
         sent = profile.merged(key, items, self.bandwidths, self.limit, self.options.host_budget.limit(), alike, plain_us)
         sent.pid, sent.device, sent.step, sent.share = os.getpid(), self.copies.backend.index, self.done, self.judge.share_of(key)
         self.sent[key] = sent
-        self.seen.clear()
+        self.watch.seen.clear()
         self.ask_for_plan(sent)
         self.say(
             "watched",

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -46,10 +47,23 @@ def train(pause):
             time.sleep(0.05)
             if time.time() > deadline:
                 break
+        # So does pinning, in a thread.
+        while manager and not is_ready(manager) and time.time() < deadline:
+            time.sleep(0.005)
     return losses
 
 
+def is_ready(manager):
+    with manager.lock:
+        return manager.copies.slab is None or manager.copies.slab.is_ready()
+
+
 class Measured(FakeBackend):
+    def in_background(self, work):
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        return thread
+
     def take_peak(self):
         manager = swap._manager
         live = sum(
