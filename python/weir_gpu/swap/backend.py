@@ -179,8 +179,10 @@ class CudaBackend:
 
     def in_background(self, work):
         def run():
-            relax_captures(self._runtime)
-            work()
+            # A new thread has device 0, and any call of the runtime would make a context there.
+            with torch.cuda.device(self.device):
+                relax_captures(self._runtime)
+                work()
 
         thread = threading.Thread(target=run, name="weir-pinning", daemon=True)
         thread.start()

@@ -73,7 +73,7 @@ class Registration:
         except AttributeError:
             runtime = torch.cuda.cudart()
             self.register = lambda address, size: int(runtime.cudaHostRegister(address, size, 0))
-            self.unregister = lambda address: runtime.cudaHostUnregister(address)
+            self.unregister = lambda address: int(runtime.cudaHostUnregister(address))
             return
         register.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint]
         unregister.argtypes = [ctypes.c_void_p]

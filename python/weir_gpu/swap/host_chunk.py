@@ -28,7 +28,7 @@ class HostChunk:
         self.pieces = []  # addresses that are pinned
         # Unregister before the pages are unmapped: otherwise memory mapped there later could not be registered.
         # At the end of the process the order does not matter.
-        weakref.finalize(pages, _unpin, os.getpid(), registration, self.pieces).atexit = False
+        weakref.finalize(pages, _unpin, os.getpid(), device, registration, self.pieces).atexit = False
 
     def pin(self, at, length):
         address = self.bytes.data_ptr() + at
@@ -42,11 +42,15 @@ class HostChunk:
         self.pieces.append(address)
 
 
-def _unpin(pid, registration, pieces):
+def _unpin(pid, device, registration, pieces):
     # A fork cannot use CUDA.
-    if pid == os.getpid():
+    if pid != os.getpid() or not pieces:
+        return
+    # The last owner may go in any thread, also in one that has another device.
+    with torch.cuda.device(device):
         for address in pieces:
-            registration.unregister(address)
+            if registration.unregister(address) != 0:
+                registration.forget_error(device)
 
 
 def pieces_of(host):

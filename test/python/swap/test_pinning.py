@@ -20,6 +20,7 @@ from weir_gpu.swap import host, host_chunk, pinning
 from weir_gpu.swap.budget import FixedBudget, SharedBudget
 
 PATIENCE = 60
+GPU = 1
 
 
 class Late(TimedBackend):
@@ -143,6 +144,23 @@ class Background(SwapCase):
             self.assertFalse(slab.pinning.thread.is_alive())
             self.assertLessEqual(len(slab.pinning.arrived), pinned + 2)
             opened.join()
+
+    def test_the_end_of_swapping_gives_unused_memory_back(self):
+        run = late_run()
+        run.options.host_limit = 1 << 26
+        with run:
+            training = self.start(run)
+            for i in range(2):
+                training.step(i)
+            run.backend.open_up()
+            slab = run.manager.copies.slab
+            slab.pinning.thread.join(PATIENCE)
+            self.assertTrue(slab.is_ready())
+            self.assertGreater(slab.capacity, 0)
+            del slab
+            run.manager.stop("a graph", report=False)
+            self.assertEqual(run.options.host_budget.claim(1 << 26), 1 << 26)
+            training.step(2)
 
     def test_swapping_that_is_given_up_in_the_meantime(self):
         run = late_run()
@@ -314,6 +332,26 @@ class Slabs(unittest.TestCase):
             os.close(reading)
             self.assertEqual(tried, [])
 
+    def test_nothing_is_pinned_if_pinning_ends_during_a_claim(self):
+        claimed, pinned = [], []
+
+        class Busy(FixedBudget):
+            def claim(self, size):
+                slab.pinning.is_halted = True
+                claimed.append(size)
+                return super().claim(size)
+
+        class Seen(Slow):
+            def pin(self, at, length):
+                pinned.append(length)
+
+        memory, budget = Memory(Seen), Busy(1 << 30)
+        slab = host.HostSlab(memory, budget, print, waits=False)
+        slab.reserve(2 * pinning.PIECE)
+        memory.threads[0].join(PATIENCE)
+        self.assertEqual([len(claimed), pinned], [1, []])
+        self.assertEqual(budget.claim(1 << 30), 1 << 30)
+
     def test_no_more_threads(self):
         class Refused(Memory):
             def in_background(self, work):
@@ -373,30 +411,40 @@ class Slabs(unittest.TestCase):
 
 class Chunks(unittest.TestCase):
     def chunk(self, size, registration):
+        self.follow_devices()
+        return host_chunk.HostChunk(size, GPU, registration)
+
+    def follow_devices(self):
+        """As on a machine with GPUs: every thread has a device of its own, at first 0."""
+        current = threading.local()
+
         class Device:
-            def __init__(self, *_):
-                pass
+            def __init__(self, device):
+                self.device = device
 
             def __enter__(self):
-                pass
+                self.before, current.device = getattr(current, "device", 0), self.device
 
             def __exit__(self, *_):
-                pass
+                current.device = self.before
 
         self.addCleanup(setattr, torch.cuda, "device", torch.cuda.device)
         torch.cuda.device = Device
-        return host_chunk.HostChunk(size, None, registration)
+        self.current_device = lambda: getattr(current, "device", 0)
 
     def test_every_piece_is_unpinned_before_its_pages_go(self):
-        pinned = set()
+        pinned, devices = set(), []
 
         class Registration:
-            def register(self, address, size):
+            def register(_, address, size):
+                devices.append(self.current_device())
                 pinned.add(address)
                 return 0
 
-            def unregister(self, address):
+            def unregister(_, address):
+                devices.append(self.current_device())
                 pinned.remove(address)
+                return 0
 
         chunk = self.chunk(3 * pinning.PIECE, Registration())
         for at in range(3):
@@ -407,6 +455,43 @@ class Chunks(unittest.TestCase):
         self.assertEqual(len(pinned), 3, "a slot still uses it")
         del slot
         self.assertEqual(pinned, set())
+        self.assertEqual(devices, [GPU] * 6)
+
+    def test_an_error_of_unpinning_is_not_left_for_the_program(self):
+        forgotten = []
+
+        class Registration:
+            def register(self, address, size):
+                return 0
+
+            def unregister(self, address):
+                return 713
+
+            def forget_error(self, device):
+                forgotten.append(device)
+
+        chunk = self.chunk(2 * pinning.PIECE, Registration())
+        for at in range(2):
+            chunk.pin(at * pinning.PIECE, pinning.PIECE)
+        del chunk
+        self.assertEqual(forgotten, [GPU, GPU])
+
+    def test_the_thread_uses_the_device_of_its_backend_from_its_first_call_on(self):
+        self.follow_devices()
+        devices = []
+
+        class Call:
+            def __call__(_, mode):
+                devices.append(self.current_device())
+                return 0
+
+        class Runtime:
+            cudaThreadExchangeStreamCaptureMode = Call()
+
+        gpu = object.__new__(backends.CudaBackend)
+        gpu.device, gpu._runtime = GPU, Runtime
+        gpu.in_background(lambda: devices.append(self.current_device())).join(PATIENCE)
+        self.assertEqual(devices, [GPU, GPU])
 
     def test_a_piece_that_cannot_be_pinned(self):
         forgotten = []
