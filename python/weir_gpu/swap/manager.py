@@ -83,6 +83,9 @@ class Manager:
             if self.backend is not None:
                 self.guard.swap_in_all()
                 self.layers.swap_in_all()
+                # Memory is pinned before there is a plan that uses it.
+                if not self.backend.capturing():
+                    self.copies.give_unused_host_memory_back()
 
     def failed(self, where):
         """Reports an error of ours and ends swapping, not the training."""

@@ -106,7 +106,8 @@ class Pinning:
                 if left == 0:
                     asked = max(least - at, min(CLAIM, size - at))
                     left = self._claim(asked)
-                    if left < max(ALIGNMENT, least - at):
+                    # Others may have kept the claim waiting for seconds.
+                    if left < max(ALIGNMENT, least - at) or is_over():
                         return
                     if left < asked:
                         # The last of this chunk: every piece but the last is a whole one, so that all borders are known.
