@@ -91,8 +91,10 @@ class Hooks:
         anchor = self.manager.anchor
         trains = optimizer is not None and anchor is not None and anchor() is optimizer
         nothing_seen = self.manager.backend is None and self.is_first_thread
-        # Hooks of the program may be on top, and it will pop whatever it finds there.
-        if (trains or nothing_seen or not self.thread.is_alive()) and not torch._C._autograd._top_saved_tensors_default_hooks(True):
+        # Hooks of the program may be on top, and it will pop whatever it finds there. Or it has disabled hooks.
+        autograd = torch._C._autograd
+        is_free = autograd._saved_tensors_hooks_is_enabled() and not autograd._top_saved_tensors_default_hooks(True)
+        if (trains or nothing_seen or not self.thread.is_alive()) and is_free:
             self.thread, self.is_first_thread = threading.current_thread(), False
             self.push()
 

@@ -181,6 +181,20 @@ class Trainers(SwapCase):
                 in_a_thread(train)
                 self.assertEqual(seen, [False, False, True], mode)
 
+    def test_hooks_that_the_program_has_disabled(self):
+        with Run("plan") as run:
+            seen = []
+
+            def train():
+                with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+                    training = trained(2)
+                    seen.append(run.manager.hooks.pushed)
+                training.step(2)
+                seen.append(run.manager.hooks.pushed)
+
+            in_a_thread(train)
+            self.assertEqual(seen, [False, True])
+
     def test_threads_beside_the_training_get_no_hooks(self):
         with Run("plan") as run:
             training = trained(3)
