@@ -1,4 +1,4 @@
-"""Optimizers of torch.optim and those derived from them: what they update, and their state."""
+"""Optimizers, of torch.optim and others that are built alike: what they update, and their state."""
 
 import functools
 import weakref
@@ -63,6 +63,18 @@ class Optimizers:
     def all(self):
         pairs = [(known, known.reference()) for known in list(self.by_id.values())]
         return [(known, optimizer) for known, optimizer in pairs if optimizer is not None]
+
+
+def is_like_one(thing):
+    """Whether an object of any class is built as an optimizer: it has a step, and parameters that are trained, in groups or in a list."""
+    attributes = getattr(thing, "__dict__", None)
+    if not callable(getattr(type(thing), "step", None)) or not isinstance(attributes, dict):
+        return False
+    found = parameters_of(thing)
+    for listed in list(attributes.values()) if not found else ():
+        if type(listed) in (list, tuple) and listed and is_tensor(listed[0]):
+            found += [value for value in listed if is_tensor(value)]
+    return any(value.requires_grad and value.is_leaf for value in found)
 
 
 def parameters_of(optimizer):

@@ -1,12 +1,13 @@
 """The GPU as swapping sees it: streams, events, copies and memory figures. Tests replace it (test/python/swap/fake_gpu.py)."""
 
 import contextlib
-import ctypes
-import weakref
+import threading
 from typing import ClassVar
 
 import torch
 
+from .cuda_runtime import TO_DEVICE, TO_HOST, Registration, asynchronous_memcpy, capture_query, loaded_runtime, relax_captures
+from .host_chunk import HostChunk, pieces_of
 from .side_streams import our_own
 
 _use_count = torch._C._storage_Use_Count
@@ -34,61 +35,6 @@ HIDDEN = (
     "Use it in Python first, for example by tensor.detach(), or run without a size for --swap."
 )
 
-# cudaMemcpyKind
-TO_DEVICE, TO_HOST = 1, 2
-
-
-def loaded_runtime():
-    """The CUDA runtime that PyTorch has loaded, or None if it is linked in."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            path = next((line.split(maxsplit=5)[5].strip() for line in maps if "/libcudart.so" in line), None)
-        return ctypes.CDLL(path) if path else None
-    except OSError:
-        return None
-
-
-def capture_query(runtime):
-    """A function that tells of a stream's handle whether it is being captured. It may be called during any capture."""
-    try:
-        query, last_error = runtime.cudaStreamIsCapturing, runtime.cudaGetLastError
-    except AttributeError:
-        return None
-    query.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
-    query.restype = last_error.restype = ctypes.c_int
-
-    def is_captured(handle):
-        status = ctypes.c_int(0)
-        if query(handle, ctypes.byref(status)) == 0:
-            return status.value != 0
-        # The default stream cannot be asked while another stream is captured. CUDA keeps the error, unless it is read.
-        last_error()
-        return True
-
-    return is_captured
-
-
-def asynchronous_memcpy(runtime):
-    """cudaMemcpyAsync.
-
-    A step may make hundreds of copies, and PyTorch's own copy takes about 20 microseconds of host time each."""
-    try:
-        memcpy, last_error = runtime.cudaMemcpyAsync, runtime.cudaGetLastError
-    except AttributeError:
-        return None
-    memcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
-    memcpy.restype = last_error.restype = ctypes.c_int
-
-    def checked(code, _function, _arguments):
-        if code != 0:
-            # CUDA keeps the error and would report it at the next kernel launch.
-            last_error()
-            raise RuntimeError(f"cudaMemcpyAsync answered {code}")
-        return code
-
-    memcpy.errcheck = checked
-    return memcpy
-
 
 class CudaBackend:
     """One GPU. Its compute stream is the stream that was current when the backend was made."""
@@ -106,9 +52,10 @@ class CudaBackend:
             self.out_stream = torch.cuda.Stream(self.device)
             self.in_stream = torch.cuda.Stream(self.device)
         self.out_handle, self.in_handle = self.out_stream.cuda_stream, self.in_stream.cuda_stream
-        runtime = loaded_runtime()
-        self._memcpy = asynchronous_memcpy(runtime)
-        self._is_captured = capture_query(runtime)
+        self._runtime = loaded_runtime()
+        self._memcpy = asynchronous_memcpy(self._runtime)
+        self._is_captured = capture_query(self._runtime)
+        self._registration = Registration(self._runtime)
         self._raw_stream = torch._C._cuda_getCurrentRawStream
         self._set_stream = torch._C._cuda_setStream
 
@@ -204,16 +151,18 @@ class CudaBackend:
 
     def copy_out(self, target, storage):
         """Copies a storage to pinned host bytes, on the stream for swapping out."""
-        if self._memcpy is None:
-            self._copy(self.out_stream, target, self.bytes_of(storage))
-        else:
-            self._memcpy(target.data_ptr(), storage.data_ptr(), target.numel(), TO_HOST, self.out_handle)
+        for at, size in pieces_of(target):
+            if self._memcpy is None:
+                self._copy(self.out_stream, target[at : at + size], self.bytes_of(storage)[at : at + size])
+            else:
+                self._memcpy(target.data_ptr() + at, storage.data_ptr() + at, size, TO_HOST, self.out_handle)
 
     def copy_in(self, storage, source):
-        if self._memcpy is None:
-            self._copy(self.in_stream, self.bytes_of(storage), source)
-        else:
-            self._memcpy(storage.data_ptr(), source.data_ptr(), source.numel(), TO_DEVICE, self.in_handle)
+        for at, size in pieces_of(source):
+            if self._memcpy is None:
+                self._copy(self.in_stream, self.bytes_of(storage)[at : at + size], source[at : at + size])
+            else:
+                self._memcpy(storage.data_ptr() + at, source.data_ptr() + at, size, TO_DEVICE, self.in_handle)
 
     def _copy(self, stream, target, source):
         previous = torch.cuda.current_stream(self.device)
@@ -223,33 +172,21 @@ class CudaBackend:
         finally:
             self._set_stream(stream_id=previous.stream_id, device_index=previous.device_index, device_type=previous.device_type)
 
-    def pinned(self, size):
-        """Pinned host memory as a tensor of bytes. It is registered, not allocated: PyTorch rounds pinned requests up to powers of two."""
-        import mmap
+    # ---- host memory
 
-        memory = mmap.mmap(-1, size)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            try:
-                memory.madvise(mmap.MADV_HUGEPAGE)
-            except OSError:
-                pass
-        # A finalizer of `pages` runs before the mapping is closed; one of the mapping itself would run too late.
-        pages = (ctypes.c_char * size).from_buffer(memory)
-        held = torch.frombuffer(pages, dtype=torch.uint8)
-        runtime = torch.cuda.cudart()
-        with torch.cuda.device(self.device):
-            code = runtime.cudaHostRegister(held.data_ptr(), size, 0)
-        if code != runtime.cudaError.success:
-            # CUDA keeps the error and would report it at the program's next kernel launch. Let it be this one.
-            try:
-                torch.zeros(1, device=self.device)
-            except RuntimeError:
-                pass
-            raise MemoryError(f"cudaHostRegister answered {code}")
-        # Unregister before the pages are unmapped: otherwise memory mapped there later could not be registered.
-        # At the end of the process the order does not matter.
-        weakref.finalize(pages, runtime.cudaHostUnregister, held.data_ptr()).atexit = False
-        return held
+    def host_memory(self, size):
+        return HostChunk(size, self.device, self._registration)
+
+    def in_background(self, work):
+        def run():
+            # A new thread has device 0, and any call of the runtime would make a context there.
+            with torch.cuda.device(self.device):
+                relax_captures(self._runtime)
+                work()
+
+        thread = threading.Thread(target=run, name="weir-pinning", daemon=True)
+        thread.start()
+        return thread
 
     def out_of_memory(self, error):
         return isinstance(error, torch.cuda.OutOfMemoryError)

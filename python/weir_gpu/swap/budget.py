@@ -5,7 +5,9 @@ Claims lie in a file of the run's folder. A claim names its process and ends wit
 import contextlib
 import json
 import os
+import threading
 import time
+from collections import deque
 
 from .. import processes
 from . import cgroups
@@ -23,6 +25,8 @@ class FixedBudget:
 
     def __init__(self, limit):
         self.total, self.held = limit, 0
+        self.released = deque()  # bytes; a destructor may release some at any point
+        self.lock = threading.Lock()
 
     def join(self):
         pass
@@ -31,12 +35,22 @@ class FixedBudget:
         return self.total
 
     def claim(self, size):
-        granted = max(0, min(size, self.total - self.held))
-        self.held += granted
-        return granted
+        with self.lock:
+            self.held -= take_all(self.released)
+            granted = max(0, min(size, self.total - self.held))
+            self.held += granted
+            return granted
 
     def release(self, size):
-        self.held -= size
+        self.released.append(size)
+
+
+def take_all(sizes):
+    """Empties the queue and returns its sum. Other threads may append meanwhile."""
+    total = 0
+    while sizes:
+        total += sizes.popleft()
+    return total
 
 
 def of(directory, given, ranks):
@@ -61,39 +75,53 @@ class SharedBudget:
     def __init__(self, directory, given, ranks, available=_available):
         self.directory, self.given, self.ranks, self.available = directory, given, ranks, available
         self.known = 0  # the limit that was read last
-        self.is_busy = False
-        self.owed = 0  # bytes to release, not yet in the file
+        self.busy = threading.Lock()  # memory is pinned by training and in the background
+        self.owed = deque()  # bytes to release, not yet in the file
         self.claimant = None  # the process that pinned memory: a fork of it has the same objects, but no pinned memory
 
     def join(self):
-        """Makes this process count, before it pins anything."""
-        self._change(0)
+        """Makes this process count, before it pins anything. If it counts already, nobody is asked: a destructor may call this."""
+        if self.claimant != os.getpid():
+            self._change_alone(0)
 
     def limit(self):
         """Bytes that this process may hold now, with those it holds."""
-        self._change(0)
+        self._change_alone(0)
         return self.known
 
     def claim(self, size):
         """Returns the bytes granted: at most `size`, perhaps 0. Pin no more than that."""
-        return self._change(size)
+        return self._change_alone(size)
 
     def release(self, size):
+        # First: in a fork, another thread may have held the lock for ever.
         if self.claimant != os.getpid():
             return
-        self.owed += size
-        # A destructor may call this at any point, even while a claim is made.
-        if not self.is_busy:
-            self._change(0)
+        self.owed.append(size)
+        # A destructor may call this at any point, even while this thread makes a claim. Then the claim has the lock, and looks afterwards.
+        self._pay()
+
+    def _pay(self):
+        tries = 2
+        while self.owed and tries > 0 and self.busy.acquire(blocking=False):
+            tries -= 1
+            try:
+                self._change(0)
+            finally:
+                self.busy.release()
+
+    def _change_alone(self, size):
+        if self.claimant not in (None, os.getpid()):
+            self.busy = threading.Lock()
+        with self.busy:
+            granted = self._change(size)
+        self._pay()
+        return granted
 
     def _change(self, size):
         """Claims `size` bytes and releases what is owed. Returns the bytes granted."""
-        self.is_busy = True
-        try:
-            with self._locked() as can:
-                return self._settle(size) if can else 0
-        finally:
-            self.is_busy = False
+        with self._locked() as can:
+            return self._settle(size) if can else 0
 
     def _settle(self, size):
         own = processes.identity(os.getpid())
@@ -101,8 +129,9 @@ class SharedBudget:
         if total is None:
             total = self.given if self.given is not None else self.available() // 2
         if self.claimant != os.getpid():
-            self.claimant, self.owed = os.getpid(), 0
-        owed = self.owed
+            self.claimant = os.getpid()
+            self.owed.clear()
+        owed = take_all(self.owed)
         held = claims[own] = max(0, claims.get(own, 0) - owed)
         count = max(self.ranks or 1, len(claims))
         share = total // count if count > 1 else total - total // _KEPT
@@ -114,8 +143,8 @@ class SharedBudget:
             granted = min(granted, self.available() // 2)
         claims[own] += granted
         if not self._write(total, claims):
+            self.owed.append(owed)
             return 0
-        self.owed -= owed
         return granted
 
     @contextlib.contextmanager
@@ -141,6 +170,8 @@ class SharedBudget:
                     time.sleep(0.005)
             yield True
         finally:
+            # A process that was forked meanwhile has this file open, too, and would keep the lock.
+            fcntl.flock(file, fcntl.LOCK_UN)
             os.close(file)
 
     def _read(self):

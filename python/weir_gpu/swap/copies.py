@@ -49,17 +49,26 @@ class Copies:
     def open(self, backend):
         self.backend = backend
         self.sides.open(backend)
-        self.slab = HostSlab(backend.pinned, self.options.host_budget, self.say)
+        self.slab = self._new_slab(0)
+
+    def _new_slab(self, peak):
+        # Under a limit, what cannot leave may leave no room for the program. Otherwise training does not wait for pinned memory.
+        return HostSlab(self.backend, self.options.host_budget, self.say, peak, waits=self.options.limit is not None)
+
+    def stop_pinning(self):
+        """Afterwards nothing is pinned in the background."""
+        if self.slab is not None:
+            self.slab.pinning.halt()
 
     def give_host_memory_back(self):
         """Unpins host memory. Memory of slots in use is unpinned with the last of them."""
         self.backend.synchronize()
-        self.slab = HostSlab(self.backend.pinned, self.options.host_budget, self.say, self.slab.peak)
+        self.slab = self._new_slab(self.slab.peak)
 
     def give_unused_host_memory_back(self):
         """Unpins host memory if no slot is used and no copy is under way. It does not wait for one."""
         if not self.slab.used and self.backend.has_no_copies():
-            self.slab = HostSlab(self.backend.pinned, self.options.host_budget, self.say, self.slab.peak)
+            self.slab = self._new_slab(self.slab.peak)
 
     def begin_out(self, storage, slot, after_sides=False):
         """Returns the copy and the checksum of the copied bytes. The caller has found that we are the only owners of the storage.

@@ -11,15 +11,18 @@ from torch.optim import optimizer as optimizers
 from ..refusal import Refusal
 from .function_saves import FunctionSaves
 from .module_hooks import ModuleHooks
+from .other_optimizers import OtherOptimizers
 from .side_streams import StreamHooks
 
 
 class Hooks:
-    """Saved-tensor hooks of the main thread, which autograd passes on to its own threads, and hooks of all optimizers."""
+    """Saved-tensor hooks of the thread that trains, which autograd passes on to its own threads, and hooks of all optimizers."""
 
     def __init__(self, manager):
         self.manager = manager
-        self.pushed = False
+        self.here = threading.local()  # `pushed`: whether our saved-tensor hooks are on this thread's stack
+        self.thread = threading.current_thread()  # the thread that has them
+        self.is_first_thread = True
         self.closed = False
         # Bound methods are made once: the top of the hook stack is recognized by identity.
         self.pack = manager.pack
@@ -44,6 +47,7 @@ class Hooks:
             (optimizers.register_optimizer_step_post_hook, self._after),
         ):
             self.to_close.append(register(hook).remove)
+        self.others = self._opened(OtherOptimizers(self._before, self._after))
         # Without a limit, parameters are not swapped, and module hooks are not needed.
         self.modules = self._opened(ModuleHooks(manager)) if manager.options.limit is not None else None
         self._step_aside_for_transforms()
@@ -55,20 +59,44 @@ class Hooks:
         self.to_close.append(part.close)
         return part
 
-    def _before(self, optimizer, _arguments, _named):
+    def _before(self, optimizer, _arguments=(), _named=None):
         if not torch.compiler.is_compiling():
             self.manager.before_step(optimizer)
 
-    def _after(self, optimizer, _arguments, _named):
+    def _after(self, optimizer, _arguments=(), _named=None):
         if not torch.compiler.is_compiling():
             self.manager.after_step(optimizer)
+            self._follow(optimizer)
             if not self.wanted and self.pushed:
                 self.pop()
 
     def mark(self):
         self.manager.mark()
+        self._follow(None)
 
-    # ---- the stack of saved-tensor hooks
+    # ---- the stack of saved-tensor hooks, of which every thread has its own
+
+    @property
+    def pushed(self):
+        return getattr(self.here, "pushed", False)
+
+    @pushed.setter
+    def pushed(self, pushed):
+        self.here.pushed = pushed
+
+    def _follow(self, optimizer):
+        """This thread has ended a training step. If another one has the hooks, but does not train, they are needed here."""
+        if self.pushed or not self.wanted or self.manager.stopped is not None or threading.current_thread() is self.thread:
+            return
+        anchor = self.manager.anchor
+        trains = optimizer is not None and anchor is not None and anchor() is optimizer
+        nothing_seen = self.manager.backend is None and self.is_first_thread
+        # Hooks of the program may be on top, and it will pop whatever it finds there. Or it has disabled hooks.
+        autograd = torch._C._autograd
+        is_free = autograd._saved_tensors_hooks_is_enabled() and not autograd._top_saved_tensors_default_hooks(True)
+        if (trains or nothing_seen or not self.thread.is_alive()) and is_free:
+            self.thread, self.is_first_thread = threading.current_thread(), False
+            self.push()
 
     def push(self):
         if not self.pushed:
@@ -107,11 +135,11 @@ class Hooks:
         def put_back():
             if getattr(aside, "popped", False):
                 aside.popped = False
-                if hooks.pushed:
+                # If they were removed meanwhile, they stay off.
+                if hooks.wanted:
                     torch._C._autograd._push_saved_tensors_default_hooks(hooks.pack, hooks.unpack)
-                    # Removed meanwhile.
-                    if not hooks.wanted:
-                        hooks.pop()
+                else:
+                    hooks.pushed = False
 
         def _saved_tensors_hooks_disable(error_message, fail_if_non_empty=True):
             if fail_if_non_empty and not hooks.closed and hooks.is_top():

@@ -76,12 +76,16 @@ class Manager:
                 return
             self.stopped = why
             self.steps.stop()
+            self.copies.stop_pinning()
             self.steps.settle()
             if report:
                 self.say("stop", f"swapping stops: {why}")
             if self.backend is not None:
                 self.guard.swap_in_all()
                 self.layers.swap_in_all()
+                # Memory is pinned before there is a plan that uses it.
+                if not self.backend.capturing():
+                    self.copies.give_unused_host_memory_back()
 
     def failed(self, where):
         """Reports an error of ours and ends swapping, not the training."""
@@ -178,6 +182,8 @@ class Manager:
             if record is None:
                 if not self.steps.before_record():
                     return None
+                if self.anchor is None:
+                    self.hooks.others.look_after(self.steps.passes.count)
                 record = self.saved.add(size, cdata)
                 record.layer = self.layers.of_storage(cdata)
                 record.frozen = record.layer is not None

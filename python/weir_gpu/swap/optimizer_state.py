@@ -1,6 +1,7 @@
 """Optimizer state between steps. Each tensor keeps its object and its storage; only the memory is freed and allocated.
 
-A state tensor may be swapped out only while the chain state dict -> entry -> tensor -> storage has no other owner.
+A state tensor may be swapped out only while the chain state dict -> entry -> tensor -> storage has no other owner. A sharded tensor
+(DTensor) and other tensors that consist of tensors are part of the chain, and the tensors inside of them are swapped.
 Every access to the state dict from outside of step() swaps in first.
 """
 
@@ -17,6 +18,7 @@ from .backend import owners
 from .in_place import InPlaceSwapper, Swappable
 from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT
 from .swapped_tensors import unobserved
+from .wrapped_tensors import MOST_DEPTH, Wrapper, parts_of
 
 
 class Entry:
@@ -35,7 +37,7 @@ class Entry:
             return None
         try:
             parameter = optimizer.param_groups[self.group]["params"][self.place]
-        except (IndexError, KeyError):
+        except (AttributeError, IndexError, KeyError):
             return None
         values = dict.get(optimizer.state, parameter)
         return values if id(values) == self.identity else None
@@ -44,11 +46,12 @@ class Entry:
 class Item(Swappable):
     """One state tensor. Its storage is held only while it is not resident."""
 
-    __slots__ = ("entry", "key", "reference", "index", "optimizer", "last_storage")
+    __slots__ = ("entry", "key", "names", "reference", "index", "optimizer", "last_storage")
 
-    def __init__(self, entry, key, tensor, optimizer, died):
+    def __init__(self, entry, key, names, tensor, optimizer, died):
         super().__init__(tensor.untyped_storage().nbytes())
         self.entry, self.key = entry, key
+        self.names = names  # attributes that lead from the entry's tensor to this one; () if it is the entry's tensor itself
         self.reference = weakref.ref(tensor, lambda _: died(self))
         self.index = -1
         self.optimizer = optimizer
@@ -74,15 +77,26 @@ class Item(Swappable):
         return True
 
     def is_exclusive(self):
-        return self.count_references() == EXCLUSIVE
+        return self.count_references() == EXCLUSIVE[len(self.names)]
 
     def count_references(self):
         """All references to the chain from the state dict to the storage; None if the tensor is not part of the state any more."""
         tensor, values = self.tensor, self.entry.values
-        if tensor is None or values is None or values.get(self.key) is not tensor:
+        if tensor is None or values is None:
             return None
+        found = values.get(self.key)
+        outer = []
+        for name in self.names:
+            if not isinstance(found, torch.Tensor):
+                return None
+            outer += sys.getrefcount(found), found._use_count(), weakref.getweakrefcount(found)
+            found = getattr(found, name, None)
+        if found is not tensor:
+            return None
+        del found
         storage = tensor.untyped_storage()
         return (
+            *outer,
             sys.getrefcount(values),
             sys.getrefcount(tensor),
             sys.getrefcount(storage) - (self.storage is storage),
@@ -102,7 +116,7 @@ class Item(Swappable):
         self.storage = None
 
 
-def _calibrate():
+def _calibrate(depth):
     """The counts if nobody else holds anything. They are measured, since releases of Python and PyTorch differ."""
 
     class Optimizer:
@@ -110,14 +124,17 @@ def _calibrate():
 
         def __init__(self):
             self.param_groups = [{"params": [0]}]
-            self.state = {0: {"state": torch.zeros(8)}}
+            self.state = {0: {"state": Wrapper.around(torch.zeros(8), depth)}}
 
     optimizer = Optimizer()
     entry = Entry(weakref.ref(optimizer), 0, 0, optimizer.state[0])
-    return Item(entry, "state", optimizer.state[0]["state"], 0, lambda _: None).count_references()
+    ((names, tensor),) = parts_of(optimizer.state[0]["state"])
+    item = Item(entry, "state", names, tensor, 0, lambda _: None)
+    del tensor
+    return item.count_references()
 
 
-EXCLUSIVE = _calibrate()
+EXCLUSIVE = [_calibrate(depth) for depth in range(MOST_DEPTH + 1)]
 
 
 class GuardedState(defaultdict):
@@ -127,6 +144,7 @@ class GuardedState(defaultdict):
     entries one by one."""
 
     guard = None
+    is_plain = False  # takes the place of a dictionary without a default, as optimizers outside of torch.optim have
 
     def __getitem__(self, key):
         guard = self.guard
@@ -188,7 +206,7 @@ class GuardedState(defaultdict):
         return super().__iter__()
 
     def copy(self):
-        return defaultdict(self.default_factory, self._entries())
+        return dict(self._entries()) if self.is_plain else defaultdict(self.default_factory, self._entries())
 
     __copy__ = copy
 
@@ -204,7 +222,18 @@ class GuardedState(defaultdict):
         return repr(self.copy())
 
     def __reduce__(self):
-        return defaultdict, (self.default_factory,), None, None, iter(self._entries())
+        made = (dict, ()) if self.is_plain else (defaultdict, (self.default_factory,))
+        return *made, None, None, iter(self._entries())
+
+
+def _tensors_in(values):
+    """The tensors of an entry that have memory of their own: (key, names of attributes below it, tensor)."""
+    for key, value in values.items():
+        if type(value) is torch.Tensor:
+            yield key, (), value
+        elif isinstance(value, torch.Tensor):
+            for names, tensor in parts_of(value):
+                yield key, names, tensor
 
 
 class StateGuard(InPlaceSwapper):
@@ -287,9 +316,12 @@ class StateGuard(InPlaceSwapper):
         self.bury_dead()
         place = self.ordinal(optimizer)
         found = []
-        state = optimizer.state
+        state = getattr(optimizer, "state", None)
+        groups = getattr(optimizer, "param_groups", None)
+        if not isinstance(state, dict) or not isinstance(groups, list):
+            groups = ()  # built in another way: only its steps are known
         known = {id(tensor): item for item in self.items if item.optimizer == place and (tensor := item.tensor) is not None}
-        for ordinal, group in enumerate(optimizer.param_groups):
+        for ordinal, group in enumerate(groups):
             for position, parameter in enumerate(group["params"]):
                 if not dict.__contains__(state, parameter):
                     continue
@@ -297,17 +329,17 @@ class StateGuard(InPlaceSwapper):
                 if type(values) is not dict:
                     continue
                 entry = Entry(self.optimizers[place], ordinal, position, values)
-                for key, tensor in values.items():
-                    if type(tensor) is not torch.Tensor or tensor.numel() * tensor.element_size() < self.least:
+                for key, names, tensor in _tensors_in(values):
+                    if tensor.numel() * tensor.element_size() < self.least:
                         continue
                     item = known.get(id(tensor))
-                    if item is None or item.entry.identity != entry.identity or item.key != key:
+                    if item is None or item.entry.identity != entry.identity or (item.key, item.names) != (key, names):
                         if not self.copies.backend.is_mine(tensor) or tensor.layout != torch.strided or tensor.requires_grad:
                             continue
                         # A tensor that does not fill its storage shares it with others.
                         if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
                             continue
-                        item = Item(entry, key, tensor, place, self.dead.append)
+                        item = Item(entry, key, names, tensor, place, self.dead.append)
                     item.entry = entry
                     found.append(item)
         kept = {id(item) for item in found}
@@ -337,14 +369,15 @@ class StateGuard(InPlaceSwapper):
 
     def protect(self, optimizer):
         """Replaces the optimizer's plain dict by a guarded one with the same entries."""
-        state = optimizer.state
+        state = optimizer.__dict__.get("state")
         if type(state) is GuardedState:
             return True
-        if type(state) is not defaultdict:
+        if type(state) not in (dict, defaultdict):
             return False
-        guarded = GuardedState(state.default_factory, state)
+        guarded = GuardedState(getattr(state, "default_factory", None), state)
+        guarded.is_plain = type(state) is dict
         guarded.guard = self
-        optimizer.state = guarded
+        optimizer.__dict__["state"] = guarded
         return True
 
     def protect_all(self):
@@ -355,7 +388,7 @@ class StateGuard(InPlaceSwapper):
 
     def is_protected(self, item):
         optimizer = self.optimizers[item.optimizer]()
-        return optimizer is not None and type(optimizer.state) is GuardedState
+        return optimizer is not None and type(optimizer.__dict__.get("state")) is GuardedState
 
     def swap_in_all(self):
         with self.lock, unobserved():

@@ -10,6 +10,8 @@ from statistics import median
 # The first steps with a new plan are not typical.
 SETTLING = 2
 LEAST_PLAIN = 3
+# If steps are uneven, up to this many of them are looked at before a plan is used: fewer would not tell what it costs.
+MOST_PLAIN = 9
 # A plan is judged after each of these numbers of steps, until it is clear. The fewest show only what costs many times what it may.
 # Each look has the share of the doubt that speaks for the plan: in the end, a plan is to show that it costs nothing.
 LOOKS = {4: 1, 6: 1, 8: 1, 12: 1, 16: 1, 32: 0.75, 64: 0.5}
@@ -19,8 +21,11 @@ MOST_LOOKED_AT = 64
 EARLY = 3
 MOST_KEYS = 32
 MOST_KEPT = MOST_LOOKED_AT
-# A difference of two standard errors of the median counts. That error is about 1.86 * median deviation / sqrt(number of steps).
-BEYOND_DOUBT = 2 * 1.86
+# The standard error of the median is about 1.86 * median deviation / sqrt(number of steps). A difference of two such errors counts.
+ERROR = 1.86
+BEYOND_DOUBT = 2 * ERROR
+# Of so many durations, one may be far off: that step has waited for something else.
+FEW = 6
 # If a plan costs too much time, the next one aims at this share of its saving.
 LEAST_AIM, MOST_AIM, CAUTION = 0.25, 0.7, 0.6
 LEAST_SHARE = 0.1
@@ -49,6 +54,9 @@ class Pace:
             if key not in steps and len(steps) == MOST_KEYS:
                 del steps[next(iter(steps))]
             self.pending.append((steps.setdefault(key, []), self.begun, self.backend.event(self.backend.compute, timing=True)))
+        self.read_finished()
+
+    def read_finished(self):
         while self.pending and self.backend.finished(self.pending[0][2]):
             durations, begin, end = self.pending.popleft()
             durations.append(self.backend.elapsed_us(begin, end))
@@ -64,6 +72,21 @@ class Pace:
             median(durations) if len(durations) >= least else None
             for durations, least in ((self.plain.get(key, ()), LEAST_PLAIN), (self.planned.get(key, ()), LEAST_ACCEPTED))
         )
+
+    def plain_so_far(self, key):
+        """Median duration of the steps without a plan, however few; None if there is none."""
+        durations = self.plain.get(key)
+        return median(durations) if durations else None
+
+    def is_known(self, key, tolerance):
+        """Whether enough equal steps without a plan were seen to tell a cost of `tolerance`."""
+        durations = self.plain.get(key, ())
+        count = len(durations)
+        if count < LEAST_PLAIN or count >= MOST_PLAIN:
+            return count >= MOST_PLAIN
+        usual = median(durations)
+        spread = sorted(abs(duration - usual) for duration in durations)[-1 if count < FEW else -2]
+        return ERROR * spread / count**0.5 <= tolerance * usual
 
     def steps_planned(self, key):
         return len(self.planned.get(key, ()))

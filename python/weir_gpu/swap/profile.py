@@ -3,8 +3,8 @@
 from ..abi import EXCHANGE_VERSION, CopyRates, LayerPassage, ProfileTicks, SavedRecord, StateItem, SwapProfile
 
 BEGIN, PACK, UNPACK, PRE, POST, LEFT, NEEDED = range(7)
-# Bytes per copy when bandwidths are measured
-MEASURED = 64 << 20
+# Bytes per copy when bandwidths are measured. More would make a pause of more than 50 ms on a slow link.
+MEASURED = 16 << 20
 
 
 class StepProfile:
@@ -75,13 +75,15 @@ class StepProfile:
             self.waits.append((max(0, len(self.kinds) - 1), before, after))
 
     def finish(self, swapped_out):
-        """After the last tick. Waits for the GPU, once."""
+        """After the last tick."""
         if self.memory:
             self.peaks.append(self.backend.take_peak()[0])
             self.swapped_out.append(swapped_out)
             return
         self.events.append(self.backend.event(self.backend.compute, timing=True))
-        self.backend.synchronize()
+
+    def read_times(self):
+        """When the GPU is done with the step. Nobody waits for it at the end of the step: the program would lose its lead."""
         first = self.events[0]
         times = [self.backend.elapsed_us(first, event) for event in self.events]
         # If copies are on time, these waits do not happen.
@@ -105,9 +107,14 @@ class StepProfile:
         return [StateItem(size=item.size, pre=pres.get(item.optimizer, -1), post=posts.get(item.optimizer, 0)) for item in items]
 
     def merged(self, key, items, copies, limit, host_limit, runs, plain_us=None):
-        """The profile of several equal steps: highest peaks, shortest times. `plain_us`: duration of a step that was not profiled."""
+        """The profile of several equal steps: highest peaks, shortest times. `plain_us`: duration of a step that was not profiled.
+
+        The GPU is done with all of them."""
         sized = [run for run in runs if run.memory]
-        times, period = least_times([(run.times, run.period) for run in runs if not run.memory], plain_us)
+        timed = [run for run in runs if not run.memory]
+        for run in timed:
+            run.read_times()
+        times, period = least_times([(run.times, run.period) for run in timed], plain_us)
         count = len(self.kinds)
         records = []
         for index, record in enumerate(self.records):
@@ -143,12 +150,18 @@ def least_times(runs, plain_us=None):
     return times[:-1], times[-1]
 
 
+def bytes_to_measure():
+    """Pinned memory that `measure_copies` needs."""
+    return 2 * MEASURED
+
+
 def measure_copies(backend, slab):
-    """Bytes per second in each direction, alone and both at once; None if there is no memory to measure it."""
+    """Waits for the GPU. Returns bytes per second in each direction, alone and both at once; None if there is no memory to measure it."""
     size = MEASURED
     rounds = 4
-    first = slab.take(size)
-    second = slab.take(size)
+    with slab.waiting():
+        first = slab.take(size)
+        second = slab.take(size)
     made = []
     try:
         if first is None or second is None:

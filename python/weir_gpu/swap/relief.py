@@ -60,7 +60,8 @@ class Relief:
     def _make_room(self, wanted, of_saved):
         if self.manager.stopped:
             return False
-        with unobserved(), self.copies.batch():
+        # A pause is better than an error of the program.
+        with unobserved(), self.copies.slab.waiting(), self.copies.batch():
             left = self._swap_out(max(self.manager.least, wanted // 4), of_saved)
         self.counts["reliefs"] += left > 0
         self.counts["relieved_bytes"] += left

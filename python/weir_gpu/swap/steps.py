@@ -11,22 +11,16 @@ from .exchange import Exchange
 from .pace import Judge, Pace
 from .passes import Passes
 from .plan import BadPlan, read_plan
-from .profile import BEGIN, LEFT, NEEDED, PACK, PRE, UNPACK, StepProfile, measure_copies
+from .profile import BEGIN, LEFT, NEEDED, PACK, PRE, UNPACK, bytes_to_measure, measure_copies
 from .swapped_tensors import unobserved
 from .waits import Waits
+from .watch import Watch
 
-TIMED_STEPS = 2
-# Steps before profiling, with which the cost of swapping is compared. Enough for two alternating shapes.
-PLAIN_STEPS = 6
-MOST_WATCHED = 16
-# Watched steps that are measured for memory, the others for time. Each of two, three or four kinds in turn gets one.
-MEMORY_STEPS = (1, 4, 6, 11)
+# A plan waits for no more steps than this to learn what steps without it take.
+MOST_HELD = 16
+# The share of the optimizer state for which host memory is pinned before there is a plan. Nearly all plans need more.
+EARLY_SHARE = 1 / 2
 UNMATCHED_STEPS = 8
-# Of more kinds of steps, only one that makes up a third of all is worth the watching of the others.
-MOST_KINDS = 4
-LEAST_SHARE = 1 / 3
-# Fewer steps do not tell how many are of a kind.
-LEAST_STEPS = 16
 PLAN_STEPS = 200
 # Successors of this many steps are known.
 MOST_SUCCESSORS = 64
@@ -57,11 +51,10 @@ class Steps:
         self.successor = {}
         self.last_key = None
         self.unmatched = 0
-        self.watched = 0
-        self.kinds = {}  # step key -> steps since watching began
-        self.seen = {}  # step key -> profiles of equal steps
         self.sent = {}
         self.asked_at, self.asked_key = 0, None
+        self.held = None  # a plan that waits for steps to compare it with
+        self.full_steps = 0  # planned steps for which all host memory was there
         self.exchange = Exchange(options)
         self.bandwidths = None
         self.peak_allocated = 0
@@ -69,7 +62,7 @@ class Steps:
         # Without a limit, plans may cost next to no time.
         self.judge = Judge(options.tolerance if self.limit is None and not options.debug else None)
         self.pace = None
-        self.plain_left = PLAIN_STEPS if self.judge.tolerance is not None else 0
+        self.watch = Watch(is_timed=self.judge.tolerance is not None)
         self.is_plain = False  # this step is neither profiled nor swapped
         self.is_settled = False
         self.passes = Passes(saved)
@@ -98,7 +91,7 @@ class Steps:
                 and following.sizes[tick] == size
             ):
                 self.mover.act(following, tick)
-                if tick == following.release_at:
+                if tick == following.release_at and self.copies.slab.is_ready():
                     following.release_at = None
                     self.copies.backend.release_cached()
             else:
@@ -206,16 +199,20 @@ class Steps:
         self.copies.counts["checked"] += self.copies.checks.compare()
         self.mark_step()
         key = f"{self.signature & (2**64 - 1):016x}-{self.tick_count}"
-        if self.pace is None:
+        is_first = self.pace is None
+        if is_first:
             self.pace = Pace(self.copies.backend)
-        self.pace.step_ends(key, is_plain=self.is_plain, is_planned=self.end_plan())
+        # While host memory is still being pinned, steps with a plan are not typical.
+        self.pace.step_ends(key, is_plain=self.is_plain, is_planned=self.end_plan() and self.copies.slab.is_ready())
+        if is_first:
+            self.pin_early()
         stalls = self.counts["stalls"]
         self.waits.learn(self.bandwidths)
         if self.counts["stalls"] > stalls:
             self.options.mark("weir swap waited")
         # The first step, which makes optimizer state, is like no other.
         if self.phase == WATCHING and self.done > 1:
-            self.kinds[key] = self.kinds.get(key, 0) + 1
+            self.watch.count(key)
         if self.profile is not None:
             self.profile.finish(self.copies.swapped_out)
             self.note_profile(key, self.profile)
@@ -237,9 +234,10 @@ class Steps:
         whole = self.following is not None and self.tick_count == self.following.count
         if whole:
             self.counts["steps_planned"] += 1
+            self.full_steps += self.copies.slab.is_ready()
             allocated, reserved = self.copies.backend.take_peak()
-            # In the first step with a plan, memory from before it still counts.
-            if self.counts["steps_planned"] > 1:
+            # In the first of them, memory from before still counts.
+            if self.full_steps > 1:
                 self.peak_allocated = max(self.peak_allocated, allocated)
                 self.peak_reserved = max(self.peak_reserved, reserved)
         elif self.following is not None:
@@ -253,41 +251,39 @@ class Steps:
         if self.phase == FOLLOWING:
             self.unmatched = 0 if key in self.plans or self.judge.is_given_up(key) else self.unmatched + 1
             if self.unmatched >= UNMATCHED_STEPS:
-                self.phase, self.watched, self.unmatched = WATCHING, 0, 0
-                self.plain_left = PLAIN_STEPS if self.judge.tolerance is not None else 0
-                self.seen.clear()
-                self.kinds.clear()
+                self.phase, self.unmatched = WATCHING, 0
+                self.watch.begin()
                 self.say("again", f"step {self.done}: the steps have changed; watching again")
-        if self.phase == WATCHING and self.watched >= MOST_WATCHED:
+        if self.phase == WATCHING and self.watch.is_over():
             self.steps_vary()
         if self.phase == FOLLOWING and self.judge.tolerance is not None and key in self.plans:
             self.judge_plan(key)
         if self.phase == AWAITING:
             self.look_for_plan()
-        if self.phase == AWAITING and self.done - self.asked_at > PLAN_STEPS:
+        if self.phase == AWAITING and self.held is None and self.done - self.asked_at > PLAN_STEPS:
             self.judge.give_up(self.asked_key)
             self.go_on_without("plan", "no plan arrived; going on without one")
+        if self.phase == FOLLOWING and self.judge.tolerance is None and self.copies.slab.is_ready():
+            self.settle()
+
+    def pin_early(self):
+        """After the first step, which has shown what is state. Pinning takes longer than the steps that are watched."""
+        if self.limit is None and self.exchange.is_open():
+            state = sum(item.size for item in self.guard.items)
+            self.copies.slab.reserve(max(bytes_to_measure(), int(EARLY_SHARE * state)))
 
     def steps_vary(self):
-        if self.plans and not self.is_common(self.plans):
+        if self.plans and not self.watch.is_common(self.plans):
             for key in self.plans:
                 self.judge.give_up(key)
             self.plans.clear()
             self.options.mark("weir swap plan given up")
         self.go_on_without("varies", f"the steps are too different from each other to be planned; {self.instead()}")
 
-    def is_common(self, keys):
-        """Whether steps of these kinds come often enough to be worth a plan. If time does not matter, they always do."""
-        if self.judge.tolerance is None:
-            return True
-        found, steps = sum(self.kinds.get(key, 0) for key in keys), sum(self.kinds.values())
-        if len(self.kinds) <= MOST_KINDS:
-            return found > 0
-        return steps >= LEAST_STEPS and found >= LEAST_SHARE * steps
-
     def go_on_without(self, topic, text):
         """Goes on without a new plan."""
         self.phase = FOLLOWING if self.plans else RESTING
+        self.held = None
         self.settle()
         self.say(topic, text)
         if not self.plans and self.limit is None:
@@ -316,12 +312,9 @@ class Steps:
                 self.following = None
         self.reactive = self.following is None and self.limit is not None
         # The first step makes optimizer state and chooses kernels, so it is not profiled.
-        if self.phase == WATCHING and self.plain_left > 0:
-            self.plain_left -= 1
-        elif self.phase == WATCHING and self.done >= 1 and self.exchange.is_open():
-            self.watched += 1
-            self.say("watching", f"watching steps {self.done}-{self.done + TIMED_STEPS + 1}")
-            self.profile = StepProfile(self.copies.backend, memory=self.watched in MEMORY_STEPS)
+        if self.phase == WATCHING and self.done >= 1 and self.exchange.is_open():
+            self.profile = self.watch.next_profile(self.copies.backend)
+            self.say("watching", f"watching steps {self.done + 1}-{self.done + 1 + self.watch.steps_left()}")
         self.is_plain = self.profile is None and self.following is None and not self.reactive
         self.pace.step_begins()
         self.tick(BEGIN, 0, 0)
@@ -371,22 +364,24 @@ class Steps:
         if self.judge.is_given_up(key):
             self.go_on_without("again", "no plan: swapping in these steps cost too much time before")
             return
-        alike = self.seen.setdefault(key, [])
-        alike.append(profile)
-        if sum(run.memory for run in alike) < 1 or sum(not run.memory for run in alike) < TIMED_STEPS or not self.is_common([key]):
+        alike = self.watch.note(key, profile)
+        if alike is None:
             return
+        # From here on, the events of all these steps can be read.
+        self.copies.backend.synchronize()
         if self.bandwidths is None:
             self.bandwidths = measure_copies(self.copies.backend, self.copies.slab) or NO_COPIES
         items = profile.state_items(self.guard.items)
-        plain_us = self.pace.measured(key)[0]
+        self.pace.read_finished()
+        plain_us = self.pace.plain_so_far(key)
         sent = profile.merged(key, items, self.bandwidths, self.limit, self.options.host_budget.limit(), alike, plain_us)
         sent.pid, sent.device, sent.step, sent.share = os.getpid(), self.copies.backend.index, self.done, self.judge.share_of(key)
         self.sent[key] = sent
-        self.seen.clear()
+        self.watch.seen.clear()
         self.ask_for_plan(sent)
         self.say(
             "watched",
-            f"watched steps {self.done - TIMED_STEPS}-{self.done}: {len(sent.records)} saved tensors, "
+            f"watched up to step {self.done}: {len(sent.records)} saved tensors, "
             f"{len(items)} tensors of optimizer state, {len(sent.passages)} passes of layers",
         )
 
@@ -396,30 +391,47 @@ class Steps:
         self.exchange.send(profile)
 
     def look_for_plan(self):
+        if self.held is None:
+            self.held = self.take_plan()
+        plan = self.held
+        if plan is None:
+            return
+        tolerance = self.judge.tolerance
+        # If there is a plan already, this one is to save less.
+        known = tolerance is None or plan.key in self.plans or self.pace.is_known(plan.key, tolerance)
+        if known or self.done - self.asked_at > MOST_HELD:
+            self.held = None
+            self.use(plan)
+
+    def take_plan(self):
+        """A new plan that swaps something; None if there is none."""
         try:
             path = self.exchange.take()
             if path is None:
-                return
+                return None
             plan = read_plan(path, self.sent)
         except FileNotFoundError:
-            return
+            return None
         except (BadPlan, ValueError, KeyError, TypeError, OSError) as error:
             self.judge.give_up(self.asked_key)
             self.go_on_without("plan", f"the plan cannot be used: {error}")
-            return
+            return None
+        if not plan.moves and self.limit is None:
+            self.plans.pop(plan.key, None)
+            self.judge.give_up(plan.key)
+            self.go_on_without("plan", "planned: nothing can be swapped without cost")
+            return None
+        self.copies.slab.reserve(plan.host_bytes + plan.host_bytes // 10)
+        return plan
+
+    def use(self, plan):
         self.phase = FOLLOWING
         self.plans[plan.key] = plan
         self.pace.new_plan(plan.key)
         self.judge.new_plan(plan.key)
         # The next step is assumed to be of the same kind, until another kind has followed.
         self.successor[plan.key] = plan.key
-        if not plan.moves and self.limit is None:
-            del self.plans[plan.key]
-            self.judge.give_up(plan.key)
-            self.go_on_without("plan", "planned: nothing can be swapped without cost")
-            return
         self.guard.release_slots_except(self.plans.values())
-        self.copies.slab.reserve(plan.host_bytes + plan.host_bytes // 10)
         plan.release_at = plan.emptiest()
         expected = plan.expected
         planned = f"planned {gib(expected.from_)} -> {gib(expected.peak)} GiB"
@@ -428,8 +440,6 @@ class Steps:
             f"plan {plan.key} {self.judge.share_of(plan.key)}",
             f"step {self.done}: {planned}, {expected.stalls} stalls expected, {gib(expected.moved)} GiB swapped out and in per step",
         )
-        if self.judge.tolerance is None:
-            self.settle()
 
 
 def gib(size):

@@ -9,6 +9,9 @@ import { describePlan, planProfile } from '../../plan/swaps/live/planner.ts';
 import { readSwapProfile } from '../../plan/swaps/live/profile.ts';
 import { verifySwapPlan } from '../../plan/swaps/live/verifier.ts';
 
+/** Steps may be as short as this, and the process goes on without a plan until there is one. */
+const POLL_MS = 20;
+
 export interface SwapWatchOptions {
   readonly pollMs?: number | undefined;
   readonly budgetMs?: number | undefined;
@@ -22,7 +25,7 @@ export interface SwapWatchOptions {
 /** Polls for profiles until the returned function is called. */
 export function watchSwapProfiles(directory: string, options: SwapWatchOptions = {}): () => void {
   const answered = new Map<string, string>();
-  const timer = setInterval(() => answerProfiles(directory, answered, options), options.pollMs ?? 100);
+  const timer = setInterval(() => answerProfiles(directory, answered, options), options.pollMs ?? POLL_MS);
   return () => clearInterval(timer);
 }
 

@@ -5,6 +5,7 @@ import ctypes
 import random
 import sys
 import time
+import weakref
 
 import torch
 
@@ -74,6 +75,31 @@ class Write(Read):
         ctypes.memmove(self.address, self.content, self.size)
 
 
+class HostChunk:
+    """Host memory of which only pinned pieces may be used by copies."""
+
+    def __init__(self, backend, size):
+        self.backend = backend
+        self.bytes = torch.full((size,), 0xAB, dtype=torch.uint8)
+        self.pinned = []  # (begin, end), addresses
+        backend.chunks.append(weakref.ref(self))
+
+    def pin(self, at, length):
+        if length > self.backend.pin_room:
+            raise MemoryError("no more pinned memory")
+        self.backend.pin_room -= length
+        begin = self.bytes.data_ptr() + at
+        self.pinned.append((begin, begin + length))
+
+    def covers(self, begin, size):
+        """Whether the range is pinned, in however many pieces."""
+        for first, end in sorted(self.pinned):
+            if first <= begin < end:
+                size -= min(size, end - begin)
+                begin = end
+        return size == 0
+
+
 class FakeBackend:
     name = "fake"
     device_type = index = 0
@@ -86,6 +112,7 @@ class FakeBackend:
         self.compute, self.out_stream, self.in_stream = Stream("compute", 0), Stream("out", 1), Stream("in", 3)
         self.default_stream = self.compute
         self.sides = {}  # streams of the program, by id
+        self.chunks = []  # weak references to host memory
         self.fence_events = 0
         self.faults = []
         self.aside = False
@@ -198,10 +225,17 @@ class FakeBackend:
             while stream.queue:
                 self.run_one(stream)
 
+    def is_pinned(self, address, size):
+        return any((chunk := reference()) is not None and chunk.covers(address, size) for reference in self.chunks)
+
     def copy_out(self, target, storage):
+        if not self.is_pinned(target.data_ptr(), target.numel()):
+            self.faults.append("a copy out to host memory that is not pinned")
         self.copy(self.out_stream, target.data_ptr(), storage.data_ptr(), storage)
 
     def copy_in(self, storage, source):
+        if not self.is_pinned(source.data_ptr(), source.numel()):
+            self.faults.append("a copy in from host memory that is not pinned")
         self.copy(self.in_stream, storage.data_ptr(), source.data_ptr(), storage)
 
     def copy(self, stream, target, source, storage):
@@ -269,11 +303,12 @@ class FakeBackend:
     def mark_used(self, thing):
         pass
 
-    def pinned(self, size):
-        if size > self.pin_room:
-            raise MemoryError("no more pinned memory")
-        self.pin_room -= size
-        return torch.full((size,), 0xAB, dtype=torch.uint8)
+    def host_memory(self, size):
+        return HostChunk(self, size)
+
+    def in_background(self, work):
+        """Background work is done at once. Tests that want it late, or in a thread, replace this."""
+        work()
 
     def out_of_memory(self, error):
         return isinstance(error, torch.cuda.OutOfMemoryError)

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -12,11 +13,11 @@ import torch  # noqa: E402
 from fake_gpu import FakeBackend  # noqa: E402
 from weir_gpu import swap  # noqa: E402
 from weir_gpu.abi import SwapPlan  # noqa: E402
-from weir_gpu.swap import host, profile  # noqa: E402
+from weir_gpu.swap import host, pinning, profile  # noqa: E402
 from weir_gpu.swap.records import SWAPPED_OUT  # noqa: E402
 
 torch.set_num_threads(1)
-host.CHUNK, host.LEAST_CHUNK, profile.MEASURED = 256 << 10, 4 << 10, 16 << 10
+host.CHUNK, pinning.PIECE, pinning.CLAIM, profile.MEASURED = 256 << 10, 32 << 10, 64 << 10, 16 << 10
 STEPS = 14
 # FOLDER [LIMIT], in bytes
 limit = int(sys.argv[2]) if len(sys.argv) > 2 else None
@@ -46,10 +47,23 @@ def train(pause):
             time.sleep(0.05)
             if time.time() > deadline:
                 break
+        # So does pinning, in a thread.
+        while manager and not is_ready(manager) and time.time() < deadline:
+            time.sleep(0.005)
     return losses
 
 
+def is_ready(manager):
+    with manager.lock:
+        return manager.copies.slab is None or manager.copies.slab.is_ready()
+
+
 class Measured(FakeBackend):
+    def in_background(self, work):
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        return thread
+
     def take_peak(self):
         manager = swap._manager
         live = sum(

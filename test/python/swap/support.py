@@ -16,7 +16,7 @@ import torch  # noqa: E402
 from fake_gpu import FakeBackend  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from weir_gpu import swap  # noqa: E402
-from weir_gpu.swap import host, profile  # noqa: E402
+from weir_gpu.swap import host, pinning, profile  # noqa: E402
 
 # With the observers, as under `weir run`: they must not keep anything from being swapped, nor swap anything in.
 if os.environ.get("WEIR_SWAP_TEST_OBSERVE"):
@@ -29,7 +29,7 @@ FAKE = DEVICE == "cpu"
 if FAKE:
     torch.set_num_threads(1)
     WIDTH, LEAST = 64, 4096
-    host.CHUNK, host.LEAST_CHUNK, profile.MEASURED = 256 << 10, 4 << 10, 16 << 10
+    host.CHUNK, pinning.PIECE, pinning.CLAIM, profile.MEASURED = 256 << 10, 32 << 10, 64 << 10, 16 << 10
     ORDERS = [("late", 1), ("early", 1), ("random", 1), ("random", 2), ("random", 3)]
 else:
     WIDTH, LEAST = 1024, 1 << 20

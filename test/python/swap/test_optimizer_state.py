@@ -5,6 +5,7 @@ import unittest
 import weakref
 
 import torch
+from fake_gpu import FakeBackend
 from support import FAKE, Run, SwapCase, Training, plain
 from weir_gpu.swap import host
 from weir_gpu.swap.records import SWAPPED_OUT
@@ -213,7 +214,7 @@ class HostMemory(SwapCase):
 
         drawn = random.Random(5)
         said = []
-        slab = host.HostSlab(lambda size: torch.zeros(size, dtype=torch.uint8), 16 << 20, lambda *text: said.append(text))
+        slab = host.HostSlab(FakeBackend(), 16 << 20, lambda *text: said.append(text))
         slots = []
         for _ in range(2000):
             if slots and drawn.random() < 0.5:

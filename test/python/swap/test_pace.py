@@ -116,7 +116,7 @@ class PaceCase(SwapCase):
     def test_each_shape_is_judged_by_itself(self):
         short = WIDTH // 2
         # The plan of the first shape is kept for when that shape is used again.
-        run = self.train(lambda steps: 1000 * (1.05 if steps.following else 1), (*(None,) * 14, *(short,) * 120))
+        run = self.train(lambda steps: 1000 * (1.05 if steps.following else 1), (*(None,) * 11, *(short,) * 120))
         self.assertEqual(self.shares(run), [1, 1, 0.25])
         self.assertEqual([run.phase, run.marks.count("weir swap plan given up")], ["following", 1])
         self.assertLess(run.report["stepsPlanned"], 60)

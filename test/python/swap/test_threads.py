@@ -4,7 +4,8 @@ import threading
 import unittest
 
 import torch
-from support import FAKE, ORDERS, Run, SwapCase, trained
+from support import FAKE, LEAST, ORDERS, WIDTH, Run, SwapCase, Training, draw, followed, swapped, trained
+from weir_gpu import swap
 from weir_gpu.swap import swapped_tensors
 from weir_gpu.swap.records import RESIDENT, SWAPPED_OUT
 
@@ -98,6 +99,129 @@ class Threads(SwapCase):
                 entry = taken[1] if take == "popitem" else taken
                 self.assertTrue(torch.equal(entry["exp_avg"], expected[key]), take)
                 guard.swap_in_all = bring
+
+
+class Trainers(SwapCase):
+    """Training in a thread that did not install swapping, as Ray does it. Saved-tensor hooks belong to a thread."""
+
+    def test_same_values(self):
+        def program():
+            found = []
+            in_a_thread(lambda: found.append(trained(12).result()))
+            return found[0]
+
+        for mode in ("all", "plan", "limit"):
+            self.same(program, mode, orders=ORDERS[:3], check=swapped if mode == "all" else followed)
+
+    def test_one_thread_after_the_other(self):
+        out = []
+
+        def program():
+            training = Training()
+            out.clear()
+            for turn in range(4):
+                out.append((swap.report() or {"bytesOut": 0})["bytesOut"])
+                in_a_thread(lambda turn=turn: [training.step(i) for i in range(6)])
+            return training.result()
+
+        def check(run):
+            # In each of them: the first step of a thread is not seen, the others are.
+            moved = [after - before for before, after in zip(out, [*out[1:], run.report["bytesOut"]])]
+            self.assertGreater(min(moved[1:]), 3 * LEAST, moved)
+
+        for mode in ("all", "plan"):
+            self.same(program, mode, orders=ORDERS[:3], check=check)
+
+    def test_the_installing_thread_goes_on_with_what_another_one_began(self):
+        def program():
+            training = Training()
+            in_a_thread(lambda: [training.step(i) for i in range(3)])
+            for i in range(8):
+                training.step(i)
+            return training.result()
+
+        self.same(program, "plan", orders=ORDERS[:3], check=swapped)
+
+    def test_without_an_optimizer(self):
+        """The end of each step is told by the thread that trains."""
+
+        def program():
+            training = Training()
+
+            def train():
+                for _ in range(12):
+                    loss = training.loss()
+                    loss.backward()
+                    training.losses.append(loss.item())
+                    with torch.no_grad():
+                        for parameter in training.net.parameters():
+                            parameter.sub_(parameter.grad, alpha=0.1)
+                            parameter.grad = None
+                    swap.step()
+
+            in_a_thread(train)
+            return training.result()
+
+        self.same(program, "plan", orders=ORDERS[:3], check=lambda run: self.assertGreater(run.report["stepsPlanned"], 3))
+
+    def test_hooks_of_the_program_keep_their_place(self):
+        """Ours must not be pushed on top of others: their context would pop ours, and ours would stay without end."""
+        for mode in ("all", "plan"):
+            with Run(mode) as run:
+                seen = []
+
+                def train(seen=seen, run=run):
+                    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.clone(), lambda x: x):
+                        training = trained(2)
+                        seen.append(run.manager.hooks.pushed)
+                    seen.append(bool(torch._C._autograd._top_saved_tensors_default_hooks(True)))
+                    training.step(2)
+                    seen.append(run.manager.hooks.pushed)
+
+                in_a_thread(train)
+                self.assertEqual(seen, [False, False, True], mode)
+
+    def test_hooks_that_the_program_has_disabled(self):
+        with Run("plan") as run:
+            seen = []
+
+            def train():
+                with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+                    training = trained(2)
+                    seen.append(run.manager.hooks.pushed)
+                training.step(2)
+                seen.append(run.manager.hooks.pushed)
+
+            in_a_thread(train)
+            self.assertEqual(seen, [False, True])
+
+    def test_threads_beside_the_training_get_no_hooks(self):
+        with Run("plan") as run:
+            training = trained(3)
+            seen = []
+            in_a_thread(lambda: (trained(2, seed=1), seen.append(run.manager.hooks.pushed)))
+            self.assertEqual(seen, [False])
+            for i in range(4):
+                training.step(i)
+            self.assertIs(run.manager.hooks.thread, threading.current_thread())
+
+    def test_transforms_in_the_thread(self):
+        def program():
+            found = []
+
+            def train():
+                training = Training()
+                sums = []
+                for i in range(8):
+                    training.step(i)
+                    sums.append(torch.func.grad(lambda x: (x**3).sum())(draw(WIDTH, WIDTH)))
+                losses, tensors = training.result()
+                found.append((losses, tensors + sums))
+
+            in_a_thread(train)
+            return found[0]
+
+        self.same(program, "plan", orders=ORDERS[:2], check=swapped)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ export interface ProfilePlanOptions {
   readonly seed?: number | undefined;
 }
 
-/** More time hardly makes a plan better, and steps without a plan take the most memory. */
-const BUDGET_STEPS = 2;
-const LEAST_BUDGET_MS = 100;
-const MOST_BUDGET_MS = 4000;
+/** More time hardly makes a plan better, and steps without a plan take the most memory. A plan takes one to four searches. */
+const BUDGET_STEPS = 0.5;
+const LEAST_BUDGET_MS = 20;
+const MOST_BUDGET_MS = 1000;
 /** Copies are a little slower beside kernels than alone, and step times vary. */
 const CAUTION = 0.95;
 const MARGIN_US = 100;
@@ -106,7 +106,7 @@ function unshared(direction: CopyCosts['out']): CopyCosts['out'] {
   return { ...direction, both: direction.alone };
 }
 
-/** Milliseconds of search. */
+/** Milliseconds of one search. */
 function budgetOf({ periodUs }: SwapProfile): number {
   return Math.min(MOST_BUDGET_MS, Math.max(LEAST_BUDGET_MS, (BUDGET_STEPS * periodUs) / 1000));
 }
