@@ -34,9 +34,9 @@ export const SETTINGS: readonly Setting[] = [
   setting(
     'smallLimit',
     'bytes',
-    1 * MIB,
+    MIB / 4,
     { multipleOf: BLOCK_UNIT, atMost: 'handleUnit' },
-    'Requests up to this size share slabs of one handle unit.',
+    'Requests up to this size share slabs of one handle unit. A slab holds eight of the largest, so little of it is left over.',
   ),
   setting(
     'largeUnit',
@@ -107,7 +107,7 @@ export const SETTINGS: readonly Setting[] = [
     'count',
     128,
     POSITIVE,
-    'About how many handles changing memory consists of. Their size grows with it, from 8 to 64 MiB.',
+    'About how many handles changing memory consists of. Their size grows with it, from handleFloor to 128 MiB.',
   ),
   setting('lend', 'flag', 1, FLAG, '1: streams of a pool lend each other free memory, if the backend has events.'),
   setting('preferDone', 'flag', 1, FLAG, '1: memory that needs no wait is preferred to memory that does, whichever fits better.'),
@@ -150,6 +150,13 @@ export const SETTINGS: readonly Setting[] = [
     ANY,
     'Memory that an arena must hold before it groups blocks. In small ones best fit wastes less.',
   ),
+  setting(
+    'handleFloor',
+    'count',
+    6,
+    POSITIVE,
+    'Least size of handles for changing memory, in handle units; at most 4 where streams lend. A smaller growth is one handle.',
+  ),
 ];
 
 /** Values that differ from the defaults. */
@@ -175,6 +182,7 @@ export const PRESETS: readonly Preset[] = [
     name: 'gmlake',
     doc: 'GMLake as its paper describes it: handles of 2 MiB, requests rounded to them, stitched from 128 MiB up, no lending.',
     values: {
+      smallLimit: 1 * MIB,
       largeUnit: 2 * MIB,
       fixedHandle: 2 * MIB,
       minStitch: 128 * MIB,
@@ -191,7 +199,7 @@ export const PRESETS: readonly Preset[] = [
   {
     name: 'fine',
     doc: "Weir's policy on small handles: for jobs that swap down to a size, where every free piece counts.",
-    values: { loadHandle: 16 * MIB, handleCount: 512 },
+    values: { loadHandle: 16 * MIB, handleCount: 512, handleFloor: 4 },
   },
 ];
 
