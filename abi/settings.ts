@@ -107,7 +107,7 @@ export const SETTINGS: readonly Setting[] = [
     'count',
     128,
     POSITIVE,
-    'About how many handles changing memory consists of. Their size grows with it, from handleFloor to 128 MiB.',
+    'About how many handles changing memory consists of. Their size grows with it, from 8 to 128 MiB.',
   ),
   setting('lend', 'flag', 1, FLAG, '1: streams of a pool lend each other free memory, if the backend has events.'),
   setting('preferDone', 'flag', 1, FLAG, '1: memory that needs no wait is preferred to memory that does, whichever fits better.'),
@@ -149,13 +149,6 @@ export const SETTINGS: readonly Setting[] = [
     2 * GIB,
     ANY,
     'Memory that an arena must hold before it groups blocks. In small ones best fit wastes less.',
-  ),
-  setting(
-    'handleFloor',
-    'count',
-    6,
-    POSITIVE,
-    'Least size of handles for changing memory, in handle units; at most 4 where streams lend. A smaller growth is one handle.',
   ),
 ];
 
@@ -199,7 +192,7 @@ export const PRESETS: readonly Preset[] = [
   {
     name: 'fine',
     doc: "Weir's policy on small handles: for jobs that swap down to a size, where every free piece counts.",
-    values: { loadHandle: 16 * MIB, handleCount: 512, handleFloor: 4 },
+    values: { loadHandle: 16 * MIB, handleCount: 512 },
   },
 ];
 

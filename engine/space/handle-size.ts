@@ -1,15 +1,15 @@
 // The size of new handles.
-import { fixedHandle, handleCount, handleFloor, handleUnit, loadHandle } from '../abi/settings';
+import { fixedHandle, handleCount, handleUnit, loadHandle } from '../abi/settings';
 import { larger, roundUp, smaller } from '../base/units';
 import { Arena } from '../records/nodes';
 
-/** Of memory that changes: 64 MiB where the handle unit is 2 MiB. Twice that where even such a handle is half a share. */
+/** Of memory that changes: from 8 to 64 MiB where the handle unit is 2 MiB, and 128 MiB where even that is half a share. */
+const SMALLEST_HANDLE_UNITS: u64 = 4;
 const LARGEST_HANDLE_UNITS: u64 = 32;
 /** Loaded memory consists of about this many handles, until they have reached their largest size. */
 const LOADED_HANDLES: u64 = 16;
-/** Streams lend each other whole handles. So arenas that borrow have this many times as many, and smaller ones. */
+/** Streams lend each other whole handles, so arenas that borrow have this many times as many. */
 const SHARED_FACTOR: u64 = 2;
-const SHARED_FLOOR: u64 = 4;
 /** A large growth consists of about this many handles. */
 const GROWTH_HANDLES: u64 = 12;
 /** Handles may be larger than they should be by this part, if the growth then needs one handle less. */
@@ -17,10 +17,12 @@ const LARGER_BY: u64 = 4;
 
 /**
  * The size of the handles of a growth, the last of which may be smaller. They are about as large as `handleAim` says, and alike:
- * a small rest would cost the driver as much as a whole handle.
+ * a small rest would cost the driver as much as a whole handle. Where streams lend, the rest is a handle of its own: it is lent
+ * more easily.
  */
 export function handleBytes(arena: Arena, growth: u64): u64 {
   if (fixedHandle !== 0) return fixedHandle;
+  if (arena.shared) return handleAim(arena, growth);
   const count = handlesIn(arena, growth);
   return roundUp((growth + count - 1) / count, handleUnit);
 }
@@ -29,6 +31,7 @@ export function handleBytes(arena: Arena, growth: u64): u64 {
 export function handlesIn(arena: Arena, growth: u64): u64 {
   if (fixedHandle !== 0) return (growth + fixedHandle - 1) / fixedHandle;
   const aim = handleAim(arena, growth);
+  if (arena.shared) return (growth + aim - 1) / aim;
   return larger((growth + aim - aim / LARGER_BY) / aim, 1);
 }
 
@@ -39,7 +42,7 @@ export function handlesIn(arena: Arena, growth: u64): u64 {
 export function handleAim(arena: Arena, growth: u64): u64 {
   const share = arena.churned ? changingShare(arena, growth) : arena.loaded / LOADED_HANDLES;
   const most = arena.churned ? LARGEST_HANDLE_UNITS * handleUnit : loadHandle;
-  let bytes = (arena.shared ? smaller(handleFloor, SHARED_FLOOR) : handleFloor) * handleUnit;
+  let bytes = SMALLEST_HANDLE_UNITS * handleUnit;
   while (bytes * 2 <= share && bytes * 2 <= most) bytes <<= 1;
   return arena.churned && bytes * 2 > most && bytes * 4 <= share ? bytes * 2 : bytes;
 }
