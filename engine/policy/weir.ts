@@ -26,7 +26,7 @@ import { keepExtents, knownStart, knownStitch, recallExtent } from '../space/ext
 import { extentStart, extentStitch, openBytes, openStitch, searchExtents, searchOpen } from '../space/extents';
 import { bestFit } from '../space/free-set';
 import { freeTail, grow, tailRoom } from '../space/growth';
-import { handleAim, handlesIn } from '../space/handle-size';
+import { handleBytes } from '../space/handle-size';
 import { takeBlock } from '../space/ranges';
 import { selectedBytes, selectedCount } from '../space/selection';
 import { extend, makeStitch, place } from '../space/stitches';
@@ -173,7 +173,7 @@ function growthFor(arena: Arena, size: u64): u64 {
 function atLeast(arena: Arena, bytes: u64): u64 {
   const floor = arena.churned
     ? smaller((reserved >> 16) * (hasLenders ? sharedGrowthShare : growthShare), growthLimit)
-    : smaller(handleAim(arena, bytes), arena.loaded >> 6);
+    : smaller(handleBytes(arena, bytes), arena.loaded >> 6);
   return roundUp(larger(bytes, floor), handleUnit);
 }
 
@@ -199,6 +199,12 @@ function growthIsCheaper(arena: Arena, growth: u64, missing: u64): bool {
   const pieces = <u64>wholeCount() + 2 + created;
   const stitching = created * perHandle + (missing / MIB) * mebibytePrice + pieces * mapCost + reserveCost;
   return growing <= stitching;
+}
+
+/** How many handles a growth of `bytes` needs. */
+function handlesIn(arena: Arena, bytes: u64): u64 {
+  const step = handleBytes(arena, bytes);
+  return (bytes + step - 1) / step;
 }
 
 /** Extends a stitch or makes a new one, whichever costs less; NO_RANGE if the driver fails. */
