@@ -34,9 +34,9 @@ export const SETTINGS: readonly Setting[] = [
   setting(
     'smallLimit',
     'bytes',
-    1 * MIB,
+    MIB / 4,
     { multipleOf: BLOCK_UNIT, atMost: 'handleUnit' },
-    'Requests up to this size share slabs of one handle unit.',
+    'Requests up to this size share slabs of one handle unit. A slab holds eight of the largest, so little of it is left over.',
   ),
   setting(
     'largeUnit',
@@ -107,7 +107,7 @@ export const SETTINGS: readonly Setting[] = [
     'count',
     128,
     POSITIVE,
-    'About how many handles changing memory consists of. Their size grows with it, from 8 to 64 MiB.',
+    'About how many handles changing memory consists of. Their size grows with it, from 8 to 128 MiB.',
   ),
   setting('lend', 'flag', 1, FLAG, '1: streams of a pool lend each other free memory, if the backend has events.'),
   setting('preferDone', 'flag', 1, FLAG, '1: memory that needs no wait is preferred to memory that does, whichever fits better.'),
@@ -175,6 +175,7 @@ export const PRESETS: readonly Preset[] = [
     name: 'gmlake',
     doc: 'GMLake as its paper describes it: handles of 2 MiB, requests rounded to them, stitched from 128 MiB up, no lending.',
     values: {
+      smallLimit: 1 * MIB,
       largeUnit: 2 * MIB,
       fixedHandle: 2 * MIB,
       minStitch: 128 * MIB,

@@ -8,7 +8,7 @@ import { isPlanned } from './plans/blocks';
 import { lendIdle, mayBePlanned, servePlanned, yieldPlanned } from './plans/following';
 import { awaitParked, completeParked, finish } from './policy/completion';
 import { serveGmlake } from './policy/gmlake';
-import { expectedLife, mayGroup, notesLives, placeGrouped } from './policy/neighbours';
+import { expectedLife, isBrief, mayGroup, notesLives, placeGrouped } from './policy/neighbours';
 import { addSlab } from './policy/small';
 import { serveWeir } from './policy/weir';
 import { approach } from './records/address-table';
@@ -129,9 +129,12 @@ function fail(): Range {
 export function freeBlock(block: Range): bool {
   if (block.state !== State.Live) return false;
   block.state = State.Pending;
-  if (!isPlanned(block) && block.life !== NO_LIFE) {
-    endLife(block.life);
-    block.life = NO_LIFE;
+  if (!isPlanned(block)) {
+    block.red = 0;
+    if (block.life !== NO_LIFE) {
+      block.red = <u8>isBrief(endLife(block.life));
+      block.life = NO_LIFE;
+    }
   }
   countFree(block.stitch === NO_STITCH ? block.size : blockSize(block), block.requested);
   return true;

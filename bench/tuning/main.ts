@@ -20,7 +20,7 @@ import { peakLive, type Subject, subjects } from './corpus.ts';
 const SCALES = [1, 1.004, 1.01, 0.995];
 const LARGE = MIB;
 /** Settings whose default was another in 0.1.0. */
-const OLD: Partial<EngineSettings> = { eventBytes: 256 * MIB, sharedGrowthShare: 192, waitShare: 1900, groupLives: 0 };
+const OLD: Partial<EngineSettings> = { smallLimit: MIB, eventBytes: 256 * MIB, sharedGrowthShare: 192, waitShare: 1900, groupLives: 0 };
 const EXPANDABLE = 'expandable';
 const CACHE = 'build/tuning';
 const EVENT_BYTES = 16;
@@ -205,6 +205,23 @@ function totals(title: string, group: readonly Row[]): string {
   return `| **${title}** (${group.length}) | | ${mean(of(EXPANDABLE)).toFixed(4)} | ${texts.join(' | ')} |`;
 }
 
+/** Runs on several streams, with lending and without. Lending must not reserve more. */
+function lendingTable(): string[] {
+  const shared = rows.filter(({ subject }) => subject.trace && new Set(subject.trace.streams).size > 1);
+  if (shared.length === 0) return [];
+  const cell = (own: readonly Outcome[]) => own.map(({ ratio }) => ratio.toFixed(4)).join(' ');
+  return [
+    '\nSeveral streams: peak reserved / peak live of each scaled run.\n',
+    '| trace | weir | without lending |',
+    '|---|---|---|',
+    ...shared.map(({ subject, outcomes }) => {
+      const without = scales.map((scale) => run(subject, scale, { lend: 0 }));
+      const lent = outcomes['weir'] ?? scales.map((scale) => run(subject, scale, {}));
+      return `| ${subject.name} | ${cell(lent)} | ${cell(without)} |`;
+    }),
+  ];
+}
+
 const names = Object.keys(CANDIDATES);
 console.log('Cells: peak reserved / peak live, geometric mean of the scaled runs (least-most); driver time over expandable; waits (w).\n');
 console.log(`| trace | live GiB | expandable | ${names.join(' | ')} |`);
@@ -225,3 +242,4 @@ console.log(
     rows.filter(({ outcomes }) => outcomes[EXPANDABLE]![0]!.peakLive < SMALL_POOL),
   ),
 );
+for (const line of lendingTable()) console.log(line);

@@ -5,7 +5,7 @@ import { isPlanned } from '../plans/blocks';
 import { finishPlanned } from '../plans/following';
 import { ownerOf } from '../records/arena-table';
 import { markBusy } from '../records/handles';
-import { Arena, NO_RANGE, NO_STITCH, Range } from '../records/nodes';
+import { Arena, FLEETING, NO_RANGE, NO_STITCH, Range } from '../records/nodes';
 import { NO_STREAM } from '../records/streams';
 import { noteRelease } from '../space/last-use';
 import { blockSize, setFreeOf } from '../space/ranges';
@@ -43,10 +43,12 @@ export function finish(block: Range, released: u64): void {
   }
   const arena = ownerOf(block);
   arena.churned = true;
+  const trace = block.red !== 0 ? FLEETING : 0;
   if (block.stitch === NO_STITCH) {
     countComplete(block.size);
     if (gmlake !== 0) markBusy(block, false);
     const now = stamp(arena.lane, block.size);
+    block.va = trace;
     const whole = setFreeOf(arena, block, released !== 0 ? released : now);
     if (whole.region.carvedFrom !== NO_RANGE) returnSlab(whole);
     return;
@@ -61,6 +63,7 @@ export function finish(block: Range, released: u64): void {
   while (piece !== NO_RANGE) {
     const next = piece.nextPiece;
     piece.stitch = NO_STITCH;
+    piece.va = trace;
     if (gmlake !== 0) markBusy(piece, false);
     setFreeOf(arena, piece, point);
     piece = next;

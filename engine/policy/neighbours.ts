@@ -1,6 +1,6 @@
 // Places blocks beside blocks that are expected to end when they do, so that whole handles become free at once.
 // Best fit mixes short and long lives, and one long life keeps the whole handle from being stitched.
-import { inUse, neededInUse, planCount } from '../abi/counters';
+import { planCount } from '../abi/counters';
 import { State } from '../abi/numbers';
 import { groupBytes, groupLives } from '../abi/settings';
 import { log2 } from '../base/units';
@@ -14,8 +14,8 @@ import { cutOut, takeFrontOf } from '../space/ranges';
 const LONG_LIFE: u32 = 100;
 /** A best fit that leaves at most this part of the request is taken. */
 const CLOSE_FIT: u64 = 16;
-/** Close to peak use, best fit wastes least: where less than this part of the peak is left. */
-const NEAR_PEAK: u64 = 16;
+/** A block that lives for no more large requests than this is fleeting. Another like it will soon need its place. */
+const BRIEF_LIFE: u32 = 20;
 /** Free ranges that are looked at, smallest first. The largest is looked at, too. */
 const MOST_LOOKS: u32 = 4;
 // Costs are log2 in 1/16.
@@ -23,6 +23,8 @@ const MOST_LOOKS: u32 = 4;
 const STRANGER: i32 = 64;
 /** Most that a range can cost for its size. */
 const MOST_WASTE: i32 = 32;
+/** What it costs a block with a long life to take the place of a fleeting one. */
+const TAKEN_PLACE: i32 = 48;
 /** How much better than the best fit another place must be. */
 const ADVANTAGE: i32 = 32;
 /** Added to lives, so that short ones do not differ. */
@@ -53,10 +55,15 @@ export function expectedLife(arena: Arena, size: u64): u32 {
   return foresee((sum ^ (sum >> 29)) * FACTOR2);
 }
 
+/** Whether a block that lived this long is fleeting. */
+export function isBrief(life: u32): bool {
+  return life <= BRIEF_LIFE;
+}
+
 /** Whether another place may be better than the best fit. In small arenas a handle is too large a part of them. */
 export function mayGroup(arena: Arena, fit: Range, size: u64, expected: u32): bool {
-  if (expected <= LONG_LIFE || fit.size - size <= size / CLOSE_FIT || arena.held < groupBytes) return false;
-  return inUse + size <= neededInUse - neededInUse / NEAR_PEAK;
+  if (expected <= LONG_LIFE || arena.held < groupBytes) return false;
+  return fit.fleeting || fit.size - size > size / CLOSE_FIT;
 }
 
 let best: Range = NO_RANGE;
@@ -91,8 +98,9 @@ function search(arena: Arena, fit: Range, sizeLog: i32, life: i32): void {
 /** Compares a range with the best so far. False if no larger range can be better. */
 function consider(range: Range, sizeLog: i32, life: i32): bool {
   const waste = logOf(range.size) - sizeLog;
-  const cost = waste < MOST_WASTE ? waste : MOST_WASTE;
+  let cost = waste < MOST_WASTE ? waste : MOST_WASTE;
   if (cost >= least) return false;
+  if (range.fleeting) cost += TAKEN_PLACE;
   const low = cost + mismatch(range.prev, life);
   if (low < least) {
     least = low;

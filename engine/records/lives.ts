@@ -100,11 +100,11 @@ export function beginLife(expected: u32): Life {
   return life;
 }
 
-/** The block is freed. */
-export function endLife(life: Life): void {
+/** The block is freed. Gives how long it lived. */
+export function endLife(life: Life): u32 {
   const own = life.family;
+  const age = clock - life.birth;
   if (own.tag === life.tag) {
-    const age = clock - life.birth;
     const faded = own.longest - own.longest / FADING;
     own.last = age === 0 ? 1 : age;
     own.longest = age > faded ? age : faded;
@@ -113,6 +113,7 @@ export function endLife(life: Life): void {
   }
   count--;
   recycle(life);
+  return age;
 }
 
 /** How much longer a block is expected to live; 0: unknown. */

@@ -8,6 +8,9 @@
 import { Life } from './lives';
 import { Stream, Use } from './streams';
 
+/** Not the address of any block: those are multiples of 512. */
+export const FLEETING: u64 = 1;
+
 /**
  * 64 bytes: one cache line. Fields that are needed in different states share memory. Each has its own accessors; the comment
  * says in which state they are valid.
@@ -18,7 +21,7 @@ export class Range {
   size: u64 = 0;
   /** requested, releasePoint or nextParked. */
   private number: u64 = 0;
-  /** Of a block: the address given out. It lies in a stitch if the block has one. */
+  /** Of a block: the address given out. It lies in a stitch if the block has one. Of free memory: FLEETING or another number. */
   va: u64 = 0;
   /** Neighbours in the region, by address. */
   prev: Range = changetype<Range>(0);
@@ -33,10 +36,16 @@ export class Range {
   /** stitch or endCell. */
   private linkD: usize = 0;
   state: u8 = 0;
-  /** Of a node of the free tree: its color. */
+  /** Of a node of the free tree: its color. Of a block that is freed: whether it lived briefly. */
   red: u8 = 0;
   /** The arena that may use the range, by number. The region may belong to another arena. */
   owner: u16 = 0;
+
+  /** Of free memory: whether only blocks that lived briefly had it since it was last part of a larger free range. */
+  @inline
+  get fleeting(): bool {
+    return this.va === FLEETING;
+  }
 
   /** Of a block that is not parked: bytes asked for. */
   @inline

@@ -41,6 +41,7 @@ export function newRange(region: Region, address: u64, size: u64, state: u8): Ra
   range.region = region;
   range.owner = region.arena.index;
   range.releasePoint = 0;
+  range.va = 0;
   range.state = state;
   return range;
 }
@@ -50,6 +51,7 @@ export function newPart(whole: Range, address: u64, size: u64, state: u8): Range
   const range = takeSpare();
   range.address = address;
   range.size = size;
+  range.va = whole.va;
   range.releasePoint = whole.releasePoint;
   range.region = whole.region;
   range.stitch = NO_STITCH;

@@ -3,7 +3,7 @@ import { fixedHandle, handleCount, handleUnit, loadHandle } from '../abi/setting
 import { larger, smaller } from '../base/units';
 import { Arena } from '../records/nodes';
 
-/** Of memory that changes: from 8 to 64 MiB where the handle unit is 2 MiB. */
+/** Of memory that changes: from 8 to 64 MiB where the handle unit is 2 MiB, and 128 MiB where even that is half a share. */
 const SMALLEST_HANDLE_UNITS: u64 = 4;
 const LARGEST_HANDLE_UNITS: u64 = 32;
 /** Loaded memory consists of about this many handles, until they have reached their largest size. */
@@ -23,7 +23,7 @@ export function handleBytes(arena: Arena, growth: u64): u64 {
   const most = arena.churned ? LARGEST_HANDLE_UNITS * handleUnit : loadHandle;
   let bytes = SMALLEST_HANDLE_UNITS * handleUnit;
   while (bytes * 2 <= share && bytes * 2 <= most) bytes <<= 1;
-  return bytes;
+  return arena.churned && bytes * 2 > most && bytes * 4 <= share ? bytes * 2 : bytes;
 }
 
 /**

@@ -101,6 +101,7 @@ export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
   if (joinsNext) {
     point = larger(point, next.releasePoint);
     range.size += next.size;
+    range.va &= next.va;
     if (joinsPrev) takeFree(arena, next);
     else moveFree(arena, next, next.size, range);
     unlinkNext(range);
@@ -109,6 +110,7 @@ export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
     const size = prev.size;
     prev.releasePoint = larger(point, prev.releasePoint);
     prev.size = size + range.size;
+    prev.va &= range.va;
     moveFree(arena, prev, size, prev);
     unlinkNext(prev);
     return prev;
@@ -136,6 +138,7 @@ export function setUnbacked(range: Range): void {
 export function takeTail(tail: Range, size: u64, state: u8): Range {
   const region = tail.region;
   tail.state = state;
+  tail.va = 0;
   tail.owner = region.arena.index;
   if (tail.size === size) {
     region.tail = NO_RANGE;

@@ -76,7 +76,8 @@ test('a block that ends soon is placed by best fit, whatever lies beside it', ()
   expect(program.distance(program.ask(20), stays)).toBe(-gap);
 });
 
-test('a place that is only a little better than the best fit is not taken', () => {
+/** A hole of 30 MiB and a place that is only a little better. Says whether the hole is taken, some time after it was a block. */
+function prefersHole(waited: number): boolean {
   const program = new Program({ groupBytes: 0 });
   program.drop(program.ask(1024));
   // Lives of 0, and of about 160 requests: not far enough apart.
@@ -89,8 +90,37 @@ test('a place that is only a little better than the best fit is not taken', () =
   program.ask(41);
   const stays = program.ask(20);
   const gap = program.distance(stays, hole);
+  for (let count = 0; count < waited; count++) program.drop(program.ask(6));
   program.drop(hole);
-  expect(program.distance(program.ask(20), stays)).toBe(-gap);
+  return program.distance(program.ask(20), stays) === -gap;
+}
+
+test('a place that is only a little better than the best fit is not taken, unless the fit was that of a fleeting block', () => {
+  expect(prefersHole(6)).toBe(true);
+  expect(prefersHole(0)).toBe(false);
+});
+
+/** A hole that a block which stays would fit exactly. Says whether it is placed there, `waited` requests after the hole was a block. */
+function takesHole(waited: number): boolean {
+  const program = new Program({ groupBytes: 0 });
+  program.drop(program.ask(1024));
+  for (const short of [40, 41]) program.drop(program.ask(short));
+  program.ask(40);
+  const hole = program.allocator.malloc(20 * MIB, 0, 0);
+  program.ask(41);
+  const stays = program.ask(20);
+  const gap = program.distance(stays, hole);
+  for (let count = 0; count < waited; count++) program.drop(program.allocator.malloc(6 * MIB, 0, 0));
+  program.drop(hole);
+  const taken = program.distance(program.ask(20), stays) === -gap;
+  program.allocator.check();
+  return taken;
+}
+
+test('a block that stays keeps out of the place of a fleeting one, even if it fits exactly', () => {
+  expect(takesHole(0)).toBe(false);
+  expect(takesHole(12)).toBe(false);
+  expect(takesHole(13)).toBe(true);
 });
 
 test('with a second stream, best fit alone', () => {
