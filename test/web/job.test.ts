@@ -168,7 +168,7 @@ describe.skipIf(!CHROMIUM)(`a job in the page${CHROMIUM ? '' : ' (skipped: there
     const type = (text: string) => page.evaluate(`location.hash = ${JSON.stringify(text)}`);
     await type(`file=${encodeURIComponent(join(job, 'rank1.weir'))}&axis=event&from=1000&to=3000&cursor=2000&colour=size`);
     await expect.poll(() => page.getByTestId('cursor').innerText(), SLOW).toContain('event 2,000');
-    expect(await page.getByLabel('Colour by').inputValue()).toBe('size');
+    expect(await page.getByLabel('Colour map by').inputValue()).toBe('size');
     await type(`file=${encodeURIComponent(join(job, 'rank3.weir'))}`);
     await expect.poll(opened, SLOW).toBe('rank3.weir');
     await type('file=elsewhere.weir');

@@ -63,18 +63,18 @@ describe.skipIf(!CHROMIUM)(`call stacks in the page${CHROMIUM ? '' : ' (skipped:
     const { sites } = JSON.parse(stdout) as { sites: { label: string; bytes: number }[] };
     await withPage(file, async (page) => {
       const canvas = page.locator('.flame canvas');
-      expect(await canvas.getAttribute('aria-label')).toBe('Flame graph of live bytes by call stack');
+      expect(await canvas.getAttribute('aria-label')).toContain('Flame graph of live bytes by call stack');
       await canvas.scrollIntoViewIfNeeded();
       const bounds = (await canvas.boundingBox())!;
       expect(bounds.height).toBeGreaterThan(5 * 18);
-      expect(await coloursIn(page, 4)).toBeGreaterThan(1);
+      const rows = Array.from({ length: 5 }, (_, row) => row);
+      await expect.poll(async () => Math.max(...(await Promise.all(rows.map((row) => coloursIn(page, row)))))).toBeGreaterThan(1);
       await page.mouse.move(bounds.x + bounds.width / 4, bounds.y + 4 * 18 + 9);
       const tip = page.locator('.flame .tip');
       await tip.waitFor();
       expect(await tip.innerText()).toMatch(/^[\d.]+ [KMG]iB .*\n.+\n.+:\d+$/);
-      // The first click selects, the second zooms.
-      for (let click = 0; click < 2; click++) await page.mouse.click(bounds.x + bounds.width / 4, bounds.y + 4 * 18 + 9);
-      await page.getByRole('button', { name: 'Zoom out', exact: true }).click();
+      await page.mouse.click(bounds.x + bounds.width / 4, bounds.y + 4 * 18 + 9);
+      await page.getByRole('button', { name: 'Back to all', exact: true }).click();
       // The table beside it has the lines that `weir analyze` names.
       await page.locator('#live tbody tr').first().waitFor();
       const table = await page.locator('#live table').last().innerText();

@@ -30,8 +30,8 @@ export function App() {
       <ReloadNotice />
       <Live />
       {!isLive.value && <Overview />}
-      {!isLive.value && <Difference />}
       {main.value ? <Page /> : loading.value || (!isLive.value && sources.value.length === 0) ? <Empty /> : null}
+      {!isLive.value && main.value && <Difference />}
       <Help />
       {isDropping.value && <div class="dropping">Drop it: nothing leaves your computer</div>}
     </>

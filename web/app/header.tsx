@@ -11,6 +11,8 @@ import { isDark, toggleTheme } from './theme.ts';
 export function Header() {
   const lane = main.value;
   const gpus = lane?.source.info?.gpus ?? [];
+  // They are there before a recording is, so that nothing moves when it comes.
+  const hasSources = sources.value.length > 0;
   const names = shortNames(sources.value.map(({ name }) => name));
   return (
     <header class="top">
@@ -58,12 +60,12 @@ export function Header() {
       )}
       {lane && loading.value && <span class="faint">{loading.value.doing} …</span>}
       <span class="space" />
-      {lane && <SearchBox />}
-      {lane && (
+      {hasSources && <SearchBox />}
+      {hasSources && (
         <button
           type="button"
           onClick={() => void saveView()}
-          disabled={saving.value !== undefined}
+          disabled={!lane || saving.value !== undefined}
           title="save what is shown as one HTML file, without the folders of this machine"
         >
           {saving.value ? `Saving ${Math.round(saving.value.fraction * 100)} %` : 'Save as HTML'}

@@ -1,5 +1,5 @@
 // The difference of two ranks or runs: which two, what was found, and the verdict of each.
-import { effect, signal } from '@preact/signals';
+import { computed, effect, type ReadonlySignal, signal } from '@preact/signals';
 import type { AlignmentKind } from '../../src/report/alignment.ts';
 import type { Analysis } from '../../src/report/analysis.ts';
 import type { DifferenceView } from '../../src/view/job-protocol.ts';
@@ -18,6 +18,19 @@ export interface DifferenceChoice {
   readonly left: string;
   readonly right: string;
   readonly by: AlignmentKind | undefined;
+}
+
+/** Ranks whose recordings are here. */
+export const comparable: ReadonlySignal<readonly JobRank[]> = computed(() =>
+  jobRanks.value.filter(({ summary, source }) => summary !== undefined && source.isKept !== false),
+);
+export const canCompare: ReadonlySignal<boolean> = computed(() => comparable.value.length > 1);
+
+/** Its panel lies below the open rank. */
+export function goToDifference(): void {
+  const panel = document.getElementById('difference');
+  panel?.scrollIntoView({ block: 'start' });
+  panel?.querySelector('select')?.focus({ preventScroll: true });
 }
 
 /** What is compared now; undefined: nothing. */

@@ -25,7 +25,9 @@ import { Progress } from '../app/progress.tsx';
 import { main } from '../app/state.ts';
 import { type Column, Table } from '../panels/table.tsx';
 import {
+  canCompare,
   closeDifference,
+  comparable,
   comparing,
   type DifferenceChoice,
   difference,
@@ -36,7 +38,7 @@ import {
   rightVerdict,
   showDifference,
 } from './difference-state.ts';
-import { type JobRank, jobClock, jobRanks } from './job-state.ts';
+import { type JobRank, jobClock } from './job-state.ts';
 
 const MOMENTS: readonly (readonly [AlignmentKind | '', string])[] = [
   ['', 'the same step, else the peaks'],
@@ -45,8 +47,8 @@ const MOMENTS: readonly (readonly [AlignmentKind | '', string])[] = [
 ];
 
 export function Difference() {
-  const ranks = jobRanks.value.filter(({ summary, source }) => summary !== undefined && source.isKept !== false);
-  if (ranks.length < 2) return null;
+  const ranks = comparable.value;
+  if (!canCompare.value) return null;
   const choice = comparing.value;
   const found = difference.value;
   return (

@@ -6,6 +6,7 @@ import type { RankSummary } from '../../src/view/job-rank.ts';
 import { clockSentence, flagOf } from '../../src/view/job-words.ts';
 import { Progress } from '../app/progress.tsx';
 import { main, sources } from '../app/state.ts';
+import { canCompare, goToDifference } from './difference-state.ts';
 import { isJob, type JobRank, jobClock, jobRanks, knownRanks, openRank } from './job-state.ts';
 import { type ListedRank, RankList } from './rank-list.tsx';
 import type { TrackShape } from './track.ts';
@@ -29,11 +30,19 @@ export function Overview() {
       <section id="job" class="card" tabIndex={-1} aria-labelledby="job-title">
         <div class="card-head">
           <h2 id="job-title">{words.join(', ')}</h2>
-          <span class="faint">{done === sources.value.length ? clockSentence(clock) : ''}</span>
+          {canCompare.value && (
+            <button type="button" class="small" onClick={goToDifference}>
+              Compare two
+            </button>
+          )}
         </div>
-        {done < sources.value.length && (
-          <Progress note={{ doing: `read ${done} of ${sources.value.length} recordings`, fraction: done / sources.value.length }} />
-        )}
+        <div class="job-note faint">
+          {done === sources.value.length ? (
+            clockSentence(clock)
+          ) : (
+            <Progress note={{ doing: `read ${done} of ${sources.value.length} recordings`, fraction: done / sources.value.length }} />
+          )}
+        </div>
         {sources.value.some(({ isKept }) => isKept === false) && (
           <p class="faint">Only the ranks that were shown when this page was saved can be opened here.</p>
         )}

@@ -127,8 +127,8 @@ function Row({
       >
         <span class="rank-name">
           <strong>{rank.name}</strong>
-          {rank.flag && <span class={rank.flag.isBad ? 'bad' : 'faint'}>{rank.flag.text}</span>}
           {rank.isOpen && <span class="tag">open below</span>}
+          {rank.flag && <span class={`rank-flag ${rank.flag.isBad ? 'bad' : 'faint'}`}>{rank.flag.text}</span>}
         </span>
         {rank.shape ? (
           <canvas ref={canvas} role="img" aria-label={`memory of ${rank.name}`} />
