@@ -1,4 +1,5 @@
 // The page's entry: finds out how it runs (from a server, as one file, alone) and opens the recordings it finds.
+import { batch } from '@preact/signals';
 import { render } from 'preact';
 import { type HashState, readHash } from '../src/view/hash-state.ts';
 import type { JobOver } from '../src/view/live-sample.ts';
@@ -8,7 +9,7 @@ import { App, isDropping } from './app/app.tsx';
 import { listenToDrops, openSent } from './app/files.ts';
 import { listenToKeys } from './app/keyboard.ts';
 import { openSource } from './app/opening.ts';
-import { type OpenSource, problem, sources } from './app/state.ts';
+import { isStarting, type OpenSource, problem, sources } from './app/state.ts';
 import { problemOf, ServerConnection, WorkerConnection } from './data/connection.ts';
 import { followRanks, noteRank, openFirstRank } from './job/job-state.ts';
 import { followFeed } from './job/live-state.ts';
@@ -41,13 +42,17 @@ async function start(): Promise<void> {
   const wanted = wantedByAddress();
   const inside = document.getElementById('weir-report')?.textContent;
   if (inside) {
+    isStarting.value = false;
     await openInside(JSON.parse(inside) as ReportJson, wanted);
     return;
   }
   const served = await askServer();
+  const known: OpenSource[] = served?.sources.map(({ id, name }) => ({ name, connection: new ServerConnection(id, name) })) ?? [];
+  batch(() => {
+    sources.value = known;
+    isStarting.value = false;
+  });
   if (!served) return;
-  const known: OpenSource[] = served.sources.map(({ id, name }) => ({ name, connection: new ServerConnection(id, name) }));
-  sources.value = known;
   if (served.live) followFeed(served.live.ranks, known.length > 0, (over) => void openAtEnd(over, known));
   else await openServed(known, wanted);
 }

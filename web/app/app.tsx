@@ -17,7 +17,7 @@ import { Header, ProblemBar } from './header.tsx';
 import { Help } from './help.tsx';
 import { Progress } from './progress.tsx';
 import { ReloadNotice } from './reloaded.tsx';
-import { loading, main, sources } from './state.ts';
+import { isStarting, loading, main, sources } from './state.ts';
 import { Toolbar } from './toolbar.tsx';
 
 export const isDropping = signal(false);
@@ -30,7 +30,7 @@ export function App() {
       <ReloadNotice />
       <Live />
       {!isLive.value && <Overview />}
-      {main.value ? <Page /> : loading.value || (!isLive.value && sources.value.length === 0) ? <Empty /> : null}
+      {main.value ? <Page /> : isStarting.value ? null : loading.value || (!isLive.value && sources.value.length === 0) ? <Empty /> : null}
       {!isLive.value && main.value && <Difference />}
       <Help />
       {isDropping.value && <div class="dropping">Drop it: nothing leaves your computer</div>}

@@ -42,6 +42,8 @@ export interface Lane {
 export const sources = signal<readonly OpenSource[]>([]);
 export const main = signal<Lane | undefined>(undefined);
 export const other = signal<Lane | undefined>(undefined);
+/** Until it is known whether there is a server with recordings. */
+export const isStarting = signal(true);
 export const loading = signal<{ doing: string; fraction: number } | undefined>(undefined);
 export const problem = signal<string | undefined>(undefined);
 
