@@ -42,7 +42,7 @@ for (const theme of ['light', 'dark']) {
 
   await page.keyboard.press('o');
   for (let times = 0; times < 5; times++) await page.keyboard.press('w');
-  await page.getByLabel('Colour by').selectOption('size');
+  await page.getByLabel('Colour map by').selectOption('size');
   await page.keyboard.press('3');
   await settle(page);
   await shoot(page, 'map', theme);
@@ -66,6 +66,14 @@ for (const theme of ['light', 'dark']) {
   await plan.locator('#plan').screenshot({ path: join(images, `plan-${theme}.png`) });
   await plan.context().close();
   await planned.stop();
+
+  const job = await serve(SAMPLE, 'samples/resnet50-b100.native.pickle.gz', 'samples/vgg16-b100.native.pickle.gz');
+  const overview = await open(job.url, theme);
+  await overview.getByTestId('headline').waitFor({ timeout: 60_000 });
+  await settle(overview);
+  await shoot(overview, 'job', theme);
+  await overview.context().close();
+  await job.stop();
 
   const ranks = await serve(SAMPLE, 'samples/resnet50-b100.native.pickle.gz', 'samples/vgg16-b100.native.pickle.gz', '--live');
   const live = await open(ranks.url, theme);
