@@ -49,9 +49,11 @@ export function orderRanks<Rank extends OrderedRank>(ranks: readonly Rank[], clo
   const failed = ranks
     .filter(({ summary }) => summary && runsOut(outcomeOf(summary)))
     .sort((a, b) => failureAt(a.summary!, clock)! - failureAt(b.summary!, clock)!);
+  // Without one clock nobody failed first. Then the worst comes first.
+  const judged = clock.kind === 'common' ? undefined : worstOf(failed);
   const unreadable = ranks.filter(({ problem }) => problem !== undefined);
   const worst = failed.length === 0 ? worstOf(ranks) : undefined;
-  const first = new Set<Rank>([...failed, ...(worst ? [worst] : []), ...unreadable]);
+  const first = new Set<Rank>([...(judged ? [judged] : []), ...failed, ...(worst ? [worst] : []), ...unreadable]);
   return [...first, ...ranks.filter((rank) => !first.has(rank))];
 }
 

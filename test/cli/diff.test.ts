@@ -31,7 +31,7 @@ describe('weir diff', () => {
     expect([code, stderr]).toEqual([0, '']);
     const lines = stdout.split('\n');
     expect(lines.slice(0, 2)).toEqual([`A: ${before}, GPU 0, 473 events, pytorch`, `B: ${after}, GPU 0, 617 events, pytorch`]);
-    expect(lines[3]).toBe('Live memory grew by 15 MiB (+20.4 %): 73.5 -> 88.5 MiB at the peak of step 7 of those found.');
+    expect(lines[3]).toBe('Live memory grew by 15 MiB (+20.4 %): 73.5 -> 88.5 MiB at the peak of the 7th step found.');
     expect(lines[4]).toBe('What grew most: proj/model.py:13 forward (+15 MiB, new).');
     expect(stdout).toMatch(
       / {2}- +15 MiB +\+15 MiB +new +0 -> 3 x {2}proj\/model\.py:13 forward \(called from proj\/train\.py:31 step\)\n/,

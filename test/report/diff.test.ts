@@ -90,7 +90,7 @@ describe('one added activation', () => {
 
   it('stands in the first sentences', () => {
     const text = formatDiff(diff(train(), train({ forward: [...FORWARD, { ...added, line: 13 }] })));
-    expect(text).toContain('Live memory grew by 15 MiB (+20.4 %): 73.5 -> 88.5 MiB at the peak of step 7 of those found.');
+    expect(text).toContain('Live memory grew by 15 MiB (+20.4 %): 73.5 -> 88.5 MiB at the peak of the 7th step found.');
     expect(text).toContain('What grew most: proj/model.py:13 forward (+15 MiB, new).');
     expect(text).toContain(
       'Compared at the step in which B needs most, of 7 steps that both have. Steps come from marks "weir:step", and are paired in their order.',

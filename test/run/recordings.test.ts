@@ -123,7 +123,7 @@ describe('two runs of one training script on an H200, PyTorch 2.11', () => {
       peakLive: 791208960,
     });
     // As it was set when the run was recorded.
-    const [pytorch, weir] = chooseAllocators('pytorch,weir[waitShare:1311,forgetNeed:0]');
+    const [pytorch, weir] = chooseAllocators('pytorch,weir[waitShare:1311,forgetNeed:0,smallLimit:1048576]');
     expect([peakOf(onWeir, pytorch!), peakOf(onPyTorch, weir!)]).toEqual([1356857344, 822083584]);
     expect(reconstruct(onPyTorch)).toMatchObject({ differences: { addresses: 0, segments: 0, outcomes: 0 }, emptyCacheBefore: [] });
   });

@@ -230,6 +230,7 @@ export async function showState(wanted: HashState): Promise<void> {
     problem.value = `the address names ${wanted.file}, which is not open here`;
     return;
   }
+  problem.value = undefined;
   const source = named ?? lane?.source ?? sources.value[0];
   if (!source) return;
   if (lane?.source !== source || (wanted.gpu !== undefined && wanted.gpu !== lane.gpu.device)) {

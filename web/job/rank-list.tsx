@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatBytes } from '../../src/base/bytes.ts';
 import type { RankFlag } from '../../src/view/job-words.ts';
 import { axisTicks } from '../../src/view/ticks.ts';
-import { isDark } from '../app/theme.ts';
+import { isDark, isPrinting } from '../app/theme.ts';
 import { drawTrack, scaleOf, type TrackScale, type TrackShape } from './track.ts';
 
 export interface ListedRank {
@@ -59,7 +59,7 @@ export function RankList({ ranks, titles, axis, span }: Props) {
         <div class="rank-line rank-axis" aria-hidden="true">
           <span class="faint">{axis === 'time' ? 'time' : 'events'}</span>
           <span class="rank-ticks">
-            {axisTicks(axis, 0, span, width < 700 ? 3 : 8).map(({ at, label }) => (
+            {axisTicks(axis, 0, span, isPrinting.value || width < 700 ? 3 : 8).map(({ at, label }) => (
               <span key={at} style={{ left: `${(at / span) * 100}%` }} class={at / span > 0.94 ? 'last' : ''}>
                 {label}
               </span>

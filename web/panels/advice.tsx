@@ -45,6 +45,8 @@ function Suggestions({ advice }: { advice: Parameters<typeof adviceLine>[0][] })
 
 /** How to give the page to others. */
 export function Share() {
+  // A run of other values is in no file.
+  if (main.value?.source.info?.values) return null;
   const name = main.value?.source.name ?? 'FILE';
   return (
     <section id="share" class="card" tabIndex={-1} aria-labelledby="share-title">

@@ -8,7 +8,7 @@ import type { FitLane } from '../../src/view/fit-view.ts';
 import { besideSentence, fitSentence, misfitTitle } from '../../src/view/fit-words.ts';
 import { formatTime } from '../../src/view/ticks.ts';
 import { moveTo, moveToMoment } from '../app/selecting.ts';
-import { analysis, main } from '../app/state.ts';
+import { analysis, capacity, main } from '../app/state.ts';
 import { FitHoles } from './fit-holes.tsx';
 import {
   beside,
@@ -170,7 +170,7 @@ function Strips() {
         {beside.value || !analysis.value?.isComplete || !shown ? (
           <StripLane side="beside" lane={second} scale={scale} request={request} />
         ) : (
-          <PackedStrip lane={shown} scale={scale} request={request} />
+          <PackedStrip lane={{ ...shown, limit: capacity.value ?? shown.limit }} scale={scale} request={request} />
         )}
       </div>
     </div>

@@ -41,7 +41,7 @@ export function Plan() {
         <Picture known={known} />
         {known.facts.kind === 'swaps' && <Curve curve={known.facts.plan.curve} />}
       </div>
-      <CopyLine line={`weir plan ${shellWord(name)} -o step.plan`} />
+      {!main.value?.source.info?.values && <CopyLine line={`weir plan ${shellWord(name)} -o step.plan`} />}
     </section>
   );
 }

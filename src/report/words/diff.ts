@@ -21,12 +21,18 @@ export function diffHeadline(diff: Diff): string {
   return `Live memory ${growth > 0 ? 'grew' : 'shrank'} by ${formatBytes(Math.abs(growth))}${percent === '' ? '' : ` (${percent})`}: ${formatSizes(before.bytes, after.bytes)} ${where}.`;
 }
 
+/** Steps are counted from 1 here, because only one of the runs numbers them, or none. */
+function ordinal(number: number): string {
+  const teen = number % 100 >= 11 && number % 100 <= 13;
+  return `${number}${teen ? 'th' : (['th', 'st', 'nd', 'rd'][number % 10] ?? 'th')}`;
+}
+
 function momentWords({ alignment }: Diff): string {
   switch (alignment.by) {
     case 'step':
       return alignment.step!.isCounted
         ? `at the peak of step ${alignment.step!.number}`
-        : `at the peak of step ${alignment.step!.number} of those found`;
+        : `at the peak of the ${ordinal(alignment.step!.number)} step found`;
     case 'peak':
       return 'at the peak of each run';
     case 'end':
@@ -56,15 +62,17 @@ export function growthSentence(diff: Diff): string | undefined {
   return `${growth >= 0 ? 'What grew most' : 'What shrank most'}: ${words.join(', ')}.`;
 }
 
-/** A category that has less than this share of the growth is not named. */
+/** A category that has less than this share of all that moved, up or down, is not named. */
 const MOSTLY = 0.5;
 
 /** Which category the growth is of; undefined: it is not known, or spread over several. */
 export function categorySentence(diff: Diff): string | undefined {
   const growth = growthOf(diff);
   const change = (category: Change) => (category.after - category.before) * Math.sign(growth);
-  const [most] = [...(diff.categories ?? [])].sort((a, b) => change(b) - change(a));
-  if (!most || growth === 0 || change(most) < MOSTLY * Math.abs(growth)) return undefined;
+  const categories = diff.categories ?? [];
+  const [most] = [...categories].sort((a, b) => change(b) - change(a));
+  const moved = categories.reduce((sum, category) => sum + Math.abs(category.after - category.before), 0);
+  if (!most || growth === 0 || change(most) < MOSTLY * moved) return undefined;
   return `Most of the change is ${CATEGORY_TITLES[most.category]}: ${formatGrowth(most.after - most.before)}.`;
 }
 
