@@ -74,7 +74,7 @@ function outcomeOf({ ooms, peakReserved, peakLive }: RankSummary) {
 }
 
 /** Ranks of one job overlap in time, directly or through others. Runs of different days do not. */
-function ranTogether(summaries: readonly RankSummary[]): boolean {
+export function ranTogether(summaries: readonly Pick<RankSummary, 'startUs' | 'durationUs'>[]): boolean {
   const byStart = [...summaries].sort((a, b) => a.startUs - b.startUs);
   let end = byStart[0]!.startUs + byStart[0]!.durationUs;
   for (const { startUs, durationUs } of byStart) {

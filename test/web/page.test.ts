@@ -375,6 +375,13 @@ describe.skipIf(!CHROMIUM)(`the page${CHROMIUM ? '' : ' (skipped: there is no Ch
     const live = await serve([SAMPLE, OOM_SAMPLE, '--live', '--speed', '4']);
     await open(live.url);
     await page.getByRole('heading', { name: '2 ranks played back' }).waitFor();
+    // The axis lies below the tracks, and recordings of different days begin together.
+    const sides = await page
+      .locator('.rank-row canvas, .rank-ticks')
+      .evaluateAll((elements) => elements.map((element) => [element.getBoundingClientRect().left, element.getBoundingClientRect().right]));
+    for (const side of sides) expect(side).toEqual(sides[0]);
+    await page.getByRole('heading', { name: '2 ranks: the job was played to its end, 1 out of memory' }).waitFor({ timeout: 15_000 });
+    expect(await page.locator('.rank-ticks').innerText()).toMatch(/^0\.0 s/);
     await page.getByRole('heading', { name: '2 ranks: the job was played to its end, 1 out of memory' }).waitFor({ timeout: 15_000 });
     expect(await page.getByTestId('rank-0').innerText()).toContain('out of memory (1 x)');
     expect(await page.getByTestId('rank-0').innerText()).toContain('20.67 GiB');

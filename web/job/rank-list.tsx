@@ -39,7 +39,7 @@ export function RankList({ ranks, titles, axis, span }: Props) {
   const shapes = ranks.flatMap(({ shape }) => shape ?? []);
   const scale = scaleOf(shapes, span);
   return (
-    <div class="ranks" ref={list}>
+    <div class="ranks" ref={list} style={{ '--figures': titles.length }}>
       <Legend shapes={shapes} scale={scale} />
       <div class="rank-box">
         <div class="rank-line rank-titles" aria-hidden="true">

@@ -4,6 +4,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { InputError, UsageError } from '../../base/errors.ts';
 import type { Source } from '../../server/app.ts';
 import { Playback, type PlayedRank } from '../../server/live-feed.ts';
+import { ranTogether } from '../../view/job-order.ts';
 import { type Calls, type Method, type Question, RECORDED } from '../../view/protocol.ts';
 import { decodeAnswer } from '../../view/wire.ts';
 import { type JobFile, JobFiles } from '../job-files.ts';
@@ -91,8 +92,9 @@ function withProblem(source: Source, problem: string | undefined): Source {
 }
 
 async function startPlayback(sources: readonly Source[], { speed }: ServeOptions): Promise<Playback> {
-  const ranks = await Promise.all(sources.map(playedRanks));
-  return new Playback(ranks.flat(), speed);
+  const ranks = (await Promise.all(sources.map(playedRanks))).flat();
+  // Recordings of different days would be dots on one clock, so each begins at 0.
+  return new Playback(ranks.length > 0 && ranTogether(ranks) ? ranks : ranks.map((rank) => ({ ...rank, startUs: 0 })), speed);
 }
 
 async function answerOf<Name extends Method>(source: Source, question: Question & { method: Name }): Promise<Calls[Name]['answer']> {
