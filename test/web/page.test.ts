@@ -382,7 +382,6 @@ describe.skipIf(!CHROMIUM)(`the page${CHROMIUM ? '' : ' (skipped: there is no Ch
     for (const side of sides) expect(side).toEqual(sides[0]);
     await page.getByRole('heading', { name: '2 ranks: the job was played to its end, 1 out of memory' }).waitFor({ timeout: 15_000 });
     expect(await page.locator('.rank-ticks').innerText()).toMatch(/^0\.0 s/);
-    await page.getByRole('heading', { name: '2 ranks: the job was played to its end, 1 out of memory' }).waitFor({ timeout: 15_000 });
     expect(await page.getByTestId('rank-0').innerText()).toContain('out of memory (1 x)');
     expect(await page.getByTestId('rank-0').innerText()).toContain('20.67 GiB');
     // The analysis of the rank that failed follows by itself.
