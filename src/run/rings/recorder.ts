@@ -144,6 +144,8 @@ export class Recorder {
         this.idle.add(ring.owner.pid);
         return;
       }
+      // First of all, since a short process may end meanwhile.
+      const writer = processOfRing(ring.owner.pid, ino);
       // A process that replaced itself (exec) keeps its pid and begins a new ring.
       while (known?.drain());
       known?.finish();
@@ -152,7 +154,6 @@ export class Recorder {
       this.idle.delete(ring.owner.pid);
       this.processes.push(recording);
       this.current.set(name, recording);
-      const writer = processOfRing(ring.owner.pid, ino);
       if (writer) this.writers.set(recording, writer);
       this.tellFile(recording);
     } catch (error) {
