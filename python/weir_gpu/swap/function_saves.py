@@ -32,7 +32,7 @@ class FunctionSaves:
 
     def is_running(self, frame):
         """Whether the code that saves a tensor need not have read it."""
-        return frame.f_code.co_filename in self.files
+        return frame is not None and frame.f_code.co_filename in self.files
 
     def close(self):
         if self.original is not None:

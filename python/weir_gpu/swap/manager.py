@@ -90,8 +90,9 @@ class Manager:
     def failed(self, where):
         """Reports an error of ours and ends swapping, not the training."""
         self.say("error", f"swapping stops after an error of its own in {where}:\n{traceback.format_exc()}")
+        error = sys.exc_info()[1]
         try:
-            self.stop(f"error in {where}", report=False)
+            self.stop(f"error in {where}: {type(error).__name__}: {error}", report=False)
         except Exception:
             self.stopped = self.stopped or where
             raise
@@ -194,8 +195,8 @@ class Manager:
                 self.saved.cancel_swap_out(record)
                 if self.steps.reactive:
                     self.mover.want_swap_out(record)
-            # We are called by `pack`, and `pack` by the operation.
-            record.unread = record.unread or self.hooks.functions.is_running(sys._getframe(2))
+            # We are called by `pack`, and `pack` by the operation: from Python, or from autograd's thread, which has no frame.
+            record.unread = record.unread or self.hooks.functions.is_running(sys._getframe(1).f_back)
             handle = record.add(tensor)
             if record.index >= 0:
                 self.steps.packed(record, size)

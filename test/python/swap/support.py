@@ -10,7 +10,9 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "..", "..", "python"), HERE]
+ROOT = os.path.join(HERE, "..", "..", "..")
+# What is packed for a GPU machine has dist/ only.
+sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "dist", "python"), HERE]
 
 import torch  # noqa: E402
 from fake_gpu import FakeBackend  # noqa: E402

@@ -1,6 +1,8 @@
 """Threads beside the training use what is being swapped, at the worst moments."""
 
+import _thread
 import threading
+import time
 import unittest
 
 import torch
@@ -28,6 +30,19 @@ class Threads(SwapCase):
         self.swap_out(layers, layer)
         self.assertEqual(layer.weights[0].state, SWAPPED_OUT)
         return training, layers, layer, parameter, expected
+
+    def test_a_save_on_a_thread_without_python_code(self):
+        """As when backward is differentiated (create_graph): autograd's thread of a GPU calls our hook, and no Python code calls it."""
+        with Run("all", debug=False) as run:
+            training = trained()
+            tensor = draw(WIDTH, WIDTH)
+            before, deadline = run.manager.saved.count, time.monotonic() + 10
+            _thread.start_new_thread(run.manager.pack, (tensor,))
+            while run.manager.saved.count == before and run.manager.stopped is None and time.monotonic() < deadline:
+                time.sleep(0.001)
+            self.assertIsNone(run.manager.stopped)
+            self.assertEqual(run.manager.saved.count, before + 1)
+            del training
 
     def swap_out(self, layers, layer):
         with layers.lock:
