@@ -1,14 +1,17 @@
 """What call stacks cost: five workloads, each recorded in several ways in one run, against PyTorch's own history.
 
-    PYTHONPATH=dist/python python3 test/gpu/torch/stack_costs.py [--only gpt2] [--json FILE]
+    PYTHONPATH=dist/python python3 test/gpu/torch/stack_costs.py [--only gpt2] [--json FILE] [--rounds 12]
 
-Each way is a process of its own, forked before CUDA starts. Every step is waited for. Figures are medians of a step's time, and their
-ratio to the mean of two runs that nobody records. `noise` is the ratio of those two. `with a stack`: share of the requests."""
+Each way is a process of its own. All of them are ready at the same time and take turns, a few steps each, so that a machine that
+becomes slower slows all of them. Every step is waited for. A ratio is the median, over the rounds, of the median step against the mean
+of two processes that nobody records; behind it the quartiles. `again` is the second of the two against their mean: the noise.
+`with a stack`: share of the requests."""
 
 import argparse
 import json
 import math
 import os
+import socket
 import statistics
 import struct
 import sys
@@ -17,6 +20,7 @@ import time
 import traceback
 
 # Allocator, value of the variable for stacks, whether PyTorch records its history.
+PLAIN = ("unrecorded", "again")
 WAYS = {
     "unrecorded": ("", "", False),
     "weir record, no stacks": ("pytorch", "", False),
@@ -24,7 +28,7 @@ WAYS = {
     "weir record, large": ("pytorch", "python:1048576", False),
     "weir run, large": ("weir", "python:1048576", False),
     "pytorch's history": ("", "", True),
-    "unrecorded, again": ("", "", False),
+    "again": ("", "", False),
 }
 
 
@@ -67,7 +71,7 @@ def decoder(torch, layers, width, heads, vocabulary, length):
 def gpt2(torch):
     model = decoder(torch, 48, 1600, 25, 50304, 1024).cuda().bfloat16()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    tokens = torch.randint(50304, (6, 1024), device="cuda")
+    tokens = torch.randint(50304, (4, 1024), device="cuda")
 
     def step():
         logits = model(tokens)
@@ -75,7 +79,7 @@ def gpt2(torch):
         optimizer.step()
         optimizer.zero_grad()
 
-    return step, 8
+    return step, 2
 
 
 def resnet(torch):
@@ -113,7 +117,7 @@ def resnet(torch):
         optimizer.step()
         optimizer.zero_grad()
 
-    return step, 25
+    return step, 4
 
 
 def bert(torch):
@@ -131,7 +135,7 @@ def bert(torch):
         optimizer.step()
         optimizer.zero_grad()
 
-    return step, 25
+    return step, 4
 
 
 def mlp(torch):
@@ -149,7 +153,7 @@ def mlp(torch):
         optimizer.step()
         optimizer.zero_grad()
 
-    return step, 60
+    return step, 8
 
 
 def decode(torch):
@@ -174,11 +178,13 @@ def decode(torch):
                     x = x + y.transpose(1, 2).reshape(8, 1, width)
                     x = x + mlps[index](x)
 
-    return step, 40
+    return step, 5
 
 
 WORKLOADS = {"gpt2": gpt2, "resnet": resnet, "bert": bert, "mlp": mlp, "decode": decode}
-WARM_UP = 3
+WARM_UP = 4
+# GPT-2 XL takes about 25 GB, so only five of them fit at a time.
+AT_ONCE = {"gpt2": 5}
 
 
 def share_with_stack(folder):
@@ -201,8 +207,8 @@ def share_with_stack(folder):
 KIND, STACK = 24, 36
 
 
-def measure(torch, workload, way, folder):
-    """In a child: one workload in one way."""
+def take_part(torch, workload, way, folder, read, write):
+    """In a child: makes one workload ready in one way, runs the steps it is told to, and tells their times."""
     allocator, stacks, history = WAYS[way]
     if allocator:
         from weir_gpu import activate, settings
@@ -217,65 +223,107 @@ def measure(torch, workload, way, folder):
     torch.manual_seed(1)
     with torch.device("cuda"):  # a host takes seconds to draw the weights
         step, count = WORKLOADS[workload](torch)
-    times = []
-    for index in range(WARM_UP + count):
+
+    def timed():
         torch.cuda.synchronize()
         began = time.perf_counter()
         step()
         torch.cuda.synchronize()
-        if index >= WARM_UP:
-            times.append(time.perf_counter() - began)
-    found = {"median": statistics.median(times), "least": min(times)}
-    if allocator:
-        found.update(share_with_stack(folder))
+        return time.perf_counter() - began
+
+    for _ in range(WARM_UP):
+        timed()
+    print("ready", file=write, flush=True)
+    for line in read:
+        if line == "end\n":
+            print(json.dumps(share_with_stack(folder) if allocator else {}), file=write, flush=True)
+            return
+        print(json.dumps([timed() for _ in range(count)]), file=write, flush=True)
+
+
+class Participant:
+    """A process that starts CUDA for itself."""
+
+    def __init__(self, torch, workload, way):
+        self.name = f"{workload}, {way}"
+        ours, theirs = socket.socketpair()
+        self.child = os.fork()
+        if self.child == 0:
+            try:
+                ours.close()
+                with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+                    take_part(torch, workload, way, folder, theirs.makefile("r"), theirs.makefile("w"))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        theirs.close()
+        self.socket, self.lines = ours, ours.makefile("r")
+
+    def hear(self):
+        line = self.lines.readline()
+        if not line:
+            raise SystemExit(f"{self.name}: ended early")
+        return line
+
+    def step(self):
+        self.socket.sendall(b"step\n")
+        return statistics.median(json.loads(self.hear()))
+
+    def end(self):
+        self.socket.sendall(b"end\n")
+        told = json.loads(self.hear())
+        os.waitpid(self.child, 0)
+        return told
+
+
+def compare(torch, workload, ways, rounds):
+    """Figures of some ways that take turns, by way."""
+    taking_part = {way: Participant(torch, workload, way) for way in ways}
+    for one in taking_part.values():
+        one.hear()
+    medians = {way: [] for way in ways}
+    for turn in range(rounds):
+        first = turn % len(ways)
+        for way in [*ways[first:], *ways[:first]]:
+            medians[way].append(taking_part[way].step())
+    base = [statistics.mean(medians[way][turn] for way in PLAIN) for turn in range(rounds)]
+    found = {}
+    for way in ways:
+        ratios = sorted(own / plain for own, plain in zip(medians[way], base))
+        quartiles = statistics.quantiles(ratios, n=4)
+        found[way] = {"ms": 1e3 * statistics.median(medians[way]), "ratio": quartiles[1], "low": quartiles[0], "high": quartiles[2]}
+        found[way].update(taking_part[way].end())
     return found
-
-
-def in_child(torch, workload, way):
-    """What `measure` gives, from a process that starts CUDA for itself."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-                os.write(write, json.dumps(measure(torch, workload, way, folder)).encode())
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        sys.stdout.flush()
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
-        text = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if status != 0 or not text:
-        raise SystemExit(f"{workload}, {way}: failed with status {status}")
-    return json.loads(text)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="one workload: " + ", ".join(WORKLOADS))
     parser.add_argument("--json", default="")
+    parser.add_argument("--rounds", type=int, default=12)
     options = parser.parse_args()
     import torch
 
     results, began = {}, time.perf_counter()
+    recorded = [way for way in WAYS if way not in PLAIN]
     for workload in [options.only] if options.only else WORKLOADS:
-        found = results[workload] = {way: in_child(torch, workload, way) for way in WAYS}
-        plain = [found["unrecorded"]["median"], found["unrecorded, again"]["median"]]
-        base = sum(plain) / 2
-        print(f"\n{workload}: {base * 1e3:.1f} ms per step, noise {max(plain) / min(plain):.3f}")
-        print(f"  {'way':24} {'ms':>9} {'ratio':>7} {'with a stack':>13} {'stacks':>7} {'requests':>9}")
-        for way, figures in found.items():
-            figures["ratio"] = figures["median"] / base
-            share = f"{figures['share']:.1%}" if "share" in figures else ""
-            rest = f"{share:>13} {figures.get('stacks', ''):>7} {figures.get('requests', ''):>9}"
-            print(f"  {way:24} {figures['median'] * 1e3:9.2f} {figures['ratio']:7.3f} {rest}")
-            if figures.get("dropped"):
-                print(f"    {figures['dropped']} events were dropped")
-        sys.stdout.flush()
-    ratios = {way: math.prod(found[way]["ratio"] for found in results.values()) ** (1 / len(results)) for way in WAYS}
+        room = AT_ONCE.get(workload, len(WAYS)) - len(PLAIN)
+        results[workload] = {}
+        print(f"\n{workload}")
+        print(f"  {'way':24} {'ms':>9} {'ratio':>7} {'quartiles':>15} {'with a stack':>13} {'stacks':>7} {'requests':>9}")
+        for at in range(0, len(recorded), room):
+            found = compare(torch, workload, [PLAIN[0], *recorded[at : at + room], PLAIN[1]], options.rounds)
+            for way, figures in found.items():
+                share = f"{figures['share']:.1%}" if "share" in figures else ""
+                rest = f"{share:>13} {figures.get('stacks', ''):>7} {figures.get('requests', ''):>9}"
+                spread = f"{figures['low']:.3f} to {figures['high']:.3f}"
+                print(f"  {way:24} {figures['ms']:9.2f} {figures['ratio']:7.3f} {spread:>15} {rest}")
+                if figures.get("dropped"):
+                    print(f"    {figures['dropped']} events were dropped")
+            sys.stdout.flush()
+            results[workload].update(found)
+    ratios = {way: math.prod(found[way]["ratio"] for found in results.values()) ** (1 / len(results)) for way in recorded}
     print("\nmean ratio: " + ", ".join(f"{way} {ratio:.3f}" for way, ratio in ratios.items()))
     print(f"took {time.perf_counter() - began:.0f} s")
     if options.json:
