@@ -219,20 +219,38 @@ function largestOn(runs: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes:
     least = fittingFrom(least, line.multiple, (value) => fits(value, bound));
     if (possible.isBounded) most = fittingUpTo(most, line.multiple, (value) => fits(value, bound));
   }
+  if (possible.isBounded) most = fittingUpTo(most, line.multiple, (value) => leastNeeded(runs, choice, onLine(line, value)) <= gpuBytes);
   return { sure: { ...sure, value: least }, possible: { ...possible, value: most } };
 }
 
-export function predictPeak({ model, replays }: FitRuns, choice: AllocatorChoice, point: Point): PredictedPeak {
-  const bounds: readonly Bound[] = isSettled(model, point) ? ['upper'] : ['lower', ...between(model), 'upper'];
-  const peaks = bounds.map((bound) => replays.unlimited(choice, point, bound).peakReserved);
+export function predictPeak(runs: FitRuns, choice: AllocatorChoice, point: Point): PredictedPeak {
+  const { replays } = runs;
+  const peaks = boundsAt(runs.model, point).map((bound) => replays.unlimited(choice, point, bound).peakReserved);
   return {
     point,
-    // Smaller blocks can need more memory, if they fit worse.
-    lower: Math.min(...peaks),
+    lower: leastNeeded(runs, choice, point),
     upper: Math.max(...peaks),
     liveLower: replays.peakLive(point, 'lower'),
     liveUpper: replays.peakLive(point, 'upper'),
   };
+}
+
+/**
+ * Smaller blocks can need more memory, if they fit worse. So what an allocator needs besides live memory may be as little as in any
+ * of the replays, while live memory is as little as it may be.
+ */
+function leastNeeded({ model, replays }: FitRuns, choice: AllocatorChoice, point: Point): number {
+  const least = replays.peakLive(point, 'lower');
+  const needed = boundsAt(model, point).map((bound) => {
+    const { peakReserved } = replays.unlimited(choice, point, bound);
+    const live = replays.peakLive(point, bound);
+    return live === least ? peakReserved : Math.floor((peakReserved / live) * least);
+  });
+  return Math.min(...needed);
+}
+
+function boundsAt(model: FitModel, point: Point): readonly Bound[] {
+  return isSettled(model, point) ? ['upper'] : ['lower', ...between(model), 'upper'];
 }
 
 function onGpu({ peakReserved, retries }: ReplayResult): FitRow['onGpu'] {
