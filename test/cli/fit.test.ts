@@ -279,6 +279,26 @@ describe('from a command', () => {
     expect(readdirSync(run.temporary)).toEqual([]);
   });
 
+  it.each([
+    [['--at', '4x5'], ['--batch', '{}'], 2, '--at 4x5 needs one value'],
+    [['--table', '1,2'], ['--batch', '{}'], 2, '--table is for two parameters, such as batch and length'],
+    [['--lengths', 'none'], ['--batch', '{}'], 2, '--lengths needs two parameters, batch and length in this order'],
+    [['--try', '2x1,4x1,2x2,4x2', '--lengths', 'none'], ['--batch', '{batch}', '--length', '{length}'], 3, 'none: there is no such file'],
+    [['--bogus'], ['--batch', '{}'], 2, 'there is no option --bogus; see weir fit --help'],
+    [['--values', '2,4'], ['--batch', '{}'], 2, '--values is for recordings; a command has --try, like --try 4,8'],
+    [['--write', 'none/made.weir'], ['--batch', '{}'], 2, '--write none/made.weir: there is no folder none'],
+    [['--write', '/dev/null'], ['--batch', '{}'], 2, '/dev/null exists; -f overwrites it'],
+  ])('refuses %j before anything runs', async (parameters, words, code, sentence) => {
+    // Without -q each run would be said.
+    expect(await run.weir(['fit', ...parameters, ...job(...words)])).toMatchObject({ code, stderr: `weir: ${sentence}\n`, stdout: '' });
+    expect(readdirSync(run.temporary)).toEqual([]);
+  });
+
+  it('asks for the values of recordings, even of missing ones', async () => {
+    const { code, stderr } = await run.weir(['fit', 'none.weir', 'other.weir']);
+    expect([code, stderr]).toEqual([2, 'weir: give the value of each recording, like --values 4,8\n']);
+  });
+
   it('needs -- before a command with options', async () => {
     expect(await run.weir(['fit', 'python', 'train.py', '--batch', '{}'])).toMatchObject({
       code: 2,
