@@ -8,7 +8,7 @@ import type { FitModel, Learned } from './model.ts';
 import type { Point } from './monomials.ts';
 import { FitReplays, fittingFrom, fittingUpTo, type Largest, type Line, largestValue, onLine } from './search.ts';
 import { isSettledAt } from './size-function.ts';
-import { type SwappedState, swappedState } from './swapped-state.ts';
+import { type SwappedState, swappableIn, swappedState } from './swapped-state.ts';
 import { type Bound, DRAWS, type Synthesis, synthesise } from './synthesis.ts';
 
 /** Sizes between the ends of the intervals that are replayed too: an allocator can need most of all for one of them. */
@@ -40,12 +40,12 @@ export interface FitRow {
   readonly possible: Largest;
   /** At `sure` on the GPU itself, where an allocator gives cached memory back before it fails; undefined: no value fits. */
   readonly onGpu: { readonly peakReserved: number; readonly retries: number } | undefined;
-  /** Without a limit, at `sure` and at the next value; undefined: no value fits. */
+  /** Without a limit, at `sure` and at the next value; undefined: no value fits, or swapping depends on the limit. */
   readonly peak: PredictedPeak | undefined;
-  readonly nextPeak: PredictedPeak;
+  readonly nextPeak: PredictedPeak | undefined;
   /** Peaks at the points that were asked for. */
   readonly asked: readonly PredictedPeak[];
-  /** Only with swapping: `sure` is that of Weir then, and all peaks are those of `swap.largest` with its state away. */
+  /** Only with swapping: `sure` is that of Weir then, and `onGpu` is that of `swap.largest`. */
   readonly swap?: SwapFigures | undefined;
 }
 
@@ -86,7 +86,7 @@ export interface FitRuns {
   readonly model: FitModel;
   readonly synthesis: Synthesis;
   readonly replays: FitReplays;
-  /** The same with optimizer state away; undefined: the runs do not tell which memory that is. */
+  /** The same with optimizer state that is swapped out if memory runs short; undefined: the runs do not tell which memory that is. */
   readonly swapped?: { readonly state: SwappedState; readonly replays: FitReplays } | undefined;
 }
 
@@ -94,7 +94,9 @@ export function replaysOf(model: FitModel, repeats?: number): FitRuns {
   const { emptyCacheBefore, rules } = reconstruct(model.template.trace);
   const synthesis = synthesise(model, { repeats, emptyCacheBefore });
   const state = swappedState(model.template.trace);
-  const swapped = state && { state, replays: new FitReplays(synthesise(model, { repeats, emptyCacheBefore, swapped: state }), rules) };
+  // Which events and blocks there are does not depend on the values.
+  const swappable = state && swappableIn(synthesis.at(model.template.values, 'upper'), synthesis, state);
+  const swapped = state && { state, replays: new FitReplays(synthesis, rules, swappable) };
   return { model, synthesis, replays: new FitReplays(synthesis, rules), swapped };
 }
 
@@ -149,7 +151,7 @@ export function predictFrontier(
     const along = { ...line, point: line.point.map((value, parameter) => (parameter === other ? at : value)) };
     const largest = choices.map((choice) => ({ allocator: choice.name, ...largestOn(runs, choice, along, gpuBytes) }));
     const weir = choices.find(({ name }) => name === 'weir');
-    const swapped = weir && withStateAway(runs);
+    const swapped = weir && withSwapping(runs);
     const plain = largest.find(({ allocator }) => allocator === 'weir');
     if (swapped && plain) largest.push({ allocator: SWAP_AUTO, ...upTo(largestOn(swapped, weir, along, gpuBytes), plain) });
     return { at, largest };
@@ -170,13 +172,25 @@ function rowOn(runs: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes: num
   };
 }
 
-/** Peaks at given points would be those of Weir: without need, nothing leaves before there is a swap plan. */
+/** Peaks without a limit would be those of Weir: state is swapped out only if memory runs short. */
 function swapRow(runs: FitRuns, weir: AllocatorChoice, plain: FitRow, line: Line, gpuBytes: number): FitRow[] {
-  const swapped = withStateAway(runs);
+  const swapped = withSwapping(runs);
   if (!swapped || !runs.swapped) return [];
   const { bytes } = runs.swapped.state;
-  const row = bytes === 0 ? { ...plain, asked: [] } : rowOn(swapped, weir, line, gpuBytes);
-  return [{ ...row, allocator: SWAP_AUTO, ...upTo(row, plain), swap: { bytes, largest: row.sure } }];
+  const row = { ...plain, allocator: SWAP_AUTO, asked: [] };
+  if (bytes === 0) return [{ ...row, swap: { bytes, largest: plain.sure } }];
+  const found = largestOn(swapped, weir, line, gpuBytes);
+  const { value } = found.sure;
+  return [
+    {
+      ...row,
+      ...upTo(found, plain),
+      onGpu: value > 0 ? onGpu(swapped.replays.on(weir, onLine(line, value), 'upper', { capacity: gpuBytes })) : undefined,
+      peak: undefined,
+      nextPeak: undefined,
+      swap: { bytes, largest: found.sure },
+    },
+  ];
 }
 
 /** If swapping costs too much it is given up, and what fits then is what fits on Weir. How much it costs is not known here. */
@@ -184,7 +198,7 @@ function upTo({ possible }: Pick<FitRow, 'possible'>, plain: Pick<FitRow, 'sure'
   return { sure: plain.sure, possible: possible.value > plain.possible.value ? possible : plain.possible };
 }
 
-function withStateAway(runs: FitRuns): FitRuns | undefined {
+function withSwapping(runs: FitRuns): FitRuns | undefined {
   return runs.swapped && { ...runs, replays: runs.swapped.replays };
 }
 
@@ -205,20 +219,38 @@ function largestOn(runs: FitRuns, choice: AllocatorChoice, line: Line, gpuBytes:
     least = fittingFrom(least, line.multiple, (value) => fits(value, bound));
     if (possible.isBounded) most = fittingUpTo(most, line.multiple, (value) => fits(value, bound));
   }
+  if (possible.isBounded) most = fittingUpTo(most, line.multiple, (value) => leastNeeded(runs, choice, onLine(line, value)) <= gpuBytes);
   return { sure: { ...sure, value: least }, possible: { ...possible, value: most } };
 }
 
-export function predictPeak({ model, replays }: FitRuns, choice: AllocatorChoice, point: Point): PredictedPeak {
-  const bounds: readonly Bound[] = isSettled(model, point) ? ['upper'] : ['lower', ...between(model), 'upper'];
-  const peaks = bounds.map((bound) => replays.unlimited(choice, point, bound).peakReserved);
+export function predictPeak(runs: FitRuns, choice: AllocatorChoice, point: Point): PredictedPeak {
+  const { replays } = runs;
+  const peaks = boundsAt(runs.model, point).map((bound) => replays.unlimited(choice, point, bound).peakReserved);
   return {
     point,
-    // Smaller blocks can need more memory, if they fit worse.
-    lower: Math.min(...peaks),
+    lower: leastNeeded(runs, choice, point),
     upper: Math.max(...peaks),
     liveLower: replays.peakLive(point, 'lower'),
     liveUpper: replays.peakLive(point, 'upper'),
   };
+}
+
+/**
+ * Smaller blocks can need more memory, if they fit worse. So what an allocator needs besides live memory may be as little as in any
+ * of the replays, while live memory is as little as it may be.
+ */
+function leastNeeded({ model, replays }: FitRuns, choice: AllocatorChoice, point: Point): number {
+  const least = replays.peakLive(point, 'lower');
+  const needed = boundsAt(model, point).map((bound) => {
+    const { peakReserved } = replays.unlimited(choice, point, bound);
+    const live = replays.peakLive(point, bound);
+    return live === least ? peakReserved : Math.floor((peakReserved / live) * least);
+  });
+  return Math.min(...needed);
+}
+
+function boundsAt(model: FitModel, point: Point): readonly Bound[] {
+  return isSettled(model, point) ? ['upper'] : ['lower', ...between(model), 'upper'];
 }
 
 function onGpu({ peakReserved, retries }: ReplayResult): FitRow['onGpu'] {

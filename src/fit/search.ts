@@ -1,5 +1,6 @@
 // The largest value that fits: a search with a replay for each value that is tried.
 import type { AllocatorChoice } from '../allocator/registry.ts';
+import type { SwappableState } from '../replay/emergency-swaps.ts';
 import type { ReplayResult } from '../replay/replay.ts';
 import { UNLIMITED_GPU, type WhatIfGpu, type WhatIfOptions, whatIf } from '../replay/what-if.ts';
 import { summarizeTrace } from '../trace/summary.ts';
@@ -30,14 +31,17 @@ export interface Largest {
 export class FitReplays {
   private readonly synthesis: Synthesis;
   readonly rules: WhatIfOptions['rules'];
+  private readonly swappable: SwappableState | undefined;
   private readonly live = new Map<string, number>();
+  private readonly unbounded = new Map<string, ReplayResult>();
   private readonly fitting = new Map<string, boolean>();
   /** Replays so far. */
   count = 0;
 
-  constructor(synthesis: Synthesis, rules: WhatIfOptions['rules']) {
+  constructor(synthesis: Synthesis, rules: WhatIfOptions['rules'], swappable?: SwappableState) {
     this.synthesis = synthesis;
     this.rules = rules;
+    this.swappable = swappable;
   }
 
   trace(point: Point, bound: Bound): Trace {
@@ -46,19 +50,28 @@ export class FitReplays {
 
   /** Without a limit. */
   unlimited(choice: AllocatorChoice, point: Point, bound: Bound): ReplayResult {
-    return this.on(choice, point, bound, UNLIMITED_GPU);
+    const key = `${choice.name} ${bound} ${point.join()}`;
+    let result = this.unbounded.get(key);
+    if (!result) {
+      result = this.on(choice, point, bound, UNLIMITED_GPU);
+      this.unbounded.set(key, result);
+    }
+    return result;
   }
 
   on(choice: AllocatorChoice, point: Point, bound: Bound, gpu: WhatIfGpu, stopAtOom = false): ReplayResult {
     this.count++;
-    return whatIf(this.trace(point, bound), choice, gpu, { rules: this.rules, stopAtOom });
+    return whatIf(this.trace(point, bound), choice, gpu, { rules: this.rules, stopAtOom, swappable: this.swappable });
   }
 
+  /** If state can be swapped out, without it. */
   peakLive(point: Point, bound: Bound): number {
     const key = `${bound} ${point.join()}`;
     let peak = this.live.get(key);
     if (peak === undefined) {
-      peak = summarizeTrace(this.trace(point, bound)).peakLive;
+      const trace = this.trace(point, bound);
+      peak = summarizeTrace(trace).peakLive;
+      for (const allocation of this.swappable?.allocations ?? []) peak -= trace.allocations.requested[allocation]!;
       this.live.set(key, peak);
     }
     return peak;

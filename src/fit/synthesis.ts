@@ -10,7 +10,6 @@ import type { FitModel } from './model.ts';
 import type { Point } from './monomials.ts';
 import { freeEventOf, type Sequence } from './sequence.ts';
 import type { SizeFunction } from './size-function.ts';
-import type { SwappedState } from './swapped-state.ts';
 
 /**
  * Which size to take where a function is not settled: an end of its interval, or a share of the way from `lower` to `upper`.
@@ -39,8 +38,6 @@ export interface SynthesisOptions {
   readonly repeats?: number | undefined;
   /** Events of the template before which the program called empty_cache(). */
   readonly emptyCacheBefore?: readonly number[] | undefined;
-  /** Blocks that leave between steps of their optimizer. */
-  readonly swapped?: SwappedState | undefined;
 }
 
 const DEFAULT_REPEATS = 3;
@@ -53,7 +50,7 @@ export function synthesise(model: FitModel, options: SynthesisOptions = {}): Syn
   const { trace } = template;
   const step = lastStep(template);
   const repeats = step ? (options.repeats ?? DEFAULT_REPEATS) : 0;
-  const writer = new RunWriter(trace, options.swapped);
+  const writer = new RunWriter(trace);
   const emptyCaches = new Set(options.emptyCacheBefore);
   for (let index = 0; index < trace.allocations.liveAtStart; index++) writer.older(index);
   for (let event = 0; event <= trace.events.count; event++) {
@@ -185,18 +182,14 @@ class RunWriter {
   readonly stepOf: number[] = [];
   private readonly trace: Trace;
   private readonly store: EventStore;
-  private readonly swapped: SwappedState | undefined;
-  /** Blocks that have left and not come back. */
-  private readonly away = new Set<number>();
   /** The latest copy of each allocation of the template; -1: none. */
   private readonly copyOf: Int32Array;
   private timeUs = 0;
   private turn = 0;
   private shiftUs = 0;
 
-  constructor(trace: Trace, swapped: SwappedState | undefined) {
+  constructor(trace: Trace) {
     this.trace = trace;
-    this.swapped = swapped;
     this.store = new EventStore(trace.events.count + trace.allocations.liveAtStart);
     this.copyOf = new Int32Array(trace.allocations.count).fill(-1);
     this.timeUs = trace.events.count > 0 ? trace.events.timeUs[0]! : 0;
@@ -220,27 +213,7 @@ class RunWriter {
       this.alloc(allocation, events.stream[event]!, events.pool[event]!, events.stack[event]!, events.metadata[event]!);
     } else if (kind === EventKind.EmptyCache || kind === EventKind.Mark) {
       this.plain(kind, event);
-      if (this.swapped) this.swap(this.swapped, event);
     } else if (allocation >= 0 && this.copyOf[allocation]! >= 0) this.end(allocation, event, kind as EventKind);
-    // The program frees a block that has left.
-    else this.away.delete(allocation);
-  }
-
-  private swap({ leaves, returns, allocations: blocks }: SwappedState, event: number): void {
-    const { stream, pool } = this.trace.allocations;
-    if (leaves.has(event)) {
-      for (const block of blocks) {
-        const copy = this.copyOf[block]!;
-        if (copy < 0 || this.away.has(block)) continue;
-        for (const kind of [EventKind.FreeRequested, EventKind.FreeCompleted] as const)
-          this.store.append(kind, addressOf(copy), 1, this.timeUs, stream[block]!, pool[block]!, -1, 0);
-        this.copyOf[block] = -1;
-        this.away.add(block);
-      }
-    } else if (returns.has(event)) {
-      for (const block of this.away) this.alloc(block, stream[block]!, pool[block]!, -1, 0);
-      this.away.clear();
-    }
   }
 
   plain(kind: EventKind, event: number): void {

@@ -3,6 +3,7 @@ import { type Allocator, type AllocatorContext, OUT_OF_MEMORY } from '../allocat
 import type { Backend, DriverCall } from '../backend/backend.ts';
 import { Timeline, type TimelineTotals } from '../backend/timeline.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
+import { EmergencySwaps, type SwappableState } from './emergency-swaps.ts';
 import { ReservedPeak } from './reserved-peak.ts';
 import { liveAtStart } from './start-ranges.ts';
 
@@ -24,6 +25,8 @@ export interface ReplayOptions {
   /** Check the allocator's invariants every so many events; 0: never. */
   readonly checkEvery?: number | undefined;
   readonly onProgress?: ((fraction: number) => void) | undefined;
+  /** Optimizer state that is swapped out if a request finds no memory. */
+  readonly swappable?: SwappableState | undefined;
   readonly observer?: ReplayObserver | undefined;
   /** How far streams lag behind the program; a timeline with the default lag if absent. */
   readonly timeline?: Timeline | undefined;
@@ -90,8 +93,10 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
     peak.note(event, reservedBytes, allocatedBytes);
     if (allocatedBytes > peakAllocated) peakAllocated = allocatedBytes;
   };
+  const swaps = options.swappable && new EmergencySwaps(options.swappable, trace, ongoing, allocator);
   const request = (size: number, stream: number, pool: number, event: number): number => {
-    const block = allocator.malloc(size, stream, pool);
+    let block = allocator.malloc(size, stream, pool);
+    while (block === OUT_OF_MEMORY && swaps?.relieve(size)) block = allocator.malloc(size, stream, pool);
     notePeaks(event);
     if (block === OUT_OF_MEMORY && firstOomEvent < 0) firstOomEvent = event;
     return block;
@@ -128,6 +133,7 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
     }
     const allocation = allocationOf[event]!;
     timeline.advanceTo(events.timeUs[event]!);
+    swaps?.reach(event, request);
     switch (events.kind[event]) {
       case EventKind.Alloc: {
         const displaced = trace.impliedFrees.size > 0 ? trace.impliedFrees.get(event) : undefined;
@@ -185,15 +191,17 @@ export function replay(trace: Trace, createAllocator: (context: AllocatorContext
     if (options.stopAtOom && firstOomEvent >= 0) break;
   }
   options.onProgress?.(1);
+  // Requests that were served after a swap-out: each counts as one that failed, after giving back what was cached.
+  const relieved = swaps?.relieved ?? 0;
   return {
     allocator,
     peakReserved: peak.bytes,
     peakReservedEvent: peak.event,
     finalReserved: allocator.reservedBytes,
     peakAllocated,
-    ooms: allocator.ooms,
+    ooms: allocator.ooms - relieved,
     firstOomEvent,
-    retries: allocator.retries,
+    retries: allocator.retries - relieved,
     driver: {
       timeUs: backend.ledger.timeUs,
       steadyTimeUs: backend.ledger.timeUs - steadyStartUs,

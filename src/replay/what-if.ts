@@ -21,7 +21,8 @@ export interface WhatIfGpu {
 
 export const UNLIMITED_GPU: WhatIfGpu = {};
 
-export interface WhatIfOptions extends Pick<ReplayOptions, 'emptyCacheBefore' | 'rules' | 'stopAtOom' | 'checkEvery' | 'onProgress'> {
+export interface WhatIfOptions
+  extends Pick<ReplayOptions, 'emptyCacheBefore' | 'rules' | 'stopAtOom' | 'checkEvery' | 'onProgress' | 'swappable'> {
   /** The choice is what the recording was made with: segments then lie where they were recorded, from the start on. */
   readonly isRecorded?: boolean | undefined;
 }

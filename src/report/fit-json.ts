@@ -27,7 +27,7 @@ export function fitJson(model: FitModel, prediction: FitPrediction, { frontier =
       isBounded: sure.isBounded,
       onGpu: onGpu ?? null,
       peak: peak ? peakJson(peak) : null,
-      next: peakJson(nextPeak),
+      next: nextPeak ? peakJson(nextPeak) : null,
       asked: asked.map(peakJson),
       swappedBytes: swap?.bytes ?? 0,
       largestSwapped: swap?.largest.value ?? null,

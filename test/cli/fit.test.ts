@@ -216,7 +216,11 @@ describe('from a command', () => {
     const [, plain, swap] = /\n {2}weir +(\d+) .*\n {2}weir --swap auto +\1 to (\d+) /.exec(stdout)!;
     // Each of the batch takes 15 MiB at the peak, and the state 120 MiB.
     expect(Number(swap) - Number(plain)).toBe(8);
-    expect(stdout).toContain(`weir --swap auto: if memory runs short, 120 MiB of optimizer state leave between steps, and ${swap} fits.`);
+    expect(stdout).toContain(
+      `weir --swap auto: if memory runs short, 120 MiB of optimizer state can be swapped out between steps, and ${swap} fits.`,
+    );
+    // A swap-out is no retry, and the range of this row is explained by its own sentence.
+    expect(stdout).not.toMatch(/retries:|A to B/);
     expect(stderr).toContain(`weir: confirmed on weir: right: ${plain} fits in 600 MiB`);
     expect(stderr).toContain(`weir: confirmed on weir --swap auto: right: ${swap} fits in 600 MiB`);
     expect(code).toBe(0);
@@ -273,6 +277,26 @@ describe('from a command', () => {
       stdout: '',
     });
     expect(readdirSync(run.temporary)).toEqual([]);
+  });
+
+  it.each([
+    [['--at', '4x5'], ['--batch', '{}'], 2, '--at 4x5 needs one value'],
+    [['--table', '1,2'], ['--batch', '{}'], 2, '--table is for two parameters, such as batch and length'],
+    [['--lengths', 'none'], ['--batch', '{}'], 2, '--lengths needs two parameters, batch and length in this order'],
+    [['--try', '2x1,4x1,2x2,4x2', '--lengths', 'none'], ['--batch', '{batch}', '--length', '{length}'], 3, 'none: there is no such file'],
+    [['--bogus'], ['--batch', '{}'], 2, 'there is no option --bogus; see weir fit --help'],
+    [['--values', '2,4'], ['--batch', '{}'], 2, '--values is for recordings; a command has --try, like --try 4,8'],
+    [['--write', 'none/made.weir'], ['--batch', '{}'], 2, '--write none/made.weir: there is no folder none'],
+    [['--write', '/dev/null'], ['--batch', '{}'], 2, '/dev/null exists; -f overwrites it'],
+  ])('refuses %j before anything runs', async (parameters, words, code, sentence) => {
+    // Without -q each run would be said.
+    expect(await run.weir(['fit', ...parameters, ...job(...words)])).toMatchObject({ code, stderr: `weir: ${sentence}\n`, stdout: '' });
+    expect(readdirSync(run.temporary)).toEqual([]);
+  });
+
+  it('asks for the values of recordings, even of missing ones', async () => {
+    const { code, stderr } = await run.weir(['fit', 'none.weir', 'other.weir']);
+    expect([code, stderr]).toEqual([2, 'weir: give the value of each recording, like --values 4,8\n']);
   });
 
   it('needs -- before a command with options', async () => {

@@ -1,5 +1,6 @@
 // `weir fit`: the largest value of a parameter, such as the batch, that fits on a GPU, from recordings or from a command.
 import { existsSync, readFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { Command } from 'commander';
 import { type AllocatorChoice, chooseAllocators } from '../../allocator/registry.ts';
 import { InputError, UsageError } from '../../base/errors.ts';
@@ -91,12 +92,15 @@ async function fit(given: string[], flags: FitFlags): Promise<void> {
         ? `there is no option ${option}; see weir fit --help`
         : `there is no option ${option}; if it belongs to a command, put -- before that: weir fit -- python train.py --batch-size {}`,
     );
+  // No program is called so, and what comes before -- is Weir's.
+  if (given[0]?.startsWith('-')) throw new UsageError(`there is no option ${given[0]}; see weir fit --help`);
+  if (flags.values && given.some((word) => /\{\w*\}/.test(word)))
+    throw new UsageError('--values is for recordings; a command has --try, like --try 4,8');
   if (flags.serve && flags.json)
     throw new UsageError('--serve prints the address of the page, and --json nothing but JSON; use one of them');
   if (flags.open && !flags.serve) throw new UsageError('--open opens the page; add --serve');
   if (flags.values !== undefined) await fitRecordings(given, flags, flags.values);
-  else if (given.every((name) => RECORDING_NAME.test(name) && existsSync(name)))
-    throw new UsageError('give the value of each recording, like --values 4,8');
+  else if (given.every((name) => RECORDING_NAME.test(name))) throw new UsageError('give the value of each recording, like --values 4,8');
   else await fitCommandLine(given, flags);
 }
 
@@ -152,6 +156,7 @@ async function fitCommandLine(command: readonly string[], flags: FitFlags): Prom
   let shown: { runs: readonly FitRun[]; answer: FitAnswer } | undefined;
   try {
     trials = new Trials(command, flags, voice, isInterrupted);
+    checkQuestions(flags, trials.names.length);
     const tried = await trials.all();
     if (tried) {
       const progress = createProgress(flags.quiet ?? false);
@@ -190,10 +195,6 @@ export function answerFrom(
   const parameters = model.template.values.length;
   if (names !== undefined && names.length !== parameters)
     throw new UsageError(`--names has ${names.length} names, but each run has ${parameters === 1 ? 'one value' : `${parameters} values`}`);
-  const wrong = flags.at?.find((point) => point.length !== parameters);
-  if (wrong)
-    throw new UsageError(`--at ${wrong.join('x')} needs ${parameters === 1 ? 'one value' : `${parameters} values with x between them`}`);
-  if (flags.table && parameters !== 2) throw new UsageError('--table is for two parameters, such as batch and length');
   progress.update(0, 'making the run of other values');
   const runs = replaysOf(model);
   const line: Line = { point: model.template.values, parameter: 0, multiple: flags.multiple };
@@ -205,7 +206,7 @@ export function answerFrom(
     asked: flags.at,
     onProgress: (fraction: number, doing: string) => progress.update(fraction, doing),
   };
-  const lengths = flags.lengths === undefined ? undefined : readLengths(flags.lengths, parameters);
+  const lengths = checkQuestions(flags, parameters);
   const prediction = predictOn(runs, options);
   const frontier = parameters === 2 ? predictFrontier(runs, { ...options, others: flags.table ?? usualTable(model.points) }) : [];
   const draws = lengths && drawFrom(model, flags.lengths!, lengths, options);
@@ -231,8 +232,25 @@ function drawFrom(model: FitModel, source: string, lengths: readonly number[], o
   };
 }
 
-function readLengths(path: string, parameters: number): number[] {
+/** What is asked, before anything is run for it. Returns the lengths to draw from. */
+function checkQuestions({ at, table, lengths, write, force }: FitFlags, parameters: number): number[] | undefined {
+  const wrong = at?.find((point) => point.length !== parameters);
+  if (wrong)
+    throw new UsageError(`--at ${wrong.join('x')} needs ${parameters === 1 ? 'one value' : `${parameters} values with x between them`}`);
+  if (table && parameters !== 2) throw new UsageError('--table is for two parameters, such as batch and length');
+  if (write !== undefined) checkWritable(write, force ?? false);
+  if (lengths === undefined) return undefined;
   if (parameters !== 2) throw new UsageError('--lengths needs two parameters, batch and length in this order');
+  return readLengths(lengths);
+}
+
+function checkWritable(path: string, force: boolean): void {
+  if (!force && existsSync(path)) throw new UsageError(`${path} exists; -f overwrites it`);
+  if (!existsSync(dirname(path))) throw new UsageError(`--write ${path}: there is no folder ${dirname(path)}`);
+}
+
+function readLengths(path: string): number[] {
+  if (!existsSync(path)) throw new InputError(`${path}: there is no such file`);
   const words = readFileSync(path, 'utf8')
     .split(/\s+/)
     .filter((word) => word !== '');
@@ -253,11 +271,10 @@ export function print({ runs, prediction, ...sections }: FitAnswer, flags: FitFl
   const { model } = runs;
   if (flags.json) process.stdout.write(`${JSON.stringify({ ...fitJson(model, prediction, sections), ...more })}\n`);
   else process.stdout.write(formatFit(model, prediction, sections, paintFor(process.stdout)));
-  if (flags.write !== undefined) writeRun(flags.write, runs.synthesis.at(prediction.growthPoint, 'upper'), flags.force ?? false);
+  if (flags.write !== undefined) writeRun(flags.write, runs.synthesis.at(prediction.growthPoint, 'upper'));
 }
 
-function writeRun(path: string, trace: Trace, force: boolean): void {
-  if (!force && existsSync(path)) throw new UsageError(`${path} exists; -f overwrites it`);
+function writeRun(path: string, trace: Trace): void {
   const chunks: Uint8Array[] = [];
   writeWeir({ format: 'weir', traces: [trace] }, (chunk) => chunks.push(chunk.slice()), { synthesised: true });
   writeWhole(path, Buffer.concat(chunks));

@@ -77,7 +77,7 @@ function answerLines(prediction: FitPrediction, paint: Paint): string[] {
     row.onGpu && rows.some(({ onGpu }) => onGpu && onGpu.retries > 0) ? formatCount(row.onGpu.retries) : '',
     nextWords(row, line.parameter),
   ]);
-  const isInterval = rows.some(({ sure, possible }) => sure.value !== possible.value);
+  const isInterval = rows.some(({ sure, possible, swap }) => !swap && sure.value !== possible.value);
   return [
     paint.strong(`${fitTitle(prediction)}:`),
     ...table(columns, cells, paint),

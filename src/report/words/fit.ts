@@ -33,9 +33,9 @@ export function peakWords(peak: PredictedPeak): string {
   return formatSizeRange(peak.upper, peak.lower === peak.upper ? undefined : peak.lower);
 }
 
-/** What the next larger value would need. */
-export function nextWords(row: FitRow, parameter: number): string {
-  return `${formatCount(row.nextPeak.point[parameter]!)}: ${peakWords(row.nextPeak)}`;
+/** What the next larger value would need; empty: that depends on the GPU. */
+export function nextWords({ nextPeak }: FitRow, parameter: number): string {
+  return nextPeak ? `${formatCount(nextPeak.point[parameter]!)}: ${peakWords(nextPeak)}` : '';
 }
 
 /** How a size depends on the parameters. */
@@ -59,7 +59,7 @@ export function swapSentences({ rows, tellsState }: FitPrediction): string[] {
   const swap = rows.find((row) => row.swap)?.swap;
   if (!swap || swap.bytes === 0) return [`${SWAP_AUTO}: as weir, because the runs have no optimizer state that could leave.`];
   return [
-    `${SWAP_AUTO}: if memory runs short, ${formatBytes(swap.bytes)} of optimizer state leave between steps, and ${formatCount(swap.largest.value)} fits. The peak is without that state.`,
+    `${SWAP_AUTO}: if memory runs short, ${formatBytes(swap.bytes)} of optimizer state can be swapped out between steps, and ${formatCount(swap.largest.value)} fits.`,
     `  If that costs more than 1 % of a step, it is given up after some steps, and only what fits on weir goes on.`,
   ];
 }
