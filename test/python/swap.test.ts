@@ -37,6 +37,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'sharded',
     'side_streams',
     'sooner',
+    'streamed_step',
     'surroundings',
     'threads',
   ];

@@ -245,6 +245,7 @@ class StateGuard(InPlaceSwapper):
         self.least = least
         self.optimizers = []  # weak references; the index is the ordinal
         self.items = []
+        self.by_entry = {}  # items by the identity of their entry's dictionary
         self.signature = ()
         self.lost = []  # ordinals of optimizers that are gone
         self.dead = lock.leftovers()  # items whose tensors are gone
@@ -304,8 +305,10 @@ class StateGuard(InPlaceSwapper):
         return self.number()
 
     def number(self):
+        self.by_entry = {}
         for index, item in enumerate(self.items):
             item.index = index
+            self.by_entry.setdefault(item.entry.identity, []).append(item)
         signature = tuple((item.optimizer, item.size) for item in self.items)
         same = signature == self.signature
         self.signature = signature
@@ -406,8 +409,8 @@ class StateGuard(InPlaceSwapper):
                 return
             values = dict.__getitem__(state, key)
             moved = False
-            for item in self.items:
-                if item.entry.identity == id(values) and item.state != RESIDENT:
+            for item in self.by_entry.get(id(values), ()):
+                if item.state != RESIDENT:
                     self.swap_in(item)
                     moved = True
             if moved:
