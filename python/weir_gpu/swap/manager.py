@@ -328,6 +328,7 @@ class Manager:
                     is_streamed = self.streamed.begin(optimizer, arguments, named or {})
                 except Exception:
                     self.failed("optimizer step")
+            self.guard.note_step(optimizer, is_streamed)
             if not is_streamed:
                 self._swap_in_state(place)
 

@@ -31,6 +31,7 @@ class StreamedSteps:
     def forget(self):
         """A step that has failed is not streamed any more."""
         self.here.step = None
+        self.guard.is_streaming = False
 
     def begin(self, optimizer, arguments, named):
         """Whether this step is streamed. Then its state stays where it is until `step()` needs it."""
@@ -53,7 +54,8 @@ class StreamedSteps:
 
     def end(self, optimizer):
         """After the step, before its end is noted. Returns whether the list of items has changed in it."""
-        step, self.here.step = getattr(self.here, "step", None), None
+        step = getattr(self.here, "step", None)
+        self.forget()
         if step is None or step.optimizer is not optimizer:
             return False
         self.copies.counts["steps_streamed"] += step.chunks > 0

@@ -137,16 +137,67 @@ class Optimizers(StreamedCase):
         def program():
             bag = Bag()
             for i in range(14):
-                manager = swap._manager
-                if manager is not None and FAKE:
-                    manager.backend and setattr(manager.backend, "current_bytes", (1 << 40) if i > 9 else 0)
-                bag.step()
+                bag.backward()
+                if swap._manager is not None and FAKE:
+                    swap._manager.backend.current_bytes = (1 << 40) if i > 9 else 0
+                bag.optimizer.step()
+                bag.optimizer.zero_grad()
             return bag.result()
 
         def check(run):
             self.assertEqual(run.manager.copies.counts["steps_streamed"], 4 if FAKE else 0)
 
         self.same(program, "limit", orders=ORDERS[:3], check=check)
+
+    @unittest.skipUnless(FAKE, "the memory there is is made up")
+    def test_a_plan_leaves_streamed_state_to_the_step(self):
+        """It moves everything else, and does not count state as memory of the step."""
+        most = 1 << 40
+
+        def program():
+            bag = Bag()
+            for _ in range(14):
+                bag.backward()
+                if swap._manager is not None:
+                    swap._manager.backend.current_bytes = most
+                bag.optimizer.step()
+                bag.optimizer.zero_grad()
+            return bag.result()
+
+        def check(run):
+            (profile,) = run.profiles
+            self.assertEqual({item["pre"] for item in profile["items"]}, {-1})
+            self.assertEqual(len(profile["items"]), 2 * PARAMETERS)
+            self.assertEqual(profile["ticks"]["peak"][0], most)
+            self.assertEqual(run.manager.copies.counts["steps_streamed"], 14)
+            self.assertGreaterEqual(run.manager.copies.counts["steps_planned"], 6)
+            (plan,) = run.manager.steps.plans.values()
+            self.assertEqual({who[0] for who in plan.moves}, {"record"})
+            # At the end, the program reads all of the state.
+            self.assertEqual(run.manager.copies.counts["misses"], 2 * PARAMETERS)
+
+        self.same(program, "limit", orders=ORDERS[:4], check=check)
+
+    @unittest.skipUnless(FAKE, "the memory there is is made up")
+    def test_steps_that_begin_to_be_streamed_are_watched_again(self):
+        """Profiles of steps whose state stayed are not put together with those of streamed ones."""
+
+        def program():
+            bag = Bag()
+            for i in range(16):
+                if swap._manager is not None and swap._manager.backend is not None:
+                    swap._manager.backend.current_bytes = (1 << 40) if i >= 2 else 0
+                bag.step()
+            return bag.result()
+
+        def check(run):
+            self.assertEqual(run.manager.copies.counts["steps_streamed"], 14)
+            for profile in run.profiles:
+                self.assertEqual({item["pre"] for item in profile["items"]}, {-1})
+                self.assertEqual(profile["ticks"]["peak"][0], 1 << 40)
+            self.assertEqual(len(run.profiles), 1)
+
+        self.same(program, "limit", orders=ORDERS[:2], check=check)
 
     def test_what_fits_is_not_streamed(self):
         self.same(program_of(), "limit", orders=ORDERS[:1], check=self.not_streamed)
@@ -207,6 +258,29 @@ class Surroundings(StreamedCase):
 
         self.same(program, "all", orders=ORDERS[:3], check=self.streamed(7))
 
+    def test_a_step_in_a_hook_of_another(self):
+        """Even if it fails: the outer step is computed, though not in chunks."""
+
+        def program():
+            inner = Bag(seed=3)
+            outer = Bag(seed=4)
+
+            def before(optimizer, arguments, named):
+                inner.backward()
+                if len(inner.losses) % 2:
+                    inner.optimizer.step()
+                else:
+                    with mock.patch.object(ADAM, "_single_tensor_adam", side_effect=MemoryError), self.assertRaises(MemoryError):
+                        inner.optimizer.step()
+                inner.optimizer.zero_grad()
+
+            outer.optimizer.register_step_pre_hook(before)
+            for i in range(6):
+                outer.step(i)
+            return outer.result()
+
+        self.same(program, "all", orders=ORDERS[:2], check=self.streamed(3))
+
     def test_closures_are_not_streamed(self):
         def step(bag, i):
             def closure():
@@ -262,12 +336,23 @@ class Surroundings(StreamedCase):
 
     def test_an_error_of_ours_ends_swapping_and_not_the_step(self):
         expected = program_of()()
-        for name in ("begin_swap_out", "scan"):
+        for name in ("begin_swap_out", "begin_swap_in", "end_swap_out"):
             with Run("all", *ORDERS[0]) as run:
                 bag = Bag()
                 bag.step()
-                with mock.patch.object(run.manager.guard, name, side_effect=ValueError("of ours")):
-                    bag.step(1)
+                once = [ValueError("of ours")]
+                original = getattr(run.manager.guard, name)
+
+                def failing(item):
+                    if once:
+                        raise once.pop()
+                    return original(item)
+
+                bag.backward(1)
+                with mock.patch.object(run.manager.guard, name, failing):
+                    bag.optimizer.step()
+                bag.optimizer.zero_grad()
+                self.assertEqual(once, [], name)
                 for i in range(2, STEPS):
                     bag.step(i)
                 found = bag.result()
