@@ -92,4 +92,11 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     expect(plan.moves.filter((move) => move.class === 'layer').length).toBeGreaterThan(0);
     expect(report.parametersOut).toBeGreaterThan(0);
   });
+
+  test('a plan for steps whose state does not fit leaves the state to them', async () => {
+    const { plan, report } = await follow('300000', 'state');
+    expect(plan.moves.filter((move) => move.class === 'item')).toEqual([]);
+    expect(plan.moves.length).toBeGreaterThan(0);
+    expect(report.stepsStreamed).toBeGreaterThanOrEqual(13);
+  });
 });
