@@ -146,9 +146,12 @@ class Trainer:
         self.torch, self.device, self.shape = torch, device, workload.shape
         decoder, vision = classes()
         torch.manual_seed(0)
-        with torch.device(device):
-            net = (decoder if workload.shape.length else vision)(workload)
-        self.net = net.bfloat16() if workload.half else net
+        torch.set_default_dtype(torch.bfloat16 if workload.half else torch.float32)
+        try:
+            with torch.device(device):
+                self.net = (decoder if workload.shape.length else vision)(workload)
+        finally:
+            torch.set_default_dtype(torch.float32)
         self.autocast = not workload.half and workload.ranks == 1
         if workload.ranks > 1:
             self._shard(offload)
@@ -203,6 +206,9 @@ def train(job, told):
         torch.distributed.init_process_group("nccl" if job.device == "cuda" else "gloo")
     log = StepLog(job.device)
     trainer = Trainer(workload, job.device, "offload" in job.ways)
+    if job.device == "cuda":
+        # What building has left behind is not memory of the steps.
+        torch.cuda.empty_cache()
     # Ranks draw data of their own.
     torch.manual_seed(1000 + rank)
     around = torch.autograd.graph.save_on_cpu if "save_on_cpu" in job.ways else None

@@ -262,7 +262,7 @@ class Surroundings(StreamedCase):
         """Even if it fails: the outer step is computed, though not in chunks."""
 
         def program():
-            inner = Bag(seed=3)
+            inner = Bag(seed=3, foreach=False)
             outer = Bag(seed=4)
 
             def before(optimizer, arguments, named):
