@@ -83,8 +83,8 @@ class StreamedSteps:
             sizes = {p: bytes_of(p) for p in group["params"] if p.grad is not None}
             # State that the step will make.
             needed += sum(kind.most_state * size for p, size in sizes.items() if not dict.get(optimizer.state, p))
-            # Kernels for lists have their results for the whole list at once.
-            computed = max(computed, sum(sizes.values()))
+            # Kernels for lists have their results for the whole list at once, a loop those of one parameter.
+            computed = max(computed, (max if group.get("foreach") is False else sum)(sizes.values() or (0,)))
         return self.copies.backend.allocated() + needed + computed > limit
 
     # ---- in place of PyTorch's functions

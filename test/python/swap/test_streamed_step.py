@@ -199,6 +199,21 @@ class Optimizers(StreamedCase):
 
         self.same(program, "limit", orders=ORDERS[:2], check=check)
 
+    @unittest.skipUnless(FAKE, "the memory there is is made up")
+    def test_results_count_as_memory_of_the_step(self):
+        """Kernels for lists have those of a whole group at once."""
+        # Two tensors for each parameter, two of which have twice the size.
+        state = 2 * (PARAMETERS + 2) * SIZE
+        for foreach, streamed in ((True, 4), (False, 0)):
+            with Run("limit", *ORDERS[0]) as run:
+                bag = Bag(foreach=foreach)
+                for i in range(6):
+                    bag.backward()
+                    run.backend.current_bytes = (1 << 40) - state - 3 * SIZE if i > 1 else 0
+                    bag.optimizer.step()
+                    bag.optimizer.zero_grad()
+                self.assertEqual(run.manager.copies.counts["steps_streamed"], streamed, foreach)
+
     def test_what_fits_is_not_streamed(self):
         self.same(program_of(), "limit", orders=ORDERS[:1], check=self.not_streamed)
         self.same(program_of(steps=12), "plan", orders=ORDERS[:1], check=self.not_streamed)
