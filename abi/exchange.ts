@@ -255,6 +255,7 @@ export const SHAPES: readonly Shape[] = [
       field('checked', 'whole', 'Copies whose checksums were compared.'),
       field('reliefs', 'whole', 'Emergency swap-outs, made because a request found no memory.'),
       field('relievedBytes', 'whole', 'Bytes of them.'),
+      field('stepsStreamed', 'whole', 'Steps of optimizers whose state passed through the GPU in chunks.'),
     ],
   },
 ];

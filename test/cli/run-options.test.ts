@@ -149,6 +149,7 @@ describe('weir run --swap', () => {
     expect(ended.stderr).toMatch(/ {2}least peak without waiting on this link: .+; of .+ live then, .+ are idle for long enough/);
     expect(ended.stderr).toContain('swapped out 3 MiB, swapped in 3 MiB in 5 planned steps; no stalls, 1 miss');
     expect(ended.stderr).toContain('of that, parameters: 2 MiB, gradients: 1 MiB');
+    expect(ended.stderr).toContain('optimizer state did not fit: it passed through in chunks in 2 steps');
     expect(ended.stdout).toMatch(/\d+ moves\n/);
     const json = JSON.parse(readFileSync(join(run.path, 'run.json'), 'utf8'));
     expect(json.processes[0].swap).toMatchObject({ steps: 9, misses: 1 });

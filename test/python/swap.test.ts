@@ -24,6 +24,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'errors',
     'fences',
     'gradients',
+    'large',
     'optimizer_state',
     'order',
     'other_optimizers',
@@ -36,6 +37,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'sharded',
     'side_streams',
     'sooner',
+    'streamed_step',
     'surroundings',
     'threads',
   ];
@@ -89,5 +91,12 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     const { plan, report } = await follow('200000');
     expect(plan.moves.filter((move) => move.class === 'layer').length).toBeGreaterThan(0);
     expect(report.parametersOut).toBeGreaterThan(0);
+  });
+
+  test('a plan for steps whose state does not fit leaves the state to them', async () => {
+    const { plan, report } = await follow('300000', 'state');
+    expect(plan.moves.filter((move) => move.class === 'item')).toEqual([]);
+    expect(plan.moves.length).toBeGreaterThan(0);
+    expect(report.stepsStreamed).toBeGreaterThanOrEqual(13);
   });
 });

@@ -160,6 +160,7 @@ for (const [position, word] of process.argv.slice(2).entries()) {
       checked: 0,
       reliefs: 0,
       relievedBytes: 0,
+      stepsStreamed: 2,
     };
     writeFileSync(join(folder, `${process.pid}${EXCHANGE_FILES.SwapReport}`), JSON.stringify(report));
   } else if (what === 'fork') {

@@ -196,6 +196,10 @@ class CudaBackend:
 
     # ---- memory figures
 
+    def allocated(self):
+        """Bytes of all tensors now."""
+        return torch.cuda.memory_allocated(self.index)
+
     def take_peak(self):
         """Peak bytes allocated and reserved since the last call. The peaks that the program reads are not affected."""
         return _PeakKeeper.of(self.index).take()

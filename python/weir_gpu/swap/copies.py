@@ -14,7 +14,7 @@ from .side_streams import SideStreams
 
 COUNTED = (
     "bytes_out", "bytes_in", "stalls", "stall_us", "misses", "off_plan", "kept", "steps_planned", "steps_off", "adjusted", "late_out",
-    "parameters_out", "gradients_out", "checked", "reliefs", "relieved_bytes",
+    "parameters_out", "gradients_out", "checked", "reliefs", "relieved_bytes", "steps_streamed",
 )  # fmt: skip
 
 

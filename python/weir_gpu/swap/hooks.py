@@ -53,15 +53,16 @@ class Hooks:
         self._step_aside_for_transforms()
         self._stop_at_graphs()
         self.streams = self._opened(StreamHooks(manager.copies.sides.note))
+        self._opened(manager.streamed)
         self.push()
 
     def _opened(self, part):
         self.to_close.append(part.close)
         return part
 
-    def _before(self, optimizer, _arguments=(), _named=None):
+    def _before(self, optimizer, arguments=(), named=None):
         if not torch.compiler.is_compiling():
-            self.manager.before_step(optimizer)
+            self.manager.before_step(optimizer, arguments, named)
 
     def _after(self, optimizer, _arguments=(), _named=None):
         if not torch.compiler.is_compiling():

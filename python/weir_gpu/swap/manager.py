@@ -22,6 +22,7 @@ from .records import RESIDENT, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT, changed
 from .relief import Relief
 from .saved_tensors import SavedTensors
 from .steps import RESTING, Steps
+from .streamed_step import StreamedSteps
 from .swapped_tensors import is_observed, unobserved
 
 # If this many steps have no large tensor on a GPU, later ones will not either.
@@ -52,6 +53,7 @@ class Manager:
         self.steps = Steps(options, self.copies, self.saved, self.guard, self.layers, self.mover, self.remove_hooks, say)
         self.copies.observer = self.steps
         self.copies.relief = Relief(self)
+        self.streamed = StreamedSteps(self)
         self.relieve = self.copies.relief.relieve
         self.lock.do(self._work_off)
 
@@ -307,33 +309,46 @@ class Manager:
 
     # ---- hooks of optimizers
 
-    def before_step(self, optimizer):
+    def before_step(self, optimizer, arguments=(), named=None):
         """Swaps the optimizer's state in, whatever else fails."""
+        self.streamed.forget()
         if self.backend is None:
             return
         with self.lock, unobserved():
             place = self.guard.ordinal(optimizer)
-            if not self.stopped and self.backend.on_compute() and not self.backend.capturing():
+            is_streamed = False
+            can_swap = not self.stopped and self.backend.on_compute() and not self.backend.capturing()
+            if can_swap:
                 try:
                     self.steps.optimizer_begins(place)
                 except Exception:
                     self.failed("optimizer step")
-            moved = False
-            self.guard.wait_for_swap_ins(item for item in self.guard.items if item.optimizer == place)
-            for item in self.guard.items:
-                if item.optimizer != place:
-                    continue
-                if item.state in (SWAPPED_OUT, SWAPPING_IN):
-                    self.guard.swap_in(item, planned=item.state == SWAPPING_IN or self.steps.reactive)
-                    moved = True
-                elif item.state == SWAPPING_OUT:
-                    self.guard.cancel_swap_out(item)
-            if moved:
-                self.copies.make_current_wait()
             self.layers.swap_in_all(planned=self.steps.reactive)
+            if can_swap and not self.stopped:
+                try:
+                    is_streamed = self.streamed.begin(optimizer, arguments, named or {})
+                except Exception:
+                    self.failed("optimizer step")
+            self.guard.note_step(optimizer, is_streamed)
+            if not is_streamed:
+                self._swap_in_state(place)
+
+    def _swap_in_state(self, place):
+        items = [item for item in self.guard.items if item.optimizer == place]
+        self.guard.wait_for_swap_ins(items)
+        moved = False
+        for item in items:
+            if item.state in (SWAPPED_OUT, SWAPPING_IN):
+                self.guard.swap_in(item, planned=item.state == SWAPPING_IN or self.steps.reactive)
+                moved = True
+            elif item.state == SWAPPING_OUT:
+                self.guard.cancel_swap_out(item)
+        if moved:
+            self.copies.make_current_wait()
 
     def after_step(self, optimizer):
         steps = self.steps
+        self.streamed.check(optimizer)
         if self.backend is None or self.stopped or not self.backend.on_compute() or self.backend.capturing():
             self._skip_step()
             return
@@ -344,8 +359,9 @@ class Manager:
                 if anchor is None:
                     self.anchor = weakref.ref(optimizer)
                     anchor = optimizer
+                is_changed = self.streamed.end(optimizer)
                 if steps.phase != RESTING or steps.reactive:
-                    if self.guard.scan(optimizer) and steps.following is not None:
+                    if (self.guard.scan(optimizer) or is_changed) and steps.following is not None:
                         steps.off_plan()
                 if anchor is optimizer:
                     self._end_of_layers()

@@ -97,7 +97,7 @@ class Mover:
                 counts["late_out"] += 1
                 self.late.append((plan.moves[who].drop, weakref.ref(record)))
 
-    def _has_room_for(self, begin, what):
+    def has_room_for(self, begin, what):
         try:
             with self.copies.options.attempting():
                 begin(what)
@@ -112,7 +112,7 @@ class Mover:
         ready = set()
         for who in whose:
             if who[0] == "item" and self.guard.items[who[1]].state == SWAPPED_OUT:
-                if self._has_room_for(self.guard.take_memory, self.guard.items[who[1]]):
+                if self.has_room_for(self.guard.take_memory, self.guard.items[who[1]]):
                     ready.add(who)
                 else:
                     self.copies.counts["misses"] += 1
@@ -120,7 +120,7 @@ class Mover:
             if who[0] == "item":
                 if who in ready:
                     self.guard.begin_copy_in(self.guard.items[who[1]])
-            elif not self._has_room_for(self._begin_swap_in, who):
+            elif not self.has_room_for(self._begin_swap_in, who):
                 self.copies.counts["misses"] += 1
 
     def _begin_swap_in(self, who):
@@ -192,7 +192,7 @@ class Mover:
 
     def fetch_layer_ahead(self, passage):
         if passage > 0:
-            self._has_room_for(self.layers.begin_layer_swap_in, self.layers.passages[passage - 1])
+            self.has_room_for(self.layers.begin_layer_swap_in, self.layers.passages[passage - 1])
 
     def fetch_ahead(self, record):
         """Prefetches: the backward pass needs saved tensors in reverse order."""
@@ -203,7 +203,7 @@ class Mover:
             other = self.saved.of_index(index)
             if other is None:
                 continue
-            if other.state == SWAPPED_OUT and not self._has_room_for(self.saved.begin_swap_in, other):
+            if other.state == SWAPPED_OUT and not self.has_room_for(self.saved.begin_swap_in, other):
                 return
             fetched += 1
             if fetched == AHEAD:

@@ -245,11 +245,14 @@ class StateGuard(InPlaceSwapper):
         self.least = least
         self.optimizers = []  # weak references; the index is the ordinal
         self.items = []
+        self.by_entry = {}  # items by the identity of their entry's dictionary
         self.signature = ()
         self.lost = []  # ordinals of optimizers that are gone
         self.dead = lock.leftovers()  # items whose tensors are gone
         self.has_gaps = False  # some items are gone, but still in the list
         self.free_ordinals = []
+        self.streamed = frozenset()  # ordinals of optimizers whose last step was streamed
+        self.is_streaming = False  # such a step is running
 
     def are_needed_together(self, item, other):
         return item.optimizer == other.optimizer
@@ -266,6 +269,17 @@ class StateGuard(InPlaceSwapper):
         # Only noted: this runs when the optimizer dies, at any point of the program.
         self.optimizers[place] = weakref.ref(optimizer, lambda _: self.lost.append(place))
         return place
+
+    def note_step(self, optimizer, is_streamed):
+        place = self.ordinal(optimizer)
+        self.streamed = self.streamed | {place} if is_streamed else self.streamed - {place}
+        self.is_streaming = is_streamed
+
+    def streamed_out(self):
+        """Bytes of state that are on the host and come only for a streamed step."""
+        if not self.streamed:
+            return 0
+        return sum(item.size for item in self.items if item.optimizer in self.streamed and item.state == SWAPPED_OUT)
 
     def is_idle(self):
         """Whether all optimizers are gone, and all state with them."""
@@ -299,13 +313,16 @@ class StateGuard(InPlaceSwapper):
                 self.release(item)
                 item.forget()
         self.free_ordinals.extend(places)
+        self.streamed -= places
         self.items = [item for item in self.items if item.reference is not None]
         self.has_gaps = False
         return self.number()
 
     def number(self):
+        self.by_entry = {}
         for index, item in enumerate(self.items):
             item.index = index
+            self.by_entry.setdefault(item.entry.identity, []).append(item)
         signature = tuple((item.optimizer, item.size) for item in self.items)
         same = signature == self.signature
         self.signature = signature
@@ -406,8 +423,8 @@ class StateGuard(InPlaceSwapper):
                 return
             values = dict.__getitem__(state, key)
             moved = False
-            for item in self.items:
-                if item.entry.identity == id(values) and item.state != RESIDENT:
+            for item in self.by_entry.get(id(values), ()):
+                if item.state != RESIDENT:
                     self.swap_in(item)
                     moved = True
             if moved:

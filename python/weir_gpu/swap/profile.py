@@ -10,9 +10,10 @@ MEASURED = 16 << 20
 class StepProfile:
     """A profile has either memory and owners, or times: reading memory at every tick takes time itself."""
 
-    def __init__(self, backend, memory):
+    def __init__(self, backend, memory, streamed=frozenset()):
         self.backend = backend
         self.memory = memory
+        self.streamed = streamed  # ordinals of optimizers whose state is not to be planned
         self.events = []
         self.kinds, self.values, self.sizes, self.peaks, self.swapped_out = [], [], [], [], []
         self.records = []
@@ -104,6 +105,9 @@ class StepProfile:
                 pres.setdefault(self.values[tick], tick)
             elif kind == POST:
                 posts[self.values[tick]] = tick
+        for place in self.streamed:
+            # As if there were no step that needs it.
+            pres.pop(place, None)
         return [StateItem(size=item.size, pre=pres.get(item.optimizer, -1), post=posts.get(item.optimizer, 0)) for item in items]
 
     def merged(self, key, items, copies, limit, host_limit, runs, plain_us=None):

@@ -81,7 +81,7 @@ class Steps:
         self.tick_count = tick + 1
         self.signature = hash((self.signature, kind, value, size))
         if self.profile is not None:
-            self.profile.tick(kind, value, size, self.copies.swapped_out)
+            self.profile.tick(kind, value, size, self.planned_out())
         following = self.following
         if following is not None:
             if (
@@ -181,11 +181,16 @@ class Steps:
 
     # ---- waits
 
+    def planned_out(self):
+        """Bytes on the host that a plan is to know of."""
+        return self.copies.swapped_out - self.guard.streamed_out()
+
     def times_waits(self):
         return self.following is not None or self.profile is not None
 
     def waited(self, what, before, after):
-        if self.profile is not None:
+        # A streamed step always waits.
+        if self.profile is not None and not self.guard.is_streaming:
             self.profile.waited(before, after)
         if self.following is not None:
             self.waits.add(what, before, after)
@@ -214,7 +219,7 @@ class Steps:
         if self.phase == WATCHING and self.done > 1:
             self.watch.count(key)
         if self.profile is not None:
-            self.profile.finish(self.copies.swapped_out)
+            self.profile.finish(self.planned_out())
             self.note_profile(key, self.profile)
             self.profile = None
         if self.last_key is not None:
@@ -313,7 +318,7 @@ class Steps:
         self.reactive = self.following is None and self.limit is not None
         # The first step makes optimizer state and chooses kernels, so it is not profiled.
         if self.phase == WATCHING and self.done >= 1 and self.exchange.is_open():
-            self.profile = self.watch.next_profile(self.copies.backend)
+            self.profile = self.watch.next_profile(self.copies.backend, self.guard.streamed)
             self.say("watching", f"watching steps {self.done + 1}-{self.done + 1 + self.watch.steps_left()}")
         self.is_plain = self.profile is None and self.following is None and not self.reactive
         self.pace.step_begins()

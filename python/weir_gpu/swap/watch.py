@@ -33,13 +33,13 @@ class Watch:
     def count(self, key):
         self.kinds[key] = self.kinds.get(key, 0) + 1
 
-    def next_profile(self, backend):
+    def next_profile(self, backend, streamed=frozenset()):
         """The profile of the step that begins now; None if it is only timed."""
         if self.watched > 0 and self.plain_left > 0:
             self.plain_left -= 1
             return None
         self.watched += 1
-        return StepProfile(backend, memory=self.watched in MEMORY_STEPS)
+        return StepProfile(backend, memory=self.watched in MEMORY_STEPS, streamed=streamed)
 
     def steps_left(self):
         """The number of further steps that are needed, if all are equal."""
@@ -51,7 +51,9 @@ class Watch:
 
     def note(self, key, profile):
         """Returns the profiles of all equal steps if they are enough for a plan, otherwise None."""
-        alike = self.seen.setdefault(key, [])
+        # What is streamed does not count as memory of a step.
+        alike = [run for run in self.seen.get(key, ()) if run.streamed == profile.streamed]
+        self.seen[key] = alike
         alike.append(profile)
         sized = sum(run.memory for run in alike)
         return alike if sized >= 1 and len(alike) - sized >= TIMED_STEPS and self.is_common([key]) else None

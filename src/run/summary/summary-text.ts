@@ -115,7 +115,7 @@ function swapLines(report: SwapReport | undefined, process: ProcessRecording): s
   // A process that still runs reports only when it asks for a summary.
   if (!report) return process.isFinished ? ['nothing swapped: the process gave no reason'] : [];
   const lines: string[] = [];
-  const { expected, stepsPlanned, parametersOut, gradientsOut, reliefs, relievedBytes } = report;
+  const { expected, stepsPlanned, parametersOut, gradientsOut, reliefs, relievedBytes, stepsStreamed } = report;
   if (expected) lines.push(`swapped: expected peak ${formatBytes(expected.peak)}, measured ${formatBytes(report.peakAllocated)} allocated`);
   if (expected?.bound) lines.push(...boundLines(expected, expected.bound, report.peakAllocated));
   const { plain, planned } = report.stepUs ?? {};
@@ -126,6 +126,8 @@ function swapLines(report: SwapReport | undefined, process: ProcessRecording): s
     `swapped out ${formatBytes(report.bytesOut)}, swapped in ${formatBytes(report.bytesIn)} in ${formatTimes(stepsPlanned, 'planned step', 'planned steps')}; ${stalls}, ${formatTimes(report.misses, 'miss', 'misses')}`,
   );
   if (parametersOut > 0) lines.push(`of that, parameters: ${formatBytes(parametersOut)}, gradients: ${formatBytes(gradientsOut)}`);
+  if (stepsStreamed > 0)
+    lines.push(`optimizer state did not fit: it passed through in chunks in ${formatTimes(stepsStreamed, 'step', 'steps')}`);
   if (reliefs > 0) lines.push(`emergency swap-outs: ${formatCount(reliefs)} (${formatBytes(relievedBytes)} in total)`);
   if (report.checked) lines.push(`debugging: ${formatTimes(report.checked, 'copy', 'copies')} came back unchanged`);
   if (report.stopped !== null) lines.push(`swapping ended early: ${report.stopped}`);

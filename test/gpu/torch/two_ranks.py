@@ -2,9 +2,7 @@
 
 torchrun --nproc-per-node 2 two_ranks.py fsdp2|ddp OUTPUT [STEPS [LENGTH]]
 
-Without LENGTH, a multiple of 64, each step draws one. With it, all steps are alike, and swapping can plan them.
-
-NCCL takes two ranks on one GPU if each has a host id of its own; they then talk over sockets."""
+Without LENGTH, a multiple of 64, each step draws one. With it, all steps are alike, and swapping can plan them."""
 
 import json
 import os
@@ -12,9 +10,10 @@ import random
 import sys
 import time
 
-RANK = int(os.environ["RANK"])
+from shared_gpu import share_gpu
+
+RANK = share_gpu()
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-os.environ.update(NCCL_HOSTID=f"host{RANK}", NCCL_P2P_DISABLE="1", NCCL_IB_DISABLE="1", NCCL_SOCKET_IFNAME="lo")
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402

@@ -316,5 +316,8 @@ class FakeBackend:
     def release_cached(self):
         pass
 
+    def allocated(self):
+        return self.current_bytes
+
     def take_peak(self):
         return self.current_bytes, self.current_bytes

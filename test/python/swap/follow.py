@@ -13,14 +13,16 @@ import torch  # noqa: E402
 from fake_gpu import FakeBackend  # noqa: E402
 from weir_gpu import swap  # noqa: E402
 from weir_gpu.abi import SwapPlan  # noqa: E402
-from weir_gpu.swap import host, pinning, profile  # noqa: E402
+from weir_gpu.swap import host, pinning, profile, streamed_step  # noqa: E402
 from weir_gpu.swap.records import SWAPPED_OUT  # noqa: E402
 
 torch.set_num_threads(1)
 host.CHUNK, pinning.PIECE, pinning.CLAIM, profile.MEASURED = 256 << 10, 32 << 10, 64 << 10, 16 << 10
 STEPS = 14
-# FOLDER [LIMIT], in bytes
+streamed_step.CHUNK = 64 << 10
+# FOLDER [LIMIT ["state"]], in bytes; with state that does not fit, or without any
 limit = int(sys.argv[2]) if len(sys.argv) > 2 else None
+has_state = limit is None or sys.argv[3:] == ["state"]
 
 
 def train(pause):
@@ -30,7 +32,7 @@ def train(pause):
         module.register_forward_hook(lambda *_: time.sleep(pause))
         module.register_full_backward_hook(lambda *_: time.sleep(pause))
     # If parameters are to be swapped, there must be no state to swap instead.
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3) if limit else torch.optim.AdamW(net.parameters(), lr=1e-3)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3) if has_state else torch.optim.SGD(net.parameters(), lr=1e-3)
     losses = []
     for _ in range(STEPS):
         loss = net(torch.randn(256, 64)).square().mean()
@@ -63,6 +65,9 @@ class Measured(FakeBackend):
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
         return thread
+
+    def allocated(self):
+        return self.take_peak()[0]
 
     def take_peak(self):
         manager = swap._manager

@@ -81,9 +81,20 @@ def optimizer():
     return torch.cat([parameter.detach().flatten() for parameter in training.net.parameters()])
 
 
+def optimizer_between_steps_that_are_not_compiled():
+    """Without a plan, these are streamed."""
+    training = Training()
+    step = torch.compile(lambda: training.optimizer.step(), backend="aot_eager")
+    for i in range(7):
+        (training.net(X) ** 2).mean().backward()
+        step() if 2 < i < 5 else training.optimizer.step()
+        training.optimizer.zero_grad()
+    return torch.cat([parameter.detach().flatten() for parameter in training.net.parameters()])
+
+
 PROGRAMS = (
     vmap, vmap_of_grad, grad, grad_in_eager, grad_of_grad, jacrev, hooks_disabled_by_the_program, block_mask, flex_attention,
-    module, optimizer,
+    module, optimizer, optimizer_between_steps_that_are_not_compiled,
 )  # fmt: skip
 
 

@@ -14,6 +14,10 @@ from weir_gpu import adapter, swap
 from weir_gpu.swap.records import RESIDENT, SWAPPED_OUT
 
 
+class Own(torch.optim.AdamW):
+    """Its state is not streamed, so it is there to be swapped out."""
+
+
 def short_of_memory(seed, share=0.3, wanted=4 * 4 * WIDTH * WIDTH):
     """A program whose modules and backward find no memory now and then."""
 
@@ -25,6 +29,7 @@ def short_of_memory(seed, share=0.3, wanted=4 * 4 * WIDTH * WIDTH):
                 swap._manager.relieve(swap._manager.backend.index if swap._manager.backend else 0, chance.randrange(1, wanted))
 
         training = Training()
+        training.optimizer = Own(training.net.parameters(), lr=1e-3)
         for layer in training.net.layers:
             layer.register_forward_hook(ask)
             layer.register_full_backward_hook(ask)

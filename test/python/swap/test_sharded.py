@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -14,6 +15,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from weir_gpu import swap
+from weir_gpu.swap import streamed_step
 from weir_gpu.swap.records import RESIDENT, SWAPPED_OUT
 
 STEPS = 20
@@ -29,13 +31,13 @@ def join(rank=0, size=1, path=None):
 class Sharded(Training):
     """The same training, where each layer and the whole are sharded."""
 
-    def __init__(self, mesh, seed=0, checkpointed=False, accumulate=1, layers=4, **more):
+    def __init__(self, mesh, seed=0, checkpointed=False, accumulate=1, layers=4, foreach=None, **more):
         torch.manual_seed(seed)
         self.net = Net(checkpointed=checkpointed, layers=layers).to(DEVICE)
         for layer in self.net.layers:
             fully_shard(layer, mesh=mesh, **more)
         fully_shard(self.net, mesh=mesh, **more)
-        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-3)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-3, foreach=foreach)
         self.batch, self.losses, self.accumulate = WIDTH, [], accumulate
         self.most_out = 0
 
@@ -88,6 +90,14 @@ class FullyShard(ShardedCase):
         for options in ({"checkpointed": True}, {"accumulate": 3}, {"reshard_after_forward": False}):
             for mode in ("all", "plan"):
                 self.same(self.trained(10, **options), mode, orders=ORDERS[:3], check=swapped)
+
+    def test_state_that_passes_through_in_chunks(self):
+        def check(run):
+            self.assertGreaterEqual(run.manager.copies.counts["steps_streamed"], 9)
+
+        for foreach in (True, False):
+            with mock.patch.object(streamed_step, "CHUNK", 1):
+                self.same(self.trained(10, foreach=foreach), "all", orders=ORDERS[:3], check=check)
 
     def test_gathered_parameters_are_left_alone(self):
         """Views of them are saved, and FSDP frees and fills their memory itself."""
