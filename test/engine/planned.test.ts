@@ -47,6 +47,42 @@ describe('a plan that is followed', () => {
     expect(training.end()).toBe(true);
   });
 
+  test('gives back the memory of a surprise, and more rarely the more often it is needed again', () => {
+    const training = planned();
+    steps(training, 6);
+    const least = training.allocator.reservedBytes;
+    const surprise = () => training.step(SHAPE, { extra: new Map([[12, 150 * MIB]]) });
+    /** Followed steps until the memory of a surprise is given back. */
+    const stepsUntilBack = () => {
+      surprise();
+      expect(training.allocator.reservedBytes).toBeGreaterThan(least + 100 * MIB);
+      let count = 0;
+      while (training.allocator.reservedBytes > least && count < 100) {
+        steps(training, 1);
+        count++;
+      }
+      return count;
+    };
+    const waits = Array.from({ length: 5 }, stepsUntilBack);
+    for (let index = 1; index < waits.length; index++) expect(waits[index]).toBeGreaterThan(waits[index - 1]!);
+    expect(waits.at(-1)).toBeLessThan(100);
+    expect(training.end()).toBe(true);
+  });
+
+  test('a surprise in every step costs driver calls in ever fewer steps', () => {
+    const training = planned();
+    steps(training, 6);
+    const busy: number[] = [];
+    for (let step = 0; step < 130; step++) {
+      const calls = training.backend.callsMade;
+      training.step(SHAPE, { extra: new Map([[12, 150 * MIB]]) });
+      if (training.backend.callsMade > calls) busy.push(step);
+    }
+    expect(busy.length).toBeLessThan(20);
+    expect(busy.filter((step) => step > 65).length).toBeLessThan(4);
+    expect(training.end()).toBe(true);
+  });
+
   test('gives each request its place in every step', () => {
     const training = planned();
     steps(training, 5);
