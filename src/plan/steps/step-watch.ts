@@ -58,7 +58,7 @@ const LATER = 2;
 /** Equal steps needed: a block that outlives its step is seen whole only in the third. */
 const SEEN_STEPS = 3;
 /** A plan may need this much more memory than the job holds without one, as a share. */
-const MOST_COST = 0.005;
+const MOST_COST = 0.001;
 /** The engine takes memory from the driver in pieces of this size. */
 const HANDLE_BYTES: number = ENGINE_DEFAULTS.handleUnit;
 /**
