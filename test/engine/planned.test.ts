@@ -203,7 +203,7 @@ describe('a run that leaves its plan', () => {
       training.allocator.installPlan({ requests, turns: 1, offsets: Float64Array.from(offsets), footprint: 150 * MIB });
       const step = (kept: readonly number[]) => {
         const small = sizes.slice(0, -1).map((size) => training.malloc(size));
-        small.forEach((block, index) => !kept.includes(index) && training.free(block));
+        for (const [index, block] of small.entries()) if (!kept.includes(index)) training.free(block);
         training.free(training.malloc(sizes.at(-1)!));
         return small.filter((_, index) => kept.includes(index));
       };
