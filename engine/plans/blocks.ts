@@ -49,13 +49,6 @@ export function addPlanned(arena: Arena, address: u64, size: u64, asked: u64, fi
   return block;
 }
 
-/** Bytes of all blocks at planned places. */
-export function plannedUse(): u64 {
-  let bytes: u64 = 0;
-  for (let block = newest; block !== NO_RANGE; block = block.olderPlanned) bytes += block.size;
-  return bytes;
-}
-
 /** Frees the place of a block that is complete. */
 export function dropPlanned(block: Range): void {
   countComplete(block.size);

@@ -1,16 +1,6 @@
 // Serves requests at their planned places, without a search and without a driver call; see engine/README.md.
 // Decides which plan to follow, when to trust it, and when to lend or take back its memory.
-import {
-  countPlanHit,
-  countPlanMiss,
-  countPlanOccupied,
-  inUse,
-  planBlocks,
-  planBytes,
-  planCount,
-  reserved,
-  setActivePlan,
-} from '../abi/counters';
+import { countPlanHit, countPlanMiss, countPlanOccupied, planBlocks, planBytes, planCount, reserved, setActivePlan } from '../abi/counters';
 import { unmapFinished } from '../abi/settings';
 import { Arena, NO_ARENA, NO_RANGE, Range } from '../records/nodes';
 import { ensureRanges } from '../records/range-pool';
@@ -18,7 +8,7 @@ import { Stream } from '../records/streams';
 import { arenaOf } from '../space/arenas';
 import { releaseAll } from '../space/release';
 import { cover, coverStreams, isCapturing, latestRelease, pollStreams } from '../streams/progress';
-import { addPlanned, dropPlanned, plannedUse } from './blocks';
+import { addPlanned, dropPlanned } from './blocks';
 import { takeFreeCells, takenEnd } from './cells';
 import { forget, installRows, placeOf, planAt, planStream, planWithId } from './installed';
 import { closePlanned, giveBackAbove, lendUpTo, notePlannedRelease, plannedAddress } from './memory';
@@ -148,10 +138,7 @@ function beginStep(plan: Plan): void {
     // If more than a little is missing, planned and other memory would each have to hold the peak of the step.
     const enough = plan.footprint - (plan.footprint >> 5);
     // After many failures attempts become rarer.
-    if (popcnt<u32>(plan.hungry) < 2) {
-      const need = inUse - plannedUse() + plan.footprint;
-      lendUpTo(home, plan.footprint, enough, need, plan.hungry > 1 && before < enough);
-    }
+    if (popcnt<u32>(plan.hungry) < 2) lendUpTo(home, plan.footprint, enough, plan.hungry > 1 && before < enough);
     plan.hungry = planBytes >= plan.footprint ? 0 : plan.hungry + 1;
     if (planBytes < enough) giveBackAbove(takenEnd());
   }

@@ -62,14 +62,13 @@ export function lentRange(index: u32): Range {
 
 /**
  * Lends memory until there are `bytes`, or as much as possible: free handles first, then those of other streams, then new ones
- * within the allowance. If `least` cannot be reached, nothing is done. A failure here is no failure of a request. `need`: what the
- * step will have in use, plan and other blocks together.
+ * within the allowance. If `least` cannot be reached, nothing is done. A failure here is no failure of a request.
  */
-export function lendUpTo(arena: Arena, bytes: u64, least: u64, need: u64, pressing: bool): void {
+export function lendUpTo(arena: Arena, bytes: u64, least: u64, pressing: bool): void {
   if (isCapturing()) return;
   let goal = roundUp(bytes, handleUnit);
   if (planBytes >= goal || !surveyArena(arena)) return;
-  if (planBytes + wholeBytes + lendable(arena) + allowance(need, pressing) < least || !prepare(arena, goal)) return;
+  if (planBytes + wholeBytes + lendable(arena) + allowance(pressing) < least || !prepare(arena, goal)) return;
   goal = smaller(goal, stitch.reserved);
   if (!takeUp(arena, goal) || planBytes >= goal) return;
   if (!addWholes(arena, goal, false) || planBytes === goal) return;
@@ -77,7 +76,7 @@ export function lendUpTo(arena: Arena, bytes: u64, least: u64, need: u64, pressi
     if (!addWholes(arena, goal, false) || planBytes === goal) return;
   }
   const missing = goal - planBytes;
-  const allowed = allowance(need, pressing);
+  const allowed = allowance(pressing);
   // Small blocks lie on top of large ones. Without the last few megabytes many of them would miss their places.
   const created = missing <= allowed + (goal >> LAST_SHIFT) ? missing : allowed;
   if (created > 0 && grow(arena, created) !== NO_RANGE && !addWholes(arena, goal, false)) return;
@@ -86,13 +85,11 @@ export function lendUpTo(arena: Arena, bytes: u64, least: u64, need: u64, pressi
 }
 
 /**
- * Bytes that may be created for plans: up to the peak so far, or to the need of the step, which may be the first with blocks that
- * stay. If that was too little after a whole step, a little more: handles that are partly used by earlier blocks cannot be lent
- * until those are freed.
+ * Bytes that may be created for plans: up to the peak so far. If that was too little after a whole step, a little more: handles
+ * that are partly used by earlier blocks cannot be lent until those are freed.
  */
-function allowance(need: u64, pressing: bool): u64 {
-  const peak = larger(neededInUse, need);
-  let budget = larger(budgetWith(0), peak + (peak >> 16) * PLANNED_SLACK);
+function allowance(pressing: bool): u64 {
+  let budget = larger(budgetWith(0), neededInUse + (neededInUse >> 16) * PLANNED_SLACK);
   if (pressing) budget += larger(LEAST_EXCESS, neededInUse >> 5);
   return budget <= reserved ? 0 : (budget - reserved) & ~(handleUnit - 1);
 }

