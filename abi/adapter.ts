@@ -10,7 +10,7 @@ export const ADAPTER_OPTIONS: readonly Field[] = [
   { name: 'ring_rows', type: 'u32', doc: 'Events that may wait to be recorded.' },
   { name: 'lend', type: 'i32', doc: '0: streams keep to their own memory.' },
   { name: 'stacks', type: 'u32', doc: 'Call stacks to record; 0: none.' },
-  { name: 'zero', type: 'u32', doc: 'Zero.' },
+  { name: 'planned', type: 'u32', doc: '1: the preset of jobs that wait for a plan.' },
   { name: 'stacks_from', type: 'u64', doc: 'Bytes of the least request whose stack is recorded.' },
   { name: 'faults', type: 'u32', doc: 'Driver calls in a million that fail on purpose; tests only.' },
   { name: 'fine', type: 'u32', doc: '1: the preset of small handles.' },

@@ -19,6 +19,7 @@ export const CHILD_VARIABLES: readonly Variable[] = [
   child('quiet', '1: print nothing but refusals that end the process.'),
   child('allowUntested', '1: accept versions of PyTorch that were not tested.'),
   child('accesses', 'Steps whose operators are recorded.'),
+  child('plan', '1: the process will be given plans.'),
   child('swap', '`auto`, or bytes to swap down to.'),
   child('swapHost', 'Bytes of host memory that swapping may take.'),
   child('endAfter', 'End the process after so many steps; 0: steps are marked, and it goes to its end.'),

@@ -150,6 +150,8 @@ export const SETTINGS: readonly Setting[] = [
     ANY,
     'Memory that an arena must hold before it groups blocks. In small ones best fit wastes less.',
   ),
+  setting('smallestHandle', 'multiple', 4, POSITIVE, 'Size of the smallest handles, as a multiple of handleUnit.'),
+  setting('loadedCount', 'count', 16, POSITIVE, 'Loaded memory consists of about this many handles, until they have reached loadHandle.'),
 ];
 
 /** Values that differ from the defaults. */
@@ -193,6 +195,11 @@ export const PRESETS: readonly Preset[] = [
     name: 'fine',
     doc: "Weir's policy on small handles: for jobs that swap down to a size, where every free piece counts.",
     values: { loadHandle: 16 * MIB, handleCount: 512 },
+  },
+  {
+    name: 'planned',
+    doc: "Weir's policy on handles so small that a plan finds nearly all free memory in whole ones: for jobs that wait for a plan.",
+    values: { handleCount: 4096, loadedCount: 4096, smallestHandle: 1, poolPrice: 4_000_000_000 },
   },
 ];
 

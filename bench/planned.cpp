@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "weir_abi.h"
+extern "C" {
+#include "engine/caller.h"
+}
 #include "engine/weir_engine.h"
 
 namespace {
@@ -72,6 +75,9 @@ int main(int count, char **arguments) {
       weir_driver driver{&counter, create, count_one, reserve, count_two, count_two, count_two, count_two, nullptr, nullptr, nullptr};
       weir_engine *engine = weir_engine_new(&driver);
       if (!engine) return 2;
+      // As in the runtime, which has a lock of its own.
+      engine_leave_locking_to_caller(engine);
+      if (planned && !weir_engine_apply_preset(engine, WEIR_PRESET_PLANNED)) return 3;
       if (planned && !weir_engine_install_plan(engine, plan.data(), requests, turns, offsets.data(), footprint)) return 3;
       std::vector<uint64_t> held(head[3], 0);
       double began = 0;

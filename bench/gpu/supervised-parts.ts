@@ -12,7 +12,7 @@ interface FixedShape extends Shape {
   readonly fewSteps: number;
   /** A memory limit under which PyTorch's allocator runs out of memory. */
   readonly limit: number;
-  /** Whether it also runs with `--plan` alone. */
+  /** Whether its losses with `--plan` alone are compared in the part `identical`. */
   readonly isPlanned: boolean;
 }
 
@@ -25,11 +25,21 @@ const FIXED: readonly FixedShape[] = [
   { workload: 'gpt2xl-fixed', batch: 16, steps: 36, deterministicSteps: 32, fewSteps: 16, limit: 16 * GIB, isPlanned: true },
   { workload: 'opt1b3-fixed', batch: 12, steps: 90, deterministicSteps: 36, fewSteps: 36, limit: 22 * GIB, isPlanned: false },
 ];
+/** Trainings of the part `plan`. Steps are enough to watch, plan, follow the plan and settle, for a third of them to be settled. */
+const PLANNED: readonly (Shape & { readonly steps: number })[] = [
+  { workload: 'vgg16-b100', steps: 240 },
+  { workload: 'resnet50-b100', steps: 250 },
+  { workload: 'opt1b3-R', steps: 60 },
+  { workload: 'gpt2xl-fixed', batch: 16, steps: 60 },
+  { workload: 'convnext-fixed', batch: 64, steps: 120 },
+  { workload: 'llama-lora-fixed', batch: 16, steps: 90 },
+];
+/** Steps in deterministic mode whose losses are compared to the bit. */
+const COMPARED_STEPS = 50;
 /** Runs that share the GPU cannot measure the cost of swapping, so it must not decide how much is swapped. */
 const WHATEVER_IT_TAKES = { WEIR_SWAP_TOLERANCE: 'any' };
 /** Steps of runs without a plan. */
 const UNPLANNED_STEPS = 10;
-const PLANNED_STEPS = 26;
 /** Debug mode covers all workloads. If no step repeats, there is no plan and everything possible is swapped. */
 const DEBUGGED: readonly (Shape & { readonly steps: number; readonly flag: string })[] = [
   { workload: 'vgg16-b100', steps: 60, flag: 'auto' },
@@ -44,7 +54,7 @@ const DEBUGGED: readonly (Shape & { readonly steps: number; readonly flag: strin
 ];
 const SIDE_BY_SIDE = 4;
 /** Names that `only=` accepts for these parts. */
-export const SUPERVISED_WORKLOADS: readonly string[] = [...FIXED, ...DEBUGGED].map(({ workload }) => workload);
+export const SUPERVISED_WORKLOADS: readonly string[] = [...FIXED, ...PLANNED, ...DEBUGGED].map(({ workload }) => workload);
 
 export interface PartsContext {
   readonly workloads: string;
@@ -57,14 +67,21 @@ export interface PartsContext {
 const isWanted = (context: PartsContext, { workload }: Shape) => context.only.length === 0 || context.only.includes(workload);
 const shapeOf = ({ workload, batch }: Shape): Shape => ({ workload, ...(batch !== undefined && { batch }) });
 
-/** `--plan`, between two runs of PyTorch default. */
+/**
+ * With `--plan` and without, between two runs of PyTorch default; then, in deterministic mode, with `--plan` and on PyTorch default.
+ * All run one after the other, so that their times count.
+ */
 export async function planPart(context: PartsContext): Promise<void> {
-  for (const shape of FIXED.filter((fixed) => fixed.isPlanned && isWanted(context, fixed))) {
+  for (const shape of PLANNED.filter((planned) => isWanted(context, planned))) {
     const native: Job = { ...shapeOf(shape), steps: UNPLANNED_STEPS, allocator: 'native' };
-    const steps = Math.max(PLANNED_STEPS, Math.round(shape.steps / 2));
+    const weir: Job = { ...native, steps: shape.steps, allocator: 'weir' };
     await trainAlone(context, [native]);
-    context.add(await runSupervised(context.workloads, { ...native, steps, allocator: 'weir' }, ['--plan']));
+    context.add(await runSupervised(context.workloads, weir, []));
+    context.add(await runSupervised(context.workloads, weir, ['--plan']));
     await trainAlone(context, [native]);
+    const compared = { deterministic: true, steps: COMPARED_STEPS };
+    await trainAlone(context, [{ ...native, ...compared }]);
+    context.add(await runSupervised(context.workloads, { ...weir, ...compared }, ['--plan']));
   }
 }
 

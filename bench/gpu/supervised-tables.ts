@@ -21,7 +21,7 @@ function outcomeOf(run: SupervisedResult): string | undefined {
 }
 
 function nameOf({ flags, saveOnCpu, allocator, limit }: SupervisedResult): string {
-  if (flags) return `weir run ${flags.map((flag) => (/^\d+$/.test(flag) ? `${gib(Number(flag))}GiB` : flag)).join(' ')}`;
+  if (flags) return ['weir run', ...flags.map((flag) => (/^\d+$/.test(flag) ? `${gib(Number(flag))}GiB` : flag))].join(' ');
   if (saveOnCpu) return 'save_on_cpu';
   return limit === undefined ? allocator : `${allocator} in ${gib(limit)} GiB`;
 }
@@ -40,18 +40,24 @@ function rowsOf(
 
 export function planTable(results: readonly SupervisedResult[]): string {
   let text = '## `weir run --plan`: the step at planned places\n\n';
-  text += 'Peak reserved over peak allocated, and step time, of the last third of the steps; driver calls of the last steps.\n\n';
-  text += header('workload', 'run', 'reserved / allocated', 'at their places', 'driver calls per step', 'step : native');
+  text += 'Peak reserved over peak allocated, driver calls and step time of the last third of the steps. Losses in deterministic mode.\n\n';
+  text += header('workload', 'run', 'reserved / allocated', 'ever', 'at their places', 'driver calls per step', 'step : native', 'losses');
+  const ordinary = results.filter((run) => !run.deterministic);
+  const compared = results.filter((run) => run.deterministic);
   return (
     text +
-    rowsOf(results, (run, native) => {
-      const measured = run.plan?.measured;
+    rowsOf(ordinary, (run, native) => {
       const [allocated, held] = peaksOf(run);
-      const reserved = (held / allocated).toFixed(4);
-      if (!run.flags) return [reserved, '', '', slower(run, native)];
-      if (!measured) return [`${reserved}; no plan: ${run.plan?.reason ?? 'not said'}`, '', '', slower(run, native)];
-      const calls = (measured.driverCalls / Math.max(1, measured.steps)).toFixed(2);
-      return [reserved, `${(100 * measured.share).toFixed(1)} %`, calls, slower(run, native)];
+      const reserved = [(held / allocated).toFixed(4), (run.peakReserved / run.peakAllocated).toFixed(4)];
+      const calls = run.settledCalls === undefined || !run.settledSteps ? '' : (run.settledCalls / run.settledSteps).toFixed(2);
+      if (!run.flags?.includes('--plan')) return [...reserved, '', calls, slower(run, native), ''];
+      const measured = run.plan?.measured;
+      const share = measured ? `${(100 * measured.share).toFixed(1)} %` : `no plan: ${run.plan?.reason ?? 'not said'}`;
+      const pair = compared.filter(({ workload, batch }) => workload === run.workload && batch === run.batch);
+      const planned = pair.find(({ flags }) => flags?.includes('--plan'));
+      const bits = planned ? (outcomeOf(planned) ?? losses(planned, pair.filter(isNative))) : 'not compared';
+      const followed = planned?.plan?.measured ? '' : '; no plan was followed';
+      return [...reserved, share, calls, slower(run, native), `${bits}${planned ? followed : ''}`];
     })
   );
 }

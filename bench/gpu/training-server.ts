@@ -33,6 +33,9 @@ export interface Result extends Job {
   /** Peaks of the last third of the steps, after watching and planning. */
   readonly settledAllocated?: number;
   readonly settledReserved?: number;
+  /** Driver calls of these steps, and how many steps they are; on Weir's allocator. */
+  readonly settledCalls?: number;
+  readonly settledSteps?: number;
   readonly reserved: number;
   readonly allocations: number;
   readonly retries: number;

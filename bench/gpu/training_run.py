@@ -101,6 +101,10 @@ def build_workload(torch, workloads, name, batch):
         return workloads._llm("gpt2", 48, 1600, 25, 6400, 50257, R=True, batch=batch, lens=(1024,), n=8)(torch)
     if name == "opt1b3-fixed":
         return workloads._llm("opt", 24, 2048, 32, 8192, 50272, batch=batch, lens=(1024,), n=20)(torch)
+    if name == "convnext-fixed":
+        return workloads._vision("convnext_base", batch)(torch)
+    if name == "llama-lora-fixed":
+        return workloads._llm("llama", 32, 4096, 32, 11008, 32000, L=True, R=True, batch=batch, lens=(1024,), n=20)(torch)
     if name == "gpt2xl-var":
         return workloads._llm("gpt2", 48, 1600, 25, 6400, 50257, R=True, batch=batch, lens=(256, 1024), n=16)(torch)
     if name == "opt1b3-var":
@@ -126,7 +130,7 @@ def train(job, workloads):
     result = {
         key: job[key] for key in ("workload", "allocator", "deterministic", "batch", "limit", "saveOnCpu", "environment") if key in job
     }
-    times, before = [], {}
+    times, before, settled_from, calls_before = [], {}, 0, None
     # As a loop that reads its loss does. Copies on streams that are Weir's own may go on into the next step.
     wait = torch.cuda.synchronize if job["workload"].startswith("bert") else torch.cuda.current_stream().synchronize
     try:
@@ -135,7 +139,8 @@ def train(job, workloads):
         for number in range(steps):
             wait()
             if number == -(-2 * steps // 3):
-                before = take_peaks(torch)
+                before, settled_from = take_peaks(torch), number
+                calls_before = driver_calls()
             begin = time.perf_counter()
             with torch.autograd.graph.save_on_cpu(pin_memory=True) if job.get("saveOnCpu") else contextlib.nullcontext():
                 step(number)
@@ -166,6 +171,8 @@ def train(job, workloads):
     gauges = gauges_of_weir()
     if gauges:
         result["weir"] = gauges
+        if calls_before is not None:
+            result |= {"settledCalls": gauges["driver_calls"] - calls_before, "settledSteps": len(times) - settled_from}
     return result
 
 
@@ -174,6 +181,11 @@ def take_peaks(torch):
     figures = torch.cuda.memory_stats()
     torch.cuda.reset_peak_memory_stats()
     return {name: figures[f"{name}_bytes.all.peak"] for name in ("allocated", "requested", "reserved")}
+
+
+def driver_calls():
+    gauges = gauges_of_weir()
+    return gauges["driver_calls"] if gauges else None
 
 
 def gauges_of_weir():

@@ -308,17 +308,17 @@ def adversarial(draw: random.Random) -> None:
         step(critic(fake).mean(), first)
 
 
-def main() -> None:
+def record(programs: dict[str, Callable[[random.Random], None]]) -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[2:] or PROGRAMS:
+    for name in sys.argv[2:] or programs:
         recorder = Recorder()
         torch.manual_seed(0)
         with torch.device("meta"), recorder:
-            PROGRAMS[name](random.Random(name))
+            programs[name](random.Random(name))
         recorder.save(folder / f"meta-{name.replace('_', '-')}.requests.gz")
         print(f"{name}: {recorder.slots} requests, peak {recorder.peak / 2**30:.2f} GiB", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    record(PROGRAMS)

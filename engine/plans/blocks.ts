@@ -32,14 +32,15 @@ export function setCells(block: Range, first: u32, end: u32): void {
   takeCells(first, end);
 }
 
-/** A live block at free cells. Needs one spare range. */
+/** A live block at cells that were taken for it. Needs one spare range. */
 export function addPlanned(arena: Arena, address: u64, size: u64, asked: u64, first: u32, end: u32): Range {
   mark.arena = arena;
   const block = newRange(mark, address, size, State.Live);
   block.va = address;
   block.requested = asked;
   block.uses = NO_USE;
-  setCells(block, first, end);
+  block.firstCell = first;
+  block.endCell = end;
   block.olderPlanned = newest;
   if (newest !== NO_RANGE) newest.newerPlanned = block;
   newest = block;

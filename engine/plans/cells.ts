@@ -118,6 +118,35 @@ export function takeCells(first: u32, end: u32): void {
   store<u64>(last, load<u64>(last) | tailMask(end));
 }
 
+/** Takes the cells if none of them is taken. The words between the ends are read and written in one go. */
+export function takeFreeCells(first: u32, end: u32): bool {
+  const start = wordAt(first);
+  const last = wordAt(end - 1);
+  const head = headMask(first);
+  const tail = tailMask(end);
+  const bits = load<u64>(start);
+  if (start === last) {
+    if ((bits & head & tail) !== 0) return false;
+    store<u64>(start, bits | (head & tail));
+    return true;
+  }
+  const lastBits = load<u64>(last);
+  if (((bits & head) | (lastBits & tail)) !== 0) return false;
+  for (let word = start + 8; word < last; word += 8) {
+    if (load<u64>(word) !== 0) {
+      while (word > start + 8) {
+        word -= 8;
+        store<u64>(word, 0);
+      }
+      return false;
+    }
+    store<u64>(word, ~(<u64>0));
+  }
+  store<u64>(start, bits | head);
+  store<u64>(last, lastBits | tail);
+  return true;
+}
+
 export function freeCells(first: u32, end: u32): void {
   let word = wordAt(first);
   const last = wordAt(end - 1);

@@ -1,6 +1,6 @@
 // Serves requests at their planned places, without a search and without a driver call; see engine/README.md.
 // Decides which plan to follow, when to trust it, and when to lend or take back its memory.
-import { countPlanHit, countPlanMiss, countPlanOccupied, planBlocks, planBytes, planCount, setActivePlan } from '../abi/counters';
+import { countPlanHit, countPlanMiss, countPlanOccupied, planBlocks, planBytes, planCount, reserved, setActivePlan } from '../abi/counters';
 import { unmapFinished } from '../abi/settings';
 import { Arena, NO_ARENA, NO_RANGE, Range } from '../records/nodes';
 import { ensureRanges } from '../records/range-pool';
@@ -9,7 +9,7 @@ import { arenaOf } from '../space/arenas';
 import { releaseAll } from '../space/release';
 import { cover, coverStreams, isCapturing, latestRelease, pollStreams } from '../streams/progress';
 import { addPlanned, dropPlanned } from './blocks';
-import { areFree, takenEnd } from './cells';
+import { takeFreeCells, takenEnd } from './cells';
 import { forget, installRows, placeOf, planAt, planStream, planWithId } from './installed';
 import { closePlanned, giveBackAbove, lendUpTo, notePlannedRelease, plannedAddress } from './memory';
 import { CONTEXT, distrust, NO_PLAN, noteRequest, Plan } from './position';
@@ -20,6 +20,8 @@ const WATCHED: u32 = 1024;
 const LULL: u32 = 16;
 /** Steps after which plans that are not followed give back their memory. */
 const IDLE_STEPS: u64 = 3;
+/** Most followed steps that superfluous memory is kept for. */
+const MOST_PATIENCE: u32 = 256;
 
 let active: Plan = NO_PLAN;
 /** The arena of the planned stream, which lends memory to the plans. */
@@ -29,8 +31,13 @@ let watched: u32 = 0;
 let watchedMisses: u32 = 0;
 /** Misses since the last hit. */
 let lull: u64 = 0;
-/** Whether memory that plans made superfluous was freed since their memory last grew. */
+/** Whether memory that plans made superfluous was freed since more was last reserved. */
 let settled: bool = true;
+/** Bytes reserved when a step last began. */
+let reservedBefore: u64 = 0;
+/** Followed steps in a row for which nothing more was reserved, and how many it takes until superfluous memory is freed. */
+let quietSteps: u32 = 0;
+let patience: u32 = 1;
 /** The latest release when that memory became superfluous; 0: it has not. */
 let superfluousSince: u64 = 0;
 
@@ -62,7 +69,7 @@ export function servePlanned(bytes: u64, size: u64): Range {
       if (offset + size > planBytes) continue;
       const first = load<u32>(place, 8);
       const end = load<u32>(place, 12);
-      if (areFree(first, end)) {
+      if (takeFreeCells(first, end)) {
         const block = addPlanned(home, plannedAddress() + offset, size, bytes, first, end);
         // Last: if the plans stand down now, they keep the memory of all blocks that they know.
         hit(plan);
@@ -117,8 +124,8 @@ function miss(): void {
 
 /**
  * At the beginning of a step least memory is live. So this is the moment to lend memory to places that have none. Once a step
- * was served from the plan, memory that served it before is freed, in a later step, when the GPU has finished with it. That
- * happens only once, since unmapping takes time.
+ * was served from the plan without new memory, what is free beside the plan is superfluous. It is freed when the GPU has finished
+ * with it. If a later step needs memory all the same, the next time takes twice as many steps: unmapping and mapping take time.
  */
 function beginStep(plan: Plan): void {
   const followed = <u64>plan.served * 5 >= <u64>plan.count * 4;
@@ -135,10 +142,13 @@ function beginStep(plan: Plan): void {
     plan.hungry = planBytes >= plan.footprint ? 0 : plan.hungry + 1;
     if (planBytes < enough) giveBackAbove(takenEnd());
   }
-  if (planBytes !== before) {
+  const grew = reserved > reservedBefore;
+  reservedBefore = reserved;
+  if (planBytes !== before || grew) {
     settled = false;
     superfluousSince = 0;
-  } else if (!settled && followed && !isCapturing()) {
+    quietSteps = 0;
+  } else if (!settled && followed && ++quietSteps >= patience && !isCapturing()) {
     freeSuperfluous(home.lane);
   }
 }
@@ -154,6 +164,9 @@ function freeSuperfluous(lane: Stream): void {
   settled = true;
   superfluousSince = 0;
   releaseAll();
+  // What nothing needed is no reason to wait longer the next time.
+  if (reserved < reservedBefore && patience < MOST_PATIENCE) patience <<= 1;
+  reservedBefore = reserved;
 }
 
 /** If the program does not follow its plans, it gets their memory back. The plans stay and watch on. */
@@ -208,6 +221,7 @@ export function installPlan(rows: usize, footprint: u64): u32 {
   const id = installRows(rows, footprint);
   // The oldest plan may have been forgotten to make room.
   activate(NO_PLAN);
+  patience = 1;
   return id;
 }
 

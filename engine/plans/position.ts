@@ -99,16 +99,13 @@ export function indexContexts(plan: Plan): bool {
 
 /** Notes a request. Afterwards `named` is its number in the plan, or -1. */
 export function noteRequest(plan: Plan, units: u32): void {
-  const mixed = mix(units);
-  const slot = plan.recent + ((<usize>plan.recentAt) << 2);
-  plan.hash = plan.hash * MULTIPLIER + mixed - plan.leading * load<u32>(slot);
-  store<u32>(slot, mixed);
-  plan.recentAt = plan.recentAt + 1 === plan.context ? 0 : plan.recentAt + 1;
-  if (plan.seen < plan.context) plan.seen++;
   if (sizeAt(plan, plan.next) === units) {
+    if (plan.streak < plan.context) noteRecent(plan, units);
     advanceTo(plan, plan.next);
     return;
   }
+  if (plan.streak >= plan.context) recallRecent(plan);
+  noteRecent(plan, units);
   const place = plan.seen < plan.context ? -1 : placeAfter(plan, units);
   if (place >= 0) {
     advanceTo(plan, <u32>place);
@@ -116,6 +113,28 @@ export function noteRequest(plan: Plan, units: u32): void {
     // An extra request: the position stays.
     plan.named = -1;
     plan.streak = 0;
+  }
+}
+
+function noteRecent(plan: Plan, units: u32): void {
+  const mixed = mix(units);
+  const slot = plan.recent + ((<usize>plan.recentAt) << 2);
+  plan.hash = plan.hash * MULTIPLIER + mixed - plan.leading * load<u32>(slot);
+  store<u32>(slot, mixed);
+  plan.recentAt = plan.recentAt + 1 === plan.context ? 0 : plan.recentAt + 1;
+  if (plan.seen < plan.context) plan.seen++;
+}
+
+/** While the program follows the plan, its last requests are not noted: they are those of the plan before its position. */
+function recallRecent(plan: Plan): void {
+  plan.hash = 0;
+  plan.recentAt = 0;
+  let index = (<u32>plan.last + plan.count + 1 - plan.context) % plan.count;
+  for (let slot: u32 = 0; slot < plan.context; slot++) {
+    const mixed = mix(sizeAt(plan, index));
+    plan.hash = plan.hash * MULTIPLIER + mixed;
+    store<u32>(plan.recent + ((<usize>slot) << 2), mixed);
+    index = index + 1 === plan.count ? 0 : index + 1;
   }
 }
 

@@ -1,13 +1,10 @@
 // The size of new handles.
-import { fixedHandle, handleCount, handleUnit, loadHandle } from '../abi/settings';
+import { fixedHandle, handleCount, handleUnit, loadedCount, loadHandle, smallestHandle } from '../abi/settings';
 import { larger, smaller } from '../base/units';
 import { Arena } from '../records/nodes';
 
-/** Of memory that changes: from 8 to 64 MiB where the handle unit is 2 MiB, and 128 MiB where even that is half a share. */
-const SMALLEST_HANDLE_UNITS: u64 = 4;
+/** Of memory that changes: up to 64 MiB where the handle unit is 2 MiB, and 128 MiB where even that is half a share. */
 const LARGEST_HANDLE_UNITS: u64 = 32;
-/** Loaded memory consists of about this many handles, until they have reached their largest size. */
-const LOADED_HANDLES: u64 = 16;
 /** Streams lend each other whole handles, so arenas that borrow have this many times as many. */
 const SHARED_FACTOR: u64 = 2;
 /** A large growth consists of about this many handles. */
@@ -19,9 +16,9 @@ const GROWTH_HANDLES: u64 = 12;
  */
 export function handleBytes(arena: Arena, growth: u64): u64 {
   if (fixedHandle !== 0) return fixedHandle;
-  const share = arena.churned ? changingShare(arena, growth) : arena.loaded / LOADED_HANDLES;
+  const share = arena.churned ? changingShare(arena, growth) : arena.loaded / loadedCount;
   const most = arena.churned ? LARGEST_HANDLE_UNITS * handleUnit : loadHandle;
-  let bytes = SMALLEST_HANDLE_UNITS * handleUnit;
+  let bytes = smallestHandle * handleUnit;
   while (bytes * 2 <= share && bytes * 2 <= most) bytes <<= 1;
   return arena.churned && bytes * 2 > most && bytes * 4 <= share ? bytes * 2 : bytes;
 }

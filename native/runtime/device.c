@@ -16,7 +16,10 @@ static int configure(weir_device *device, const weir_device_options *options) {
   uint64_t unit = device->backend->granularity;
   uint64_t total = device->gauges->total;
   uint64_t region = ((total * WEIR_REGION_EIGHTHS + 7) / 8 + unit - 1) / unit * unit;
-  uint32_t preset = options->gmlake ? WEIR_PRESET_GMLAKE : options->fine ? WEIR_PRESET_FINE : WEIR_PRESET_WEIR;
+  uint32_t preset = options->gmlake    ? WEIR_PRESET_GMLAKE
+                    : options->planned ? WEIR_PRESET_PLANNED
+                    : options->fine    ? WEIR_PRESET_FINE
+                                       : WEIR_PRESET_WEIR;
   /* The unit comes first: presets are rounded up to it. */
   int right = weir_engine_configure(engine, WEIR_SETTING_HANDLE_UNIT, unit) && weir_engine_apply_preset(engine, preset);
   if (total != 0) right &= weir_engine_configure(engine, WEIR_SETTING_REGION_BYTES, region);

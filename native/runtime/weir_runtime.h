@@ -82,6 +82,7 @@ typedef struct weir_device_options {
   int32_t gmlake;            /* preset gmlake instead of weir */
   int32_t lend;              /* streams lend memory to each other */
   int32_t fine;              /* small handles: more driver calls, but more free memory can be stitched */
+  int32_t planned;           /* smaller ones yet, for plans: they take whole handles */
   uint64_t limit;            /* 0: none */
   weir_recorder *recorder;   /* or NULL */
   /* Asks the program for memory of the device that it can do without; 1 if it has given some back. The request is then tried

@@ -104,6 +104,7 @@ weir_device* WeirAllocator::make_engine(Slot& slot) {
   options.gmlake = settings_.gmlake;
   options.lend = settings_.lend;
   options.fine = settings_.fine;
+  options.planned = settings_.planned;
   options.limit = limit_of(slot);
   options.recorder = slot.device < WEIR_RING_DEVICES ? recorder : nullptr;
   options.reclaim = &WeirAllocator::reclaim_for;

@@ -25,6 +25,7 @@ struct Settings {
   bool gmlake;
   bool lend;
   bool fine;
+  bool planned;
   uint64_t limit;
   uint32_t faults;
   uint64_t faults_seed;

@@ -60,9 +60,10 @@ int install(const weir_torch_options& options, char* why, size_t room) {
   recording = new Recording(text(options.directory), name, text(options.torch_version), options.ring_rows);
   if (name == WEIR_ALLOCATOR_WEIR || name == WEIR_ALLOCATOR_GMLAKE) {
     if (registers_all_memory()) return refuse(WEIR_TORCH_REGISTERED, kRegistersAllMemory, why, room);
-    installed = new WeirAllocator(
-        native, {name == WEIR_ALLOCATOR_GMLAKE, options.lend != 0, options.fine != 0, options.limit, options.faults, options.faults_seed},
-        recording);
+    installed = new WeirAllocator(native,
+                                  {name == WEIR_ALLOCATOR_GMLAKE, options.lend != 0, options.fine != 0, options.planned != 0, options.limit,
+                                   options.faults, options.faults_seed},
+                                  recording);
   } else if (name == WEIR_ALLOCATOR_PYTORCH || name == WEIR_ALLOCATOR_EXPANDABLE) {
     if (name == WEIR_ALLOCATOR_EXPANDABLE && !weir::expandable_segments()) {
       const std::string before = allocator_settings();

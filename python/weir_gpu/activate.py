@@ -108,6 +108,8 @@ def _install_adapter(library, torch, settings):
         stacks_from=settings.stacks_from,
         # With a swap limit, tensors are swapped in and out everywhere, and every free piece counts.
         fine=settings.swap_limit is not None,
+        # A plan takes whole handles, so blocks that stay must lie in small ones from the first step on.
+        planned=settings.plan,
         faults=settings.faults,
         faults_seed=settings.faults_seed,
     )

@@ -41,7 +41,7 @@ def load(path):
     return library
 
 
-def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend, stacks, stacks_from, fine, faults, faults_seed):
+def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend, stacks, stacks_from, fine, planned, faults, faults_seed):
     """Installs the allocator. Returns None, or why it was refused. `left_out` says what it does without."""
     global _library, _left_out
     library = load(path)
@@ -56,6 +56,7 @@ def install(path, *, allocator, directory, torch_version, limit, ring_rows, lend
         stacks=stacks,
         stacks_from=stacks_from,
         fine=int(fine),
+        planned=int(planned),
         faults=faults,
         faults_seed=faults_seed,
     )

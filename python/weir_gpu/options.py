@@ -58,6 +58,8 @@ class Options:
         }
         if self.stacks is not None:
             found[ChildVariable.STACKS] = self.stacks
+        if self.plan:
+            found[ChildVariable.PLAN] = "1"
         sizes = ((ChildVariable.LIMIT, self.limit), (ChildVariable.SWAP, self.swap), (ChildVariable.SWAP_HOST, self.swap_host))
         found.update({variable: str(value) for variable, value in sizes if value is not None})
         return found

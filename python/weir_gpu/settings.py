@@ -38,6 +38,7 @@ class Settings:
     allow_untested: bool = False
     observe: bool = True  # finds what memory holds, for recordings
     accesses: int = 0  # steps whose operators are recorded
+    plan: bool = False  # plans will come
     swap: bool = False
     swap_limit: Optional[int] = None  # bytes to swap down to; None for as low as swapping is nearly free
     swap_host: Optional[int] = None  # bytes of host memory for swapping
@@ -80,6 +81,7 @@ def read(environment=os.environ):
         native=reader.text(ChildVariable.NATIVE) or reader.text(UserVariable.NATIVE_DIR),
         observe=reader.text(UserVariable.OBSERVE) != "0",
         accesses=reader.number(ChildVariable.ACCESSES, 0),
+        plan=reader.text(ChildVariable.PLAN) == "1",
         swap=swap,
         swap_limit=swap_limit,
         swap_host=reader.number(ChildVariable.SWAP_HOST, None),

@@ -213,7 +213,7 @@ const PLAN = {
   title: 'A step at planned places: `weir run --plan`',
   part: 'plan',
   about:
-    'Overhead = peak reserved / peak allocated: with a plan in the last third of the steps, without a plan in the runs of the first table. A plan reserves slightly more than no plan wherever both were measured. Served by the plan: requests that got their planned offset. Step time is relative to PyTorch default in the same run.',
+    'Overhead = peak reserved / peak allocated: with a plan in the last third of the steps, without a plan in the runs of the first table. All were measured before small handles: a plan then reserved slightly more than no plan. Served by the plan: requests that got their planned offset. Step time is relative to PyTorch default in the same run.',
   make: () => {
     const { file, runs } = byTraining(newestTable('gpu-training', 'weir run --plan'), ['native', 'weir run --plan']);
     const plain = newestTable('gpu-training', 'Default mode').rows;

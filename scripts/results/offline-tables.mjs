@@ -78,7 +78,7 @@ const LENDING = {
 const PLANNED = {
   title: 'A recorded step at planned places, in the engine',
   about:
-    'Overhead = peak reserved / peak live. A plan reserves slightly more than no plan in all of these. Served by the plan: requests that got their planned offset. Times are of one allocation and its free in the C form of the engine.',
+    'Overhead = peak reserved / peak live: of the whole run, and of its settled steps. Recordings are continued by 20 repetitions of their last step. `meta-` trainings are simulated: only their shapes were computed. The rest is what a settled run with a plan holds beyond peak live, nearly all of it in handles that persistent blocks use in part. Driver time is modelled, of the whole run. Served by the plan: requests that got their planned offset. Times are of one allocation and its free in the C form of the engine, without its own lock. Under `weir run`, two BERT on two streams get no plan.',
   make: () => {
     const { file, data } = newestJson('planned');
     return {
@@ -87,9 +87,13 @@ const PLANNED = {
         'Recording',
         'Requests per step',
         'Overhead without a plan',
-        'Overhead with a plan',
-        'Driver calls per step without a plan',
-        'Driver calls per step with a plan',
+        'With a plan',
+        'With a plan, settled',
+        'Rest, MiB',
+        'Driver calls per settled step without a plan',
+        'With a plan',
+        'Driver time without a plan, ms',
+        'With a plan, ms',
         'Served by the plan',
         'Time without a plan, ns',
         'Time with a plan, ns',
@@ -98,9 +102,13 @@ const PLANNED = {
         trainingOf(row.workload),
         count(row.requests),
         row.plainRatio.toFixed(4),
+        row.everRatio.toFixed(4),
         row.settledRatio.toFixed(4),
+        (row.rest.besideMib + row.rest.slabsMib + row.rest.roundingMib).toFixed(1),
         row.plainCallsPerStep.toFixed(1),
         row.callsPerStep.toFixed(1),
+        count(Math.round(row.plainDriverMs)),
+        count(Math.round(row.driverMs)),
         `${(100 * row.hitShare).toFixed(1)} %`,
         row.speed ? Math.round(row.speed.unplannedNs) : '',
         row.speed ? Math.round(row.speed.plannedNs) : '',

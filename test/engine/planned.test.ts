@@ -47,6 +47,42 @@ describe('a plan that is followed', () => {
     expect(training.end()).toBe(true);
   });
 
+  test('gives back the memory of a surprise, and more rarely the more often it is needed again', () => {
+    const training = planned();
+    steps(training, 6);
+    const least = training.allocator.reservedBytes;
+    const surprise = () => training.step(SHAPE, { extra: new Map([[12, 150 * MIB]]) });
+    /** Followed steps until the memory of a surprise is given back. */
+    const stepsUntilBack = () => {
+      surprise();
+      expect(training.allocator.reservedBytes).toBeGreaterThan(least + 100 * MIB);
+      let count = 0;
+      while (training.allocator.reservedBytes > least && count < 100) {
+        steps(training, 1);
+        count++;
+      }
+      return count;
+    };
+    const waits = Array.from({ length: 5 }, stepsUntilBack);
+    for (let index = 1; index < waits.length; index++) expect(waits[index]).toBeGreaterThan(waits[index - 1]!);
+    expect(waits.at(-1)).toBeLessThan(100);
+    expect(training.end()).toBe(true);
+  });
+
+  test('a surprise in every step costs driver calls in ever fewer steps', () => {
+    const training = planned();
+    steps(training, 6);
+    const busy: number[] = [];
+    for (let step = 0; step < 130; step++) {
+      const calls = training.backend.callsMade;
+      training.step(SHAPE, { extra: new Map([[12, 150 * MIB]]) });
+      if (training.backend.callsMade > calls) busy.push(step);
+    }
+    expect(busy.length).toBeLessThan(20);
+    expect(busy.filter((step) => step > 65).length).toBeLessThan(4);
+    expect(training.end()).toBe(true);
+  });
+
   test('gives each request its place in every step', () => {
     const training = planned();
     steps(training, 5);
@@ -58,36 +94,36 @@ describe('a plan that is followed', () => {
     expect(address).toBeGreaterThan(0);
   });
 
-  test.each(['vgg16-b100.native.pickle.gz', 'resnet50-b100.native.pickle.gz'])(
-    '%s: at most 1.01 times what is live, and in the end no driver call',
-    (sample) => {
-      const trace = sampleTrace(sample);
-      const ops = opsOfTrace(trace);
-      const choice = plannedChoice(trace);
-      if ('periodic' in choice) throw new Error(choice.reason);
-      const backend = new SimulatedBackend();
-      let calls = 0;
-      // In the last step, from its beginning on, there is no driver call.
-      const lastStep = Math.floor(trace.events.count * 0.86);
-      const result = replay(trace, choice.create, {
-        backend,
-        checkEvery: 50,
-        observer: {
-          placed: () => {},
-          after: (event) => {
-            if (event === lastStep) calls = callsOf(backend);
-          },
+  test.each([
+    ['vgg16-b100.native.pickle.gz', 1.003],
+    ['resnet50-b100.native.pickle.gz', 1.01],
+  ])('%s: at most %f times what is live, and in the end no driver call', (sample, most) => {
+    const trace = sampleTrace(sample);
+    const ops = opsOfTrace(trace);
+    const choice = plannedChoice(trace);
+    if ('periodic' in choice) throw new Error(choice.reason);
+    const backend = new SimulatedBackend();
+    let calls = 0;
+    // In the last step, from its beginning on, there is no driver call.
+    const lastStep = Math.floor(trace.events.count * 0.86);
+    const result = replay(trace, choice.create, {
+      backend,
+      checkEvery: 50,
+      observer: {
+        placed: () => {},
+        after: (event) => {
+          if (event === lastStep) calls = callsOf(backend);
         },
-      });
-      expect(callsOf(backend)).toBe(calls);
-      expect(result.ooms).toBe(0);
-      expect(result.peakReserved / ops.peak).toBeLessThan(1.01);
-      const { planStatistics, statistics } = result.allocator as EngineAllocator;
-      expect(planStatistics.hits).toBeGreaterThan(600);
-      expect(planStatistics.active).toBe(1);
-      expect(statistics.retries).toBe(0);
-    },
-  );
+      },
+    });
+    expect(callsOf(backend)).toBe(calls);
+    expect(result.ooms).toBe(0);
+    expect(result.peakReserved / ops.peak).toBeLessThan(most);
+    const { planStatistics, statistics } = result.allocator as EngineAllocator;
+    expect(planStatistics.hits).toBeGreaterThan(600);
+    expect(planStatistics.active).toBe(1);
+    expect(statistics.retries).toBe(0);
+  });
 });
 
 describe('a run that leaves its plan', () => {
@@ -103,6 +139,25 @@ describe('a run that leaves its plan', () => {
     steps(training, 4);
     expect(hitsOf(training, () => training.step(SHAPE, { without: new Set([9]) }))).toBeGreaterThan(SHAPE.sizes.length - 8);
     expect(hitsOf(training, () => steps(training, 2))).toBeGreaterThan(2 * SHAPE.sizes.length - 8);
+  });
+
+  test('a layer that is left out costs nothing, if what follows tells where the run is', () => {
+    const layer = [1, 2, 3, 4, 5, 6];
+    const end = [1, 2, 3, 4, 5, 7, ...Array.from({ length: 20 }, (_, index) => 8 + index)];
+    const sizes = (layers: number) => [...Array.from({ length: layers }, () => layer).flat(), ...end].map((size) => (size * MIB) / 4);
+    const whole = sizes(3);
+    const offsets = whole.map((_, index) => whole.slice(0, index).reduce((sum, size) => sum + size, 0));
+    const requests = whole.map((size) => ({ size, stream: 0 }));
+    const training = new Training(new StrictBackend());
+    const footprint = offsets.at(-1)! + whole.at(-1)!;
+    training.allocator.installPlan({ requests, turns: 1, offsets: Float64Array.from(offsets), footprint });
+    const step = (layers: number) => {
+      for (const block of sizes(layers).map((size) => training.malloc(size))) training.free(block);
+    };
+    for (let round = 0; round < 4; round++) step(3);
+    expect(hitsOf(training, () => step(2))).toBe(sizes(2).length);
+    expect(hitsOf(training, () => step(3))).toBe(whole.length);
+    expect(training.end()).toBe(true);
   });
 
   test('a block that outlives its plan keeps its bytes', () => {
@@ -137,6 +192,33 @@ describe('a run that leaves its plan', () => {
     expect(hitsOf(training, () => steps(training, 1))).toBe(SHAPE.sizes.length);
     expect(training.end()).toBe(true);
   });
+
+  test.each([[0], [63], [64], [65], [130], [191, 192], [258], [299]])(
+    'a large block over places of which %i outlived its plan',
+    (...kept) => {
+      const sizes = [...Array.from({ length: 300 }, () => 512 * 1024), 150 * MIB];
+      const offsets = sizes.map((size, index) => (size < MIB ? index * size : 0));
+      const requests = sizes.map((size) => ({ size, stream: 0 }));
+      const training = new Training(new StrictBackend());
+      training.allocator.installPlan({ requests, turns: 1, offsets: Float64Array.from(offsets), footprint: 150 * MIB });
+      const step = (kept: readonly number[]) => {
+        const small = sizes.slice(0, -1).map((size) => training.malloc(size));
+        for (const [index, block] of small.entries()) if (!kept.includes(index)) training.free(block);
+        training.free(training.malloc(sizes.at(-1)!));
+        return small.filter((_, index) => kept.includes(index));
+      };
+      for (let round = 0; round < 3; round++) step([]);
+      const { occupied } = training.allocator.planStatistics;
+      const blocks = hitsOf(training, () => step([])) === sizes.length ? step(kept) : [];
+      expect(blocks).toHaveLength(kept.length);
+      expect(training.allocator.planStatistics.occupied).toBe(occupied + 1);
+      // The other places are as free as before.
+      expect(hitsOf(training, () => step([]))).toBe(sizes.length - 1 - kept.length);
+      for (const block of blocks) training.free(block);
+      expect(hitsOf(training, () => step([]))).toBe(sizes.length);
+      expect(training.end()).toBe(true);
+    },
+  );
 
   test.each([0, 1, 2, 3, 4, 5])('stands down at a request that it has just served, after %i others', (others) => {
     const sizes = Array.from({ length: 12 }, (_, index) => (3 + index) * MIB);

@@ -25,14 +25,21 @@ interface Run {
   /** Options of `weir run`, and how `weir replay` names the same allocator. */
   readonly options: readonly string[];
   readonly replayed: string;
+  /** The sample to run; all, if none is named. */
+  readonly only?: string;
 }
 
-const FINE = Object.entries(ENGINE_PRESETS.fine).map(([name, value]) => `${name}:${value}`);
+const valuesOf = (preset: keyof typeof ENGINE_PRESETS) =>
+  Object.entries(ENGINE_PRESETS[preset])
+    .map(([name, value]) => `${name}:${value}`)
+    .join(',');
 const RUNS: Readonly<Record<string, Run>> = {
   'preset weir': { options: [], replayed: 'weir' },
   'preset weir, no lending': { options: ['--no-lend'], replayed: 'weir[lend:0]' },
   'preset gmlake': { options: ['--allocator', 'gmlake'], replayed: 'gmlake' },
-  'preset fine': { options: ['--swap', '20GiB'], replayed: `weir[${FINE.join(',')}]` },
+  'preset fine': { options: ['--swap', '20GiB'], replayed: `weir[${valuesOf('fine')}]` },
+  // Of a run whose steps are equal, a plan might be made.
+  'preset planned': { options: ['--plan'], replayed: `weir[${valuesOf('planned')}]`, only: 'gpt2xl-oom.pickle.gz' },
 };
 const SAMPLES = ['gpt2xl-oom.pickle.gz', 'resnet50-b100.native.pickle.gz'];
 
@@ -94,7 +101,7 @@ describe.skipIf(reason !== undefined)(`the policy that runs is the policy that i
   });
 
   describe.each(SAMPLES)('%s', (sample) => {
-    test.each(Object.entries(RUNS))('%s', (_, { options, replayed }) => {
+    test.each(Object.entries(RUNS).filter(([, { only }]) => only === undefined || only === sample))('%s', (_, { options, replayed }) => {
       const { path, slots } = writeRequests(sample);
       const here = mkdtempSync(join(folder, 'run-'));
       const weir = (...words: string[]) => {

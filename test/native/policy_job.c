@@ -122,6 +122,7 @@ int main(int count, char **words) {
   weir_device_options options = {
       .gmlake = strcmp(allocator, WEIR_ALLOCATOR_GMLAKE) == 0,
       .lend = strcmp(text(WEIR_CHILD_LEND, "1"), "0") != 0,
+      .planned = strcmp(text(WEIR_CHILD_PLAN, "0"), "1") == 0,
       .fine = strtoull(text(WEIR_CHILD_SWAP, "0"), NULL, 10) > 0,
       .limit = strtoull(text(WEIR_CHILD_LIMIT, "0"), NULL, 10),
       .recorder = recorder,

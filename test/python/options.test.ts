@@ -4,12 +4,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { OptionVariable } from '../../src/abi/environment.ts';
+import { ChildVariable, OptionVariable, UserVariable } from '../../src/abi/environment.ts';
 import { parseBytes } from '../../src/base/bytes.ts';
 import { runCommand } from '../../src/cli/commands/run.ts';
 import { superviseCommand } from '../../src/cli/commands/supervise.ts';
 import { variableOf } from '../../src/cli/environment-options.ts';
 import { stacksOption } from '../../src/cli/run-options.ts';
+import { changedVariables } from '../../src/run/child/environment.ts';
 import { ownerOf } from '../../src/run/child/folder-owner.ts';
 
 const found = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))']);
@@ -44,6 +45,22 @@ print(json.dumps([sorted(inspect.signature(weir_gpu.enable).parameters), sorted(
     const [parameters, fields] = ask(script);
     expect(fields).toEqual(names.map(snake).sort());
     expect(parameters).toEqual([...names.map(snake), 'required'].sort());
+  });
+
+  test('a process that will be given plans knows it from its first request on', () => {
+    const script = `
+from weir_gpu import options, settings
+found = [options.Options(plan=plan).variables() for plan in (True, False)]
+print(json.dumps([[variables.get("WEIR_CHILD_PLAN"), settings.read(variables).plan] for variables in found]))`;
+    expect(ask(script)).toEqual([
+      ['1', true],
+      [null, false],
+    ]);
+    const rest = { command: [], allocator: 'weir', limit: undefined, folder, lend: true, swap: undefined, swapHost: undefined } as const;
+    const others = { ...rest, allowUntested: false, ringRows: 4096, stacks: undefined, quiet: true };
+    const parts = { [UserVariable.pythonDir]: folder, [UserVariable.nativeDir]: folder };
+    const told = (plan: boolean) => changedVariables(parts, { ...others, plan })[ChildVariable.plan];
+    expect([told(true), told(false)]).toEqual(['1', undefined]);
   });
 
   test('sizes mean the same', () => {

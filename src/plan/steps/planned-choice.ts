@@ -1,5 +1,6 @@
 // The allocator `planned`: our engine with a plan for the step that a run repeats.
 // Unlike the other allocators, it must see the recording first.
+import { ENGINE_PRESETS } from '../../abi/settings.ts';
 import { createWeir } from '../../allocator/engine/allocator.ts';
 import type { AllocatorChoice } from '../../allocator/registry.ts';
 import { InputError, InvariantError } from '../../base/errors.ts';
@@ -21,7 +22,7 @@ export function plannedChoice(trace: Trace): AllocatorChoice | NoStep {
     kind: 'planned',
     settings: '',
     create: (context) => {
-      const allocator = createWeir(context);
+      const allocator = createWeir(context, ENGINE_PRESETS.planned);
       if (allocator.installPlan(plan) === 0) throw new InvariantError('the engine refuses the plan');
       return allocator;
     },

@@ -9,7 +9,7 @@ import { findPeriod, isPeriodic, type Period } from './period.ts';
 import { extractStep, mainStreamOf, type Step } from './step.ts';
 import { planStep, type StepPlan } from './step-plan.ts';
 import { verifyStepPlan, verifyStepPlanOn } from './verifier.ts';
-import { besidePlan, cutWhereLeastIsLive, levelsIn } from './watched-step.ts';
+import { besidePlan, cutWhereLeastIsLive, levelsIn, MAIN_SHARE, mainShareOf } from './watched-step.ts';
 
 export interface StepWatchOptions {
   /** Most operations kept. */
@@ -57,10 +57,8 @@ const GROWTH = 1.25;
 const LATER = 2;
 /** Equal steps needed: a block that outlives its step is seen whole only in the third. */
 const SEEN_STEPS = 3;
-/** Least share of the bytes that the planned stream must ask for. Two busy streams need less memory by lending. */
-const MAIN_SHARE = 0.8;
 /** A plan may need this much more memory than the job holds without one, as a share. */
-const MOST_COST = 0.005;
+const MOST_COST = 0.001;
 /** The engine takes memory from the driver in pieces of this size. */
 const HANDLE_BYTES: number = ENGINE_DEFAULTS.handleUnit;
 /**
@@ -216,9 +214,7 @@ export class StepWatch {
 
   private plan(ops: MemoryOps, step: Step, levels: HeldLevels, detectMs: number): WatchedPlan | NotPlanned {
     const main = mainStreamOf(step);
-    const bytesOf = ({ blocks }: Step) => blocks.reduce((sum, { size }) => sum + size, 0);
-    const all = bytesOf(step);
-    const share = all === 0 ? 0 : bytesOf(main) / all;
+    const share = mainShareOf(step);
     if (main.blocks.length === 0) return this.decline('its steps allocate nothing that they free again');
     if (main.blocks.length > PLAN_MOST_REQUESTS) return this.decline(`its steps make ${main.blocks.length} requests, too many to plan`);
     if (share < MAIN_SHARE) {

@@ -1,7 +1,17 @@
 // Memory that is live in a step: highest, lowest, and outside of the plan. Cuts a step where least is live.
 // Pure.
 import type { MemoryOps } from './memory-ops.ts';
-import type { Step } from './step.ts';
+import { mainStreamOf, type Step } from './step.ts';
+
+/** Least share of the bytes that the planned stream must ask for. Two busy streams need less memory by lending. */
+export const MAIN_SHARE = 0.8;
+
+/** Share of the bytes of a step that its main stream asks for. */
+export function mainShareOf(step: Step): number {
+  const bytesOf = ({ blocks }: Step) => blocks.reduce((sum, { size }) => sum + size, 0);
+  const all = bytesOf(step);
+  return all === 0 ? 0 : bytesOf(mainStreamOf(step)) / all;
+}
 
 /** Highest and lowest number of live bytes from an operation on. */
 export function levelsIn(ops: MemoryOps, from: number): { peak: number; least: number } {

@@ -16,6 +16,7 @@ export interface EnvironmentOptions {
   readonly limit: number | undefined;
   readonly folder: string;
   readonly lend: boolean;
+  readonly plan: boolean;
   /** Bytes to swap down to. `auto`: as low as costs hardly any time. */
   readonly swap: number | 'auto' | undefined;
   /** Most bytes of host memory to use for swapping. */
@@ -47,6 +48,7 @@ export function changedVariables(given: NodeJS.ProcessEnv, options: EnvironmentO
   const prefix = jobPython(options.command, given);
   if (prefix !== undefined) changed[ChildVariable.python] = prefix;
   if (options.stacks !== undefined) changed[ChildVariable.stacks] = options.stacks;
+  if (options.plan) changed[ChildVariable.plan] = '1';
   if (options.swap !== undefined) changed[ChildVariable.swap] = String(options.swap);
   if (options.swapHost !== undefined) changed[ChildVariable.swapHost] = String(options.swapHost);
   if (options.endAfter !== undefined) changed[ChildVariable.endAfter] = String(options.endAfter);

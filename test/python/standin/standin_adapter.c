@@ -79,7 +79,11 @@ static int begin(void) {
   if (directory[0] && !recorder)
     recorder = weir_recorder_open_with_stacks(directory, allocator, version, given.ring_rows, stacks ? WEIR_RING_STACKS : 0);
   if (directory[0] && !recorder) fprintf(stderr, "standin: no ring in %s\n", directory);
-  weir_device_options options = {.lend = (int32_t)given.lend, .fine = (int32_t)given.fine, .limit = given.limit, .recorder = recorder};
+  weir_device_options options = {.lend = (int32_t)given.lend,
+                                 .fine = (int32_t)given.fine,
+                                 .planned = (int32_t)given.planned,
+                                 .limit = given.limit,
+                                 .recorder = recorder};
   device = weir_device_new(backend, &options);
   return device != NULL;
 }
