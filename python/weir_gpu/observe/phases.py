@@ -12,7 +12,6 @@ from torch.autograd import graph
 from torch.optim import optimizer as optimizers
 
 from ..abi import PhaseMark
-from .other_optimizers import OtherOptimizers
 
 # If the anchor has not stepped for so many steps of others, another one takes its place.
 MOST_OTHERS = 64
@@ -66,8 +65,6 @@ class Phases:
         self.owes_step = False  # a step has ended inside of a backward pass
         self.steps = 0
         self.has_begun = False  # a step() of an optimizer, whether or not it ended
-        self.passes_before = 0  # backward passes before that
-        self.other_optimizers = OtherOptimizers(self._before_step, self._after_step)
         self.to_close = []
         self.closed = False
 
@@ -78,7 +75,6 @@ class Phases:
                 (optimizers.register_optimizer_step_post_hook, self._after_step),
             ):
                 self.to_close.append(register(hook).remove)
-            self.to_close.append(self.other_optimizers.close)
             self._wrap_backward()
         except BaseException:
             self.close()
@@ -129,9 +125,6 @@ class Phases:
             if self.passes:
                 return
             owes_step, self.owes_step = self.owes_step, False
-        if not self.has_begun:
-            self.passes_before += 1
-            self._call(self.other_optimizers.look_after, self.passes_before)
         self._call(self.listener.backward_ends)
         if owes_step:
             self.end_step()
@@ -145,11 +138,11 @@ class Phases:
 
     # ---- optimizers
 
-    def _before_step(self, optimizer, _arguments=(), _named=None):
+    def _before_step(self, optimizer, _arguments, _named):
         if not torch.compiler.is_compiling():
             self._call(self._step_begins, optimizer, sys._getframe().f_back)
 
-    def _after_step(self, optimizer, _arguments=(), _named=None):
+    def _after_step(self, optimizer, _arguments, _named):
         if not torch.compiler.is_compiling():
             self._call(self._step_ends, optimizer, sys._getframe().f_back)
 

@@ -62,20 +62,5 @@ def net(width=16, layers=3):
     return torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)], torch.nn.BatchNorm1d(width))
 
 
-class PlainMomentum:
-    """An optimizer without anything of torch.optim. Its state lies where theirs does."""
-
-    def __init__(self, parameters):
-        self.param_groups = [{"params": list(parameters)}]
-        self.state = {}
-
-    @torch.no_grad()
-    def step(self):
-        for parameter in self.param_groups[0]["params"]:
-            entry = self.state.setdefault(parameter, {"momentum": torch.zeros_like(parameter)})
-            entry["momentum"].mul_(0.9).add_(parameter.grad)
-            parameter.sub_(entry["momentum"], alpha=0.1)
-
-
 def states(optimizer):
     return [value for values in optimizer.state.values() for value in values.values() if isinstance(value, torch.Tensor)]

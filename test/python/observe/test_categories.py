@@ -9,7 +9,7 @@ import warnings
 import weakref
 
 import torch
-from support import ObserveCase, PlainMomentum, address, net, states
+from support import ObserveCase, address, net, states
 from torch.utils.checkpoint import checkpoint
 from weir_gpu.abi import Category
 
@@ -79,15 +79,6 @@ class Categories(ObserveCase):
         self.assertTold(list(model.parameters()), Category.PARAMETER)
         self.assertTold([parameter.grad for parameter in model.parameters()], Category.GRADIENT)
         self.assertTold(optimizer.moments, Category.UNKNOWN)
-
-    def test_state_of_an_optimizer_that_is_not_of_torch(self):
-        model = net()
-        optimizer = PlainMomentum(model.parameters())
-        for _ in range(3):
-            model.zero_grad()
-            model(torch.randn(8, 16)).sum().backward()
-            optimizer.step()
-        self.assertTold(states(optimizer), Category.OPTIMIZER_STATE)
 
     def test_tensors_without_a_module(self):
         weight = torch.randn(16, requires_grad=True)

@@ -4,7 +4,7 @@ import threading
 import unittest
 
 import torch
-from support import ObserveCase, PlainMomentum, net
+from support import ObserveCase, net
 from torch.utils.checkpoint import checkpoint
 
 
@@ -64,42 +64,6 @@ class Phases(ObserveCase):
         torch.optim.SGD(net().parameters(), lr=0.1).step()
         weir_gpu.step()
         self.assertEqual(self.phases(), ["step", "optimizer", "step"])
-
-    def test_an_optimizer_that_is_not_of_torch(self):
-        """It is found after two backward passes without a step."""
-        own = PlainMomentum.step
-        model = net()
-        optimizer = PlainMomentum(model.parameters())
-        for _ in range(4):
-            loss_of(model).backward()
-            optimizer.step()
-        self.assertEqual(
-            self.phases(), [*["backward", "forward"] * 2, "optimizer", "step", *["backward", "forward", "optimizer", "step"] * 2]
-        )
-        self.assertEqual(self.watch.phases.steps, 3)
-        self.tearDown()
-        self.assertIs(PlainMomentum.step, own)
-
-    def test_an_optimizer_beside_one_of_torch_is_not_searched_for(self):
-        model = net()
-        optimizers = [torch.optim.SGD(model.parameters(), lr=0.1), PlainMomentum(model.parameters())]
-        for _ in range(4):
-            loss_of(model).backward()
-            for optimizer in optimizers:
-                optimizer.step()
-        self.assertEqual(self.watch.phases.steps, 4)
-        self.assertEqual(self.phases().count("optimizer"), 4)
-
-    def test_steps_that_a_program_marks_beside_its_own_optimizer(self):
-        import weir_gpu
-
-        model = net()
-        optimizer = PlainMomentum(model.parameters())
-        for _ in range(4):
-            loss_of(model).backward()
-            optimizer.step()
-            weir_gpu.step()
-        self.assertEqual(self.phases().count("step"), 4)
 
     def test_an_anchor_that_is_gone(self):
         model = net()

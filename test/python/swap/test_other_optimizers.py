@@ -9,7 +9,7 @@ from collections import defaultdict
 import torch
 from support import ORDERS, Run, SwapCase, Training, swapped
 from weir_gpu import swap
-from weir_gpu.observe import other_optimizers
+from weir_gpu.swap import other_optimizers
 from weir_gpu.swap.optimizer_state import GuardedState
 from weir_gpu.swap.records import SWAPPED_OUT
 

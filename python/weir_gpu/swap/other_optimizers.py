@@ -1,15 +1,13 @@
 """Optimizers whose steps PyTorch does not announce: classes outside of torch.optim, and classes that do not call its constructor.
 
-They are found by what they hold: parameters in groups or in a list, as optimizers.py knows them."""
+They are found by what they hold: parameters in groups, as observe/optimizers.py knows them."""
 
 import functools
 import gc
 import inspect
 import threading
 
-import torch
-
-from .optimizers import is_like_one
+from ..observe.optimizers import is_like_one
 
 # If so many passes went by without a step, all objects are searched. An optimizer may be made late.
 LOOKS = (2, 16, 128)
@@ -46,8 +44,6 @@ class OtherOptimizers:
 
         @functools.wraps(original)
         def step(optimizer, *arguments, **named):
-            if torch.compiler.is_compiling():
-                return original(optimizer, *arguments, **named)
             inside = others.inside.__dict__.setdefault("ids", set())
             # A class and the one it inherits from may both be watched.
             # If PyTorch has wrapped this function since, it announces the step itself.
