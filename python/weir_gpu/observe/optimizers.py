@@ -3,10 +3,11 @@
 import functools
 import weakref
 
+import torch
 from torch.optim import optimizer as of_all
 
 from ..abi import Category
-from .tensors import is_tensor
+from .tensors import is_tensor, is_trained
 
 # State of these many parameters is looked at to see whether it has changed.
 SAMPLES = 4
@@ -70,11 +71,12 @@ def is_like_one(thing):
     attributes = getattr(thing, "__dict__", None)
     if not callable(getattr(type(thing), "step", None)) or not isinstance(attributes, dict):
         return False
-    found = parameters_of(thing)
-    for listed in list(attributes.values()) if not found else ():
-        if type(listed) in (list, tuple) and listed and is_tensor(listed[0]):
-            found += [value for value in listed if is_tensor(value)]
-    return any(value.requires_grad and value.is_leaf for value in found)
+    with torch._C.DisableTorchFunction():
+        found = parameters_of(thing)
+        if found:
+            return any(map(is_trained, found))
+        lists = [value for value in list(attributes.values()) if type(value) in (list, tuple) and value and is_tensor(value[0])]
+        return any(is_tensor(value) and is_trained(value) for listed in lists for value in listed)
 
 
 def parameters_of(optimizer):

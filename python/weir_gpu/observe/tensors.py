@@ -80,6 +80,11 @@ def gradient_of(tensor):
     return _grad(tensor) if _is_leaf(tensor) else None
 
 
+def is_trained(tensor):
+    """Whether backward passes leave a gradient in it."""
+    return requires_grad(tensor) and not (_is_view(tensor) and requires_grad(_base(tensor))) and _is_leaf(tensor)
+
+
 def gradients_of(tensors):
     """There may be thousands, so the usual case is done by functions in C."""
     are_plain = not any(map(_is_view, tensors)) and all(map(_is_leaf, tensors))

@@ -92,9 +92,10 @@ class Manager:
     def failed(self, where):
         """Reports an error of ours and ends swapping, not the training."""
         self.say("error", f"swapping stops after an error of its own in {where}:\n{traceback.format_exc()}")
-        error = sys.exc_info()[1]
+        # The last line names the error and begins what it says.
+        reason = traceback.format_exception_only(*sys.exc_info()[:2])[-1].split("\n")[0]
         try:
-            self.stop(f"error in {where}: {type(error).__name__}: {error}", report=False)
+            self.stop(f"error in {where}: {reason}", report=False)
         except Exception:
             self.stopped = self.stopped or where
             raise

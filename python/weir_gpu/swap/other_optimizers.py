@@ -4,8 +4,11 @@ They are found by what they hold: parameters in groups, as observe/optimizers.py
 
 import functools
 import gc
-import inspect
 import threading
+import types
+import weakref
+
+import torch
 
 from ..observe.optimizers import is_like_one
 
@@ -14,10 +17,12 @@ LOOKS = (2, 16, 128)
 
 
 class OtherOptimizers:
+    """No class is kept alive: a step made in a function may hold a model."""
+
     def __init__(self, before, after):
         self.before, self.after = before, after
         self.looked_at = 0  # number of passes when it was last searched
-        self.watched = []  # (class, its own step if it has one, the step in its place)
+        self.watched = []  # weak references: (class, the step in the place of its own)
         self.inside = threading.local()
 
     def look_after(self, passes):
@@ -33,21 +38,25 @@ class OtherOptimizers:
             kind = type(thing)
             # Most objects are of few classes. Nothing of the object itself is asked before its class has a step.
             if kind not in classes:
-                classes[kind] = _has_step(kind)
-            if classes[kind] and _is_one(thing):
-                classes[kind] = False
-                self._watch(kind)
+                classes[kind] = _owner_of_step(kind)
+            if classes[kind] is not None and _is_one(thing):
+                self._watch(classes[kind])
+                classes[kind] = None
 
-    def _watch(self, kind):
-        original = kind.step
+    def _watch(self, owner):
+        """Only the class that has the step itself gets another one: in a class that inherits it, it would hide those of later bases."""
+        original = owner.__dict__["step"]
+        if any(found() is original for _, found in self.watched):
+            return
         others = self
 
         @functools.wraps(original)
-        def step(optimizer, *arguments, **named):
+        def step(optimizer, /, *arguments, **named):
             inside = others.inside.__dict__.setdefault("ids", set())
             # A class and the one it inherits from may both be watched.
             # If PyTorch has wrapped this function since, it announces the step itself.
-            if id(optimizer) in inside or not others.watched or _is_announced(type(optimizer)) or not _is_one(optimizer):
+            is_seen = id(optimizer) in inside or not others.watched or torch.compiler.is_compiling()
+            if is_seen or _is_announced(type(optimizer)) or not _is_one(optimizer):
                 return original(optimizer, *arguments, **named)
             inside.add(id(optimizer))
             try:
@@ -59,42 +68,38 @@ class OtherOptimizers:
             return result
 
         try:
-            own = kind.__dict__.get("step")
-            kind.step = step
-        except (TypeError, AttributeError):
-            return  # a class of an extension, which cannot be changed
-        self.watched.append((kind, own, step))
+            owner.step = step
+        except Exception:
+            return  # a class of an extension, or one that guards its attributes
+        self.watched.append((weakref.ref(owner), weakref.ref(step)))
 
     def close(self):
         while self.watched:
-            kind, own, step = self.watched.pop()
+            owner, step = (reference() for reference in self.watched.pop())
             # Somebody may have wrapped it since. Then it stays, and only calls what it has replaced.
-            if kind.__dict__.get("step") is not step:
-                continue
-            if own is not None:
-                kind.step = own
-            else:
-                del kind.step
+            if owner is not None and step is not None and owner.__dict__.get("step") is step:
+                owner.step = step.__wrapped__
 
 
 def _is_announced(kind):
     return getattr(kind.step, "hooked", False)
 
 
-def _has_step(kind):
+def _owner_of_step(kind):
+    """The class that has the step of another one. None if it is not a function of the program."""
     try:
-        step = inspect.getattr_static(kind, "step", None)
-        # Only what gets the object as its first argument can be wrapped.
-        if not callable(step) or not hasattr(type(step), "__get__") or isinstance(step, (staticmethod, classmethod)):
-            return False
-        return not _is_announced(kind) and not kind.__module__.startswith("torch.")
+        owner = next((base for base in kind.__mro__ if "step" in base.__dict__), None)
+        if owner is None or not isinstance(owner.__dict__["step"], types.FunctionType) or _is_announced(kind):
+            return None
+        return None if any(one.__module__.split(".")[0] == "torch" for one in (kind, owner)) else owner
     except Exception:
-        return False
+        return None
 
 
 def _is_one(thing):
     """Objects of the program may do anything when they are asked."""
     try:
-        return is_like_one(thing)
+        # Its state is watched by a weak reference.
+        return is_like_one(thing) and weakref.ref(thing) is not None
     except Exception:
         return False

@@ -4,11 +4,13 @@ import copy
 import gc
 import pickle
 import unittest
+import weakref
 from collections import defaultdict
 
 import torch
 from support import ORDERS, Run, SwapCase, Training, swapped
 from weir_gpu import swap
+from weir_gpu.observe.optimizers import is_like_one
 from weir_gpu.swap import other_optimizers
 from weir_gpu.swap.optimizer_state import GuardedState
 from weir_gpu.swap.records import SWAPPED_OUT
@@ -178,6 +180,100 @@ class OtherOptimizers(SwapCase):
         self.assertEqual(expected[0], found[0])
         check(run)
 
+    def test_the_order_of_bases_stays(self):
+        """A class that inherits its step gets none of its own: it would hide the step of a later base."""
+
+        class Base(Handmade):
+            def step(self, scale=1.0):
+                super().step()
+                self.scales.append(scale)
+
+        class Plain(Base):
+            scales = []  # noqa: RUF012
+
+        class Scaled(Base):
+            def step(self, scale=1.0):
+                super().step(scale=0.5 * scale)
+
+        class Both(Plain, Scaled):
+            pass
+
+        with Run("plan") as run:
+            training, other = Training(), Plain(Training().net.parameters())
+            training.optimizer = Both(training.net.parameters())
+            for i in range(4):
+                training.step(i)
+            self.assertEqual(Plain.scales, [0.5] * 4)
+            self.assertEqual(run.marks.count("weir step"), 2)
+            self.assertNotIn("step", vars(Plain))
+            del other
+
+    def test_arguments_with_any_name(self):
+        class Named(Handmade):
+            def step(self, optimizer=None, self_=None):
+                assert (optimizer, self_) == (1, 2)
+                super().step()
+
+        with Run("plan") as run:
+            training = Training()
+            training.optimizer = Named(training.net.parameters())
+            for _ in range(4):
+                training.loss().backward()
+                training.optimizer.step(optimizer=1, self_=2)
+            self.assertEqual(run.marks.count("weir step"), 2)
+
+    def test_what_holds_no_weak_reference_is_left_alone(self):
+        taken = {name: vars(Handmade)[name] for name in ("__init__", "step", "update", "zero_grad", "state_dict", "state_class")}
+        slotted = type("Slotted", (), {**taken, "__slots__": ("__dict__",)})
+        self.same(training_with(slotted, 6), "plan", orders=ORDERS[:1])
+
+    def test_a_class_is_not_kept_alive(self):
+        gone = []
+
+        def train():
+            training = Training()
+
+            class Local(Handmade):
+                def step(self):
+                    assert training is not None
+                    super().step()
+
+            weakref.finalize(Local, gone.append, 1)
+            training.optimizer = Local(training.net.parameters())
+            for i in range(4):
+                training.step(i)
+
+        with Run("plan") as run:
+            train()
+            self.assertEqual(run.marks.count("weir step"), 2)
+            gc.collect()
+            self.assertEqual(gone, [1])
+
+    def test_a_search_makes_no_nodes(self):
+        """A view whose base was changed in place gets its node when it is asked whether it is a leaf."""
+
+        class Cell:
+            def step(self):
+                pass
+
+        weight, asked = torch.ones(4, requires_grad=True), []
+        base = weight * 1
+        view = base[:2]
+        base.mul_(2)
+        cell = Cell()
+        cell.hidden = [view]
+
+        class Watcher(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, function, types, arguments=(), named=None):
+                asked.append(function)
+                return function(*arguments, **(named or {}))
+
+        with Watcher():
+            self.assertFalse(is_like_one(cell))
+        self.assertEqual(asked, [])
+        later = weight * 2
+        self.assertGreater(view.grad_fn._sequence_nr(), later.grad_fn._sequence_nr())
+
     def test_a_step_counts_once(self):
         for kind in (Handmade, Inherited, Unannounced):
             with Run("plan") as run:
@@ -262,7 +358,7 @@ class OtherOptimizers(SwapCase):
             training_with(Handmade, 8)()
             self.assertIsNone(run.manager.stopped)
             self.assertEqual([odd[2].step(5), odd[3].step(6)], [5, 6])
-            self.assertIn(Handmade, [kind for kind, _, _ in run.manager.hooks.others.watched])
+            self.assertIn(Handmade, [owner() for owner, _ in run.manager.hooks.others.watched])
         del odd
         gc.collect()
 
