@@ -147,6 +147,7 @@ class Copies:
         before = backend.event(backend.compute, timing=True) if self.observer.times_waits() else None
         for event in events:
             backend.wait(backend.compute, event)
+        self._was_waited_for(copy)
         if before is not None:
             self.observer.waited(what, before, backend.event(backend.compute, timing=True))
 
@@ -163,10 +164,11 @@ class Copies:
             self.backend.wait(self.backend.compute, event)
 
     def _unwaited(self, copy):
-        if copy.number <= self.waited[copy.way]:
-            return None
-        self.waited[copy.way] = copy.number
-        return copy.event
+        return copy.event if copy.number > self.waited[copy.way] else None
+
+    def _was_waited_for(self, copy):
+        """Noted after the wait: an interrupt in between leads to a second wait, not to none."""
+        self.waited[copy.way] = max(self.waited[copy.way], copy.number)
 
     def before_free(self, storage, of_compute_stream=False):
         """Afterwards the memory may be reused on the compute stream. `of_compute_stream`: it was allocated on that stream."""
@@ -195,6 +197,7 @@ class Copies:
             event = self._unwaited(copy)
             if event is not None:
                 self.backend.wait(self.backend.compute, event)
+                self._was_waited_for(copy)
             # Another stream may have allocated it, and that stream does not wait for the copy.
             self.backend.mark_used(thing)
             del thing

@@ -35,8 +35,9 @@ OTHER_WAYS = ("fused", "capturable", "differentiable")
 class Kind:
     """A class of optimizers, as this PyTorch has it."""
 
-    def __init__(self, cls, owner, names, function, arguments, most_state):
+    def __init__(self, cls, owner, step, names, function, arguments, most_state):
         self.owner = owner  # the class that has `_init_group`
+        self.code = step.__code__
         self.names, self.function = names, function  # where `step()` looks for its function, by which name
         self.arguments = arguments
         self.most_state = most_state
@@ -61,12 +62,17 @@ def kind_of(optimizer):
     # The first two lists have other names in the function.
     if found != arguments or not set(found[2:]) <= set(takes):
         return None
-    return Kind(cls, owner, names, function, found, most_state)
+    return Kind(cls, owner, step, names, function, found, most_state)
 
 
 def is_uniform(optimizer, kind, group, is_mine):
     """Whether all parameters of a group are treated in the same way, whichever of them are in one list."""
-    if any(group.get(way) for way in OTHER_WAYS) or any(_holds_tensor(value) for name, value in group.items() if name != "params"):
+    # A group of another class may give its values otherwise than a plain one.
+    if (
+        type(group) is not dict
+        or any(group.get(way) for way in OTHER_WAYS)
+        or any(_holds_tensor(value) for name, value in group.items() if name != "params")
+    ):
         return False
     with_state, ways = [], set()
     for parameter in group["params"]:
@@ -79,10 +85,10 @@ def is_uniform(optimizer, kind, group, is_mine):
             return False
         if not all(_may_be_state(value, parameter) for value in (state or {}).values()):
             return False
-        with_state.append(bool(state) and all(value is not None for value in state.values()))
+        with_state.append(kind.kept_afterwards is not None and (state or {}).get(kind.kept_afterwards[1]) is not None)
         ways.add(_placed(parameter)[:1])
     # Some lists with tensors that are not there yet are treated otherwise.
-    return len(ways) <= 1 and (kind.kept_afterwards is None or len(set(with_state)) <= 1) and _are_apart(group)
+    return len(ways) <= 1 and len(set(with_state)) <= 1 and _are_apart(optimizer, group)
 
 
 def part_of(tensor):
@@ -132,14 +138,27 @@ def _may_be_state(value, parameter):
     """Numbers are on the host, everything else is like the parameter."""
     if not isinstance(value, torch.Tensor):
         return True
-    return (value.numel() == 1 and value.device.type == "cpu") or _is_like(value, parameter)
+    is_number = part_of(value) is not None and value.numel() == 1 and value.device.type == "cpu"
+    return is_number or _is_like(value, parameter)
 
 
-def _are_apart(group):
-    """No parameter is there twice, and no memory belongs to two of them."""
-    ranges = []
+def _are_apart(optimizer, group):
+    """No parameter is there twice, and no memory belongs to two of them: parameters, gradients, state. Kernels for lists would write to
+    such memory for all parameters, and then read it."""
+    ranges, entries, storages = [], [], []
     for parameter in group["params"]:
-        for tensor in (parameter, parameter.grad) if parameter.grad is not None else ():
-            ranges.append((part_of(tensor).data_ptr(), bytes_of(tensor)))
-    ranges = sorted(one for one in ranges if one[1] > 0)
-    return all(begin + size <= following for (begin, size), (following, _) in zip(ranges, ranges[1:]))
+        if parameter.grad is None:
+            continue
+        tensors = [parameter, parameter.grad]
+        state = dict.get(optimizer.state, parameter)
+        if state:
+            entries.append(id(state))
+            of_entry = [value for value in state.values() if isinstance(value, torch.Tensor)]
+            tensors += of_entry
+            # Swapped-out state has no address.
+            storages += [part_of(value).untyped_storage()._cdata for value in of_entry]
+        for part in map(part_of, tensors):
+            ranges.append((part.data_ptr(), part.numel() * part.element_size()))
+    ranges = sorted(one for one in ranges if one[0] != 0 and one[1] > 0)
+    are_once = len(set(entries)) == len(entries) and len(set(storages)) == len(storages)
+    return are_once and all(begin + size <= following for (begin, size), (following, _) in zip(ranges, ranges[1:]))

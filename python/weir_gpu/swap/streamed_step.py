@@ -5,17 +5,31 @@ In a streamed step the first one collects nothing. The second one then calls bot
 
 import contextlib
 import functools
+import sys
 import threading
 
 import torch
 
 from .copies import Corrupted
 from .element_wise import bytes_of, is_uniform, kind_of
+from .optimizer_state import GuardedState
 from .records import SWAPPED_OUT, SWAPPING_OUT
 from .swapped_tensors import unobserved
 
 # Bytes of state in a chunk. Up to three chunks are on the GPU: one leaves, one is computed with, one comes.
 CHUNK = 128 << 20
+
+
+class _Holder:
+    def __init__(self):
+        self.state = {}
+
+
+def _references(holder):
+    return sys.getrefcount(holder.__dict__["state"])
+
+
+_ALONE = _references(_Holder())
 
 
 class StreamedSteps:
@@ -39,10 +53,11 @@ class StreamedSteps:
         # A closure computes gradients in the middle of the step.
         if limit is None or any(one is not None for one in (*arguments[1:], *named.values())):
             return False
-        if not self._is_too_large(optimizer, limit) or not self.guard.protect(optimizer):
+        if not self._is_too_large(optimizer, limit) or not self._has_its_state_alone(optimizer):
             return False
         kind = self._kind_of(optimizer)
-        self._replace(kind)
+        if not self._replace(kind) or not self.guard.protect(optimizer):
+            return False
         self.here.step = Step(self, optimizer, kind)
         return True
 
@@ -87,9 +102,15 @@ class StreamedSteps:
             computed = max(computed, (max if group.get("foreach") is False else sum)(sizes.values() or (0,)))
         return self.copies.backend.allocated() + needed + computed > limit
 
+    @staticmethod
+    def _has_its_state_alone(optimizer):
+        """Whoever else has the plain dictionary would not see what the step puts into the guarded one."""
+        return type(optimizer.__dict__.get("state")) is GuardedState or _references(optimizer) <= _ALONE
+
     # ---- in place of PyTorch's functions
 
     def _replace(self, kind):
+        """Whether ours are called first. What others have put around them since would see chunks instead of the whole."""
         places = (
             (kind.owner, "_init_group", vars(kind.owner).get, functools.partial(setattr, kind.owner), self._in_place_of_collecting),
             (kind.names, kind.function, kind.names.get, kind.names.__setitem__, self._in_place_of_computing),
@@ -100,6 +121,7 @@ class StreamedSteps:
                 now = functools.wraps(before)(make(before))
                 self.replaced.append((owner, name, get, put, before, now))
                 put(name, now)
+        return all(get(name) is now for _, name, get, _, _, now in self.replaced)
 
     def _current(self):
         return None if torch.compiler.is_compiling() else getattr(self.here, "step", None)
@@ -107,7 +129,9 @@ class StreamedSteps:
     def _in_place_of_collecting(self, collect):
         def _init_group(optimizer, group, *lists, **named):
             step = self._current()
-            if step is None or step.optimizer is not optimizer or step.is_inside:
+            # The program may call it, too, to make state.
+            is_asked = step is not None and step.optimizer is optimizer and sys._getframe(1).f_code is step.kind.code
+            if not is_asked or step.is_inside:
                 return collect(optimizer, group, *lists, **named)
             return step.collect(collect, group, lists, named)
 
@@ -147,8 +171,9 @@ class Step:
     def collect(self, collect, group, lists, named):
         """In place of `_init_group`: collects nothing. Returns what it returns for no parameters."""
         self.check()
-        # All hooks of the program have run: gradients stay as they are.
-        if not is_uniform(self.optimizer, self.kind, group, self.copies.backend.is_mine):
+        # All hooks of the program have run: gradients stay as they are. They may have given the optimizer another dictionary.
+        is_guarded = self.guard.protect(self.optimizer) and self.copies.backend.on_compute()
+        if not is_guarded or not is_uniform(self.optimizer, self.kind, group, self.copies.backend.is_mine):
             self._bring(group["params"])
             return collect(self.optimizer, group, *lists, **named)
         self.collecting = collect
@@ -255,7 +280,7 @@ class Step:
         with self._swapping():
             if is_new:
                 self.has_new_items = self.guard.scan(self.optimizer) or self.has_new_items
-            items = [item for item in self._items(chunk) if self.guard.begin_swap_out(item)]
+            items = [item for item in self._items(chunk) if self.guard.is_protected(item) and self.guard.begin_swap_out(item)]
             # Starts with the last copy: one wait is enough for all.
             for item in reversed(self.leaving):
                 self.guard.end_swap_out(item)

@@ -1,8 +1,10 @@
 """Steps of optimizers whose state passes through the GPU in chunks: the same bits, whatever the optimizer is asked for."""
 
 import copy
+import functools
 import sys
 import unittest
+from collections import defaultdict
 from unittest import mock
 
 import torch
@@ -512,8 +514,166 @@ class LeftOut(StreamedCase):
             bag = Bag()
             original = ADAM.adam
             bag.step()
-            with mock.patch.object(ADAM, "adam", original), self.assertRaises(Corrupted):
-                bag.step(1)
+            ours = ADAM.adam
+            # After it was decided that the step is streamed.
+            bag.optimizer.register_step_pre_hook(lambda *_: setattr(ADAM, "adam", original))
+            try:
+                with self.assertRaises(Corrupted):
+                    bag.step(1)
+            finally:
+                ADAM.adam = ours
+
+    def test_state_that_parameters_share(self):
+        """Kernels for lists write for all parameters, and then read."""
+
+        def share_step(entries):
+            step = torch.tensor(3.0)
+            for entry in entries:
+                entry["step"] = step
+
+        def share_mean(entries):
+            for entry in entries[1:3]:
+                entry["exp_avg"] = entries[0]["exp_avg"]
+
+        for share in (share_step, share_mean):
+            for kind in ("AdamW", "NAdam", "Adamax"):
+
+                def program(share=share, kind=kind):
+                    torch.manual_seed(0)
+                    parameters = [torch.nn.Parameter(draw(WIDTH, WIDTH) / WIDTH**0.5) for _ in range(PARAMETERS)]
+                    optimizer = getattr(torch.optim, kind)(parameters, lr=1e-3, foreach=True)
+                    losses = []
+                    for i in range(5):
+                        x = draw(WIDTH, WIDTH)
+                        for parameter in parameters:
+                            x = torch.tanh(x @ parameter) + x
+                        loss = x.square().mean()
+                        loss.backward()
+                        optimizer.step()
+                        optimizer.zero_grad()
+                        losses.append(loss.item())
+                        if i == 2:
+                            stored = optimizer.state_dict()
+                            share(list(stored["state"].values()))
+                            optimizer.load_state_dict(stored)
+                    return losses, [parameter.detach().clone() for parameter in parameters]
+
+                with self.subTest(kind, share=share.__name__):
+                    self.same(program, "all", orders=ORDERS[:1])
+
+    def test_a_hook_that_replaces_the_state(self):
+        seen = []
+
+        def step(bag, i):
+            if i == 0:
+                bag.steps = 0
+
+                def before(optimizer, *_):
+                    bag.steps += 1
+                    if bag.steps == 3:
+                        optimizer.state = defaultdict(dict)
+
+                def after(optimizer, *_):
+                    seen.append(sum(value.double().sum().item() for entry in optimizer.state.values() for value in entry.values()))
+
+                bag.optimizer.register_step_pre_hook(before)
+                bag.optimizer.register_step_post_hook(after)
+            bag.step(i)
+
+        self.same(program_of(step), "all", orders=ORDERS[:2])
+        self.assertEqual(seen[:STEPS], seen[STEPS : 2 * STEPS])
+        self.assertEqual(seen[:STEPS], seen[2 * STEPS :])
+
+    def test_state_that_somebody_else_holds(self):
+        """Before the first step. The guarded dictionary would take its place, and the other one would stay empty."""
+
+        def step(bag, i):
+            if i == 0:
+                bag.held = bag.optimizer.state
+            bag.step(i)
+            assert len(bag.held) == PARAMETERS
+
+        self.same(program_of(step), "all", orders=ORDERS[:1], check=self.not_streamed_at_first)
+
+    def not_streamed_at_first(self, run):
+        # Once the first step has made the state, both have the same entries.
+        self.assertLess(run.manager.copies.counts["steps_streamed"], STEPS)
+
+    def test_functions_that_are_wrapped_later(self):
+        def decaying(adam):
+            def wrapper(parameters, *arguments, **named):
+                adam(parameters, *arguments, **named)
+                for parameter in parameters:
+                    parameter.mul_(0.999)
+
+            return functools.wraps(adam)(wrapper)
+
+        def step(bag, i):
+            if i == 3:
+                bag.patch = mock.patch.object(ADAM, "adam", decaying(ADAM.adam))
+                bag.patch.start()
+            bag.step(i)
+            if i == STEPS - 1:
+                bag.patch.stop()
+
+        self.same(program_of(step, kind="Adam"), "all", orders=ORDERS[:1], check=self.streamed(3))
+
+    def test_a_program_that_collects_by_itself(self):
+        """Of the optimizer's functions, `step()` alone is led astray."""
+        counts = []
+
+        def step(bag, i):
+            if i == 0:
+
+                def before(optimizer, *_):
+                    lists = [[] for _ in range(6)]
+                    optimizer._init_group(optimizer.param_groups[0], *lists)
+                    counts.append(len(lists[0]))
+
+                bag.optimizer.register_step_pre_hook(before)
+            bag.step(i)
+
+        self.same(program_of(step, kind="Adam"), "all", orders=ORDERS[:1], check=self.streamed())
+        self.assertEqual(counts[:STEPS], counts[STEPS:])
+        self.assertGreater(min(counts), 0)
+
+    def test_groups_of_another_class(self):
+        class Group(dict):
+            def __getitem__(self, name):
+                return 0.5 if name == "lr" else super().__getitem__(name)
+
+        def step(bag, i):
+            if i == 0:
+                bag.optimizer.param_groups[:] = [Group(group) for group in bag.optimizer.param_groups]
+            bag.step(i)
+
+        self.same(program_of(step, kind="SGD", momentum=0.9), "all", orders=ORDERS[:1], check=self.not_streamed)
+
+    def test_an_interrupt_before_a_wait(self):
+        """Whoever reads the state afterwards waits."""
+        with Run("all", "late", debug=False) as run:
+            bag = Bag()
+            for i in range(3):
+                bag.step(i)
+            expected = [value.clone() for entry in bag.optimizer.state.values() for value in entry.values()]
+            wait = run.manager.backend.wait
+
+            def interrupted(*arguments):
+                run.manager.backend.wait = wait
+                raise KeyboardInterrupt
+
+            bag.backward(3)
+            with run.manager.lock:
+                for item in run.manager.guard.items:
+                    run.manager.guard.begin_swap_out(item)
+                for item in run.manager.guard.items:
+                    run.manager.guard.end_swap_out(item)
+            run.manager.backend.wait = interrupted
+            with self.assertRaises(KeyboardInterrupt):
+                next(iter(bag.optimizer.state.values()))
+            found = [value.clone() for entry in bag.optimizer.state.values() for value in entry.values()]
+            for one, other in zip(expected, found, strict=True):
+                self.assertTrue(torch.equal(one, other))
 
 
 if __name__ == "__main__":
