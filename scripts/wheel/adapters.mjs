@@ -114,11 +114,21 @@ function compile({ abi, include, cuda }, common, folder) {
   const strings = `-D_GLIBCXX_USE_CXX11_ABI=${abi}`;
   const headers = [pytorchStandard(include), strings, '-isystem', include, '-isystem', cuda];
   const objects = compileParts(['torch'], 'user', folder, [...headers, ...anywhere], TREE);
+  return linkForWheel([...objects, '-Wl,--no-as-needed', ...common, '-Wl,--as-needed'], strings, folder);
+}
+
+/**
+ * A library that asks for no more than the oldest system has, or an error.
+ * @param {readonly string[]} inputs object files, libraries, options of the linker
+ * @param {string} strings the definition that chooses the strings of C++
+ * @param {string} folder
+ * @returns {Buffer}
+ */
+export function linkForWheel(inputs, strings, folder) {
   const baseline = join(folder, 'baseline.o');
   run(compilerOf('cpp'), ['-std=c++17', '-O2', '-fPIC', '-fno-ident', strings, '-c', 'scripts/wheel/baseline.cpp', '-o', baseline]);
   const output = join(folder, LIBRARY);
-  const inputs = [...objects, baseline, '-Wl,--no-as-needed', ...common, '-Wl,--as-needed', '-ldl'];
-  run(compilerOf('cpp'), ['-shared', '-pthread', '-s', ...inputs, '-Wl,--build-id=none', '-o', output]);
+  run(compilerOf('cpp'), ['-shared', '-pthread', '-s', baseline, ...inputs, '-ldl', '-Wl,--build-id=none', '-o', output]);
   const library = readFileSync(output);
   checkBaseline(output, library);
   return library;

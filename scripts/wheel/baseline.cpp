@@ -23,6 +23,7 @@ struct stat;
 // glibc 2.34 moved these into libc.so.6.
 REPLACE(dlopen, "dlopen", "GLIBC_2.2.5", void *, (const char *file, int mode), (file, mode))
 REPLACE(dlsym, "dlsym", "GLIBC_2.2.5", void *, (void *library, const char *name), (library, name))
+REPLACE(dladdr, "dladdr", "GLIBC_2.2.5", int, (const void *address, void *found), (address, found))
 REPLACE(create, "pthread_create", "GLIBC_2.2.5", int, (void *thread, const void *how, void *(*start)(void *), void *with),
         (thread, how, start, with))
 REPLACE(detach, "pthread_detach", "GLIBC_2.2.5", int, (unsigned long thread), (thread))

@@ -4,6 +4,8 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it, test } from 'vitest';
+import { compileParts, hasCompiler } from '../../scripts/native-rules.mjs';
+import { linkForWheel } from '../../scripts/wheel/adapters.mjs';
 import { checkBaseline } from '../../scripts/wheel/baseline.mjs';
 import { ROOT } from '../support/command.ts';
 
@@ -68,5 +70,12 @@ describe('a compiled file of the wheel', () => {
     expect(() => checkBaseline('file.so', asking('GLIBC_2.2.5', word))).toThrow(
       `file.so needs ${word}: more than manylinux_2_28_x86_64 promises`,
     );
+  });
+
+  // What is compiled without PyTorch's headers, so that a function of a newer system shows here and not when a wheel is made.
+  const hasWheel = process.platform === 'linux' && process.arch === 'x64' && hasCompiler('cpp');
+  it.skipIf(!hasWheel)(`asks for no more${hasWheel ? '' : ' (skipped: not Linux on x86_64, or no C++ compiler)'}`, () => {
+    const objects = compileParts(['backend', 'runtime'], 'user', join(folder, 'objects'));
+    expect(linkForWheel(objects, '-D_GLIBCXX_USE_CXX11_ABI=1', folder).length).toBeGreaterThan(10_000);
   });
 });
