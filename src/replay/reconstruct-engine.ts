@@ -10,7 +10,7 @@ import { SimulatedBackend } from '../backend/simulated.ts';
 import { recordedEngine } from '../trace/summary.ts';
 import type { Trace } from '../trace/trace.ts';
 import { findLimits } from './limits.ts';
-import type { Reconstruction, ReconstructOptions } from './reconstruct.ts';
+import type { Reconstruction, ReconstructOptions } from './reconstruction.ts';
 import { replay } from './replay.ts';
 
 /** The allocator and the settings that the recording was made with. */

@@ -4,8 +4,9 @@ import { ENGINE_ALLOCATORS, type EngineAllocatorName } from '../abi/allocators.t
 import type { AllocatorChoice } from '../allocator/registry.ts';
 import { plannedChoice, withPlan } from '../plan/steps/planned-choice.ts';
 import { likelyMoments } from '../replay/moments.ts';
-import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
+import { reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
+import type { Reconstruction } from '../replay/reconstruction.ts';
 import { censusOf, gpuWith } from '../replay/what-if.ts';
 import { leavesOutEvents } from '../trace/assemble.ts';
 import { summarizeTrace, type TraceSummary } from '../trace/summary.ts';

@@ -1,7 +1,8 @@
 // Where memory was at one moment of the recorded run, and why free memory could not be used.
 import type { CensusGroup } from '../allocator/allocator.ts';
 import { type AllocatorState, lastOomOf, stateOf } from '../replay/moments.ts';
-import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
+import { reconstruct } from '../replay/reconstruct.ts';
+import type { Reconstruction } from '../replay/reconstruction.ts';
 import { endsOf } from '../trace/ends.ts';
 import { type Frame, NO_STACK } from '../trace/symbols.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';

@@ -4,8 +4,9 @@ import { type AllocatorChoice, chooseAllocators } from '../allocator/registry.ts
 import { UsageError } from '../base/errors.ts';
 import { withPlan } from '../plan/steps/planned-choice.ts';
 import type { MemoryLimits } from '../replay/limits.ts';
-import { type Reconstruction, reconstruct } from '../replay/reconstruct.ts';
+import { reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
+import type { Reconstruction } from '../replay/reconstruction.ts';
 import type { ReplayOptions } from '../replay/replay.ts';
 import { gpuWith } from '../replay/what-if.ts';
 import { categoriesOf } from '../report/categories.ts';

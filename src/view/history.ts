@@ -2,8 +2,9 @@
 // from the driver. Either the recorded run, or its requests through another allocator.
 import type { Allocator } from '../allocator/allocator.ts';
 import type { AllocatorChoice } from '../allocator/registry.ts';
-import { isExact, matchRules, type Reconstruction, type ReconstructOptions, reconstruct } from '../replay/reconstruct.ts';
+import { matchRules, reconstruct } from '../replay/reconstruct.ts';
 import { recordedChoice } from '../replay/reconstruct-engine.ts';
+import { isExact, type Reconstruction, type ReconstructOptions } from '../replay/reconstruction.ts';
 import { RecordedPlacement } from '../replay/recorded-placement.ts';
 import { type ReplayObserver, type ReplayOptions, replay } from '../replay/replay.ts';
 import { ReservedPeak } from '../replay/reserved-peak.ts';

@@ -1,6 +1,7 @@
 // Recordings that were changed after the fact: the reconstruction must notice each kind of difference.
 import { describe, expect, it } from 'vitest';
-import { type Reconstruction, reconstruct } from '../../src/replay/reconstruct.ts';
+import { reconstruct } from '../../src/replay/reconstruct.ts';
+import type { Reconstruction } from '../../src/replay/reconstruction.ts';
 import { analyzeTrace } from '../../src/report/analysis.ts';
 import { assembleTrace } from '../../src/trace/assemble.ts';
 import { EventStore } from '../../src/trace/event-store.ts';
