@@ -1,5 +1,6 @@
 // Changes one line at a time (scripts/mutants.json) in a copy of the sources and runs the tests that should notice.
 // `npm run mutants -- [TEXT...] [--write FILE]` runs those whose name or file contains a TEXT, and writes the table to FILE.
+// `--stale` runs nothing: it names the mutants whose line is not in the sources any more, or more than once.
 import { spawn } from 'node:child_process';
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,11 +28,17 @@ const COPIED = [
 /** A mutant may loop for ever. */
 const MOST_SECONDS = 180;
 
-const { values, positionals } = parseArgs({ allowPositionals: true, options: { write: { type: 'string' } } });
+const { values, positionals } = parseArgs({ allowPositionals: true, options: { write: { type: 'string' }, stale: { type: 'boolean' } } });
 const all = JSON.parse(readFileSync(join(root, 'scripts/mutants.json'), 'utf8'));
 const chosen = all.filter(
   ({ name, file }) => positionals.length === 0 || positionals.some((text) => name.includes(text) || file.includes(text)),
 );
+
+if (values.stale) {
+  const stale = chosen.map((mutant) => ({ name: mutant.name, ...placeOf(root, mutant) })).filter(({ note }) => note !== undefined);
+  for (const { name, note } of stale) console.log(`STALE ${name} (${note})`);
+  process.exit(stale.length > 0 ? 1 : 0);
+}
 
 const folder = mkdtempSync(join(tmpdir(), 'weir-mutants-'));
 let running;
@@ -76,14 +83,20 @@ function suiteOf({ tests, only }) {
   return only === undefined ? tests : [...tests, '-t', only];
 }
 
+/** The one file with the line of a mutant, or a note why there is none. */
+function placeOf(top, { file, find }) {
+  const places = filesOf(join(top, file)).filter((path) => readFileSync(path, 'utf8').includes(find));
+  if (places.length !== 1) return { note: `the text is in ${places.length} files of ${file}` };
+  const times = readFileSync(places[0], 'utf8').split(find).length - 1;
+  return times === 1 ? { path: places[0] } : { note: `the text is there ${times} times` };
+}
+
 /** Applies a mutant, runs its tests and puts the file back. */
 async function judge(mutant) {
-  const { file, find, replace, harmless } = mutant;
-  const places = filesOf(join(folder, file)).filter((path) => readFileSync(path, 'utf8').includes(find));
-  if (places.length !== 1) return { status: 'STALE', note: `the text is in ${places.length} files of ${file}` };
-  const [path] = places;
+  const { find, replace, harmless } = mutant;
+  const { path, note } = placeOf(folder, mutant);
+  if (path === undefined) return { status: 'STALE', note };
   const before = readFileSync(path, 'utf8');
-  if (before.split(find).length !== 2) return { status: 'STALE', note: `the text is there ${before.split(find).length - 1} times` };
   const place = relative(folder, path);
   writeFileSync(
     path,
