@@ -190,18 +190,25 @@ print(weir_gpu.summary(what_if=False))`;
     });
 
     test('before a GPU is used: each child has its own ring, and one supervisor reads all of them', async () => {
+      // No child ends before all have trained: the supervisor ends with the child that started it.
       const script = `
 import os, sys, torch, standin_gpu, weir_gpu
+trained, told = os.pipe()
+ends, all_trained = os.pipe()
 children = []
 for number in range(3):
     child = os.fork()
     if child == 0:
+        os.close(all_trained)
         standin_gpu.train(steps=2 + number)
         from weir_gpu import enabling
         print(enabling._supervisor.owner == os.getpid(), flush=True)
-        import time; time.sleep(1)
+        os.write(told, b"x")
+        os.read(ends, 1)
         sys.exit(0)
     children.append(child)
+for _ in children: os.read(trained, 1)
+os.close(all_trained)
 print([os.waitpid(child, 0)[1] for child in children])
 print(weir_gpu.summary())`;
       const result = await standin.python(script, WEIR);
