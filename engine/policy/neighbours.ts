@@ -30,11 +30,11 @@ const ADVANTAGE: i32 = 32;
 /** Added to lives, so that short ones do not differ. */
 const INSTANT: u64 = 30;
 
-// Odd numbers without a pattern, for the hash of four sizes.
+// Odd numbers without a pattern, for hashes.
 const FACTOR1: u64 = 0x9e3779b97f4a7c15;
 const FACTOR2: u64 = 0xbf58476d1ce4e5b9;
-const FACTOR3: u64 = 0x94d049bb133111eb;
-const FACTOR4: u64 = 0xd6e8feb86659fd93;
+/** Bits for the hash of a size. Four of them fill a word. */
+const SIZE_BITS: u64 = 16;
 
 /**
  * Whether lives of blocks are noted. Memory that streams lend changes hands before its time, so with several streams they are not.
@@ -46,13 +46,9 @@ export function notesLives(): bool {
 
 /** How long the block of a large request is expected to live; 0: unknown. The key is the size and the three sizes before it. */
 export function expectedLife(arena: Arena, size: u64): u32 {
-  const units = size >> 9;
-  // The products do not wait for each other.
-  const sum = (units + ((<u64>arena.index) << 48)) * FACTOR1 + arena.size1 * FACTOR2 + arena.size2 * FACTOR3 + arena.size3 * FACTOR4;
-  arena.size3 = arena.size2;
-  arena.size2 = arena.size1;
-  arena.size1 = units;
-  return foresee((sum ^ (sum >> 29)) * FACTOR2);
+  const recent = (arena.recentSizes << SIZE_BITS) | (((size >> 9) * FACTOR1) >> (64 - SIZE_BITS));
+  arena.recentSizes = recent;
+  return foresee((recent + arena.index) * FACTOR2);
 }
 
 /** Whether a block that lived this long is fleeting. */

@@ -51,10 +51,12 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
   noteLenders(haveLenders);
   arena.shared = haveLenders;
   if (recallExtent(arena, size)) return settle(knownStitch, knownStart, size, Way.Reuse);
-  if (!surveyArena(arena)) return NO_RANGE;
-  searchExtents(arena, size);
-  keepExtents(arena, size);
-  if (extentStitch !== NO_STITCH) return settle(extentStitch, extentStart, size, Way.Reuse);
+  if (arena.newestStitch !== NO_STITCH) {
+    if (!surveyArena(arena)) return NO_RANGE;
+    searchExtents(arena, size);
+    keepExtents(arena, size);
+    if (extentStitch !== NO_STITCH) return settle(extentStitch, extentStart, size, Way.Reuse);
+  }
 
   // Memory of another stream costs nothing once its release is over.
   if (haveLenders) {
@@ -78,6 +80,7 @@ export function serveWeir(arena: Arena, size: u64, pressed: bool): Range {
     if (block !== NO_RANGE) return block;
   }
 
+  if (!surveyArena(arena)) return NO_RANGE;
   const free = assemblable();
   if (free < size) {
     const missing = size - free;

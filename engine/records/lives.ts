@@ -74,7 +74,8 @@ export function foresee(key: u64): u32 {
     if (families === 0) return 0;
   }
   family = changetype<Family>(families + <usize>(key >> (64 - FAMILY_BITS)) * offsetof<Family>());
-  familyTag = <u32>key | 1;
+  // The high bits of a key depend on all that went into it.
+  familyTag = <u32>(key >> (64 - FAMILY_BITS - 32)) | 1;
   if (family.tag !== familyTag) return 0;
   if (family.live === 0) return family.last;
   return family.longest === 0 ? FOREVER : family.longest * 2;
@@ -100,14 +101,19 @@ export function beginLife(expected: u32): Life {
   return life;
 }
 
+function fade(longest: u32, age: u32): u32 {
+  const faded = longest - longest / FADING;
+  return age > faded ? age : faded;
+}
+
 /** The block is freed. Gives how long it lived. */
 export function endLife(life: Life): u32 {
   const own = life.family;
   const age = clock - life.birth;
   if (own.tag === life.tag) {
-    const faded = own.longest - own.longest / FADING;
+    const longest = own.longest;
     own.last = age === 0 ? 1 : age;
-    own.longest = age > faded ? age : faded;
+    own.longest = age >= longest ? age : fade(longest, age);
     // Blocks from before the family lost its place and got it again are not counted.
     if (own.live > 0) own.live--;
   }

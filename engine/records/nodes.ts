@@ -241,10 +241,8 @@ export class Arena {
   newestStitch: Stitch = changetype<Stitch>(0);
   oldestStitch: Stitch = changetype<Stitch>(0);
   stitchCount: u32 = 0;
-  /** The last large requests in units of 512 bytes, the latest first. */
-  size1: u64 = 0;
-  size2: u64 = 0;
-  size3: u64 = 0;
+  /** Hashes of the sizes of the last four large requests, 16 bits each. */
+  recentSizes: u64 = 0;
   /** Changes with every change of a free range. A survey is valid while it stays the same. */
   version: u32 = 0;
   /** Sum over all free ranges. If the same ranges are free again, it is the same again. */

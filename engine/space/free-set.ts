@@ -42,7 +42,7 @@ function bitOf(index: usize): u64 {
 /** What a range adds to the signature of the free set. Not linear, so that moving a border changes the sum. */
 function traitOf(address: u64, size: u64): u64 {
   const mixed = (address + (size << 20)) * 0x9e3779b97f4a7c15;
-  return (mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9;
+  return mixed ^ (mixed >> 29);
 }
 
 function isAlone(slot: usize, range: Range): bool {
