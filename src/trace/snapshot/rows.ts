@@ -7,8 +7,9 @@ import { NO_STACK, Symbols } from '../symbols.ts';
 import { type Annotation, type Block, type BlockState, EventKind } from '../trace.ts';
 import { Worth } from '../worth.ts';
 import { Containers, NOT_FROZEN } from './containers.ts';
+import { DictFields } from './dict-fields.ts';
 import { ForwardFrames } from './forward-frames.ts';
-import { KEY_NAMES, Key, KIND_OF_ACTION, KNOWN_NAMES, Word } from './names.ts';
+import { Key, KIND_OF_ACTION, KNOWN_NAMES, Word } from './names.ts';
 import { PoolTable } from './pools.ts';
 import { StackBuilder } from './stacks.ts';
 import { StringTable } from './strings.ts';
@@ -23,7 +24,6 @@ const MAX_LOOSE_ROWS = 2 ** 20;
 /** A list of more texts is no call stack, and its content is dropped. */
 const MAX_LINES = 256;
 const INT32_MAX = 2 ** 31 - 1;
-const KEY_COUNT = KEY_NAMES.length;
 
 const bit = (key: number): number => 1 << key;
 const EVENT_KEYS = bit(Key.action);
@@ -47,9 +47,6 @@ export interface RawSegment {
   readonly blocksValue: number;
 }
 
-/** The device of segments of pinned host memory. */
-export const HOST_DEVICE = -1;
-
 /** Address of a block whose dict has none. It follows from the blocks before it. */
 export const NO_ADDRESS = -1;
 
@@ -70,21 +67,18 @@ export class Rows {
   /** Number of entries by unknown action. */
   readonly unknownActions: Map<string, number> = new Map();
 
-  private readonly fieldTags = new Uint8Array(KEY_COUNT);
-  private readonly fieldValues = new Float64Array(KEY_COUNT);
-  private present = 0;
-  /** Byte offset of the decoder, for messages. */
-  private offset = 0;
   private readonly streamIndex = new Map<number, number>();
   private lastStream = -1;
   private lastStreamIndex = 0;
   private readonly stackBuilder: StackBuilder = new StackBuilder(this.symbols.stacks);
   private readonly forward: ForwardFrames = new ForwardFrames(this.symbols);
+  private readonly dict: DictFields;
   private readonly textOf = (id: number): string => this.strings.text(id);
 
   constructor(expectedEvents: number, memory?: ColumnMemory) {
     this.events = new EventStore(expectedEvents, memory);
     this.strings = new StringTable(KNOWN_NAMES, this.symbols, this.worth);
+    this.dict = new DictFields(this.symbols, this.strings, this.pools, this.bigints);
   }
 
   /** Refuses a file that takes more than it gives. `held` is what its decoder holds, `open` its unfinished values. */
@@ -103,7 +97,6 @@ export class Rows {
   setItems(slot: number, from: number, to: number, offset: number): void {
     const { tags, values } = this.stack;
     if (from === to) return;
-    this.offset = offset;
     if (tags[slot] === Tag.GenericDict) {
       this.appendItems(values[slot]!, from, to);
       return;
@@ -113,11 +106,11 @@ export class Rows {
         `at byte ${offset} the file adds keys to ${describeTag(tags[slot]!)}, which no memory snapshot does: it is damaged or something else`,
       );
     }
-    const present = this.gather(from, to);
+    const present = this.dict.gather(this.stack, from, to, offset);
     if (present & EVENT_KEYS) this.finishEvent(slot);
     else if ((present & FRAME_KEYS) === FRAME_KEYS) this.finishFrame(slot);
     else if (present & SEGMENT_KEYS) this.finishSegment(slot);
-    else if ((present & BLOCK_KEYS) === BLOCK_KEYS) this.finishBlock(slot, this.size(Key.size), this.blockState());
+    else if ((present & BLOCK_KEYS) === BLOCK_KEYS) this.finishBlock(slot, this.dict.size(Key.size), this.dict.blockState());
     else if ((present & HISTORY_KEYS) === HISTORY_KEYS) this.finishBlock(slot, 0, 'free');
     else if ((present & ANNOTATION_KEYS) === ANNOTATION_KEYS) this.finishAnnotation(slot);
     else this.put(slot, Tag.GenericDict, this.collect(from, to));
@@ -127,7 +120,6 @@ export class Rows {
   append(slot: number, from: number, to: number, offset: number): void {
     const { tags, values } = this.stack;
     if (from === to) return;
-    this.offset = offset;
     switch (tags[slot]) {
       case Tag.List:
         this.makeList(slot, from, to);
@@ -212,24 +204,9 @@ export class Rows {
     return container;
   }
 
-  private gather(from: number, to: number): number {
-    const { tags, values } = this.stack;
-    const { fieldTags, fieldValues } = this;
-    let present = 0;
-    for (let slot = from; slot < to; slot += 2) {
-      const key = values[slot]!;
-      if (tags[slot] !== Tag.String || key >= KEY_COUNT) continue;
-      fieldTags[key] = tags[slot + 1]!;
-      fieldValues[key] = values[slot + 1]!;
-      present |= 1 << key;
-    }
-    this.present = present;
-    return present;
-  }
-
   private finishEvent(slot: number): void {
-    if (this.fieldTags[Key.action] !== Tag.String) throw this.wrong(Key.action, 'text');
-    const action = this.fieldValues[Key.action]!;
+    if (this.dict.tags[Key.action] !== Tag.String) throw this.dict.wrong(Key.action, 'text');
+    const action = this.dict.values[Key.action]!;
     const kind = action < KIND_OF_ACTION.length ? (KIND_OF_ACTION[action] as EventKind | 0) : 0;
     if (kind === 0) {
       const { unknownActions } = this;
@@ -240,21 +217,21 @@ export class Rows {
       return;
     }
     let address: number;
-    if (kind === EventKind.Oom) address = this.has(Key.device_free) ? this.size(Key.device_free) : 0;
-    else if (kind === EventKind.Snapshot && !this.has(Key.addr)) address = 0;
-    else address = this.address(Key.addr);
+    if (kind === EventKind.Oom) address = this.dict.has(Key.device_free) ? this.dict.size(Key.device_free) : 0;
+    else if (kind === EventKind.Snapshot && !this.dict.has(Key.addr)) address = 0;
+    else address = this.dict.address(Key.addr);
     const row = this.events.append(
       kind,
       address,
-      kind === EventKind.Annotate && !this.has(Key.size) ? 0 : this.size(Key.size),
-      this.time(),
+      kind === EventKind.Annotate && !this.dict.has(Key.size) ? 0 : this.dict.size(Key.size),
+      this.dict.time(),
       this.streamOf(),
-      this.has(Key.pool_id) ? this.pool(Key.pool_id) : -1,
+      this.dict.has(Key.pool_id) ? this.dict.pool(Key.pool_id) : -1,
       this.frames(),
-      this.text(Key.user_metadata),
+      this.dict.text(Key.user_metadata),
     );
-    if (this.has(Key.compile_context) && this.fieldTags[Key.compile_context] === Tag.String) {
-      const context = this.fieldValues[Key.compile_context]!;
+    if (this.dict.has(Key.compile_context) && this.dict.tags[Key.compile_context] === Tag.String) {
+      const context = this.dict.values[Key.compile_context]!;
       if (context !== Word['N/A'] && context !== Word['']) this.events.setOptional(row, 'compileContext', this.strings.symbol(context));
     }
     this.worth.rows++;
@@ -262,10 +239,10 @@ export class Rows {
   }
 
   private finishFrame(slot: number): void {
-    const line = this.fieldTags[Key.line] === Tag.Number ? this.fieldValues[Key.line]! : 0;
+    const line = this.dict.tags[Key.line] === Tag.Number ? this.dict.values[Key.line]! : 0;
     const frame = this.symbols.frames.intern(
-      this.text(Key.name),
-      this.text(Key.filename),
+      this.dict.text(Key.name),
+      this.dict.text(Key.filename),
       Number.isInteger(line) && Math.abs(line) <= INT32_MAX ? line : 0,
     );
     this.worth.frames++;
@@ -273,21 +250,21 @@ export class Rows {
   }
 
   private finishSegment(slot: number): void {
-    const blocksTag = this.has(Key.blocks) ? this.fieldTags[Key.blocks]! : Tag.List;
-    if (blocksTag !== Tag.List && blocksTag !== Tag.GenericList) throw this.wrong(Key.blocks, 'a list of blocks');
+    const blocksTag = this.dict.has(Key.blocks) ? this.dict.tags[Key.blocks]! : Tag.List;
+    if (blocksTag !== Tag.List && blocksTag !== Tag.GenericList) throw this.dict.wrong(Key.blocks, 'a list of blocks');
     this.checkObjectCount(this.segments.length);
     this.segments.push({
-      device: this.segmentDevice(),
-      address: this.address(Key.address),
-      size: this.size(Key.total_size),
+      device: this.dict.segmentDevice(),
+      address: this.dict.address(Key.address),
+      size: this.dict.size(Key.total_size),
       stream: this.streamOf(),
-      pool: this.has(Key.segment_pool_id) ? this.pool(Key.segment_pool_id) : 0,
-      small: this.has(Key.segment_type) && this.fieldValues[Key.segment_type] === Word.small,
+      pool: this.dict.has(Key.segment_pool_id) ? this.dict.pool(Key.segment_pool_id) : 0,
+      small: this.dict.has(Key.segment_type) && this.dict.values[Key.segment_type] === Word.small,
       expandable:
-        this.has(Key.is_expandable) && this.fieldTags[Key.is_expandable] === Tag.Bool && this.fieldValues[Key.is_expandable] === 1,
+        this.dict.has(Key.is_expandable) && this.dict.tags[Key.is_expandable] === Tag.Bool && this.dict.values[Key.is_expandable] === 1,
       stack: this.frames(),
       blocksTag,
-      blocksValue: this.fieldValues[Key.blocks]!,
+      blocksValue: this.dict.values[Key.blocks]!,
     });
     this.worth.rows++;
     this.put(slot, Tag.Segment, this.segments.length - 1);
@@ -297,14 +274,14 @@ export class Rows {
     this.checkObjectCount(this.blocks.length);
     let requested = 0;
     let stack = this.frames();
-    if (this.has(Key.real_size)) requested = this.size(Key.real_size);
-    else if (this.has(Key.requested_size)) requested = this.size(Key.requested_size);
-    else if (this.has(Key.history)) {
+    if (this.dict.has(Key.real_size)) requested = this.dict.size(Key.real_size);
+    else if (this.dict.has(Key.requested_size)) requested = this.dict.size(Key.requested_size);
+    else if (this.dict.has(Key.history)) {
       const latest = this.latestOfHistory();
       requested = latest?.requested ?? 0;
       stack = latest?.stack ?? stack;
     } else if (state !== 'free') requested = size;
-    const address = this.has(Key.address) ? this.address(Key.address) : NO_ADDRESS;
+    const address = this.dict.has(Key.address) ? this.dict.address(Key.address) : NO_ADDRESS;
     this.blocks.push({ address, size, requested, state, stack });
     this.worth.rows++;
     this.put(slot, Tag.Block, this.blocks.length - 1);
@@ -312,49 +289,19 @@ export class Rows {
 
   private finishAnnotation(slot: number): void {
     this.checkObjectCount(this.annotations.length);
-    const stage = this.fieldTags[Key.stage] === Tag.String ? this.fieldValues[Key.stage] : -1;
+    const stage = this.dict.tags[Key.stage] === Tag.String ? this.dict.values[Key.stage] : -1;
     this.annotations.push({
-      name: this.symbols.strings[this.text(Key.name)] ?? '',
+      name: this.symbols.strings[this.dict.text(Key.name)] ?? '',
       stage: stage === Word.START ? 'START' : stage === Word.END ? 'END' : 'MARK',
-      device: this.has(Key.device) ? this.size(Key.device) : 0,
-      timeUs: this.time(),
+      device: this.dict.has(Key.device) ? this.dict.size(Key.device) : 0,
+      timeUs: this.dict.time(),
     });
     this.worth.rows++;
     this.put(slot, Tag.Annotation, this.annotations.length - 1);
   }
 
-  private has(key: number): boolean {
-    return (this.present & (1 << key)) !== 0;
-  }
-
-  private size(key: number): number {
-    const value = this.fieldValues[key]!;
-    if (!this.has(key) || this.fieldTags[key] !== Tag.Number || !Number.isSafeInteger(value) || value < 0) {
-      throw this.wrong(key, 'a number of bytes or an index');
-    }
-    return value;
-  }
-
-  /** PyTorch writes -1 for pinned host memory. */
-  private segmentDevice(): number {
-    const isHost = this.fieldTags[Key.device] === Tag.Number && this.fieldValues[Key.device] === HOST_DEVICE;
-    return !this.has(Key.device) ? 0 : isHost ? HOST_DEVICE : this.size(Key.device);
-  }
-
-  private address(key: number): number {
-    const value = this.fieldValues[key]!;
-    const tag = this.has(key) ? this.fieldTags[key] : Tag.Absent;
-    if (tag === Tag.Number && Number.isSafeInteger(value)) {
-      // PyTorch's C++ writer stores unsigned pointers as signed integers.
-      return this.symbols.addresses.encode(value >= 0 ? value : BigInt.asUintN(64, BigInt(value)));
-    }
-    if (tag !== Tag.BigInt) throw this.wrong(key, 'an address');
-    const exact = this.bigints[value]!;
-    return this.symbols.addresses.encode(exact < 0n && exact >= -(1n << 63n) ? BigInt.asUintN(64, exact) : exact);
-  }
-
   private streamOf(): number {
-    const handle = this.has(Key.stream) ? this.address(Key.stream) : 0;
+    const handle = this.dict.has(Key.stream) ? this.dict.address(Key.stream) : 0;
     if (handle === this.lastStream) return this.lastStreamIndex;
     let index = this.streamIndex.get(handle);
     if (index === undefined) {
@@ -366,40 +313,10 @@ export class Rows {
     return index;
   }
 
-  private time(): number {
-    if (!this.has(Key.time_us) || this.fieldTags[Key.time_us] === Tag.None) return 0;
-    const value = this.fieldValues[Key.time_us]!;
-    if (this.fieldTags[Key.time_us] !== Tag.Number || !Number.isFinite(value)) throw this.wrong(Key.time_us, 'a time in microseconds');
-    return value;
-  }
-
-  private text(key: number): number {
-    return this.has(key) && this.fieldTags[key] === Tag.String ? this.strings.symbol(this.fieldValues[key]!) : 0;
-  }
-
-  private pool(key: number): number {
-    const pool = this.fieldTags[key] === Tag.Pair ? this.pools.poolOfPair(this.fieldValues[key]!) : -1;
-    if (pool < 0) throw this.wrong(key, 'a pair of integers');
-    return pool;
-  }
-
-  private blockState(): BlockState {
-    switch (this.fieldTags[Key.state] === Tag.String ? this.fieldValues[Key.state] : -1) {
-      case Word.active_allocated:
-        return 'live';
-      case Word.active_pending_free:
-      case Word.active_awaiting_free:
-        return 'pending';
-      case Word.inactive:
-        return 'free';
-    }
-    throw this.wrong(Key.state, 'one of active_allocated, active_pending_free, inactive');
-  }
-
   private latestOfHistory(): Block | undefined {
     let latest: Block | undefined;
-    if (this.fieldTags[Key.history] === Tag.GenericList) {
-      this.containers.forEach(this.fieldValues[Key.history]!, (tag, value) => {
+    if (this.dict.tags[Key.history] === Tag.GenericList) {
+      this.containers.forEach(this.dict.values[Key.history]!, (tag, value) => {
         if (tag === Tag.Block) latest = this.blocks[value];
         return false;
       });
@@ -409,14 +326,14 @@ export class Rows {
 
   private frames(): number {
     const stack = this.ownFrames();
-    const hasForward = this.has(Key.forward_frames) && this.fieldTags[Key.forward_frames] === Tag.Texts;
-    return hasForward ? this.forward.behind(stack, this.fieldValues[Key.forward_frames]!) : stack;
+    const hasForward = this.dict.has(Key.forward_frames) && this.dict.tags[Key.forward_frames] === Tag.Texts;
+    return hasForward ? this.forward.behind(stack, this.dict.values[Key.forward_frames]!) : stack;
   }
 
   private ownFrames(): number {
-    if (!this.has(Key.frames)) return NO_STACK;
-    const value = this.fieldValues[Key.frames]!;
-    switch (this.fieldTags[Key.frames]) {
+    if (!this.dict.has(Key.frames)) return NO_STACK;
+    const value = this.dict.values[Key.frames]!;
+    switch (this.dict.tags[Key.frames]) {
       case Tag.Stack:
         return value;
       case Tag.List:
@@ -425,7 +342,7 @@ export class Rows {
       case Tag.GenericList:
         return this.stackOfList(value);
     }
-    throw this.wrong(Key.frames, 'a list of stack frames');
+    throw this.dict.wrong(Key.frames, 'a list of stack frames');
   }
 
   /** The call stack of a list that arrived in several batches. */
@@ -434,7 +351,7 @@ export class Rows {
     if (frozen !== NOT_FROZEN) return frozen;
     const frames: number[] = [];
     this.containers.forEach(container, (tag, value) => {
-      if (tag !== Tag.Frame) throw this.wrong(Key.frames, 'a list of stack frames');
+      if (tag !== Tag.Frame) throw this.dict.wrong(Key.frames, 'a list of stack frames');
       frames.push(value);
       return true;
     });
@@ -449,13 +366,5 @@ export class Rows {
       throw new InputError(
         `the file has more than ${MAX_OBJECTS} blocks or segments, more than any GPU has: it is damaged or something else`,
       );
-  }
-
-  private wrong(key: number, expected: string): InputError {
-    const found = this.has(key) ? describeTag(this.fieldTags[key]!) : 'nothing';
-    const value = this.has(key) && this.fieldTags[key] === Tag.Number ? ` ${this.fieldValues[key]}` : '';
-    return new InputError(
-      `the dict that ends at byte ${this.offset} has ${found}${value} for '${KEY_NAMES[key]}' where ${expected} is expected: the file is damaged or not a memory snapshot`,
-    );
   }
 }
