@@ -39,9 +39,14 @@ class Kind:
         self.owner = owner  # the class that has `_init_group`
         self.code = step.__code__
         self.names, self.function = names, function  # where `step()` looks for its function, by which name
+        self.ways = [name for name in (f"_single_tensor_{function}", f"_multi_tensor_{function}") if name in names]
         self.arguments = arguments
         self.most_state = most_state
         self.kept_afterwards = KEPT_AFTERWARDS.get(cls.__name__)
+
+    def computes_as_pytorch(self):
+        """Whether nobody has put another function in the place of those that the function calls for a whole list."""
+        return all(is_of_pytorch(self.names.get(name)) for name in self.ways)
 
 
 def kind_of(optimizer):
@@ -55,7 +60,7 @@ def kind_of(optimizer):
     owner = next((base for base in cls.__mro__ if "_init_group" in base.__dict__), None)
     called = getattr(getattr(step, "__code__", None), "co_names", ())
     names = getattr(step, "__globals__", {})
-    if owner is None or not {"_init_group", function} <= set(called) or function not in names:
+    if owner is None or not {"_init_group", function} <= set(called) or function not in names or not is_of_pytorch(step):
         return None
     found = tuple(inspect.signature(owner._init_group).parameters)[2:]
     takes = inspect.signature(names[function]).parameters
@@ -63,6 +68,16 @@ def kind_of(optimizer):
     if found != arguments or not set(found[2:]) <= set(takes):
         return None
     return Kind(cls, owner, step, names, function, found, most_state)
+
+
+def is_of_pytorch(function):
+    """Programs wrap functions of PyTorch, or put their own in their place. Those may do anything with a whole list of parameters."""
+    while function is not None:
+        where = getattr(function, "__globals__", {}).get("__name__", "")
+        if not where.startswith("torch.optim."):
+            return False
+        function = getattr(function, "__wrapped__", None)
+    return True
 
 
 def is_uniform(optimizer, kind, group, is_mine):

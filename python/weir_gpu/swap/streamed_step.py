@@ -7,11 +7,12 @@ import contextlib
 import functools
 import sys
 import threading
+import weakref
 
 import torch
 
 from .copies import Corrupted
-from .element_wise import bytes_of, is_uniform, kind_of
+from .element_wise import bytes_of, is_of_pytorch, is_uniform, kind_of
 from .optimizer_state import GuardedState
 from .records import SWAPPED_OUT, SWAPPING_OUT
 from .swapped_tensors import unobserved
@@ -36,7 +37,7 @@ class StreamedSteps:
     def __init__(self, manager):
         self.manager = manager
         self.copies, self.guard, self.mover, self.lock = manager.copies, manager.guard, manager.mover, manager.lock
-        self.kinds = {}  # by class of optimizer
+        self.kinds = weakref.WeakKeyDictionary()  # by class of optimizer
         self.replaced = []  # (namespace, what sets a name in it, name, what was there, what is there now)
         self.here = threading.local()  # `step`: the streamed step of this thread
 
@@ -56,7 +57,7 @@ class StreamedSteps:
         if not self._is_too_large(optimizer, limit) or not self._has_its_state_alone(optimizer):
             return False
         kind = self._kind_of(optimizer)
-        if not self._replace(kind) or not self.guard.protect(optimizer):
+        if not kind.computes_as_pytorch() or not self._replace(kind) or not self.guard.protect(optimizer):
             return False
         self.here.step = Step(self, optimizer, kind)
         return True
@@ -110,7 +111,7 @@ class StreamedSteps:
     # ---- in place of PyTorch's functions
 
     def _replace(self, kind):
-        """Whether ours are called first. What others have put around them since would see chunks instead of the whole."""
+        """Whether ours are called first, and PyTorch's by them. What others have put there would see chunks instead of the whole."""
         places = (
             (kind.owner, "_init_group", vars(kind.owner).get, functools.partial(setattr, kind.owner), self._in_place_of_collecting),
             (kind.names, kind.function, kind.names.get, kind.names.__setitem__, self._in_place_of_computing),
@@ -118,6 +119,8 @@ class StreamedSteps:
         for owner, name, get, put, make in places:
             if not any(other is owner and known == name for other, known, *_ in self.replaced):
                 before = get(name)
+                if not is_of_pytorch(before):
+                    return False
                 now = functools.wraps(before)(make(before))
                 self.replaced.append((owner, name, get, put, before, now))
                 put(name, now)
@@ -158,7 +161,9 @@ class Step:
     """One streamed step of an optimizer."""
 
     def __init__(self, steps, optimizer, kind):
-        self.steps, self.optimizer, self.kind = steps, optimizer, kind
+        self.steps, self.kind = steps, kind
+        # A step that fails is kept until the next one, but not what the program wants to free then.
+        self.reference = weakref.ref(optimizer)
         self.guard, self.mover, self.copies = steps.guard, steps.mover, steps.copies
         self.place = steps.guard.ordinal(optimizer)
         self.group, self.lists = None, ()  # what was collected last and is not computed yet
@@ -167,6 +172,10 @@ class Step:
         self.has_new_items = False
         self.chunks = 0
         self.leaving = []  # items of the last chunk, which are on their way out
+
+    @property
+    def optimizer(self):
+        return self.reference()
 
     def collect(self, collect, group, lists, named):
         """In place of `_init_group`: collects nothing. Returns what it returns for no parameters."""
@@ -243,7 +252,7 @@ class Step:
         return [item for identity in entries for item in self.guard.by_entry.get(identity, ()) if item.optimizer == self.place]
 
     def _bring(self, chunk):
-        """The chunk's state is resident when this returns, for work on the compute stream."""
+        """The chunk's state is resident when this returns, for work on the current stream."""
         items = self._items(chunk)
         with self.steps.lock, unobserved():
             wanted = [item for item in items if item.state == SWAPPED_OUT]
@@ -255,6 +264,8 @@ class Step:
             self.guard.wait_for_swap_ins(items)
             for item in items:
                 self.guard.swap_in(item, planned=True)
+            # A hook of the program may have chosen another stream.
+            self.copies.make_current_wait()
 
     @contextlib.contextmanager
     def _swapping(self):

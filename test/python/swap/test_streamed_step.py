@@ -2,8 +2,10 @@
 
 import copy
 import functools
+import gc
 import sys
 import unittest
+import weakref
 from collections import defaultdict
 from unittest import mock
 
@@ -287,7 +289,7 @@ class Surroundings(StreamedCase):
                 if len(inner.losses) % 2:
                     inner.optimizer.step()
                 else:
-                    with mock.patch.object(ADAM, "_single_tensor_adam", side_effect=MemoryError), self.assertRaises(MemoryError):
+                    with mock.patch.object(torch.Tensor, "lerp_", side_effect=MemoryError), self.assertRaises(MemoryError):
                         inner.optimizer.step()
                 inner.optimizer.zero_grad()
 
@@ -339,7 +341,7 @@ class Surroundings(StreamedCase):
             self.same(program, "all", orders=ORDERS[:4], check=self.streamed(7))
 
     def fail_at_third(self, optimizer):
-        original, calls = ADAM._multi_tensor_adam, []
+        original, calls = torch.optim.Optimizer._group_tensors_by_device_and_dtype, []
 
         def failing(*arguments, **named):
             calls.append(1)
@@ -347,9 +349,49 @@ class Surroundings(StreamedCase):
                 raise MemoryError("in the middle")
             return original(*arguments, **named)
 
-        with mock.patch.object(ADAM, "_multi_tensor_adam", failing), self.assertRaises(MemoryError):
+        with mock.patch.object(torch.optim.Optimizer, original.__name__, failing), self.assertRaises(MemoryError):
             optimizer.step()
         self.assertEqual(len(calls), 3)
+
+    def test_a_step_that_fails_keeps_nothing(self):
+        """Programs that ran out of memory free everything and try again with less."""
+        with Run("all", *ORDERS[0]) as run:
+            bag = Bag(foreach=False)
+            bag.step()
+            bag.backward(1)
+            with mock.patch.object(torch.Tensor, "lerp_", side_effect=MemoryError), self.assertRaises(MemoryError):
+                bag.optimizer.step()
+            self.streamed(1)(run)
+            gone = [weakref.ref(thing) for thing in (bag.optimizer, *bag.parameters)]
+            del bag
+            gc.collect()
+            self.assertEqual([reference() is None for reference in gone], [True] * len(gone))
+
+    def test_a_class_is_not_kept_alive(self):
+        with Run("all", *ORDERS[0]):
+
+            class Own(torch.optim.Adam):
+                pass
+
+            bag = Bag(own=Own)
+            bag.step()
+            gone = weakref.ref(Own)
+            del bag, Own
+            gc.collect()
+            self.assertIsNone(gone())
+
+    @unittest.skipUnless(FAKE, "counts waits")
+    def test_a_hook_that_chooses_another_stream(self):
+        """That stream reads the state, so it waits for the compute stream."""
+        with Run("all", *ORDERS[0]) as run:
+            bag = Bag()
+            bag.step()
+            backend = run.backend
+            bag.optimizer.register_step_pre_hook(lambda *_: setattr(backend, "aside", True))
+            bag.optimizer.register_step_post_hook(lambda *_: setattr(backend, "aside", False))
+            with mock.patch.object(backend, "wait_current", wraps=backend.wait_current) as waits:
+                bag.step(1)
+            self.assertGreater(waits.call_count, 0)
 
     def test_an_error_of_ours_ends_swapping_and_not_the_step(self):
         expected = program_of()()
@@ -617,6 +659,42 @@ class LeftOut(StreamedCase):
                 bag.patch.stop()
 
         self.same(program_of(step, kind="Adam"), "all", orders=ORDERS[:1], check=self.streamed(3))
+
+    def test_functions_of_the_program_before_the_first_step(self):
+        """They look at all gradients of a group."""
+
+        def norming(function):
+            def wrapper(parameters, gradients, *arguments, **named):
+                whole = sum(gradient.square().sum().item() for gradient in gradients)
+                for gradient in gradients:
+                    gradient.div_(whole + 1e-6)
+                function(parameters, gradients, *arguments, **named)
+
+            return functools.wraps(function)(wrapper)
+
+        for name in ("adam", "_single_tensor_adam", "_multi_tensor_adam"):
+            with self.subTest(name), mock.patch.object(ADAM, name, norming(getattr(ADAM, name))):
+                self.left_out(kind="Adam", foreach="multi" in name)
+
+    def test_a_step_of_the_program(self):
+        """Made of PyTorch's functions: what it does between them is for all parameters of a group."""
+
+        @torch.no_grad()
+        def step(optimizer, closure=None):
+            for group in optimizer.param_groups:
+                lists = parameters, gradients, *_ = [[] for _ in range(6)]
+                has_complex = optimizer._init_group(group, *lists)
+                whole = sum(gradient.square().sum().item() for gradient in gradients)
+                for gradient in gradients:
+                    gradient.div_(whole + 1e-6)
+                beta1, beta2 = group["betas"]
+                names = ("foreach", "capturable", "differentiable", "fused", "amsgrad", "lr", "weight_decay", "eps", "maximize")
+                adam(*lists, beta1=beta1, beta2=beta2, has_complex=has_complex, **{name: group[name] for name in names})
+
+        step = torch.optim.Optimizer.profile_hook_step(step)
+        step.hooked = True
+        with mock.patch.object(torch.optim.Adam, "step", step), mock.patch.dict(globals(), adam=ADAM.adam):
+            self.left_out(kind="Adam")
 
     def test_a_program_that_collects_by_itself(self):
         """Of the optimizer's functions, `step()` alone is led astray."""
