@@ -24,6 +24,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'errors',
     'fences',
     'gradients',
+    'interrupts',
     'large',
     'optimizer_state',
     'order',

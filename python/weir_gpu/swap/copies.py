@@ -26,9 +26,10 @@ class Copy(NamedTuple):
 
 
 class Copies:
-    def __init__(self, options, say):
+    def __init__(self, options, say, lock):
         self.options = options
         self.say = say
+        self.lock = lock
         self.backend = None  # set at the first large tensor on a GPU
         self.slab = None
         self.sides = SideStreams()
@@ -42,6 +43,7 @@ class Copies:
         self.waited = {"out": 0, "in": 0}
         # In a batch, for each direction: the value of `taken` when it last waited for the compute stream.
         self.following = None
+        self.batch_turn = 0  # the lock's turn in which it began
         self.taken = 0
         # (an owner of memory, a copy of it), left by destructors: the compute stream must wait for the copy before the memory is freed.
         self.pending_frees = deque()
@@ -86,9 +88,10 @@ class Copies:
         self._after_compute("out", backend.out_stream)
         if slot.busy is not None:
             backend.wait(backend.out_stream, slot.busy.event)
-        backend.copy_out(slot.bytes, storage)
+        with self._waiting_if_interrupted(backend.out_stream):
+            backend.copy_out(slot.bytes, storage)
+            copy = self._begun("out", backend.out_stream)._replace(fence=fence)
         self.counts["bytes_out"] += slot.size
-        copy = self._begun("out", backend.out_stream)._replace(fence=fence)
         if self.following is None:
             self.sides.record()
         return copy, checksum
@@ -99,7 +102,7 @@ class Copies:
 
         Allocating may give it work, though: waits for streams that used the memory before. Other threads may give work to other
         streams until a tensor is found to be ours. So one fence for all is recorded last."""
-        self.following = {}
+        self.following, self.batch_turn = {}, self.lock.turn
         try:
             yield
         finally:
@@ -114,7 +117,19 @@ class Copies:
         self.taken += 1
         return self.backend.new_storage(size)
 
+    @contextlib.contextmanager
+    def _waiting_if_interrupted(self, stream):
+        """Nobody would know of the copy, or of its first pieces. The memory may be freed next, on the compute stream."""
+        try:
+            yield
+        except BaseException:
+            self.backend.wait(self.backend.compute, self.backend.event(stream))
+            raise
+
     def _after_compute(self, way, stream):
+        # An interrupt may have left a batch open. No batch outlives its turn at the lock.
+        if self.following is not None and self.batch_turn != self.lock.turn:
+            self.following = None
         if self.following is None or self.following.get(way) != self.taken:
             self.backend.wait(stream, self.backend.event(self.backend.compute))
         if self.following is not None:
@@ -128,8 +143,9 @@ class Copies:
         """Returns the copy. Whoever writes to the slot next waits for it, too."""
         # The memory may have been used on the compute stream until now.
         self._after_compute("in", self.backend.in_stream)
-        self.backend.copy_in(storage, slot.bytes)
-        slot.busy = self._begun("in", self.backend.in_stream)
+        with self._waiting_if_interrupted(self.backend.in_stream):
+            self.backend.copy_in(storage, slot.bytes)
+            slot.busy = self._begun("in", self.backend.in_stream)
         self.counts["bytes_in"] += slot.size
         return slot.busy
 

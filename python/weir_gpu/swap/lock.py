@@ -14,6 +14,7 @@ class Lock:
     def __init__(self):
         self._lock = threading.RLock()
         self._depth = 0
+        self.turn = 0  # how often it was taken by somebody who did not have it
         self._lists = []
         self._work = None
 
@@ -30,6 +31,8 @@ class Lock:
     def acquire(self, blocking=True, timeout=-1):
         if not self._lock.acquire(blocking, timeout):
             return False
+        if self._depth == 0:
+            self.turn += 1
         self._depth += 1
         return True
 

@@ -43,7 +43,7 @@ class Manager:
         self.stopped = None  # why swapping ended; None while it goes on
         self.anchor = None  # weak reference to the optimizer whose steps are the training steps
 
-        self.copies = Copies(options, say)
+        self.copies = Copies(options, say, self.lock)
         self.copies.pending_frees = self.lock.leftovers()
         self.saved = SavedTensors(self.copies)
         self.saved.dead = self.lock.leftovers()

@@ -314,18 +314,18 @@ class StateGuard(InPlaceSwapper):
                 item.forget()
         self.free_ordinals.extend(places)
         self.streamed -= places
-        self.items = [item for item in self.items if item.reference is not None]
         self.has_gaps = False
-        return self.number()
+        return self._take([item for item in self.items if item.reference is not None])
 
-    def number(self):
-        self.by_entry = {}
-        for index, item in enumerate(self.items):
+    def _take(self, items):
+        """The list of items from now on; returns whether it has changed. After an interrupt, what is swapped out is still found."""
+        by_entry = {}
+        for index, item in enumerate(items):
             item.index = index
-            self.by_entry.setdefault(item.entry.identity, []).append(item)
-        signature = tuple((item.optimizer, item.size) for item in self.items)
+            by_entry.setdefault(item.entry.identity, []).append(item)
+        signature = tuple((item.optimizer, item.size) for item in items)
         same = signature == self.signature
-        self.signature = signature
+        self.items, self.by_entry, self.signature = items, by_entry, signature
         return not same
 
     def scan(self, optimizer):
@@ -367,15 +367,13 @@ class StateGuard(InPlaceSwapper):
             elif id(item) not in kept:
                 self.release(item)
                 item.forget()
-        self.items = sorted(others + found, key=lambda item: item.optimizer)
-        return self.number()
+        return self._take(sorted(others + found, key=lambda item: item.optimizer))
 
     def release_all(self):
         for item in self.items:
             self.release(item)
             item.forget()
-        self.items = []
-        self.number()
+        self._take([])
 
     def release_slots_except(self, plans):
         """Gives back the slots of state that no plan swaps any more."""

@@ -727,32 +727,6 @@ class LeftOut(StreamedCase):
 
         self.same(program_of(step, kind="SGD", momentum=0.9), "all", orders=ORDERS[:1], check=self.not_streamed)
 
-    def test_an_interrupt_before_a_wait(self):
-        """Whoever reads the state afterwards waits."""
-        with Run("all", "late", debug=False) as run:
-            bag = Bag()
-            for i in range(3):
-                bag.step(i)
-            expected = [value.clone() for entry in bag.optimizer.state.values() for value in entry.values()]
-            wait = run.manager.backend.wait
-
-            def interrupted(*arguments):
-                run.manager.backend.wait = wait
-                raise KeyboardInterrupt
-
-            bag.backward(3)
-            with run.manager.lock:
-                for item in run.manager.guard.items:
-                    run.manager.guard.begin_swap_out(item)
-                for item in run.manager.guard.items:
-                    run.manager.guard.end_swap_out(item)
-            run.manager.backend.wait = interrupted
-            with self.assertRaises(KeyboardInterrupt):
-                next(iter(bag.optimizer.state.values()))
-            found = [value.clone() for entry in bag.optimizer.state.values() for value in entry.values()]
-            for one, other in zip(expected, found, strict=True):
-                self.assertTrue(torch.equal(one, other))
-
 
 if __name__ == "__main__":
     unittest.main()
