@@ -10,12 +10,12 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
-from support import DEVICE, FAKE, ORDERS, WIDTH, Net, Run, SwapCase, Training, followed, swapped
+from support import DEVICE, FAKE, ORDERS, WIDTH, Net, Run, SwapCase, Training, draw, followed, swapped
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Partial, Shard
 from weir_gpu import swap
-from weir_gpu.swap import streamed_step
+from weir_gpu.swap import element_wise, streamed_step
 from weir_gpu.swap.records import RESIDENT, SWAPPED_OUT
 
 STEPS = 20
@@ -98,6 +98,20 @@ class FullyShard(ShardedCase):
         for foreach in (True, False):
             with mock.patch.object(streamed_step, "CHUNK", 1):
                 self.same(self.trained(10, foreach=foreach), "all", orders=ORDERS[:3], check=check)
+
+    def test_what_is_not_taken_in_chunks(self):
+        """Lists of sharded and plain tensors, and sums that are not made yet."""
+        sharded = DTensor.from_local(draw(WIDTH, WIDTH), self.mesh, [Shard(0)])
+        partial = DTensor.from_local(draw(WIDTH, WIDTH), self.mesh, [Partial()])
+        self.assertIs(element_wise.part_of(sharded), sharded._local_tensor)
+        self.assertIsNone(element_wise.part_of(partial))
+        parameters = [torch.nn.Parameter(sharded), torch.nn.Parameter(draw(WIDTH, WIDTH))]
+        for parameter in parameters:
+            parameter.grad = parameter.detach().clone()
+        for chosen, is_so in ((parameters[:1], True), (parameters[1:], True), (parameters, False)):
+            optimizer = torch.optim.AdamW(chosen)
+            kind = element_wise.kind_of(optimizer)
+            self.assertEqual(element_wise.is_uniform(optimizer, kind, optimizer.param_groups[0], lambda part: True), is_so)
 
     def test_gathered_parameters_are_left_alone(self):
         """Views of them are saved, and FSDP frees and fills their memory itself."""

@@ -367,6 +367,22 @@ class Surroundings(StreamedCase):
             gc.collect()
             self.assertEqual([reference() is None for reference in gone], [True] * len(gone))
 
+    def test_a_step_that_fails_between_collecting_and_computing(self):
+        """It has no part in the next step, which is not streamed."""
+
+        def step(bag, i):
+            if i == 2:
+                bag.backward()
+                eps = bag.optimizer.param_groups[0].pop("eps")
+                with self.assertRaises(KeyError):
+                    bag.optimizer.step()
+                bag.optimizer.param_groups[0]["eps"] = eps
+                bag.optimizer.step(lambda: torch.zeros(()))
+                bag.optimizer.zero_grad()
+            bag.step(i)
+
+        self.same(program_of(step), "all", orders=ORDERS[:2], check=self.streamed())
+
     def test_a_class_is_not_kept_alive(self):
         with Run("all", *ORDERS[0]):
 
@@ -452,6 +468,54 @@ class LeftOut(StreamedCase):
         everything = lambda groups: [parameter for group in groups for parameter in group["params"]]  # noqa: E731
         self.left_out(own=lambda groups, lr: torch.optim.AdamW(everything(groups), lr=torch.tensor(lr), foreach=False))
         self.left_out(own=lambda groups, lr: torch.optim.ASGD(groups, lr=lr))
+
+    def test_ways_that_need_a_gpu(self):
+        bag = Bag()
+        bag.backward()
+        kind, group = element_wise.kind_of(bag.optimizer), bag.optimizer.param_groups[0]
+        self.assertTrue(element_wise.is_uniform(bag.optimizer, kind, group, lambda tensor: True))
+        for way in ("fused", "capturable", "differentiable"):
+            self.assertFalse(element_wise.is_uniform(bag.optimizer, kind, {**group, way: True}, lambda tensor: True), way)
+
+    def test_complex_numbers(self):
+        """Kernels for lists see pairs of real ones, if the whole group is known to have some."""
+
+        def program():
+            torch.manual_seed(0)
+            parameters = [torch.nn.Parameter(draw(WIDTH, WIDTH, dtype=torch.complex64)) for _ in range(4)]
+            optimizer = torch.optim.AdamW(parameters, lr=1e-2, foreach=True)
+            losses = []
+            for _ in range(4):
+                x = draw(WIDTH, WIDTH).to(torch.complex64)
+                loss = sum((x @ parameter).abs().square().mean() for parameter in parameters)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                losses.append(loss.item())
+            return losses, [parameter.detach().clone() for parameter in parameters]
+
+        self.same(program, "all", orders=ORDERS[:1], check=self.not_streamed)
+
+    def test_state_that_lies_otherwise(self):
+        """Kernels for lists treat all of a list in the slow way then."""
+        wholes = []
+        uniform = streamed_step.is_uniform
+
+        def watched(*arguments):
+            is_so = uniform(*arguments)
+            wholes.append(is_so)
+            return is_so
+
+        def step(bag, i):
+            if i == 2:
+                entry = bag.optimizer.state[bag.parameters[1]]
+                entry["exp_avg"] = entry["exp_avg"].t().contiguous().t()
+            wholes.clear()
+            bag.step(0)
+            assert swap._manager is None or wholes == [i < 2, True, True], (i, wholes)
+
+        with mock.patch.object(streamed_step, "is_uniform", watched):
+            self.same(program_of(step, foreach=True), "all", orders=ORDERS[:1])
 
     def test_classes_of_the_program(self):
         class Own(torch.optim.AdamW):
