@@ -86,11 +86,11 @@ class InPlaceSwapper:
             self.copies.counts["kept"] += 1
             return False
         self.copies.wait(item.copy, ([item.who()], "out"))
-        self.copies.before_free(item.storage, item.of_compute_stream)
         # Set first: if we are interrupted here, the content is taken from the host.
         item.state = SWAPPED_OUT
         item.copy = None
         self.copies.swapped_out += item.size
+        self.copies.before_free(item.storage, item.of_compute_stream)
         item.on_give_up()
         item.storage.resize_(0)
         self.copies.after_free()
@@ -101,8 +101,10 @@ class InPlaceSwapper:
         self.begin_copy_in(item)
 
     def take_memory(self, item):
-        self.copies.refill(item.storage, item.size)
-        item.of_compute_stream = True
+        # It has some after an interrupt, or if there was none for the next item. Other memory would leave a copy without a target.
+        if item.storage.nbytes() != item.size:
+            self.copies.refill(item.storage, item.size)
+            item.of_compute_stream = True
 
     def begin_copy_in(self, item):
         item.copy = self.copies.begin_in(item.storage, item.slot)

@@ -62,11 +62,14 @@ class Interrupts(unittest.TestCase):
         self.state_survives(lambda run: interrupted_once(run.backend, "wait", lambda stream, _: stream is run.backend.compute))
 
     def test_between_a_copy_and_its_event(self):
-        """The next copy of the state goes to other memory. This one must not write to what it had."""
+        """The copy may go on while its memory is given to somebody else."""
         for after in (False, True):
             self.state_survives(
                 lambda run, after=after: interrupted_once(run.backend, "event", lambda stream, *_: stream is run.backend.in_stream, after)
             )
+
+    def test_between_a_copy_and_its_note(self):
+        self.state_survives(lambda run: interrupted_once(run.manager.copies, "begin_in", after=True))
 
     def test_between_a_copy_out_and_its_event(self):
         with Run("all", "late", debug=False) as run:
@@ -79,6 +82,13 @@ class Interrupts(unittest.TestCase):
             self.assertTrue(run.backend.has_no_copies())
             # Faults are looked at in the end.
             training.optimizer.state.clear()
+
+    def test_before_memory_is_given_up(self):
+        """Its next owner may have written to it, and debugging has."""
+        self.state_survives(
+            lambda run: interrupted_once(run.backend, "before_free", after=True),
+            lambda run, optimizer: (values_of(optimizer), swap_out(run)),
+        )
 
     def test_while_items_are_counted(self):
         """Items are found by their entries."""
