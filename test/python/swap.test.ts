@@ -20,6 +20,7 @@ describe.skipIf(reason !== '')(`swapping in Python${reason}`, () => {
     'contexts',
     'lifetimes',
     'native_reach',
+    'not_streamed',
     'deviations',
     'errors',
     'fences',
