@@ -19,7 +19,7 @@ describe.skipIf(reason !== '')(`observers in Python${reason}`, () => {
     expect(run.stderr).toMatch(/Ran \d+ tests/);
   });
 
-  test.each(['optimizer_state', 'gradients'])('swapping works beside them: %s', (name) => {
+  test.each(['optimizer_state', 'gradients', 'other_optimizers'])('swapping works beside them: %s', (name) => {
     const script = fileURLToPath(new URL(`swap/test_${name}.py`, import.meta.url));
     const env = { ...process.env, WEIR_SWAP_TEST_OBSERVE: '1' };
     const run = spawnSync(PYTHON, [script], { encoding: 'utf8', timeout: 230_000, env });

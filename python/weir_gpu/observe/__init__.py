@@ -56,7 +56,7 @@ def uninstall():
 
 
 def step():
-    """A step has ended. Counts only in a program without an optimizer of torch.optim."""
+    """A step has ended. Counts only in a program in which no optimizer was seen."""
     if _watch is not None and _watch.phases.anchor is None:
         _watch.phases.end_step()
 

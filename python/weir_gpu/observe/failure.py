@@ -10,6 +10,8 @@ import torch
 
 from ..abi import Category, PhaseMark
 from .modules import is_kv_cache
+from .optimizers import add_state
+from .other_optimizers import found_among
 from .tensors import is_tensor, node_of
 
 # Programs that try batch sizes fail often. After so many failures, only one in a while is looked at.
@@ -69,10 +71,16 @@ class Failures:
         until = self.clock() + MOST_SECONDS
         caches = _cache_classes()
         tensors, nodes = [], []
-        for found in gc.get_objects():
+        things = gc.get_objects()
+        # The first step of an optimizer may be the one that fails.
+        for optimizer, _ in found_among(things):
+            add_state(telling, optimizer)
+        for found in things:
             cls = type(found)
             if issubclass(cls, torch.Tensor):
                 tensors.append(found)
+            elif issubclass(cls, torch.optim.Optimizer):
+                add_state(telling, found)  # also of one around another, which never called the constructor
             elif cls in caches:
                 _add_cache(telling, found)
         for place, tensor in enumerate(tensors):
@@ -82,7 +90,7 @@ class Failures:
                 nodes.append(node)
             if place % GLANCE == 0 and self.clock() > until:
                 return
-        del tensors
+        del tensors, things
         _walk(telling, nodes, until, self.clock)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.optim import optimizer as of_all
 
 from ..abi import Category
-from .tensors import is_tensor, is_trained
+from .tensors import PLAIN, gradients_of, is_tensor, is_trained, kind_of, shape_of, storage_address
 
 # State of these many parameters is looked at to see whether it has changed.
 SAMPLES = 4
@@ -68,21 +68,33 @@ class Optimizers:
 
 def is_like_one(thing):
     """Whether an object of any class is built as an optimizer: it has a step, and parameters that are trained, in groups or in a list."""
-    attributes = getattr(thing, "__dict__", None)
-    if not callable(getattr(type(thing), "step", None)) or not isinstance(attributes, dict):
+    if not callable(getattr(type(thing), "step", None)):
         return False
     with torch._C.DisableTorchFunction():
-        found = parameters_of(thing)
-        if found:
-            return any(map(is_trained, found))
-        lists = [value for value in list(attributes.values()) if type(value) in (list, tuple) and value and is_tensor(value[0])]
-        return any(is_tensor(value) and is_trained(value) for listed in lists for value in listed)
+        return any(map(is_trained, parameters_of(thing)))
 
 
 def parameters_of(optimizer):
-    """Only plain containers are looked into: others are the program's, or a library's, and may do anything."""
+    """Those in groups; else those in lists of which some are trained."""
+    found = _grouped(optimizer)
+    return found or [value for listed in _lists_of(optimizer) if any(map(is_trained, listed)) for value in listed]
+
+
+# Only plain containers are looked into: others are the program's, or a library's, and may do anything.
+
+
+def _attributes(thing):
+    """Without asking the object, whose class may answer with code of its own."""
+    try:
+        attributes = object.__getattribute__(thing, "__dict__")
+    except Exception:
+        return {}
+    return attributes if type(attributes) is dict else {}
+
+
+def _grouped(optimizer):
     found = []
-    groups = optimizer.__dict__.get("param_groups")
+    groups = _attributes(optimizer).get("param_groups")
     for group in list(groups) if isinstance(groups, list) else ():
         of_group = group.get("params") if isinstance(group, dict) else None
         if isinstance(of_group, list):
@@ -90,9 +102,42 @@ def parameters_of(optimizer):
     return found
 
 
+def _lists_of(thing):
+    """Lists of tensors among the attributes."""
+    lists = [list(value) for value in list(_attributes(thing).values()) if type(value) in (list, tuple) and value and is_tensor(value[0])]
+    return [listed for listed in lists if all(map(is_tensor, listed))]
+
+
 def _state_of(optimizer):
-    state = optimizer.__dict__.get("state")
+    state = _attributes(optimizer).get("state")
     return state if isinstance(state, dict) else {}
+
+
+def _held_by(optimizer):
+    """Where an optimizer without a dictionary `state` may have it: lists that begin with a tensor, and dictionaries."""
+    if has_state(optimizer):
+        return []
+    held = [value for name, value in list(_attributes(optimizer).items()) if name not in ("param_groups", "defaults")]
+    return [value for value in held if isinstance(value, dict) or (type(value) in (list, tuple) and value and is_tensor(value[0]))]
+
+
+def _listed_state(optimizer):
+    """Lists beside the parameters, tensor by tensor of the same shape, and dictionaries that have the parameters as keys. Anything else
+    may be something else."""
+    held = _held_by(optimizer)
+    parameters = parameters_of(optimizer) if held else []
+    if not parameters:
+        return []
+    shapes, keys, found = list(map(shape_of, parameters)), set(map(id, parameters)), []
+    for value in held:
+        if isinstance(value, dict):
+            for key, entry in list(dict.items(value)):
+                if id(key) in keys or (type(key) is int and key in keys):
+                    _collect(found, entry, 0)
+        elif all(map(is_tensor, value)) and list(map(shape_of, value)) == shapes:
+            found += value
+    known = {storage_address(value) for value in [*parameters, *gradients_of(parameters)] if kind_of(value) == PLAIN}
+    return [value for value in found if id(value) not in keys and not (kind_of(value) == PLAIN and storage_address(value) in known)]
 
 
 def has_state(optimizer):
@@ -103,8 +148,10 @@ def sample_of(optimizer, address_of):
     """Addresses of some state tensors, to notice that there are others."""
     state = _state_of(optimizer)
     count = dict.__len__(state)
-    groups = optimizer.__dict__.get("param_groups")
+    groups = _attributes(optimizer).get("param_groups")
     found = [count]
+    for held in _held_by(optimizer)[: SAMPLES * SAMPLES]:
+        found.append(dict.__len__(held) if isinstance(held, dict) else [len(held), *map(address_of, held[:: max(1, len(held) - 1)])])
     for group in groups if isinstance(groups, list) else ():
         of_group = group.get("params") if isinstance(group, dict) else None
         if isinstance(of_group, list) and of_group:
@@ -118,7 +165,7 @@ def sample_of(optimizer, address_of):
 
 
 def add_state(telling, optimizer):
-    found = []
+    found = _listed_state(optimizer)
     # Without the methods of the dictionary: where state is swapped, they would swap it in.
     for values in list(dict.values(_state_of(optimizer))):
         _collect(found, values, 0)

@@ -12,6 +12,7 @@ from torch.autograd import graph
 from torch.optim import optimizer as optimizers
 
 from ..abi import PhaseMark
+from .other_optimizers import OtherOptimizers
 
 # If the anchor has not stepped for so many steps of others, another one takes its place.
 MOST_OTHERS = 64
@@ -65,6 +66,10 @@ class Phases:
         self.owes_step = False  # a step has ended inside of a backward pass
         self.steps = 0
         self.has_begun = False  # a step() of an optimizer, whether or not it ended
+        self.forgot_unannounced = False  # the program has optimizers that PyTorch announces
+        self.with_passes = []  # weak references to optimizers in whose steps backward passes ran
+        self.passes_before = 0  # backward passes before that
+        self.unannounced = OtherOptimizers(self._before_other, self._after_other)
         self.to_close = []
         self.closed = False
 
@@ -75,6 +80,7 @@ class Phases:
                 (optimizers.register_optimizer_step_post_hook, self._after_step),
             ):
                 self.to_close.append(register(hook).remove)
+            self.to_close.append(self.unannounced.close)
             self._wrap_backward()
         except BaseException:
             self.close()
@@ -125,6 +131,9 @@ class Phases:
             if self.passes:
                 return
             owes_step, self.owes_step = self.owes_step, False
+        if not self.has_begun:
+            self.passes_before += 1
+            self._call(self.unannounced.look_after, self.passes_before)
         self._call(self.listener.backward_ends)
         if owes_step:
             self.end_step()
@@ -134,23 +143,50 @@ class Phases:
     def _mark_after_pass(self, frame):
         """A closure runs inside of its optimizer."""
         self.calls.forget_ended(frame)
+        if self.calls.running:
+            self._note_passes_of(self.calls.running[0][2])
         self.mark(PhaseMark.OPTIMIZER if self.calls.running else PhaseMark.FORWARD)
 
     # ---- optimizers
 
     def _before_step(self, optimizer, _arguments, _named):
         if not torch.compiler.is_compiling():
+            self._call(self._forget_unannounced)
             self._call(self._step_begins, optimizer, sys._getframe().f_back)
 
     def _after_step(self, optimizer, _arguments, _named):
         if not torch.compiler.is_compiling():
             self._call(self._step_ends, optimizer, sys._getframe().f_back)
 
-    def _step_begins(self, optimizer, frame):
+    def _before_other(self, optimizer, _arguments, _named):
+        # What has run backward passes in its steps is more than an optimizer. Most of such a step is a forward pass.
+        self._call(self._step_begins, optimizer, sys._getframe().f_back, not self._has_passes(optimizer))
+
+    def _after_other(self, optimizer):
+        if not self.forgot_unannounced:
+            self._call(self._step_ends, optimizer, sys._getframe().f_back)
+
+    def _has_passes(self, optimizer):
+        return any(known() is optimizer for known in self.with_passes)
+
+    def _note_passes_of(self, reference):
+        if not self._has_passes(reference()):
+            self.with_passes = [*(known for known in self.with_passes if known() is not None), reference]
+
+    def _forget_unannounced(self):
+        """A program that steps an optimizer of PyTorch's ends its steps with it. Others may be what runs it, such as a trainer."""
+        if self.forgot_unannounced or not self.unannounced.is_open():
+            return
+        self.forgot_unannounced = True
+        self.unannounced.close()
+        self.calls = Calls()
+        self.anchor = None
+
+    def _step_begins(self, optimizer, frame, is_marked=True):
         self.has_begun = True
         self.calls.begin(optimizer, frame)
         self._call(self.listener.optimizer_begins, optimizer)
-        if not self.passes and len(self.calls.running) == 1:
+        if not self.passes and len(self.calls.running) == 1 and is_marked:
             self.mark(PhaseMark.OPTIMIZER)
 
     def _step_ends(self, optimizer, frame):

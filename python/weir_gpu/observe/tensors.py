@@ -67,6 +67,7 @@ _is_view = torch._C.TensorBase._is_view
 _base = torch._C.TensorBase._base.__get__
 _is_leaf = torch._C.TensorBase.is_leaf.__get__
 _grad = torch._C.TensorBase.grad.__get__
+shape_of = torch._C.TensorBase.shape.__get__
 _grad_fn = torch._C.TensorBase.grad_fn.__get__
 
 

@@ -8,10 +8,10 @@ import weakref
 import torch
 from torch.optim import optimizer as optimizers
 
+from ..observe.other_optimizers import OtherOptimizers
 from ..refusal import Refusal
 from .function_saves import FunctionSaves
 from .module_hooks import ModuleHooks
-from .other_optimizers import OtherOptimizers
 from .side_streams import StreamHooks
 
 

@@ -182,7 +182,7 @@ function unknownOtherLines({ otherMemory, processes }: RunSummary): string[] {
 function accessLines({ expectsAccesses, processes }: RunSummary): string[] {
   if (!expectsAccesses || processes.length === 0 || processes.some(({ counts }) => counts.operators > 0)) return [];
   return [
-    'no accesses were recorded: they begin after the second step, which ends with step() of an optimizer of torch.optim. Other programs call weir_gpu.step() after each step',
+    'no accesses were recorded: they begin after the second step, which ends with step() of an optimizer. Programs without one call weir_gpu.step() after each step',
   ];
 }
 

@@ -105,7 +105,7 @@ def convolutions(torch):
 
 
 class OwnOptimizer:
-    """Not of torch.optim, so nobody tells what its state is."""
+    """Not of torch.optim, so it is found by what it holds."""
 
     def __init__(self, torch, parameters):
         self.torch = torch
@@ -129,7 +129,7 @@ def own_optimizer(torch):
     for step in range(5):
         model(torch.randn(64, 700, device="cuda")).square().mean().backward()
         if step == 3:
-            found = sums([model])
+            found = {**sums([model]), "optimizerState": rounded(optimizer.moments)}
             peak(torch)
         optimizer.step()
         model.zero_grad()

@@ -15,7 +15,7 @@ from weir_gpu.abi import Category
 
 
 class PlainAdam:
-    """An optimizer that nobody told us of."""
+    """An optimizer that PyTorch does not know."""
 
     def __init__(self, parameters):
         self.parameters = list(parameters)
@@ -78,7 +78,7 @@ class Categories(ObserveCase):
             optimizer.step()
         self.assertTold(list(model.parameters()), Category.PARAMETER)
         self.assertTold([parameter.grad for parameter in model.parameters()], Category.GRADIENT)
-        self.assertTold(optimizer.moments, Category.UNKNOWN)
+        self.assertTold(optimizer.moments, Category.OPTIMIZER_STATE)
 
     def test_tensors_without_a_module(self):
         weight = torch.randn(16, requires_grad=True)

@@ -10,8 +10,8 @@ from collections import defaultdict
 import torch
 from support import ORDERS, Run, SwapCase, Training, swapped
 from weir_gpu import swap
+from weir_gpu.observe import other_optimizers
 from weir_gpu.observe.optimizers import is_like_one
-from weir_gpu.swap import other_optimizers
 from weir_gpu.swap.optimizer_state import GuardedState
 from weir_gpu.swap.records import SWAPPED_OUT
 
@@ -358,7 +358,7 @@ class OtherOptimizers(SwapCase):
             training_with(Handmade, 8)()
             self.assertIsNone(run.manager.stopped)
             self.assertEqual([odd[2].step(5), odd[3].step(6)], [5, 6])
-            self.assertIn(Handmade, [owner() for owner, _ in run.manager.hooks.others.watched])
+            self.assertIn(Handmade, [owner() for owner, _ in other_optimizers._replaced])
         del odd
         gc.collect()
 
