@@ -1,194 +1,53 @@
 """What call stacks cost: five workloads, each recorded in several ways in one run, against PyTorch's own history.
 
-    PYTHONPATH=dist/python python3 test/gpu/torch/stack_costs.py [--only gpt2,bert] [--json FILE] [--rounds 12]
+    PYTHONPATH=dist/python python3 test/gpu/torch/stack_costs.py [--seconds 120] [--only gpt2,bert] [--json FILE]
 
-Each way is a process of its own. All of them are ready at the same time and take turns, a few steps each, so that a machine that
-becomes slower slows all of them. Every step is waited for. A ratio is the median, over the rounds, of the median step against the mean
-of two processes that nobody records; behind it the quartiles. `least`: the shortest step of all rounds against theirs, for workloads
-that wait for a noisy processor. `again` is the second of the two against their mean: the noise. `with a stack`: share of the requests."""
+The ways take turns, a few steps each, in random order, with steps that nobody records before and after each turn. A ratio is the
+median over all rounds of a turn against the turns beside it, so a machine that becomes slower slows both. Behind it stands its 95 %
+interval; a wide one is `not settled`. `again` is the unrecorded way once more: it must be 1.
+
+`CPU` is what a turn takes of all threads of its process until everything is launched, less what it takes unrecorded: in ms per step, and
+in us per request, and as a share of the unrecorded step, beyond which it cannot become longer. Other programs hardly change it. Where the GPU is behind by so many kernels that launching waits, the
+processor waits in any case and the figure says less; the ratio of times is precise there."""
 
 import argparse
 import json
 import math
 import os
+import random
 import socket
-import statistics
 import struct
 import sys
 import tempfile
 import time
 import traceback
 
-# Allocator, value of the variable for stacks, whether PyTorch records its history.
-PLAIN = ("unrecorded", "again")
-WAYS = {
-    "unrecorded": ("", "", False),
-    "weir record, no stacks": ("pytorch", "", False),
-    "weir record, python": ("pytorch", "python", False),
-    "weir record, large": ("pytorch", "python:1048576", False),
-    "weir run, large": ("weir", "python:1048576", False),
-    "pytorch's history": ("", "", True),
-    "again": ("", "", False),
+from paired import Estimate, pairs, schedule
+from stack_workloads import WORKLOADS
+
+BASE, AGAIN, HISTORY = "unrecorded", "again", "history"
+# Allocator and value of the variable for stacks. Each has a process of its own; the other three share one.
+RECORDED = {
+    "record off": ("pytorch", ""),
+    "record python": ("pytorch", "python"),
+    "record large": ("pytorch", "python:1048576"),
+    "run large": ("weir", "python:1048576"),
 }
-
-
-def attention(torch, heads, x, qkv, out):
-    batch, length, width = x.shape
-    q, k, v = (part.view(batch, length, heads, width // heads).transpose(1, 2) for part in qkv(x).chunk(3, -1))
-    y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    return out(y.transpose(1, 2).reshape(batch, length, width))
-
-
-def decoder(torch, layers, width, heads, vocabulary, length):
-    nn = torch.nn
-
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-        def forward(self, x):
-            x = x + attention(torch, heads, self.first(x), self.qkv, self.out)
-            return x + self.mlp(self.second(x))
-
-    class Decoder(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-            self.layers, self.norm = nn.ModuleList(Layer() for _ in range(layers)), nn.LayerNorm(width)
-
-        def forward(self, tokens):
-            x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
-            for layer in self.layers:
-                x = layer(x)
-            return self.norm(x) @ self.tokens.weight.t()
-
-    return Decoder()
-
-
-def gpt2(torch):
-    model = decoder(torch, 48, 1600, 25, 50304, 1024).cuda().bfloat16()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    tokens = torch.randint(50304, (4, 1024), device="cuda")
-
-    def step():
-        logits = model(tokens)
-        torch.nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), tokens.view(-1)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step, 2
-
-
-def resnet(torch):
-    nn = torch.nn
-
-    class Bottleneck(nn.Module):
-        def __init__(self, before, width, stride):
-            super().__init__()
-            self.body = nn.Sequential(
-                *(nn.Conv2d(before, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
-                *(nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
-                *(nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)),
-            )
-            self.short = nn.Sequential(nn.Conv2d(before, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
-
-        def forward(self, x):
-            return torch.relu(self.body(x) + self.short(x))
-
-    blocks, before = [], 64
-    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for index in range(count):
-            blocks.append(Bottleneck(before, width, stride if index == 0 else 1))
-            before = 4 * width
-    stem = (nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
-    model = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)).cuda()
-    model = model.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    images = torch.randn(96, 3, 224, 224, device="cuda").contiguous(memory_format=torch.channels_last)
-    labels = torch.randint(1000, (96,), device="cuda")
-
-    def step():
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = torch.nn.functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step, 4
-
-
-def bert(torch):
-    nn = torch.nn
-    layer = nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", batch_first=True)
-    body = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
-    model = nn.Sequential(nn.Embedding(30522, 768), body, nn.Linear(768, 30522)).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    tokens = torch.randint(30522, (16, 512), device="cuda")
-
-    def step():
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = torch.nn.functional.cross_entropy(model(tokens).view(-1, 30522), tokens.view(-1))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step, 4
-
-
-def mlp(torch):
-    """Many small tensors: the CPU is the bottleneck, and every request costs."""
-    nn = torch.nn
-    parts = []
-    for _ in range(60):
-        parts += [nn.Linear(64, 64), nn.LayerNorm(64), nn.ReLU()]
-    model = nn.Sequential(*parts).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=False)
-    x = torch.randn(32, 64, device="cuda")
-
-    def step():
-        model(x).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step, 8
-
-
-def decode(torch):
-    """Tokens one by one, with caches that grow by torch.cat. A step is 16 tokens."""
-    nn = torch.nn
-    width, heads, layers = 768, 12, 12
-    qkv = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(layers)).cuda().bfloat16()
-    mlps = nn.ModuleList(nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(layers))
-    mlps = mlps.cuda().bfloat16()
-
-    def step():
-        with torch.no_grad():
-            caches = [None] * layers
-            x = torch.randn(8, 1, width, device="cuda", dtype=torch.bfloat16)
-            for _ in range(16):
-                for index in range(layers):
-                    q, k, v = (part.view(8, 1, heads, -1).transpose(1, 2) for part in qkv[index](x).chunk(3, -1))
-                    if caches[index] is not None:
-                        k, v = torch.cat((caches[index][0], k), 2), torch.cat((caches[index][1], v), 2)
-                    caches[index] = (k, v)
-                    y = torch.nn.functional.scaled_dot_product_attention(q, k, v)
-                    x = x + y.transpose(1, 2).reshape(8, 1, width)
-                    x = x + mlps[index](x)
-
-    return step, 5
-
-
-WORKLOADS = {"gpt2": gpt2, "resnet": resnet, "bert": bert, "mlp": mlp, "decode": decode}
+SHARED = (AGAIN, HISTORY)
 WARM_UP = 4
-# GPT-2 XL takes about 25 GB, so only five of them fit at a time.
-AT_ONCE = {"gpt2": 5}
+SLICE_S = 0.06
+# Of the time: the model with the longest steps needs more of it for as many rounds.
+WEIGHTS = {"gpt2": 2}
+# A process is ready and ends a turn within this time, or is left out.
+MOST_WAIT_S = 90
+# For `--dry`: what ways cost more than others, as a share of a step.
+PLANTED = {"record python": 0.25}
+# Offsets in a row of the ring: abi/events.ts.
+KIND, STACK = 24, 36
 
 
-def share_with_stack(folder):
-    """From the ring of this process, whose layout is in abi/ring.ts: share of the requests with a stack; stacks; dropped rows."""
+def requests_of(folder):
+    """From the ring of this process, whose layout is in abi/ring.ts: requests, share of them with a stack, stacks, dropped rows."""
     with open(os.path.join(folder, f"{os.getpid()}.ring"), "rb") as file:
         ring = file.read()
     rows_at, capacity = struct.unpack_from("<II", ring, 20)
@@ -196,148 +55,316 @@ def share_with_stack(folder):
     requests = known = 0
     for row in range(min(tail, capacity)):
         at = rows_at + row * 56
-        if ring[at + KIND] != 1:
-            continue
-        requests += 1
-        known += struct.unpack_from("<i", ring, at + STACK)[0] >= 0
+        if ring[at + KIND] == 1:
+            requests += 1
+            known += struct.unpack_from("<i", ring, at + STACK)[0] >= 0
     return {"requests": requests, "share": known / max(requests, 1), "stacks": stacks, "dropped": dropped}
 
 
-# Offsets in a row: abi/events.ts.
-KIND, STACK = 24, 36
+class Steps:
+    """In a child: one workload, made ready in one way."""
+
+    def __init__(self, torch, workload, way, folder, is_dry):
+        self.torch, self.planted, self.is_dry = torch, PLANTED.get(way, 0) if is_dry else 0, is_dry
+        if way in RECORDED and not is_dry:
+            install(folder, *RECORDED[way])
+        torch.manual_seed(1)
+        with torch.device("cpu" if is_dry else "cuda"):  # a host takes seconds to draw large weights
+            self.step = WORKLOADS[workload](torch, small=is_dry)
+        self.ran, self.unit = 0, 0.0
+        for _ in range(WARM_UP):
+            self.last = self.turn(1)
+        self.count = max(1, round(SLICE_S * 1e3 / self.last["ms"]))
+        self.unit = self.last["cpu"] / 1e3
+
+    def wait(self):
+        if not self.is_dry:
+            self.torch.cuda.synchronize()
+
+    def turn(self, count):
+        self.wait()
+        began, used = time.perf_counter(), time.process_time()
+        for _ in range(count):
+            self.step()
+            if self.planted:
+                until = time.process_time() + self.planted * self.unit
+                while time.process_time() < until:
+                    pass
+        used = time.process_time() - used
+        self.wait()
+        self.ran += count
+        return {"ms": (time.perf_counter() - began) * 1e3 / count, "cpu": used * 1e3 / count}
+
+    def follow(self, way, count):
+        """A turn of so many steps. Before it, some that are not counted, where that costs little: caches belong to others now."""
+        has_history = way == HISTORY and not self.is_dry
+        if has_history:
+            self.torch.cuda.memory._record_memory_history(stacks="python", max_entries=1 << 18)
+        if self.last["ms"] < SLICE_S * 1e3:
+            self.turn((count + 1) // 2)
+        found = self.turn(count)
+        if has_history:
+            self.torch.cuda.memory._record_memory_history(enabled=None)
+        return found
 
 
-def take_part(torch, workload, way, folder, read, write):
-    """In a child: makes one workload ready in one way, runs the steps it is told to, and tells their times."""
-    allocator, stacks, history = WAYS[way]
-    if allocator:
-        from weir_gpu import activate, settings
-        from weir_gpu.abi import ChildVariable
+def install(folder, allocator, stacks):
+    from weir_gpu import activate, settings
+    from weir_gpu.abi import ChildVariable
 
-        variables = {ChildVariable.ALLOCATOR: allocator, ChildVariable.RUN_DIR: folder, ChildVariable.RING_ROWS: str(1 << 22)}
-        if stacks:
-            variables[ChildVariable.STACKS] = stacks
-        activate.install(settings.read({**os.environ, **variables}))
-    if history:
-        torch.cuda.memory._record_memory_history(stacks="python", max_entries=1 << 20)
-    torch.manual_seed(1)
-    with torch.device("cuda"):  # a host takes seconds to draw the weights
-        step, count = WORKLOADS[workload](torch)
+    variables = {ChildVariable.ALLOCATOR: allocator, ChildVariable.RUN_DIR: folder, ChildVariable.RING_ROWS: str(1 << 22)}
+    if stacks:
+        variables[ChildVariable.STACKS] = stacks
+    activate.install(settings.read({**os.environ, **variables}))
 
-    def timed():
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        step()
-        torch.cuda.synchronize()
-        return time.perf_counter() - began
 
-    for _ in range(WARM_UP):
-        timed()
-    print("ready", file=write, flush=True)
-    for line in read:
-        if line == "end\n":
-            print(json.dumps(share_with_stack(folder) if allocator else {}), file=write, flush=True)
-            return
-        print(json.dumps([timed() for _ in range(count)]), file=write, flush=True)
+def take_part(torch, workload, way, is_dry, read, write):
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        steps = Steps(torch, workload, way, folder, is_dry)
+        print(json.dumps({"count": steps.count}), file=write, flush=True)
+        for line in read:
+            asked = json.loads(line)
+            if asked is None:
+                told = requests_of(folder) if way in RECORDED and not is_dry else {}
+                print(json.dumps({**told, "ran": steps.ran}), file=write, flush=True)
+                return
+            print(json.dumps(steps.follow(*asked)), file=write, flush=True)
+
+
+class Left(Exception):
+    """A process that does not take part any more."""
 
 
 class Participant:
-    """A process that starts CUDA for itself."""
+    """A process that starts CUDA for itself. It is forked, so all of them have the same memory layout and hashes."""
 
-    def __init__(self, torch, workload, way):
-        self.name = f"{workload}, {way}"
+    sockets = []  # noqa: RUF012 -- ours, which the next children inherit and must not keep open
+
+    def __init__(self, torch, workload, way, is_dry):
         ours, theirs = socket.socketpair()
+        sys.stdout.flush()
         self.child = os.fork()
         if self.child == 0:
             try:
-                ours.close()
-                with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-                    take_part(torch, workload, way, folder, theirs.makefile("r"), theirs.makefile("w"))
-            except BaseException:
-                traceback.print_exc()
+                for inherited in [ours, *self.sockets]:
+                    inherited.close()
+                take_part(torch, workload, way, is_dry, theirs.makefile("r"), theirs.makefile("w"))
+            except BaseException as error:
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                print(f"  {way}: {type(error).__name__}: {str(error)[:400]} ({where.filename}:{where.lineno})", file=sys.stderr, flush=True)
                 os._exit(1)
             os._exit(0)
         theirs.close()
+        self.sockets.append(ours)
+        ours.settimeout(MOST_WAIT_S)
         self.socket, self.lines = ours, ours.makefile("r")
 
     def hear(self):
-        line = self.lines.readline()
+        try:
+            line = self.lines.readline()
+        except OSError as error:
+            raise Left(f"no answer: {error}") from None
         if not line:
-            raise SystemExit(f"{self.name}: ended early")
-        return line
+            raise Left("its process ended")
+        return json.loads(line)
 
-    def step(self):
-        self.socket.sendall(b"step\n")
-        return json.loads(self.hear())
+    def ask(self, what):
+        try:
+            self.socket.sendall(json.dumps(what).encode() + b"\n")
+        except OSError as error:
+            raise Left(str(error)) from None
+        return self.hear()
 
-    def end(self):
-        self.socket.sendall(b"end\n")
-        told = json.loads(self.hear())
+    def end(self, kill=False):
+        if kill:
+            os.kill(self.child, 9)
+        self.sockets.remove(self.socket)
+        self.socket.close()
         os.waitpid(self.child, 0)
+
+
+class Comparison:
+    """One workload, until a moment."""
+
+    def __init__(self, torch, workload, ways, is_dry):
+        self.draw = random.Random(workload)
+        self.order_of_ways = list(ways)
+        self.left = {}
+        self.participants = {way: Participant(torch, workload, way, is_dry) for way in (BASE, *ways) if way not in SHARED}
+        told = {way: self.of(way, lambda one: one.hear()) for way in list(self.participants)}
+        self.count = told[BASE]["count"] if told[BASE] else 0
+        self.rounds = []  # {way: ({"ms", "cpu"} of the way, of the base)}
+
+    def of(self, way, asking):
+        """None if the process does not take part any more. Then the way is left out."""
+        try:
+            return asking(self.participants[way])
+        except Left as reason:
+            self.left[way] = str(reason)
+            self.participants.pop(way).end(kill=True)
+            return None
+
+    def ways(self):
+        return [way for way in self.order_of_ways if way in self.participants or way in SHARED]
+
+    def measure(self, until):
+        if BASE not in self.participants:
+            raise Left(self.left[BASE])
+        longest = 0.0
+        while self.ways() and (not self.rounds or time.perf_counter() + longest < until):
+            began = time.perf_counter()
+            order = schedule(BASE, self.ways(), self.draw)
+            found = []
+            for way in order:
+                process = BASE if way in SHARED else way
+                found.append(self.of(process, lambda one, way=way: one.ask([way, self.count])) if process in self.participants else None)
+                if found[-1] is None and process == BASE:
+                    raise Left(self.left.get(BASE, ""))
+            both = {part: pairs(order, BASE, [one[part] if one else float("nan") for one in found]) for part in ("ms", "cpu")}
+            self.rounds.append({way: {part: both[part][way] for part in both} for way, one in zip(order, found) if way != BASE and one})
+            longest = max(longest, time.perf_counter() - began)
+
+    def finish(self):
+        told = {way: self.of(way, lambda one: one.ask(None)) for way in list(self.participants)}
+        for way in list(self.participants):
+            self.participants.pop(way).end()
         return told
 
+    def abandon(self):
+        for way in list(self.participants):
+            self.participants.pop(way).end(kill=True)
 
-def compare(torch, workload, ways, rounds):
-    """Figures of some ways that take turns, by way."""
-    taking_part = {way: Participant(torch, workload, way) for way in ways}
-    for one in taking_part.values():
-        one.hear()
-    medians, least = {way: [] for way in ways}, dict.fromkeys(ways, math.inf)
-    for turn in range(rounds):
-        first = turn % len(ways)
-        for way in [*ways[first:], *ways[:first]]:
-            times = taking_part[way].step()
-            medians[way].append(statistics.median(times))
-            least[way] = min(least[way], *times)
-    base = [statistics.mean(medians[way][turn] for way in PLAIN) for turn in range(rounds)]
-    found = {}
-    for way in ways:
-        ratios = sorted(own / plain for own, plain in zip(medians[way], base))
-        quartiles = statistics.quantiles(ratios, n=4)
-        found[way] = {"ms": 1e3 * statistics.median(medians[way]), "ratio": quartiles[1], "low": quartiles[0], "high": quartiles[2]}
-        found[way]["least"] = least[way] / statistics.mean(least[plain] for plain in PLAIN)
-        found[way].update(taking_part[way].end())
-    return found
+    def results(self):
+        """Figures by way."""
+        told = self.finish()
+        requests = next((one["requests"] / one["ran"] for one in told.values() if one and "requests" in one), None)
+        found = {}
+        for way in self.order_of_ways:
+            rounds = [one for one in self.rounds if way in one]
+            if way in self.left or not rounds:
+                found[way] = {"left out": self.left.get(way, "no time")}
+                continue
+            ratio = Estimate([own / base for own, base in (one[way]["ms"] for one in rounds)])
+            more = Estimate([own - base for own, base in (one[way]["cpu"] for one in rounds)])
+            figures = {"ms": Estimate([one[way]["ms"][0] for one in rounds]).median, "ratio": ratio.figures(), "cpu": more.figures()}
+            shares = Estimate([(own - base) / one[way]["ms"][1] for one in rounds for own, base in [one[way]["cpu"]]])
+            figures["cpu"]["share"] = shares.figures()
+            figures["cpu"]["atMost3Percent"] = shares.against(0.03)
+            if requests:
+                figures["cpu"]["usPerRequest"] = more.median * 1e3 / requests
+            with_history = [one for one in rounds if HISTORY in one and way not in SHARED]
+            if with_history:
+                quotients = [
+                    one[way]["ms"][0] / one[way]["ms"][1] / (one[HISTORY]["ms"][0] / one[HISTORY]["ms"][1]) for one in with_history
+                ]
+                costs = [
+                    one[way]["cpu"][0] - one[way]["cpu"][1] - (one[HISTORY]["cpu"][0] - one[HISTORY]["cpu"][1]) for one in with_history
+                ]
+                figures["notAboveHistory"] = {"time": Estimate(quotients).against(1.01), "cpu": Estimate(costs).against(0, math.inf)}
+            figures["atMost3Percent"] = ratio.against(1.03)
+            figures.update(told.get(way) or {})
+            found[way] = figures
+        return found, requests
+
+
+def show(found, requests, rounds, steps):
+    asked = f", {requests:.0f} requests per step" if requests else ""
+    print(f"  {rounds} rounds of {steps} steps{asked}")
+    print(
+        f"  {'way':24} {'ms':>8} {'ratio':>6} {'95 % interval':>15} {'<= 1.03':>11} {'CPU ms':>7} {'interval':>15} {'us/req':>6} {'of step':>7} {'<= 3 %':>11}  not above history"
+    )
+    for way, one in found.items():
+        if "left out" in one:
+            print(f"  {way:24} left out: {one['left out']}")
+            continue
+        ratio, cpu = one["ratio"], one["cpu"]
+        above = one.get("notAboveHistory")
+        against = f"time: {above['time']}, CPU: {above['cpu']}" if above else ""
+        print(
+            f"  {way:24} {one['ms']:8.2f} {ratio['median']:6.3f} {ratio['low']:6.3f} to {ratio['high']:5.3f} {one['atMost3Percent']:>11} "
+            f"{cpu['median']:7.3f} {cpu['low']:6.3f} to {cpu['high']:5.3f} {cpu.get('usPerRequest', float('nan')):6.2f} {cpu['share']['median']:7.2%} {cpu['atMost3Percent']:>11}  {against}"
+        )
+        if one.get("share") is not None and one["share"] < 1:
+            print(f"  {'':24} {one['share']:.1%} of the requests have a stack")
+        if way == AGAIN and not ratio["low"] <= 1 <= ratio["high"]:
+            print(f"  {'':24} this is the noise: the other ratios are no better")
+        if one.get("dropped"):
+            print(f"  {'':24} {one['dropped']} events were dropped")
+    sys.stdout.flush()
+
+
+def in_child(work):
+    """Whether it has ended well."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if work() is not False else 1)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def prepare(is_dry):
+    """What each child would spend its time on: compiling the adapter, and importing what optimizers import at their first step."""
+
+    def try_to_install():
+        with tempfile.TemporaryDirectory() as folder:
+            install(folder, "pytorch", "python")
+
+    def starts_no_cuda():
+        import torch._dynamo  # noqa: F401
+
+        with open("/proc/self/maps") as maps:
+            return "libcuda.so" not in maps.read()
+
+    if not is_dry and not in_child(try_to_install):
+        raise SystemExit("Weir cannot be installed here")
+    if in_child(starts_no_cuda):
+        import torch._dynamo  # noqa: F401
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default=",".join(WORKLOADS), help="workloads, separated by commas: %(default)s")
+    parser.add_argument("--ways", default=",".join([*RECORDED, *SHARED]), help="what to compare, separated by commas: %(default)s")
+    parser.add_argument("--seconds", type=float, default=120, help="for all workloads, starting included: %(default)s")
     parser.add_argument("--json", default="")
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--dry", action="store_true", help="small workloads on the processor, without Weir, with a cost that is planted")
     options = parser.parse_args()
+    until = time.perf_counter() + options.seconds
+    # Children must be the first to start CUDA, so nothing here may ask the driver.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     import torch
 
-    results, began = {}, time.perf_counter()
-    recorded = [way for way in WAYS if way not in PLAIN]
-    for workload in options.only.split(","):
-        room = AT_ONCE.get(workload, len(WAYS)) - len(PLAIN)
-        results[workload] = {}
+    if options.dry:
+        torch.set_num_threads(1)
+    prepare(options.dry)
+    began, results = time.perf_counter(), {}
+    names = options.only.split(",")
+    for place, workload in enumerate(names):
         print(f"\n{workload}")
-        print(f"  {'way':24} {'ms':>9} {'ratio':>7} {'quartiles':>15} {'least':>7} {'with a stack':>13} {'stacks':>7} {'requests':>9}")
-        for at in range(0, len(recorded), room):
-            found = compare(torch, workload, [PLAIN[0], *recorded[at : at + room], PLAIN[1]], options.rounds)
-            for way, figures in found.items():
-                share = f"{figures['share']:.1%}" if "share" in figures else ""
-                rest = f"{share:>13} {figures.get('stacks', ''):>7} {figures.get('requests', ''):>9}"
-                spread = f"{figures['low']:.3f} to {figures['high']:.3f}"
-                print(f"  {way:24} {figures['ms']:9.2f} {figures['ratio']:7.3f} {spread:>15} {figures['least']:7.3f} {rest}")
-                if figures.get("dropped"):
-                    print(f"    {figures['dropped']} events were dropped")
-            sys.stdout.flush()
-            results[workload].update(found)
-    means = {
-        name: {way: math.prod(found[way][name] for found in results.values()) ** (1 / len(results)) for way in recorded}
-        for name in ("ratio", "least")
-    }
-    for name, ratios in means.items():
-        print(f"\nmean {name}: " + ", ".join(f"{way} {ratio:.3f}" for way, ratio in ratios.items()))
+        now, weights = time.perf_counter(), [WEIGHTS.get(name, 1) for name in names[place:]]
+        deadline = now + (until - now) * weights[0] / sum(weights)
+        comparison = Comparison(torch, workload, options.ways.split(","), options.dry)
+        ready = time.perf_counter()
+        try:
+            comparison.measure(deadline)
+            found, requests = comparison.results()
+        except Left as reason:
+            print(f"  left out: {reason}", flush=True)
+            continue
+        finally:
+            comparison.abandon()
+        show(found, requests, len(comparison.rounds), comparison.count)
+        print(f"  ready in {ready - now:.0f} s, measured in {time.perf_counter() - ready:.0f} s", flush=True)
+        results[workload] = {"ways": found, "requestsPerStep": requests}
+        if options.json:
+            with open(options.json, "w", encoding="utf-8") as file:
+                json.dump({"torch": torch.__version__, "seconds": options.seconds, "results": results}, file, indent=1)
     print(f"took {time.perf_counter() - began:.0f} s")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            where = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
-            json.dump({**where, "results": results, "means": means}, file, indent=1)
+    return int(len(results) < len(names))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

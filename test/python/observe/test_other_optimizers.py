@@ -83,7 +83,9 @@ class EightBit(torch.optim.Optimizer):
         for parameter in self.param_groups[0]["params"]:
             entry = self.state[parameter]
             if not entry:
-                entry.update(step=0, state1=torch.zeros_like(parameter, dtype=torch.uint8), absmax1=torch.zeros(1), qmap1=self.maps["dynamic"])
+                entry.update(
+                    step=0, state1=torch.zeros_like(parameter, dtype=torch.uint8), absmax1=torch.zeros(1), qmap1=self.maps["dynamic"]
+                )
             entry["step"] += 1
             parameter.sub_(parameter.grad, alpha=0.01)
 

@@ -1,0 +1,56 @@
+// The script that measures what call stacks cost on a GPU: its statistics, and that it runs. Its figures are not tested here.
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
+
+const PYTHON = process.env['WEIR_TEST_PYTHON'] ?? 'python3';
+const folder = fileURLToPath(new URL('../gpu/torch', import.meta.url));
+const has = spawnSync(PYTHON, ['-c', 'import torch'], { cwd: tmpdir(), encoding: 'utf8' });
+const reason = has.status === 0 ? '' : ` (skipped: ${PYTHON} has no torch; WEIR_TEST_PYTHON names one that has)`;
+
+function python(code: string): unknown {
+  const run = spawnSync('python3', ['-c', `import json, random\nfrom paired import *\n${code}`], { cwd: folder, encoding: 'utf8' });
+  expect(run.status, run.stderr).toBe(0);
+  return JSON.parse(run.stdout);
+}
+
+test('each turn is compared with the turns beside it', () => {
+  const told = python(`
+order = schedule("base", ["a", "b", "c"], random.Random(7))
+# A machine that becomes slower all the time: 1, 2, 3 ... per turn. Ways cost twice as much.
+print(json.dumps([order, pairs(order, "base", [(at + 1) * (1 if way == "base" else 2) for at, way in enumerate(order)])]))`);
+  const [order, found] = told as [string[], Record<string, [number, number]>];
+  expect(order.filter((_, at) => at % 2 === 0)).toEqual(Array(4).fill('base'));
+  expect(order.filter((way) => way !== 'base').sort()).toEqual(['a', 'b', 'c']);
+  for (const [own, base] of Object.values(found)) expect(own / base).toBe(2);
+});
+
+test('an interval that is too wide settles nothing', () => {
+  const told = python(`
+draw = random.Random(3)
+def estimate(middle, spread, count=40):
+    return Estimate([middle + spread * draw.uniform(-1, 1) for _ in range(count)])
+narrow, wide, above, few = estimate(1.01, 0.005), estimate(1.01, 0.3), estimate(1.2, 0.1), estimate(1.01, 0.001, 3)
+print(json.dumps([one.against(1.03) for one in (narrow, wide, above, few)] + [narrow.low <= 1.01 <= narrow.high]))`);
+  expect(told).toEqual(['yes', 'not settled', 'no', 'not settled', true]);
+});
+
+describe.skipIf(reason !== '')(`without a GPU${reason}`, () => {
+  test('every way takes part, and all is written down', () => {
+    const out = mkdtempSync(join(tmpdir(), 'weir-costs-'));
+    const json = join(out, 'costs.json');
+    const options = ['--dry', '--only', 'mlp,decode', '--seconds', '12', '--json', json];
+    const run = spawnSync(PYTHON, [join(folder, 'stack_costs.py'), ...options], { encoding: 'utf8', timeout: 230_000 });
+    expect(run.status, run.stderr).toBe(0);
+    const { results } = JSON.parse(readFileSync(json, 'utf8')) as { results: Record<string, { ways: Record<string, { ratio: unknown }> }> };
+    expect(Object.keys(results)).toEqual(['mlp', 'decode']);
+    for (const { ways } of Object.values(results)) {
+      expect(Object.keys(ways).sort()).toEqual(['again', 'history', 'record large', 'record off', 'record python', 'run large']);
+      for (const way of Object.values(ways)) expect(way.ratio).toMatchObject({ low: expect.any(Number), high: expect.any(Number) });
+    }
+    rmSync(out, { recursive: true });
+  });
+});
