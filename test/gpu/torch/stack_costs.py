@@ -6,9 +6,10 @@ The ways take turns, a few steps each, in random order, with steps that nobody r
 median over all rounds of a turn against the turns beside it, so a machine that becomes slower slows both. Behind it stands its 95 %
 interval; a wide one is `not settled`. `again` is the unrecorded way once more: it must be 1.
 
-`CPU` is what a turn takes of all threads of its process until everything is launched, less what it takes unrecorded: in ms per step, and
-in us per request, and as a share of the unrecorded step, beyond which it cannot become longer. Other programs hardly change it. Where the GPU is behind by so many kernels that launching waits, the
-processor waits in any case and the figure says less; the ratio of times is precise there."""
+`CPU` is what a turn takes of all threads of its process until everything is launched, less what it takes unrecorded: in ms per step, in
+us per request, and as a share of the unrecorded step, which cannot become longer by more. Other programs hardly change it. Where the
+GPU is behind by so many kernels that launching waits, the processor waits in any case and the figure says less; the ratio of times is
+precise there."""
 
 import argparse
 import json
@@ -270,9 +271,9 @@ class Comparison:
 def show(found, requests, rounds, steps):
     asked = f", {requests:.0f} requests per step" if requests else ""
     print(f"  {rounds} rounds of {steps} steps{asked}")
-    print(
-        f"  {'way':24} {'ms':>8} {'ratio':>6} {'95 % interval':>15} {'<= 1.03':>11} {'CPU ms':>7} {'interval':>15} {'us/req':>6} {'of step':>7} {'<= 3 %':>11}  not above history"
-    )
+    times = f"{'ms':>8} {'ratio':>6} {'95 % interval':>15} {'<= 1.03':>11}"
+    used = f"{'CPU ms':>7} {'95 % interval':>15} {'us/req':>6} {'of step':>7} {'<= 3 %':>11}"
+    print(f"  {'way':24} {times} {used}  not above history")
     for way, one in found.items():
         if "left out" in one:
             print(f"  {way:24} left out: {one['left out']}")
@@ -280,10 +281,10 @@ def show(found, requests, rounds, steps):
         ratio, cpu = one["ratio"], one["cpu"]
         above = one.get("notAboveHistory")
         against = f"time: {above['time']}, CPU: {above['cpu']}" if above else ""
-        print(
-            f"  {way:24} {one['ms']:8.2f} {ratio['median']:6.3f} {ratio['low']:6.3f} to {ratio['high']:5.3f} {one['atMost3Percent']:>11} "
-            f"{cpu['median']:7.3f} {cpu['low']:6.3f} to {cpu['high']:5.3f} {cpu.get('usPerRequest', float('nan')):6.2f} {cpu['share']['median']:7.2%} {cpu['atMost3Percent']:>11}  {against}"
-        )
+        share, per_request = cpu["share"]["median"], cpu.get("usPerRequest", float("nan"))
+        times = f"{one['ms']:8.2f} {ratio['median']:6.3f} {ratio['low']:6.3f} to {ratio['high']:5.3f} {one['atMost3Percent']:>11}"
+        used = f"{cpu['median']:7.3f} {cpu['low']:6.3f} to {cpu['high']:5.3f} {per_request:6.2f} {share:7.2%} {cpu['atMost3Percent']:>11}"
+        print(f"  {way:24} {times} {used}  {against}")
         if one.get("share") is not None and one["share"] < 1:
             print(f"  {'':24} {one['share']:.1%} of the requests have a stack")
         if way == AGAIN and not ratio["low"] <= 1 <= ratio["high"]:

@@ -1,6 +1,7 @@
 """Five workloads on which the cost of call stacks is measured. Each function makes one ready and returns its step.
 
-Everything lies on the device that is PyTorch's default while it is made. `small`: sizes for a machine without a GPU, where only the script itself is tried."""
+Everything lies on the device that is PyTorch's default while it is made. `small`: sizes for a machine without a GPU, where only the
+script itself is tried."""
 
 
 def attention(torch, heads, x, qkv, out):
