@@ -314,7 +314,8 @@ export class Reconstructor {
     const { events } = this.trace;
     const { journal } = this;
     const made = journal.length / 3;
-    this.differences.compared += recorded.length;
+    // Those that only one of the two has differ, too.
+    this.differences.compared += Math.max(made, recorded.length);
     let wrong = Math.abs(made - recorded.length);
     for (let index = 0; index < Math.min(made, recorded.length); index++) {
       const at = recorded[index]!;

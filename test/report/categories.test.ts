@@ -350,6 +350,21 @@ describe('call stacks with the names of classes, as Weir records them', () => {
   });
 });
 
+describe('call stacks of constructors', () => {
+  const failed = (filename: string, name: string) => {
+    const run = new Run();
+    const kept = run.alloc(8 * MIB, { stack: run.stack(['<module>', '/home/me/train.py'], [name, filename]) });
+    return categories(run.trace(), [kept]);
+  };
+
+  test('make parameters of what modules keep, and nothing of what others keep, in a run that fails before any phase is known', () => {
+    expect(failed('/venv/torch/nn/modules/linear.py', '__init__')).toEqual(new Set(['parameter by stacks']));
+    expect(failed('/venv/torch/nn/modules/module.py', '_apply')).toEqual(new Set(['parameter by stacks']));
+    expect(failed('/home/me/loader.py', 'load_state_dict')).toEqual(new Set(['parameter by stacks']));
+    expect(failed('/home/me/replay_buffer.py', 'ReplayBuffer.__init__')).toEqual(new Set(['unknown by none']));
+  });
+});
+
 describe('the sentence', () => {
   test('says last what was not found', () => {
     const run = new Run();

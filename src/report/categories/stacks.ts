@@ -27,11 +27,11 @@ const CACHE_FILES = /(^|\/)(cache_utils|kv_cache|kv_cache_manager)\.py$/;
 const ENGINE_NAMES = /autograd::Engine|Engine::(evaluate_function|thread_main|execute)|PyNode::apply|execute_native_thread_routine/;
 
 /** What one frame says, as bits. */
-const Sign = { Mark: 1, Optimizer: 2, StateMaker: 4, Cache: 8, Setup: 16, Backward: 32, ModuleCall: 64, Python: 128 } as const;
+const Sign = { Mark: 1, Optimizer: 2, StateMaker: 4, Cache: 8, Setup: 16, Backward: 32, ModuleCall: 64, Python: 128, Parameter: 256 } as const;
 
 /** What the inner frames of a stack have said so far: one number for each combination, so that answers can be kept by it. */
 const PHASES = ['none', 'setup', 'forward', 'optimizer'] as const;
-const HOLDINGS = [undefined, 'optimizerState', 'kvCache'] as const;
+const HOLDINGS = [undefined, 'optimizerState', 'kvCache', 'parameter'] as const;
 const STATES = 2 * PHASES.length * HOLDINGS.length;
 const DONE = -1;
 
@@ -47,14 +47,14 @@ export class StackMeanings {
   readonly tellPhases: boolean;
   private readonly symbols: Symbols;
   private readonly bare: StackMeaning;
-  private readonly signs: Uint8Array;
+  private readonly signs: Uint16Array;
   private readonly hasSigns: Uint8Array;
   /** By state and stack: 1 + the answer's place in ANSWERS; 0: unknown. Callers are shared, so each is read once per state. */
   private readonly known: (Uint8Array | undefined)[] = [];
 
   constructor(trace: Trace) {
     this.symbols = trace.symbols;
-    this.signs = new Uint8Array(trace.symbols.frames.count);
+    this.signs = new Uint16Array(trace.symbols.frames.count);
     this.hasSigns = new Uint8Array(trace.symbols.frames.count);
     // Where Python's frames were recorded, a request without any came from a thread of autograd, unless only large ones have them.
     this.tellPhases = hasMostStacks(trace);
@@ -127,6 +127,8 @@ function signsOf(frame: Frame): number {
     (STATE_MAKERS.test(name) ? Sign.StateMaker : 0) |
     (CACHE_FILES.test(filename) ? Sign.Cache : 0) |
     (isPython && SETUP_NAMES.test(name) ? Sign.Setup : 0) |
+    // Classes of all kinds have a constructor.
+    (isPython && SETUP_NAMES.test(name) && (name !== '__init__' || MODULE_FILES.test(filename)) ? Sign.Parameter : 0) |
     (isBackward(name, filename, isPython) ? Sign.Backward : 0) |
     (MODULE_FILES.test(filename) && MODULE_CALL.test(name) ? Sign.ModuleCall : 0) |
     (isPython ? Sign.Python : 0)
@@ -143,7 +145,10 @@ function nextState(state: number, signs: number): number {
     if (signs & Sign.StateMaker) holds = 'optimizerState';
     phase = 'optimizer';
   } else if (signs & Sign.Cache) holds ??= 'kvCache';
-  else if (phase !== 'optimizer' && signs & Sign.Setup) phase = 'setup';
+  else if (phase !== 'optimizer' && signs & Sign.Setup) {
+    phase = 'setup';
+    if (signs & Sign.Parameter) holds ??= 'parameter';
+  }
   if (phase !== 'optimizer' && signs & Sign.Backward) return DONE;
   if (signs & Sign.ModuleCall) isInModule = 1;
   if (signs & Sign.Python && phase === 'none') phase = 'forward';
@@ -157,7 +162,7 @@ function answerAtEnd(state: number): StackMeaning {
   if (phase === 'none') return { phase: 'backward', inModule: isInModule };
   // A module may make objects while it runs.
   const last = phase === 'setup' && isInModule ? 'forward' : phase;
-  return { phase: last, holds: last === 'setup' ? (holds ?? 'parameter') : holds, inModule: isInModule };
+  return { phase: last, holds: holds === 'parameter' && last !== 'setup' ? undefined : holds, inModule: isInModule };
 }
 
 function isBackward(name: string, filename: string, isPython: boolean): boolean {
