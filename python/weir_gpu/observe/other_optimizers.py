@@ -5,6 +5,7 @@ that stands in the place of a class's own, so a program meets at most one."""
 
 import functools
 import gc
+import inspect
 import sys
 import threading
 import types
@@ -13,6 +14,9 @@ import weakref
 import torch
 
 from .optimizers import is_like_one
+
+# Of code that runs only when its result is awaited or iterated, after a call of ours would have returned.
+RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 # If so many passes went by without a step, all objects are searched. An optimizer may be made late.
 LOOKS = (2, 16, 128)
@@ -133,7 +137,8 @@ def _owner_of_step(kind):
     """The class that has the step of another one. None if it is not a function of the program."""
     try:
         owner = next((base for base in kind.__mro__ if "step" in base.__dict__), None)
-        if owner is None or not isinstance(owner.__dict__["step"], types.FunctionType) or _is_announced(kind):
+        step = owner.__dict__["step"] if owner is not None else None
+        if not isinstance(step, types.FunctionType) or step.__code__.co_flags & RUNS_LATER or _is_announced(kind):
             return None
         return None if any(one.__module__.split(".")[0] == "torch" for one in (kind, owner)) else owner
     except Exception:

@@ -27,7 +27,17 @@ const CACHE_FILES = /(^|\/)(cache_utils|kv_cache|kv_cache_manager)\.py$/;
 const ENGINE_NAMES = /autograd::Engine|Engine::(evaluate_function|thread_main|execute)|PyNode::apply|execute_native_thread_routine/;
 
 /** What one frame says, as bits. */
-const Sign = { Mark: 1, Optimizer: 2, StateMaker: 4, Cache: 8, Setup: 16, Backward: 32, ModuleCall: 64, Python: 128, Parameter: 256 } as const;
+const Sign = {
+  Mark: 1,
+  Optimizer: 2,
+  StateMaker: 4,
+  Cache: 8,
+  Setup: 16,
+  Backward: 32,
+  ModuleCall: 64,
+  Python: 128,
+  Parameter: 256,
+} as const;
 
 /** What the inner frames of a stack have said so far: one number for each combination, so that answers can be kept by it. */
 const PHASES = ['none', 'setup', 'forward', 'optimizer'] as const;

@@ -37,6 +37,25 @@ class Accesses(ObserveCase):
         self.assertTrue(all(duration >= 0 for _, _, duration, _ in self.operators))
         self.assertEqual(torch.utils._python_dispatch._get_current_dispatch_mode_stack(), [])
 
+    def test_an_optimizer_that_is_not_of_torch(self):
+        class Plain:
+            def __init__(self, parameters):
+                self.parameters = list(parameters)
+
+            @torch.no_grad()
+            def step(self):
+                for parameter in self.parameters:
+                    parameter.sub_(parameter.grad, alpha=0.1)
+
+        model = net()
+        optimizer = Plain(model.parameters())
+        for _ in range(8):
+            model(torch.randn(8, 16)).sum().backward()
+            optimizer.step()
+            model.zero_grad()
+        self.assertTrue(any("mm" in name for name, _, _, _ in self.operators))
+        self.assertEqual(torch.utils._python_dispatch._get_current_dispatch_mode_stack(), [])
+
     def begin(self):
         weight = torch.nn.Parameter(torch.randn(4))
         optimizer = torch.optim.SGD([weight], lr=0.1)

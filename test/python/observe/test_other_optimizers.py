@@ -274,6 +274,17 @@ class OtherOptimizers(ObserveCase):
         train(model, optimizer, 2)
         self.assertEqual(self.phases(), STEP * 2)
 
+    def test_a_step_that_is_awaited_is_left_alone(self):
+        class Awaited(Listed):
+            async def step(self):
+                return 1
+
+        model = net()
+        awaited, optimizer = Awaited(model.parameters()), Momentum(model.parameters())
+        train(model, optimizer)
+        self.assertNotEqual(other_optimizers._replaced, [])
+        self.assertTrue(inspect.iscoroutinefunction(awaited.step))
+
     def test_what_the_program_sees_of_the_step(self):
         model = net()
         optimizer = Momentum(model.parameters())
