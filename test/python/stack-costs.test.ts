@@ -28,14 +28,23 @@ print(json.dumps([order, pairs(order, "base", [(at + 1) * (1 if way == "base" el
   for (const [own, base] of Object.values(found)) expect(own / base).toBe(2);
 });
 
-test('an interval that is too wide settles nothing', () => {
+test('a verdict needs an interval on one side of the bound, with the noise', () => {
   const told = python(`
+from stack_report import judge
 draw = random.Random(3)
-def estimate(middle, spread, count=40):
-    return Estimate([middle + spread * draw.uniform(-1, 1) for _ in range(count)])
-narrow, wide, above, few = estimate(1.01, 0.005), estimate(1.01, 0.3), estimate(1.2, 0.1), estimate(1.01, 0.001, 3)
-print(json.dumps([one.against(1.03) for one in (narrow, wide, above, few)] + [narrow.low <= 1.01 <= narrow.high]))`);
-  expect(told).toEqual(['yes', 'not settled', 'no', 'not settled', true]);
+def one(middle, spread, count=40):
+    ratios = [middle + spread * draw.uniform(-1, 1) for _ in range(count)]
+    return {"ratio": Estimate(ratios).figures(), "cpu": {"share": Estimate([ratio - 1 for ratio in ratios]).figures()}}
+def verdicts(again):
+    found = {"narrow": one(1.01, 0.005), "wide": one(1.03, 0.3), "above": one(1.2, 0.1), "few": one(1.01, 0.001, 3), "again": again}
+    judge(found, "again")
+    return [found[way]["atMost3Percent"] for way in ("narrow", "wide", "above", "few")]
+print(json.dumps([verdicts(one(1, 0.002)), verdicts(one(1.05, 0.002))]))`);
+  const both = (verdict: string) => ({ time: verdict, cpu: verdict });
+  expect(told).toEqual([
+    ['yes', 'not settled', 'no', 'not settled'].map(both),
+    ['not settled', 'not settled', 'no', 'not settled'].map(both),
+  ]);
 });
 
 describe.skipIf(reason !== '')(`without a GPU${reason}`, () => {
@@ -50,6 +59,7 @@ describe.skipIf(reason !== '')(`without a GPU${reason}`, () => {
     for (const { ways } of Object.values(results)) {
       expect(Object.keys(ways).sort()).toEqual(['again', 'history', 'record large', 'record off', 'record python', 'run large']);
       for (const way of Object.values(ways)) expect(way.ratio).toMatchObject({ low: expect.any(Number), high: expect.any(Number) });
+      expect(ways['record python']).toHaveProperty('stacksAlone');
     }
     rmSync(out, { recursive: true });
   });

@@ -1,12 +1,11 @@
-"""Ratios of two things measured in turns, with an interval in which the true one lies, and whether that settles anything."""
+"""Ratios of two things measured in turns, with an interval in which the true one lies."""
 
 import random
 import statistics
 
 RESAMPLES = 2000
+# With fewer, an interval means nothing.
 LEAST_ROUNDS = 6
-# A ratio whose interval is wider than this says nothing about a few percent.
-WIDEST = 0.02
 
 
 class Estimate:
@@ -19,17 +18,8 @@ class Estimate:
         medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(RESAMPLES)) if values else [self.median]
         self.low, self.high = medians[int(0.025 * len(medians))], medians[int(0.975 * (len(medians) - 1))]
 
-    def is_settled(self, widest=WIDEST):
-        return self.count >= LEAST_ROUNDS and self.high - self.low <= widest
-
-    def against(self, most, widest=WIDEST):
-        """Whether it is at most this much: yes, no, or not settled. A wide interval settles nothing, unless it lies above."""
-        if self.count >= LEAST_ROUNDS and self.low > most:
-            return "no"
-        return "yes" if self.high <= most and self.is_settled(widest) else "not settled"
-
     def figures(self):
-        return {"median": self.median, "low": self.low, "high": self.high, "rounds": self.count, "settled": self.is_settled()}
+        return {"median": self.median, "low": self.low, "high": self.high, "rounds": self.count}
 
 
 def schedule(base, ways, draw):

@@ -2,20 +2,22 @@
 
     PYTHONPATH=dist/python python3 test/gpu/torch/stack_costs.py [--seconds 120] [--only gpt2,bert] [--json FILE]
 
-The ways take turns, a few steps each, in random order, with steps that nobody records before and after each turn. A ratio is the
-median over all rounds of a turn against the turns beside it, so a machine that becomes slower slows both. Behind it stands its 95 %
-interval; a wide one is `not settled`. `again` is the unrecorded way once more: it must be 1.
+The ways take turns, a few steps each, in random order, with steps that nobody records before and after each turn. `time` is the median
+over all rounds of a turn against the turns beside it, so a machine that becomes slower slows both. Behind it stands its 95 % interval.
+`again` is a second process that nobody records: as far as it is from 1, all other processes may be, which the verdicts allow for.
 
-`CPU` is what a turn takes of all threads of its process until everything is launched, less what it takes unrecorded: in ms per step, in
-us per request, and as a share of the unrecorded step, which cannot become longer by more. Other programs hardly change it. Where the
-GPU is behind by so many kernels that launching waits, the processor waits in any case and the figure says less; the ratio of times is
-precise there."""
+`CPU` is what all threads of the process take until everything is launched, less what they take unrecorded, as a share of the unrecorded
+step, which cannot become longer by more; and in us per request. Other programs hardly change it. Where the GPU is behind by so many
+kernels that launching waits, the processor waits in any case and the figure says less; the ratio of times is precise there.
+
+`stacks alone`: against the same process while it takes none. `over history`: against PyTorch's own history in the same rounds."""
 
 import argparse
+import ctypes
 import json
-import math
 import os
 import random
+import shutil
 import socket
 import struct
 import sys
@@ -24,17 +26,23 @@ import time
 import traceback
 
 from paired import Estimate, pairs, schedule
+from stack_report import judge, show
 from stack_workloads import WORKLOADS
 
 BASE, AGAIN, HISTORY = "unrecorded", "again", "history"
-# Allocator and value of the variable for stacks. Each has a process of its own; the other three share one.
+# Allocator and value of the variable for stacks.
 RECORDED = {
-    "record off": ("pytorch", ""),
     "record python": ("pytorch", "python"),
     "record large": ("pytorch", "python:1048576"),
     "run large": ("weir", "python:1048576"),
 }
-SHARED = (AGAIN, HISTORY)
+OFF = "record off"
+# Two processes that do the same differ by some percent where the processor is the bottleneck, so `again` has one of its own.
+HOSTS = {HISTORY: BASE, OFF: "record python"}
+WAYS = (OFF, *RECORDED, HISTORY, AGAIN)
+# PyTorch's current allocator. Weir's for `weir record` gives out PyTorch's blocks, so it can be left aside for some steps: then nobody
+# takes stacks.
+CURRENT_ALLOCATOR = "_ZN3c104cuda20CUDACachingAllocator9allocatorE"
 WARM_UP = 4
 SLICE_S = 0.06
 # Of the time: the model with the longest steps needs more of it for as many rounds.
@@ -67,8 +75,16 @@ class Steps:
 
     def __init__(self, torch, workload, way, folder, is_dry):
         self.torch, self.planted, self.is_dry = torch, PLANTED.get(way, 0) if is_dry else 0, is_dry
+        self.is_planted = True
+        self.current = self.native = None
         if way in RECORDED and not is_dry:
+            try:
+                self.current = ctypes.c_void_p.in_dll(ctypes.CDLL("libc10_cuda.so"), CURRENT_ALLOCATOR)
+                self.native = self.current.value
+            except (OSError, ValueError) as error:
+                print(f"  {OFF}: {error}", file=sys.stderr)
             install(folder, *RECORDED[way])
+        self.can_be_off = is_dry or self.current is not None
         torch.manual_seed(1)
         with torch.device("cpu" if is_dry else "cuda"):  # a host takes seconds to draw large weights
             self.step = WORKLOADS[workload](torch, small=is_dry)
@@ -87,7 +103,7 @@ class Steps:
         began, used = time.perf_counter(), time.process_time()
         for _ in range(count):
             self.step()
-            if self.planted:
+            if self.planted and self.is_planted:
                 until = time.process_time() + self.planted * self.unit
                 while time.process_time() < until:
                     pass
@@ -99,6 +115,10 @@ class Steps:
     def follow(self, way, count):
         """A turn of so many steps. Before it, some that are not counted, where that costs little: caches belong to others now."""
         has_history = way == HISTORY and not self.is_dry
+        ours = self.current.value if self.current is not None else None
+        self.is_planted = way != OFF
+        if way == OFF and self.current is not None:
+            self.current.value = self.native
         if has_history:
             self.torch.cuda.memory._record_memory_history(stacks="python", max_entries=1 << 18)
         if self.last["ms"] < SLICE_S * 1e3:
@@ -106,6 +126,8 @@ class Steps:
         found = self.turn(count)
         if has_history:
             self.torch.cuda.memory._record_memory_history(enabled=None)
+        if self.current is not None:
+            self.current.value = ours
         return found
 
 
@@ -119,17 +141,17 @@ def install(folder, allocator, stacks):
     activate.install(settings.read({**os.environ, **variables}))
 
 
-def take_part(torch, workload, way, is_dry, read, write):
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-        steps = Steps(torch, workload, way, folder, is_dry)
-        print(json.dumps({"count": steps.count}), file=write, flush=True)
-        for line in read:
-            asked = json.loads(line)
-            if asked is None:
-                told = requests_of(folder) if way in RECORDED and not is_dry else {}
-                print(json.dumps({**told, "ran": steps.ran}), file=write, flush=True)
-                return
-            print(json.dumps(steps.follow(*asked)), file=write, flush=True)
+def take_part(torch, workload, way, folder, is_dry, read, write):
+    steps = Steps(torch, workload, way, folder, is_dry)
+    print(json.dumps({"count": steps.count, "canBeOff": steps.can_be_off}), file=write, flush=True)
+    for line in read:
+        asked = json.loads(line)
+        if asked is None:
+            told = requests_of(folder) if way in RECORDED and not is_dry else {}
+            gpu = "none" if is_dry else torch.cuda.get_device_name()
+            print(json.dumps({**told, "ran": steps.ran, "gpu": gpu}), file=write, flush=True)
+            return
+        print(json.dumps(steps.follow(*asked)), file=write, flush=True)
 
 
 class Left(Exception):
@@ -143,13 +165,14 @@ class Participant:
 
     def __init__(self, torch, workload, way, is_dry):
         ours, theirs = socket.socketpair()
+        self.folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         sys.stdout.flush()
         self.child = os.fork()
         if self.child == 0:
             try:
                 for inherited in [ours, *self.sockets]:
                     inherited.close()
-                take_part(torch, workload, way, is_dry, theirs.makefile("r"), theirs.makefile("w"))
+                take_part(torch, workload, way, self.folder, is_dry, theirs.makefile("r"), theirs.makefile("w"))
             except BaseException as error:
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 print(f"  {way}: {type(error).__name__}: {str(error)[:400]} ({where.filename}:{where.lineno})", file=sys.stderr, flush=True)
@@ -182,6 +205,7 @@ class Participant:
         self.sockets.remove(self.socket)
         self.socket.close()
         os.waitpid(self.child, 0)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Comparison:
@@ -191,9 +215,13 @@ class Comparison:
         self.draw = random.Random(workload)
         self.order_of_ways = list(ways)
         self.left = {}
-        self.participants = {way: Participant(torch, workload, way, is_dry) for way in (BASE, *ways) if way not in SHARED}
+        self.participants = {
+            way: Participant(torch, workload, way, is_dry) for way in dict.fromkeys(HOSTS.get(way, way) for way in (BASE, *ways))
+        }
         told = {way: self.of(way, lambda one: one.hear()) for way in list(self.participants)}
         self.count = told[BASE]["count"] if told[BASE] else 0
+        if OFF in ways and not (told[HOSTS[OFF]] or {}).get("canBeOff"):
+            self.order_of_ways.remove(OFF)
         self.rounds = []  # {way: ({"ms", "cpu"} of the way, of the base)}
 
     def of(self, way, asking):
@@ -206,7 +234,7 @@ class Comparison:
             return None
 
     def ways(self):
-        return [way for way in self.order_of_ways if way in self.participants or way in SHARED]
+        return [way for way in self.order_of_ways if HOSTS.get(way, way) in self.participants]
 
     def measure(self, until):
         if BASE not in self.participants:
@@ -215,15 +243,25 @@ class Comparison:
         while self.ways() and (not self.rounds or time.perf_counter() + longest < until):
             began = time.perf_counter()
             order = schedule(BASE, self.ways(), self.draw)
-            found = []
+            found, last = [], None
             for way in order:
-                process = BASE if way in SHARED else way
+                process = HOSTS.get(way, way)
+                if process == last:
+                    self.interrupt()
+                last = process
                 found.append(self.of(process, lambda one, way=way: one.ask([way, self.count])) if process in self.participants else None)
                 if found[-1] is None and process == BASE:
                     raise Left(self.left.get(BASE, ""))
             both = {part: pairs(order, BASE, [one[part] if one else float("nan") for one in found]) for part in ("ms", "cpu")}
             self.rounds.append({way: {part: both[part][way] for part in both} for way, one in zip(order, found) if way != BASE and one})
             longest = max(longest, time.perf_counter() - began)
+
+    def interrupt(self):
+        """Another process runs a step, so that no turn has the caches of the one before."""
+        others = [way for way in self.participants if way != BASE]
+        if others:
+            other = self.draw.choice(others)
+            self.of(other, lambda one: one.ask([other, 1]))
 
     def finish(self):
         told = {way: self.of(way, lambda one: one.ask(None)) for way in list(self.participants)}
@@ -235,6 +273,20 @@ class Comparison:
         for way in list(self.participants):
             self.participants.pop(way).end(kill=True)
 
+    @staticmethod
+    def costs(rounds, way, base_of):
+        """Step time as a ratio, processor time as a difference, against what `base_of` tells of a round."""
+        bases = [base_of(one) for one in rounds]
+        ratio = Estimate([one[way]["ms"][0] / base["ms"] for one, base in zip(rounds, bases)])
+        more = [one[way]["cpu"][0] - base["cpu"] for one, base in zip(rounds, bases)]
+        share = Estimate([part / base["ms"] for part, base in zip(more, bases)])
+        return {"ratio": ratio.figures(), "cpu": {**Estimate(more).figures(), "share": share.figures()}}
+
+    @staticmethod
+    def moved(one, way, other):
+        """What another way took, as if it had its turn where this one had."""
+        return {part: one[other][part][0] * one[way][part][1] / max(one[other][part][1], 1e-9) for part in ("ms", "cpu")}
+
     def results(self):
         """Figures by way."""
         told = self.finish()
@@ -242,56 +294,23 @@ class Comparison:
         found = {}
         for way in self.order_of_ways:
             rounds = [one for one in self.rounds if way in one]
-            if way in self.left or not rounds:
-                found[way] = {"left out": self.left.get(way, "no time")}
+            reason = self.left.get(HOSTS.get(way, way))
+            if reason or not rounds:
+                found[way] = {"left out": reason or "no time"}
                 continue
-            ratio = Estimate([own / base for own, base in (one[way]["ms"] for one in rounds)])
-            more = Estimate([own - base for own, base in (one[way]["cpu"] for one in rounds)])
-            figures = {"ms": Estimate([one[way]["ms"][0] for one in rounds]).median, "ratio": ratio.figures(), "cpu": more.figures()}
-            shares = Estimate([(own - base) / one[way]["ms"][1] for one in rounds for own, base in [one[way]["cpu"]]])
-            figures["cpu"]["share"] = shares.figures()
-            figures["cpu"]["atMost3Percent"] = shares.against(0.03)
+            figures = {"ms": Estimate([one[way]["ms"][0] for one in rounds]).median}
+            figures.update(self.costs(rounds, way, lambda one: {part: one[way][part][1] for part in ("ms", "cpu")}))
             if requests:
-                figures["cpu"]["usPerRequest"] = more.median * 1e3 / requests
-            with_history = [one for one in rounds if HISTORY in one and way not in SHARED]
-            if with_history:
-                quotients = [
-                    one[way]["ms"][0] / one[way]["ms"][1] / (one[HISTORY]["ms"][0] / one[HISTORY]["ms"][1]) for one in with_history
-                ]
-                costs = [
-                    one[way]["cpu"][0] - one[way]["cpu"][1] - (one[HISTORY]["cpu"][0] - one[HISTORY]["cpu"][1]) for one in with_history
-                ]
-                figures["notAboveHistory"] = {"time": Estimate(quotients).against(1.01), "cpu": Estimate(costs).against(0, math.inf)}
-            figures["atMost3Percent"] = ratio.against(1.03)
+                figures["cpu"]["usPerRequest"] = figures["cpu"]["median"] * 1e3 / requests
+            others = {"againstHistory": HISTORY, "stacksAlone": OFF if way == "record python" else None}
+            for name, other in others.items():
+                both = [one for one in rounds if other in one]
+                if both and way not in (BASE, AGAIN, OFF, other):
+                    figures[name] = self.costs(both, way, lambda one, other=other: self.moved(one, way, other))
             figures.update(told.get(way) or {})
             found[way] = figures
+        self.gpu = next((one["gpu"] for one in told.values() if one), "")
         return found, requests
-
-
-def show(found, requests, rounds, steps):
-    asked = f", {requests:.0f} requests per step" if requests else ""
-    print(f"  {rounds} rounds of {steps} steps{asked}")
-    times = f"{'ms':>8} {'ratio':>6} {'95 % interval':>15} {'<= 1.03':>11}"
-    used = f"{'CPU ms':>7} {'95 % interval':>15} {'us/req':>6} {'of step':>7} {'<= 3 %':>11}"
-    print(f"  {'way':24} {times} {used}  not above history")
-    for way, one in found.items():
-        if "left out" in one:
-            print(f"  {way:24} left out: {one['left out']}")
-            continue
-        ratio, cpu = one["ratio"], one["cpu"]
-        above = one.get("notAboveHistory")
-        against = f"time: {above['time']}, CPU: {above['cpu']}" if above else ""
-        share, per_request = cpu["share"]["median"], cpu.get("usPerRequest", float("nan"))
-        times = f"{one['ms']:8.2f} {ratio['median']:6.3f} {ratio['low']:6.3f} to {ratio['high']:5.3f} {one['atMost3Percent']:>11}"
-        used = f"{cpu['median']:7.3f} {cpu['low']:6.3f} to {cpu['high']:5.3f} {per_request:6.2f} {share:7.2%} {cpu['atMost3Percent']:>11}"
-        print(f"  {way:24} {times} {used}  {against}")
-        if one.get("share") is not None and one["share"] < 1:
-            print(f"  {'':24} {one['share']:.1%} of the requests have a stack")
-        if way == AGAIN and not ratio["low"] <= 1 <= ratio["high"]:
-            print(f"  {'':24} this is the noise: the other ratios are no better")
-        if one.get("dropped"):
-            print(f"  {'':24} {one['dropped']} events were dropped")
-    sys.stdout.flush()
 
 
 def in_child(work):
@@ -313,22 +332,21 @@ def prepare(is_dry):
         with tempfile.TemporaryDirectory() as folder:
             install(folder, "pytorch", "python")
 
-    def starts_no_cuda():
-        import torch._dynamo  # noqa: F401
+    def leaves_cuda_to_children():
+        import torch._dynamo
 
-        with open("/proc/self/maps") as maps:
-            return "libcuda.so" not in maps.read()
+        return is_dry or in_child(lambda: torch.zeros(1, device="cuda").item() == 0)
 
     if not is_dry and not in_child(try_to_install):
         raise SystemExit("Weir cannot be installed here")
-    if in_child(starts_no_cuda):
+    if in_child(leaves_cuda_to_children):
         import torch._dynamo  # noqa: F401
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default=",".join(WORKLOADS), help="workloads, separated by commas: %(default)s")
-    parser.add_argument("--ways", default=",".join([*RECORDED, *SHARED]), help="what to compare, separated by commas: %(default)s")
+    parser.add_argument("--ways", default=",".join(WAYS), help="what to compare, separated by commas: %(default)s")
     parser.add_argument("--seconds", type=float, default=120, help="for all workloads, starting included: %(default)s")
     parser.add_argument("--json", default="")
     parser.add_argument("--dry", action="store_true", help="small workloads on the processor, without Weir, with a cost that is planted")
@@ -340,8 +358,9 @@ def main():
 
     if options.dry:
         torch.set_num_threads(1)
-    prepare(options.dry)
     began, results = time.perf_counter(), {}
+    prepare(options.dry)
+    print(f"prepared in {time.perf_counter() - began:.0f} s", flush=True)
     names = options.only.split(",")
     for place, workload in enumerate(names):
         print(f"\n{workload}")
@@ -357,12 +376,15 @@ def main():
             continue
         finally:
             comparison.abandon()
+        judge(found, AGAIN)
         show(found, requests, len(comparison.rounds), comparison.count)
         print(f"  ready in {ready - now:.0f} s, measured in {time.perf_counter() - ready:.0f} s", flush=True)
         results[workload] = {"ways": found, "requestsPerStep": requests}
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:
-                json.dump({"torch": torch.__version__, "seconds": options.seconds, "results": results}, file, indent=1)
+                json.dump(
+                    {"gpu": comparison.gpu, "torch": torch.__version__, "seconds": options.seconds, "results": results}, file, indent=1
+                )
     print(f"took {time.perf_counter() - began:.0f} s")
     return int(len(results) < len(names))
 
