@@ -3,13 +3,16 @@
 import { MIB } from '../base/bytes.ts';
 import type { Point } from './monomials.ts';
 import type { Sequence } from './sequence.ts';
-import { growthOf, roundedUp, type Sample, type SizeFunction } from './size-function.ts';
+import { growthOf, powerBetween, roundedUp, type Sample, type SizeFunction } from './size-function.ts';
 
 /** Smaller scratch does not matter: it is served from memory of other small blocks. */
 const LEAST_BYTES = MIB;
 /** Partial results come with counters for the thread blocks that share them. */
 const MOST_COUNTER_BYTES = 65_536;
 const MOST_COUNTERS = 2;
+
+/** A power of growth that is clearly more than the value's own. */
+const FASTER = 1.1;
 
 type Requests = Pick<Sequence, 'count' | 'life' | 'size' | 'site'>;
 
@@ -93,7 +96,10 @@ function chosen({ size, samples }: Member, power: number, jump: number): SizeFun
   const last = samples.at(-1)!;
   const grown = (point: Point) => last.size * Math.max(1, growthOf(last.point, point)) ** power;
   const isOpen = size.kind === 'open';
-  const most = isOpen ? (point: Point) => Math.ceil(jumpOf(samples, power) * grown(point)) : size.upper;
+  // What grows faster than its value from each run to the next is no jump between algorithms.
+  const isFaster = samples.length > 2 && samples.slice(1).every((sample, index) => powerBetween(samples[index]!, sample) > FASTER);
+  const jumped = (point: Point) => Math.ceil(jumpOf(samples, power) * grown(point));
+  const most = !isOpen ? size.upper : isFaster ? (point: Point) => Math.max(size.upper(point), jumped(point)) : jumped;
   const drawn = (point: Point, share: number) => {
     const range = Math.ceil(jump * (isOpen ? grown(point) : size.upper(point)));
     return range < LEAST_BYTES ? size.upper(point) : Math.max(1, Math.ceil(share * range));

@@ -51,45 +51,47 @@ export class SizeLearner {
   }
 
   private find(samples: readonly Sample[]): SizeFunction {
-    if (samples.length === 1) return openFunction(samples, LEAST_OPEN_POWER);
-    const exact = this.exact(samples);
-    if (exact) return exact;
-    if (samples.length > 2) {
-      // Small values can mislead: kernels change with the size. The two largest runs may agree on a function without a summand.
-      const latest = this.proportional(samples.slice(-2), this.plain);
-      const open = openFunction(samples, LEAST_OPEN_POWER);
-      return latest ? { ...envelope([latest, open]), kind: 'open', monomial: latest.monomial } : open;
-    }
-    const plausible = this.plausible(samples);
-    return plausible.length > 0 ? envelope(plausible) : openFunction(samples, LEAST_OPEN_POWER);
-  }
-
-  /** A function that at least one sample more than it has coefficients agrees on. */
-  private exact(samples: readonly Sample[]): SizeFunction | undefined {
     const last = samples.at(-1)!;
+    if (samples.length === 1) return openFunction(samples, LEAST_OPEN_POWER);
     if (samples.every(({ size }) => size === last.size)) return constant(last.size);
     const proportional = this.proportional(samples, this.plain);
     if (proportional) return proportional;
+    const found = this.ofTwoCoefficients(samples);
+    if (samples.length === 2) {
+      // Through two sizes there is a function of each kind, so that none of them is a law.
+      const open = openFunction(samples, LEAST_OPEN_POWER);
+      return found.length === 0 ? open : { ...envelope([...found, ...curvesThrough(samples)]), isChecked: false };
+    }
+    if (found.length > 0) return { ...envelope(found), isChecked: found.length === 1 };
+    // Small values can mislead: kernels change with the size. The two largest runs may agree on a function without a summand.
+    const latest = this.proportional(samples.slice(-2), this.plain);
+    const open = openFunction(samples, LEAST_OPEN_POWER);
+    return latest ? { ...envelope([latest, open]), kind: 'open', monomial: latest.monomial } : open;
+  }
+
+  /** Every function of a summand, a tile or a rounding and a factor that all samples agree on. */
+  private ofTwoCoefficients(samples: readonly Sample[]): SizeFunction[] {
     const tiled = this.proportional(samples, this.tiled);
-    if (samples.length === 2) return tiled;
-    const sum = this.sums(samples)[0] ?? (tiled ? undefined : this.tiledSum(samples));
-    if (sum) return tiled ? { ...envelope([tiled, sum]), isChecked: false } : { ...sum, isChecked: true };
-    if (tiled) return tiled;
-    const rounded = this.rounded(samples);
-    return rounded && { ...rounded, isChecked: true };
+    const sums = this.sums(samples);
+    if (samples.length > 2 && sums.length === 0 && !tiled) sums.push(...this.tiledSum(samples));
+    // A small summand looks rounded, too. Three sizes are hardly a sum by chance.
+    const rounded = samples.length > 2 && sums.length > 0 ? undefined : this.rounded(samples);
+    return [...(tiled ? [tiled] : []), ...sums, ...(rounded ? [rounded] : [])];
   }
 
   private proportional(samples: readonly Sample[], monomials: readonly Monomial[]): SizeFunction | undefined {
     const last = samples.at(-1)!;
+    const found: SizeFunction[] = [];
     for (const monomial of monomials) {
       const unit = valueAt(monomial, last.point);
       const at = (point: Point) => ratioOf(last.size, valueAt(monomial, point), unit);
       // Of equal products nothing is learned, such as of batch * length = 4 * 8 = 8 * 4.
       if (samples.every(({ point }) => valueAt(monomial, point) === unit)) continue;
       if (samples.every(({ point, size }) => isEqualRatio(size, last.size, valueAt(monomial, point), unit)))
-        return { kind: 'proportional', isChecked: true, monomial, lower: at, upper: at };
+        found.push({ kind: 'proportional', isChecked: true, monomial, lower: at, upper: at });
     }
-    return undefined;
+    // Parameters that grew together leave open which of them it is.
+    return found.length === 0 ? undefined : envelope(found);
   }
 
   /** Sums of two products that agree with all samples, the slowest growing first. */
@@ -105,12 +107,12 @@ export class SizeLearner {
     return found;
   }
 
-  private tiledSum(samples: readonly Sample[]): SizeFunction | undefined {
+  private tiledSum(samples: readonly Sample[]): SizeFunction[] {
     for (const monomial of this.tiled) {
       const sum = summed(samples, CONSTANT, monomial);
-      if (sum) return sum;
+      if (sum) return [sum];
     }
-    return undefined;
+    return [];
   }
 
   private rounded(samples: readonly Sample[]): SizeFunction | undefined {
@@ -121,12 +123,6 @@ export class SizeLearner {
       }
     }
     return undefined;
-  }
-
-  /** For two samples: every function with two coefficients that they allow. */
-  private plausible(samples: readonly Sample[]): SizeFunction[] {
-    const rounded = this.rounded(samples);
-    return [...this.sums(samples), ...(rounded ? [rounded] : [])];
   }
 }
 
@@ -193,11 +189,10 @@ export function openFunction(samples: readonly Sample[], power: number): SizeFun
   const last = samples.at(-1)!;
   const least = samples.reduce((size, sample) => Math.min(size, sample.size), last.size);
   const most = samples.reduce((size, sample) => Math.max(size, sample.size), last.size);
-  const first = samples[0]!;
-  const grown = samples.length > 1 && first.size > 0 ? last.size / first.size : 1;
-  const by = samples.length > 1 ? growthOf(first.point, last.point) : 1;
-  const seen = grown > 1 && by > 1 ? Math.min(3, Math.log(grown) / Math.log(by)) : 0;
+  const seen = samples.length > 1 ? Math.min(MOST_SEEN_POWER, powerBetween(samples[0]!, last)) : 0;
   const fastest = Math.max(power, seen);
+  // What grows faster and faster outgrows the power that was seen on average.
+  const curves = samples.length > 1 ? samples.slice(0, -1).flatMap((sample) => curvesThrough([sample, last])) : [];
   const bound = (point: Point, isUpper: boolean) => {
     const growth = growthOf(last.point, point) ** fastest;
     return Math.max(1, Math.round(isUpper ? most * Math.max(1, growth) : least * Math.min(1, growth)));
@@ -207,9 +202,43 @@ export function openFunction(samples: readonly Sample[], power: number): SizeFun
     isChecked: false,
     monomial: undefined,
     lower: (point) => bound(point, false),
-    upper: (point) => bound(point, true),
+    upper: (point) => curves.reduce((size, curve) => Math.max(size, curve.upper(point)), bound(point, true)),
   };
 }
+
+const MOST_SEEN_POWER = 3;
+
+/** The power of a growth; 0: it did not grow. */
+export function powerBetween(first: Sample, last: Sample): number {
+  const by = growthOf(first.point, last.point);
+  const grown = first.size > 0 ? last.size / first.size : 1;
+  return by > 1 && grown > 1 ? Math.log(grown) / Math.log(by) : 0;
+}
+
+/**
+ * Through two samples: growth with the power between them, and the sum of the two whole powers next to it, which ends up faster.
+ * Together they hold what lies between, whatever its coefficients.
+ */
+function curvesThrough(samples: readonly Sample[]): SizeFunction[] {
+  const [first, last] = [samples[0]!, samples.at(-1)!];
+  const power = powerBetween(first, last);
+  if (power === 0 || power > MOST_SEEN_POWER) return [];
+  const before = growthOf(last.point, first.point);
+  const whole = Math.floor(power);
+  // Up to a byte of a size may come of rounding up.
+  const faster = (last.size - (first.size - 1) / before ** whole) / (1 - before);
+  const curve = (size: (growth: number) => number): SizeFunction => {
+    const at = (point: Point) => Math.max(1, Math.ceil(size(growthOf(last.point, point)) - ROUNDING_ERROR));
+    return { kind: 'open', isChecked: false, monomial: undefined, lower: at, upper: at };
+  };
+  return [
+    curve((growth) => last.size * growth ** power),
+    curve((growth) => (last.size - faster) * growth ** whole + faster * growth ** (whole + 1)),
+  ];
+}
+
+/** Bytes that do not matter. */
+const ROUNDING_ERROR = 0.001;
 
 /** A function that may not hold for larger values: the block may also stay as it is, or grow as fast as the program. */
 export function doubted(size: SizeFunction, last: Sample, power: number): SizeFunction {

@@ -49,6 +49,7 @@ describe('one parameter', () => {
     {
       samples: [
         [3, 800],
+        [4, 800],
         [10, 1600],
       ],
       at: 17,
@@ -86,11 +87,46 @@ describe('one parameter', () => {
     expect(found.upper([1025])).toBe(unit * 1025 ** 2);
   });
 
-  test('two runs with a summand allow a line and a parabola', () => {
+  test('two runs with a summand allow a line, a parabola, and what is slower than a line', () => {
     const found = learn([4, 140], [8, 188]);
     expect(found.isChecked).toBe(false);
-    expect(found.lower([16])).toBe(284);
+    expect(found.lower([16])).toBe(Math.ceil((188 * 188) / 140));
     expect(found.upper([16])).toBe(380);
+  });
+
+  // Each pair of sizes has a sum of whole coefficients that may not be the truth.
+  test.each([
+    ['broken coefficients', (value: number) => Math.ceil(1000.3 * value + 100.7 * value * value)],
+    ['fractions', (value: number) => (15 * value * (value + 1)) / 2],
+    ['a tile', (value: number) => 4096 * Math.ceil(value / 4)],
+    ['a rounding', (value: number) => Math.ceil((value * 500_000) / 2 ** 21) * 2 ** 21],
+    ['a fractional power', (value: number) => Math.ceil(5000 * value ** 1.5)],
+  ])('two runs of %s allow the truth', (_, real) => {
+    for (const [a, b] of [
+      [4, 8],
+      [4, 6],
+      [6, 8],
+    ] as const) {
+      if (real(a) === real(b)) continue;
+      const found = learn([a, real(a)], [b, real(b)]);
+      expect(found.lower([48])).toBeLessThanOrEqual(real(48));
+      expect(found.upper([48])).toBeGreaterThanOrEqual(real(48));
+    }
+  });
+
+  test('what grows faster and faster outgrows the power seen so far', () => {
+    const real = (value: number) => Math.ceil(100_000.3 * value + 3001.7 * value * value);
+    const found = learn([4, real(4)], [6, real(6)], [8, real(8)]);
+    expect(found.kind).toBe('open');
+    for (const value of [16, 32, 64]) expect(found.upper([value])).toBeGreaterThanOrEqual(real(value));
+  });
+
+  test('a padded size that may as well be rounded is an interval with both', () => {
+    const real = (value: number) => Math.ceil((value * 300_000) / 2 ** 21) * 2 ** 21;
+    const found = learn([2, real(2)], [4, real(4)], [8, real(8)]);
+    expect(found.isChecked).toBe(false);
+    expect(found.lower([32])).toBeLessThanOrEqual(real(32));
+    expect(found.upper([32])).toBe(2 ** 21 * 8);
   });
 
   test('a size that falls faster than the value is no sum with a negative part', () => {
@@ -134,6 +170,12 @@ test('two parameters', () => {
   const attention = of((batch, length) => 6 * batch * length * length);
   expect(formatMonomial(attention.monomial!, ['batch', 'length'])).toBe('batch * length^2');
   expect(attention.upper([5, 100])).toBe(300_000);
+  // Of runs in which both grew together, nobody knows which of them it was.
+  const together = learner.learn([
+    { point: [2, 16], size: 200 },
+    { point: [4, 32], size: 400 },
+  ]);
+  expect([together.lower([8, 32]), together.upper([8, 32])]).toEqual([400, 800]);
   const mixed = of((batch, length) => 10 * batch * length + 3 * length);
   expect([mixed.lower([7, 50]), mixed.upper([7, 50])]).toEqual([3650, 3650]);
 });
