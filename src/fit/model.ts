@@ -2,6 +2,7 @@
 import { formatBytes } from '../base/bytes.ts';
 import { InputError, UsageError } from '../base/errors.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
+import { boundLoops } from './loops.ts';
 import { degreeOf, type Point } from './monomials.ts';
 import { modesFor, pairRuns } from './pairing.ts';
 import { boundScratch } from './scratch.ts';
@@ -100,6 +101,7 @@ export function learnFit(runs: readonly FitRun[]): FitModel {
   const power = fastestPower(template, functions);
   const ownSize = (allocation: number): Sample => ({ point: template.values, size: allocations.requested[allocation]! });
   for (const allocation of alone) functions[allocation] = openFunction([ownSize(allocation)], power);
+  for (const [allocation, size] of boundLoops(template, partners.at(-1)!, functions, alone, power)) functions[allocation] = size;
   const points = ordered.map(({ values }) => values);
   const hasStacks = ordered.every((run) => run.hasStacks);
   const scratch = boundScratch(template, functions, samplesOf, power);
