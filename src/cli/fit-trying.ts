@@ -1,5 +1,6 @@
 // Runs of a command for `weir fit`: which values to try, what a failure means, and whether the answer was right.
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { RUN_ALLOCATORS, type RunAllocator } from '../abi/allocators.ts';
 import { chooseAllocators } from '../allocator/registry.ts';
 import { formatBytes } from '../base/bytes.ts';
@@ -25,6 +26,8 @@ import { readVersion } from './version.ts';
 
 /** Two small values of one parameter. The third is chosen by their answer. */
 const FIRST_VALUES: readonly number[] = [2, 4];
+/** The same, if only multiples are allowed. */
+const FIRST_MULTIPLES: readonly number[] = [1, 2];
 const MOST_RUNS = 5;
 /** A value that was predicted within this share needs no further run. */
 const AGREEMENT = 0.005;
@@ -53,7 +56,7 @@ export class Trials {
     this.voice = voice;
     this.isInterrupted = isInterrupted;
     this.checkFlags();
-    if (flags.keep !== undefined) mkdirSync(flags.keep, { recursive: true });
+    if (flags.keep !== undefined) makeFolder(flags.keep);
     this.folder = flags.keep ?? createScratchFolder();
   }
 
@@ -64,7 +67,9 @@ export class Trials {
   /** Undefined: it was interrupted. */
   async all(): Promise<Tried | undefined> {
     const given = this.flags.try;
-    const points = [...(given ?? FIRST_VALUES.map((value) => [value]))].sort((a, b) => productOf(a) - productOf(b));
+    const { multiple } = this.flags;
+    const first = multiple === 1 ? FIRST_VALUES : FIRST_MULTIPLES.map((count) => count * multiple);
+    const points = [...(given ?? first.map((value) => [value]))].sort((a, b) => productOf(a) - productOf(b));
     const runs: FitRun[] = [];
     for (const point of points) {
       const trace = await this.record(point, runs);
@@ -89,7 +94,8 @@ export class Trials {
       const choices = chooseAllocators('weir');
       const largest = predictOn(fitRuns, { gpuBytes, choices }).rows[0]!.sure.value;
       const last = runs.at(-1)!.values[0]!;
-      const next = Math.min(Math.floor(largest / 2), last * MOST_FACTOR);
+      const { multiple } = this.flags;
+      const next = Math.floor(Math.min(largest / 2, last * MOST_FACTOR) / multiple) * multiple;
       // The answer is near: there is nothing between.
       if (next <= last) return true;
       const trace = await this.record([next], runs);
@@ -263,6 +269,14 @@ export function usableOf({ events, symbols }: Trace): number | undefined {
     if (bytes !== undefined) return Number(bytes);
   }
   return undefined;
+}
+
+/** Without its parents: Node never returns if these cannot be made, as in /proc. */
+function makeFolder(path: string): void {
+  const parent = dirname(resolve(path));
+  if (!existsSync(parent)) throw new UsageError(`--keep ${path}: there is no folder ${parent}`);
+  if (!existsSync(path)) mkdirSync(path);
+  else if (!statSync(path).isDirectory()) throw new UsageError(`--keep ${path}: it is no folder`);
 }
 
 function productOf(point: Point): number {

@@ -17,6 +17,8 @@ const limit = Number(process.env[ChildVariable.limit] ?? Number.POSITIVE_INFINIT
 if (words.includes('fail')) fail(1, 'Traceback: no such dataset');
 if (words.includes('fail-above') && batch > numberAfter('fail-above', 0)) fail(1, 'torch.OutOfMemoryError: CUDA out of memory');
 if (words.includes('crash-above') && batch > numberAfter('crash-above', 0)) fail(3, 'ValueError: the batch is too large for the dataset');
+if (words.includes('talk')) fail(1, `ValueError: ${'of a long tensor '.repeat(500)}`);
+if (words.includes('stubborn')) for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
 if (words.includes('wait')) {
   writeFileSync(words[words.indexOf('wait') + 1]!, String(process.pid));
   setInterval(() => {}, 1000);

@@ -1,8 +1,10 @@
 // `weir fit` as a user runs it: over recordings, and over a command that needs no GPU.
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { constants } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { identityOf, isAlive } from '../../src/run/child/folder-owner.ts';
 import { writeWeir } from '../../src/trace/weir/writer.ts';
 import { type Program, runProgram } from '../fit/program.ts';
 import { outcomeOf, ROOT, weir } from '../support/command.ts';
@@ -189,6 +191,11 @@ describe('from a command', () => {
     expect(readdirSync(kept).filter((name) => /^pytorch-[35]\.\d+\.weir$/.test(name))).toHaveLength(2);
   });
 
+  it('tries only multiples, if asked to', async () => {
+    const { stdout } = await run.weir(['fit', '--multiple', '6', ...job('--batch', '{}')]);
+    expect(stdout).toMatch(/^The largest value that fits in 1000 MiB, from runs of 6, 12 and 30:\n/);
+  });
+
   it('goes on trying if the third is not as predicted', async () => {
     const { stdout, stderr } = await run.weir(['fit', ...job('--batch', '{}', 'kernels')]);
     expect(stdout).toMatch(/^The largest value that fits in 1000 MiB, from runs of 2, 4, 16/);
@@ -247,6 +254,7 @@ describe('from a command', () => {
 
   it.each([
     [['--batch', '4'], [], 2, 'the command has no {}; write {} where the value goes, like weir fit -- python train.py --batch-size {}'],
+    [['--batch', '{}', 'talk'], [], 125, `the run of 2 failed (exit code 1): ${`ValueError: ${'of a long tensor '.repeat(20)}`.slice(0, 300)}...`],
     [['--batch', '{}', 'fail'], [], 125, 'the run of 2 failed (exit code 1): Traceback: no such dataset'],
     [
       ['--batch', '{}', 'fail-above', '2'],
@@ -287,6 +295,9 @@ describe('from a command', () => {
     [['--bogus'], ['--batch', '{}'], 2, 'there is no option --bogus; see weir fit --help'],
     [['--values', '2,4'], ['--batch', '{}'], 2, '--values is for recordings; a command has --try, like --try 4,8'],
     [['--write', 'none/made.weir'], ['--batch', '{}'], 2, '--write none/made.weir: there is no folder none'],
+    [['--keep', '/none/kept'], ['--batch', '{}'], 2, '--keep /none/kept: there is no folder /none'],
+    [['--keep', '/dev/null'], ['--batch', '{}'], 2, '--keep /dev/null: it is no folder'],
+    [['--keep', '/proc/kept'], ['--batch', '{}'], 3, "ENOENT: no such file or directory, mkdir '/proc/kept'"],
     [['--write', '/dev/null'], ['--batch', '{}'], 2, '/dev/null exists; -f overwrites it'],
   ])('refuses %j before anything runs', async (parameters, words, code, sentence) => {
     // Without -q each run would be said.
@@ -320,20 +331,28 @@ describe('from a command', () => {
     );
   });
 
-  it('ends the command and cleans up on Ctrl-C', async () => {
-    const pidFile = join(run.path, 'pid');
-    const child = run.start(['fit', ...job('--batch', '{}', 'wait', pidFile)]);
+  it.each([
+    ['SIGINT', 'wait', false],
+    ['SIGTERM', 'wait', false],
+    // A shell does not tell its programs, and a program may ignore it.
+    ['SIGTERM', 'wait', true],
+    ['SIGINT', 'stubborn wait', true],
+  ] as const)('ends the command with all that it started and cleans up on %s (%s, in a shell: %s)', async (sent, words, isInShell) => {
+    const pidFile = join(run.path, `pid-${sent}-${isInShell}`);
+    const command = job('--batch', '{}', ...words.split(' '), pidFile);
+    const shell = ['--', 'sh', '-c', `${command.slice(1).join(' ')}; true`];
+    const child = run.start(['fit', ...(isInShell ? shell : command)]);
     const ended = outcomeOf(child);
     let said = '';
     child.stderr!.on('data', (chunk: Buffer) => {
       said += chunk.toString();
     });
     while (!said.includes('running ') || readdirSync(run.temporary).length < 2 || !hasText(pidFile)) await sleep(20);
-    child.kill('SIGINT');
+    const owner = identityOf(Number(readFileSync(pidFile, 'utf8')))!;
+    child.kill(sent);
     const { signal, code } = await ended;
-    expect(signal === 'SIGINT' || code === 130).toBe(true);
+    expect(signal === sent || code === 128 + constants.signals[sent]).toBe(true);
     expect(readdirSync(run.temporary)).toEqual([]);
-    // The command has ended, too.
-    expect(existsSync(`/proc/${readFileSync(pidFile, 'utf8')}`)).toBe(false);
+    expect(isAlive(owner)).toBe(false);
   });
 });

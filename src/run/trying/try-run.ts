@@ -4,9 +4,11 @@ import { finished } from 'node:stream/promises';
 import type { RunAllocator } from '../../abi/allocators.ts';
 import { RING_ROWS } from '../../abi/ring.ts';
 import type { ChildEnd } from '../child/child.ts';
+import { endingSignals } from '../child/hang-up.ts';
 import type { RunningCommand } from '../child/posix-process.ts';
 import { type RunOutcome, supervise } from '../supervise.ts';
 import type { RunVoice } from '../supervision.ts';
+import { TrialEnd } from './trial-end.ts';
 
 export interface TryOptions {
   readonly command: readonly string[];
@@ -43,12 +45,16 @@ const OUT_OF_MEMORY = /out of memory|OutOfMemoryError/i;
 const MOST_SAID = 16 * 1024;
 /** Longest wait for the last output after the command has ended. */
 const DRAIN_MS = 2000;
+/** Longest wait for processes that were told to end. */
+const PATIENCE_MS = 5000;
 
 export async function tryRun(options: TryOptions, voice: RunVoice): Promise<TriedRun> {
   const { command, allocator, limit, folder, name, version, environment } = options;
   let said = '';
   const drained: Promise<unknown>[] = [];
+  const trialEnd = new TrialEnd(endingSignals(environment), PATIENCE_MS);
   const listen = (child: RunningCommand) => {
+    trialEnd.watch(child.pid);
     for (const stream of [child.stdout, child.stderr]) {
       stream?.on('data', (chunk: Buffer) => {
         said = (said + chunk.toString()).slice(-MOST_SAID);
@@ -84,7 +90,7 @@ export async function tryRun(options: TryOptions, voice: RunVoice): Promise<Trie
       onCaptured: listen,
     },
     voice,
-  );
+  ).finally(() => trialEnd.finish());
   // A daemon may hold the pipe open for ever.
   await Promise.race([Promise.all(drained), new Promise((resolve) => setTimeout(resolve, DRAIN_MS).unref())]);
   const { processes } = outcome.summary;
@@ -112,12 +118,15 @@ export function endWords({ code, signal }: ChildEnd): string {
   return signal ?? `exit code ${code}`;
 }
 
+/** Characters of a line that are shown. */
+const MOST_SHOWN = 300;
+
 /** The last line that says something. */
 export function lastLine(said: string): string {
-  return (
+  const line =
     said
       .split('\n')
-      .findLast((line) => line.trim() !== '')
-      ?.trim() ?? ''
-  );
+      .findLast((each) => each.trim() !== '')
+      ?.trim() ?? '';
+  return line.length > MOST_SHOWN ? `${line.slice(0, MOST_SHOWN)}...` : line;
 }
