@@ -12,7 +12,7 @@ export interface DrawOptions {
   readonly choices: readonly AllocatorChoice[];
   /** Lengths of the samples. */
   readonly lengths: readonly number[];
-  /** The first batch to look at, and how far the next ones are from it. */
+  /** The batch to begin at, and how far the next ones are from it. */
   readonly batch: number;
   readonly stride?: number | undefined;
   readonly epochs?: number | undefined;
@@ -24,13 +24,21 @@ export interface DrawRow {
   readonly batch: number;
   /** Steps of an epoch. */
   readonly steps: number;
+  /** Epochs that were drawn. */
+  readonly epochs: number;
   /** The share of the epochs that fail, by allocator. */
   readonly failing: readonly { readonly allocator: string; readonly share: number }[];
 }
 
 const DEFAULT_EPOCHS = 1000;
+/** Fewer epochs say too little. */
+const LEAST_EPOCHS = 100;
+/** Events that are replayed for one batch on one allocator. Large programs are given fewer epochs. */
+const MOST_EVENTS = 8e6;
 /** Batches that are looked at beyond the first: until all allocators fail in most epochs. */
 const MOST_ROWS = 12;
+/** Smaller batches, each twice as far from the first: until no allocator fails in any epoch. */
+const MOST_SMALLER = 8;
 const MOSTLY = 0.5;
 /** The parameters, in this order. */
 const PARAMETERS = 2;
@@ -49,22 +57,31 @@ export function predictDraws(runs: FitRuns, options: DrawOptions): DrawRow[] {
     throw new InputError('drawing lengths needs runs of two parameters, batch and length in this order');
   if (synthesis.repeats === 0) throw new InputError('no step of the runs repeats, so steps of random length cannot be made');
   if (lengths.length < 2) throw new InputError('drawing needs the lengths of two samples or more');
-  const rows: DrawRow[] = [];
-  for (let batch = Math.max(1, options.batch); rows.length < MOST_ROWS; batch += stride) {
+  const events = synthesis.at(model.template.values, 'upper').events.count;
+  const count = Math.min(epochs, Math.max(LEAST_EPOCHS, Math.floor(MOST_EVENTS / events)));
+  const rowOf = (batch: number): DrawRow => {
     options.onProgress?.(rows.length / MOST_ROWS, `drawing epochs of batch ${batch}`);
-    const drawn = drawEpochs(lengths, batch, epochs, synthesis.repeats, options.seed ?? 1);
-    const failing = choices.map((choice) => ({ allocator: choice.name, share: failingShare(runs, choice, batch, drawn, gpuBytes) }));
-    rows.push({ batch, steps: Math.max(1, Math.floor(lengths.length / batch)), failing });
-    if (failing.every(({ share }) => share >= MOSTLY)) break;
+    const drawn = drawEpochs(lengths, batch, count, synthesis.repeats, options.seed ?? 1);
+    const shares = failingShares(runs, choices, batch, drawn, gpuBytes);
+    const failing = choices.map((choice, index) => ({ allocator: choice.name, share: shares[index]! }));
+    return { batch, steps: Math.max(1, Math.floor(lengths.length / batch)), epochs: count, failing };
+  };
+  const rows: DrawRow[] = [];
+  const first = Math.max(1, options.batch);
+  for (let batch = first; rows.length < MOST_ROWS; batch += stride) {
+    rows.push(rowOf(batch));
+    if (rows.at(-1)!.failing.every(({ share }) => share >= MOSTLY)) break;
   }
+  // Steps of different lengths fragment memory, so a batch that fits with the longest alone can fail.
+  for (let turn = 0; turn < MOST_SMALLER && rows[0]!.batch > 1 && rows[0]!.failing.some(({ share }) => share > 0); turn++)
+    rows.unshift(rowOf(Math.max(1, first - stride * 2 ** turn)));
   return rows;
 }
 
-/** Epochs in the order of their longest steps. */
 export function drawEpochs(lengths: readonly number[], batch: number, epochs: number, kept: number, seed: number): Epoch[] {
   const random = randomFrom(seed);
   const steps = Math.max(1, Math.floor(lengths.length / batch));
-  const drawn = Array.from({ length: epochs }, (): Epoch => {
+  return Array.from({ length: epochs }, (): Epoch => {
     const recent: number[] = [];
     let best: Epoch = { longest: 0, steps: [] };
     for (let step = 0; step < steps; step++) {
@@ -76,33 +93,31 @@ export function drawEpochs(lengths: readonly number[], batch: number, epochs: nu
     }
     return best;
   });
-  return drawn.sort((a, b) => a.longest - b.longest);
 }
 
-/** Longer steps need more memory, so the first epoch that fails is found by bisection. */
-function failingShare(runs: FitRuns, choice: AllocatorChoice, batch: number, epochs: readonly Epoch[], gpuBytes: number): number {
-  let low = 0;
-  let high = epochs.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (fits(runs, choice, batch, epochs[middle]!, gpuBytes)) low = middle + 1;
-    else high = middle;
-  }
-  return 1 - low / epochs.length;
-}
-
-function fits(
+/** Each epoch is replayed: by fragmentation, one with a shorter step can fail where another with a longer one fits. */
+function failingShares(
   { synthesis, replays }: FitRuns,
-  choice: AllocatorChoice,
+  choices: readonly AllocatorChoice[],
   batch: number,
-  { steps, longest }: Epoch,
+  epochs: readonly Epoch[],
   gpuBytes: number,
-): boolean {
+): number[] {
   const point = (length: number): Point => [batch, length];
-  // The recorded steps come first. They are given the shortest of these lengths, as any step of an epoch can be first.
-  const first = Math.min(...steps);
-  const padded = Array.from({ length: synthesis.repeats }, (_, index) => steps[index - (synthesis.repeats - steps.length)] ?? first);
-  if (replays.peakLive(point(longest), 'upper') > gpuBytes) return false;
-  const trace = synthesis.at(point(first), 'upper', padded.map(point));
-  return whatIf(trace, choice, { capacity: gpuBytes }, { rules: replays.rules, stopAtOom: true }).ooms === 0;
+  const failed = choices.map(() => 0);
+  const fail = (index: number) => failed.splice(index, 1, failed[index]! + 1);
+  for (const { steps, longest } of epochs) {
+    if (!replays.mayFit(point(longest), 'upper', gpuBytes)) {
+      choices.forEach((_, index) => void fail(index));
+      continue;
+    }
+    // The recorded steps come first. They are given the shortest of these lengths, as any step of an epoch can be first.
+    const first = Math.min(...steps);
+    const padded = Array.from({ length: synthesis.repeats }, (_, index) => steps[index - (synthesis.repeats - steps.length)] ?? first);
+    const trace = synthesis.at(point(first), 'upper', padded.map(point));
+    choices.forEach((choice, index) => {
+      if (whatIf(trace, choice, { capacity: gpuBytes }, { rules: replays.rules, stopAtOom: true }).ooms > 0) fail(index);
+    });
+  }
+  return failed.map((count) => count / epochs.length);
 }

@@ -37,9 +37,10 @@ export function fitJson(model: FitModel, prediction: FitPrediction, { frontier =
       largest: Object.fromEntries(largest.map(({ allocator, sure, possible }) => [allocator, [sure.value, possible.value]])),
     })),
     draws: draws
-      ? draws.rows.map(({ batch, steps, failing }) => ({
+      ? draws.rows.map(({ batch, steps, epochs, failing }) => ({
           batch,
           steps,
+          epochs,
           failing: Object.fromEntries(failing.map(({ allocator, share }) => [allocator, share])),
         }))
       : null,

@@ -95,7 +95,7 @@ describe('from recordings', () => {
     const draw = ['fit', ...files, ...values, '--gpu', '1GiB', '--lengths', lengths];
     writeFileSync(lengths, Array.from({ length: 2000 }, (_, index) => (index < 3 ? 4000 : 300 + (index % 40))).join('\n'));
     const drawn = await weir(draw);
-    expect(drawn.stdout).toContain(`In 1,000 epochs with lengths drawn from ${lengths} (2,000 samples):\n`);
+    expect(drawn.stdout).toContain(`The longest step of 1,000 epochs, with lengths drawn from ${lengths} (2,000 samples):\n`);
     expect(drawn.stdout).toMatch(/\n +\d+ +fits in all +fits in all +fits in all\n/);
     expect(drawn.stdout).toMatch(/fails in \d+\.\d %/);
     writeFileSync(lengths, '12\nlong\n');

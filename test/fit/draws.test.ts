@@ -1,10 +1,11 @@
-// Epochs of random lengths: the share that fails is that of epochs whose longest step does not fit.
+// Epochs of random lengths: the share that fails is that of the epochs whose replay does not fit.
 import { expect, test } from 'vitest';
 import { chooseAllocators } from '../../src/allocator/registry.ts';
 import { MIB } from '../../src/base/bytes.ts';
 import { drawEpochs, predictDraws } from '../../src/fit/draws.ts';
 import { learnFit } from '../../src/fit/model.ts';
 import { replaysOf } from '../../src/fit/prediction.ts';
+import { whatIf } from '../../src/replay/what-if.ts';
 import { type Program, runProgram } from './program.ts';
 
 const program: Program = {
@@ -32,7 +33,6 @@ test('an epoch has steps of the longest of a batch, and its longest step is last
     expect(Math.max(...steps)).toBe(longest);
     expect(lengths).toContain(longest);
   }
-  expect(epochs.map(({ longest }) => longest)).toEqual(epochs.map(({ longest }) => longest).sort((a, b) => a - b));
   expect(drawEpochs(lengths, 4, 300, 5, 7)).toEqual(epochs);
 });
 
@@ -51,9 +51,34 @@ test('an allocator that needs more than what is live fails in more epochs', () =
   const runs = replaysOf(learn(), 6);
   const live = runs.replays.peakLive([10, 20], 'upper');
   const options = { gpuBytes: live, choices: chooseAllocators('pytorch'), lengths, batch: 10, epochs: 50 };
-  const [row] = predictDraws(runs, options);
+  const row = predictDraws(runs, options).find(({ batch }) => batch === 10);
   const withLong = drawEpochs(lengths, 10, 50, 6, 1).filter(({ longest }) => longest === 20).length / 50;
   expect(row!.failing[0]!.share).toBeCloseTo(withLong, 10);
+});
+
+test('each epoch counts, and it begins with a batch that fits in all', () => {
+  const layer = (index: number) => ({
+    weight: (3 + index) * MIB,
+    saved: (batch?: number, length?: number) => 3001 * (index + 1) * batch! * length!,
+    workspace: (batch?: number, length?: number) => 7000 * batch! * length! + (index % 2) * 40 * batch! * length! ** 2,
+  });
+  const runs = replaysOf(learn({ ...program, layers: [0, 1, 2, 3, 4, 5].map(layer) }), 8);
+  const varied = Array.from({ length: 600 }, (_, index) => Math.round(20 + 60 * ((index * 0.61803) % 1) ** 2));
+  const options = { gpuBytes: 400 * MIB, choices: chooseAllocators('pytorch'), lengths: varied, epochs: 40 };
+  // With the longest sample in each step, 52 fits.
+  expect(runs.replays.fits(options.choices[0]!, [52, Math.max(...varied)], 'upper', options.gpuBytes)).toBe(true);
+  const rows = predictDraws(runs, { ...options, batch: 52 });
+  expect(rows[0]!.failing[0]!.share).toBe(0);
+  expect(rows.map(({ batch }) => batch)).toEqual([...rows.map(({ batch }) => batch)].sort((a, b) => a - b));
+  const { batch, failing, epochs } = rows.find((row) => row.batch === 52)!;
+  const failed = drawEpochs(varied, batch, epochs, runs.synthesis.repeats, 1).filter(({ steps }) => {
+    const first = [batch, Math.min(...steps)];
+    const padded = [...Array(runs.synthesis.repeats - steps.length).fill(first[1]!), ...steps].map((length) => [batch, length]);
+    const trace = runs.synthesis.at(first, 'upper', padded);
+    return whatIf(trace, options.choices[0]!, { capacity: options.gpuBytes }).ooms > 0;
+  });
+  expect(failing[0]!.share).toBe(failed.length / epochs);
+  expect(failed.length).toBeGreaterThan(0);
 });
 
 test('needs steps that repeat, and two parameters', () => {

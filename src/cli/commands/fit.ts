@@ -48,7 +48,6 @@ const TABLE_MULTIPLES: readonly number[] = [2, 4];
 
 /** Steps of an epoch that are replayed: its longest step and those before it. */
 const DRAWN_STEPS = 8;
-const EPOCHS = 1000;
 /** Up to this batch, every batch is looked at. */
 const FINE_BATCH = 24;
 
@@ -217,19 +216,14 @@ function choicesOf({ allocator }: FitFlags): readonly AllocatorChoice[] {
   return allocator ?? chooseAllocators(DEFAULT_ALLOCATORS);
 }
 
-/** From the batch on that fits on every allocator whatever is drawn. */
+/** Around the batch that fits on every allocator with the longest sample in each step. */
 function drawFrom(model: FitModel, source: string, lengths: readonly number[], options: PredictOptions & { readonly line: Line }): Draws {
   const runs = replaysOf(model, DRAWN_STEPS);
   const [longest] = predictFrontier(runs, { ...options, others: [Math.max(...lengths)] });
   const batch = Math.max(1, Math.min(...longest!.largest.map(({ sure }) => sure.value)));
   const stride = Math.max(options.line.multiple, Math.ceil(batch / FINE_BATCH));
   const { gpuBytes, choices, onProgress } = options;
-  return {
-    source,
-    samples: lengths.length,
-    epochs: EPOCHS,
-    rows: predictDraws(runs, { gpuBytes, choices, lengths, batch, stride, epochs: EPOCHS, onProgress }),
-  };
+  return { source, samples: lengths.length, rows: predictDraws(runs, { gpuBytes, choices, lengths, batch, stride, onProgress }) };
 }
 
 /** What is asked, before anything is run for it. Returns the lengths to draw from. */

@@ -29,7 +29,6 @@ const MOST_SITES = 8;
 export interface Draws {
   readonly source: string;
   readonly samples: number;
-  readonly epochs: number;
   readonly rows: readonly DrawRow[];
 }
 
@@ -121,13 +120,14 @@ function frontierLines({ names, line }: FitPrediction, frontier: readonly Fronti
 
 function drawLines({ names, line }: FitPrediction, draws: Draws | undefined, paint: Paint): string[] {
   if (!draws) return [];
-  const { rows, source, samples, epochs } = draws;
+  const { rows, source, samples } = draws;
+  const epochs = rows[0]?.epochs ?? 0;
   const columns: Column[] = [
     { title: names[line.parameter]!, align: 'right' },
     ...(rows[0]?.failing ?? []).map(({ allocator }): Column => ({ title: allocator, align: 'left' })),
   ];
   const cells = rows.map(({ batch, failing }) => [formatCount(batch), ...failing.map(({ share }) => failingWords(share))]);
-  const title = `In ${formatCount(epochs)} epochs with lengths drawn from ${printable(source)} (${formatTimes(samples, 'sample', 'samples')}):`;
+  const title = `The longest step of ${formatCount(epochs)} epochs, with lengths drawn from ${printable(source)} (${formatTimes(samples, 'sample', 'samples')}):`;
   return [paint.strong(title), ...table(columns, cells, paint)];
 }
 

@@ -97,5 +97,5 @@ export function learnedSentences({ learned, points, repeats, rows }: FitPredicti
 
 /** How many epochs fail, for one cell of a table. */
 export function failingWords(share: number): string {
-  return share === 0 ? 'fits in all' : `fails in ${(100 * share).toFixed(1)} %`;
+  return share === 0 ? 'fits in all' : share === 1 ? 'fails in all' : `fails in ${(100 * share).toFixed(1)} %`;
 }
