@@ -121,7 +121,7 @@ export function learnFit(runs: readonly FitRun[]): FitModel {
 
 /** The share of the bytes that one of the two largest runs has and the other has not, or has in sizes that fit no function. */
 export function differenceOf({ bytes, unpaired, open, dropped }: Learned): number {
-  return bytes === 0 ? 0 : (unpaired + open + dropped) / bytes;
+  return bytes === 0 ? 0 : Math.min(1, (unpaired + open + dropped) / bytes);
 }
 
 /** By whole stacks, if these explain nearly all. Else by whatever explains most. */
@@ -213,11 +213,17 @@ function requireOrder(template: Sequence, { other, partner }: { other: Sequence;
     );
 }
 
-function requireSame({ bytes, unpaired, open }: Learned, runs: readonly Sequence[]): void {
-  const shared = bytes === 0 ? 1 : 1 - (unpaired + open) / bytes;
+/** Each of the two largest runs must have a good part of the other. If all requests have counterparts, their sizes may be anything. */
+function requireSame({ bytes, unpaired, open, dropped }: Learned, runs: readonly Sequence[]): void {
+  const before = runs.at(-2)!.trace.allocations.requested.reduce((sum, size) => sum + size, 0);
+  const parts = [
+    { total: bytes, missing: unpaired + dropped === 0 ? 0 : unpaired + open },
+    { total: before, missing: dropped },
+  ].map(({ total, missing }) => ({ total, shared: total === 0 ? 1 : 1 - missing / total }));
+  const { total, shared } = parts.reduce((least, part) => (part.shared < least.shared ? part : least));
   if (shared >= LEAST_SHARED) return;
   throw new InputError(
-    `the runs of ${runs.map(({ values }) => values.join(' x ')).join(' and ')} are not the same program: they share ${Math.round(shared * 100)} % of ${formatBytes(bytes)} requested`,
+    `the runs of ${runs.map(({ values }) => values.join(' x ')).join(' and ')} are not the same program: they share ${Math.round(shared * 100)} % of ${formatBytes(total)} requested`,
   );
 }
 

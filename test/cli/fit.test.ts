@@ -1,8 +1,10 @@
 // `weir fit` as a user runs it: over recordings, and over a command that needs no GPU.
+import { execFile } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { identityOf, isAlive } from '../../src/run/child/folder-owner.ts';
 import { writeWeir } from '../../src/trace/weir/writer.ts';
@@ -154,11 +156,22 @@ describe('from recordings', () => {
     });
   });
 
+  it('reads a recording from the input', async () => {
+    const files = [recording('b4.weir', program, 4), recording('b8.weir', program, 8)];
+    const command = `${process.execPath} ${new URL('dist/cli/main.js', ROOT).pathname} fit - ${files[1]} --values 4,8 --gpu 2GiB < ${files[0]}`;
+    const { stdout } = await promisify(execFile)('sh', ['-c', command]);
+    expect(stdout).toMatch(/^The largest value that fits in 2.00 GiB, from runs of 4 and 8:\n/);
+  });
+
   it('refuses recordings of different programs, and one recording', async () => {
     const other = { ...program, layers: [{ weight: 3, saved: () => 777_777_777, workspace: () => 5_555_555 }] };
     const files = [recording('b4.weir', program, 4), recording('other.weir', other, 8)];
     const { code, stderr } = await weir(['fit', ...files, '--values', '4,8', '--gpu', '2GiB']);
     expect([code, stderr]).toEqual([3, expect.stringMatching(/^weir: the runs of 4 and 8 are not the same program: .*\n$/)]);
+    // Alike in size, and by chance some blocks look like those of the other: most of the first has no counterpart.
+    const networks = ['vgg16', 'resnet50'].map((name) => new URL(`samples/${name}-b100.native.pickle.gz`, ROOT).pathname);
+    const differing = await weir(['fit', ...networks, '--values', '4,8', '--gpu', '2GiB']);
+    expect([differing.code, differing.stderr]).toEqual([3, expect.stringMatching(/^weir: the runs of 4 and 8 are not the same program: .*\n$/)]);
     const alone = await weir(['fit', files[0]!, '--values', '4', '--gpu', '2GiB']);
     expect(alone).toMatchObject({ code: 2, stderr: 'weir: one value shows no growth; give runs of two values or more\n' });
   });

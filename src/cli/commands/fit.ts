@@ -92,7 +92,7 @@ async function fit(given: string[], flags: FitFlags): Promise<void> {
         : `there is no option ${option}; if it belongs to a command, put -- before that: weir fit -- python train.py --batch-size {}`,
     );
   // No program is called so, and what comes before -- is Weir's.
-  if (given[0]?.startsWith('-')) throw new UsageError(`there is no option ${given[0]}; see weir fit --help`);
+  if (option !== undefined && option === given[0]) throw new UsageError(`there is no option ${given[0]}; see weir fit --help`);
   if (flags.values && given.some((word) => /\{\w*\}/.test(word)))
     throw new UsageError('--values is for recordings; a command has --try, like --try 4,8');
   if (flags.serve && flags.json)
