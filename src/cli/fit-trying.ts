@@ -31,8 +31,8 @@ const FIRST_MULTIPLES: readonly number[] = [1, 2];
 const MOST_RUNS = 5;
 /** A value that was predicted within this share needs no further run. */
 const AGREEMENT = 0.005;
-/** A larger step would guess too far if the first runs mislead. */
-const MOST_FACTOR = 4;
+/** A larger step would guess too far if the first runs mislead. At powers of two, sizes that double would look proportional. */
+const MOST_FACTOR = 3;
 
 export interface Tried {
   readonly names: readonly string[];

@@ -61,7 +61,7 @@ for (let step = 1; ; step++) {
   const saved: [number, number][] = [];
   for (let layer = 0; layer < 4; layer++) {
     free(alloc(Math.max(512, layer * 2 * MIB * batch)));
-    saved.push(alloc(3 * MIB * batch * length));
+    saved.push(alloc(3 * MIB * (words.includes('doubling') ? 2 ** Math.ceil(Math.log2(batch)) : batch) * length));
     // Large batches take another way, as kernels do.
     if (words.includes('kernels') && batch > 8) saved.push(alloc(MIB * batch));
   }

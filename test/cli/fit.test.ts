@@ -171,7 +171,10 @@ describe('from recordings', () => {
     // Alike in size, and by chance some blocks look like those of the other: most of the first has no counterpart.
     const networks = ['vgg16', 'resnet50'].map((name) => new URL(`samples/${name}-b100.native.pickle.gz`, ROOT).pathname);
     const differing = await weir(['fit', ...networks, '--values', '4,8', '--gpu', '2GiB']);
-    expect([differing.code, differing.stderr]).toEqual([3, expect.stringMatching(/^weir: the runs of 4 and 8 are not the same program: .*\n$/)]);
+    expect([differing.code, differing.stderr]).toEqual([
+      3,
+      expect.stringMatching(/^weir: the runs of 4 and 8 are not the same program: .*\n$/),
+    ]);
     const alone = await weir(['fit', files[0]!, '--values', '4', '--gpu', '2GiB']);
     expect(alone).toMatchObject({ code: 2, stderr: 'weir: one value shows no growth; give runs of two values or more\n' });
   });
@@ -181,9 +184,9 @@ describe('from a command', () => {
   it('tries small values, checks them with a third, and takes the GPU of the machine', async () => {
     const { code, stdout, stderr } = await run.weir(['fit', ...job('--batch', '{}')]);
     expect(code).toBe(0);
-    expect(stdout).toMatch(/^The largest value that fits in 1000 MiB, from runs of 2, 4 and 16:\n/);
+    expect(stdout).toMatch(/^The largest value that fits in 1000 MiB, from runs of 2, 4 and 12:\n/);
     expect(stderr).toContain('weir: 2: 4 steps, peak reserved');
-    expect(stderr).toContain('weir: the run of 16 is as the smaller ones predict');
+    expect(stderr).toContain('weir: the run of 12 is as the smaller ones predict');
     expect(readdirSync(run.temporary)).toEqual([]);
   });
 
@@ -204,6 +207,16 @@ describe('from a command', () => {
     expect(readdirSync(kept).filter((name) => /^pytorch-[35]\.\d+\.weir$/.test(name))).toHaveLength(2);
   });
 
+  it('finds sizes that double, which look proportional at powers of two', async () => {
+    const { stdout } = await run.weir(['fit', '--json', ...job('--batch', '{}', 'doubling')]);
+    const { runs, learned, results } = JSON.parse(stdout);
+    expect(runs.slice(0, 3)).toEqual([[2], [4], [12]]);
+    expect(learned.unsettled).toBeGreaterThan(0);
+    // 40 MiB of weights and 12 MiB for each of the batch, which is rounded up to a power of two.
+    expect(results[2].largest).toBeLessThanOrEqual(64);
+    expect(results[2].largestPossible).toBeGreaterThanOrEqual(64);
+  });
+
   it('tries only multiples, if asked to', async () => {
     const { stdout } = await run.weir(['fit', '--multiple', '6', ...job('--batch', '{}')]);
     expect(stdout).toMatch(/^The largest value that fits in 1000 MiB, from runs of 6, 12 and 30:\n/);
@@ -211,8 +224,8 @@ describe('from a command', () => {
 
   it('goes on trying if the third is not as predicted', async () => {
     const { stdout, stderr } = await run.weir(['fit', ...job('--batch', '{}', 'kernels')]);
-    expect(stdout).toMatch(/^The largest value that fits in 1000 MiB, from runs of 2, 4, 16/);
-    expect(stderr).toMatch(/weir: the run of 16 has [\d.]+ MiB live at its peak, and the smaller ones predict [\d.]+ MiB to [\d.]+ MiB\n/);
+    expect(stdout).toMatch(/^The largest value that fits in 1000 MiB, from runs of 2, 4, 12/);
+    expect(stderr).toMatch(/weir: the run of 12 has [\d.]+ MiB live at its peak, and the smaller ones predict [\d.]+ MiB to [\d.]+ MiB\n/);
   });
 
   it('confirms the answer by running it and the next value', async () => {
@@ -267,7 +280,12 @@ describe('from a command', () => {
 
   it.each([
     [['--batch', '4'], [], 2, 'the command has no {}; write {} where the value goes, like weir fit -- python train.py --batch-size {}'],
-    [['--batch', '{}', 'talk'], [], 125, `the run of 2 failed (exit code 1): ${`ValueError: ${'of a long tensor '.repeat(20)}`.slice(0, 300)}...`],
+    [
+      ['--batch', '{}', 'talk'],
+      [],
+      125,
+      `the run of 2 failed (exit code 1): ${`ValueError: ${'of a long tensor '.repeat(20)}`.slice(0, 300)}...`,
+    ],
     [['--batch', '{}', 'fail'], [], 125, 'the run of 2 failed (exit code 1): Traceback: no such dataset'],
     [
       ['--batch', '{}', 'fail-above', '2'],

@@ -23,7 +23,6 @@ const KINDS: Readonly<Record<string, (unit: number) => Size>> = {
   cubic: (unit) => (value) => Math.ceil(unit / 64) * value ** 3,
   power: (unit) => (value) => Math.ceil(unit * value ** 1.5),
   root: (unit) => (value) => Math.ceil(unit * Math.sqrt(value)),
-  doubling: (unit) => (value) => 2 ** Math.ceil(Math.log2(unit * value)),
   padded: (unit) => (value) => unit * roundUp(value, 4),
 };
 
