@@ -12,6 +12,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 
 UNIT = 512  # live memory is counted in these
 COMMANDS = ("record", "run")
@@ -122,9 +123,10 @@ class OwnOptimizer:
 def own_optimizer(torch):
     """An optimizer of the program's own, and a model that is loaded from a file."""
     model = torch.nn.Sequential(*[torch.nn.Linear(700, 700) for _ in range(10)])
-    torch.save(model, "own.pt")
-    model = torch.load("own.pt", weights_only=False).cuda()
-    os.remove("own.pt")
+    # Several runs at a time have the same folder.
+    with tempfile.NamedTemporaryFile() as file:
+        torch.save(model, file.name)
+        model = torch.load(file.name, weights_only=False).cuda()
     optimizer = OwnOptimizer(torch, model.parameters())
     for step in range(5):
         model(torch.randn(64, 700, device="cuda")).square().mean().backward()

@@ -7,7 +7,7 @@ from unittest import mock
 
 import torch
 from streamed_support import ADAM, PARAMETERS, STEPS, Bag, StreamedCase, program_of
-from support import DEVICE, ORDERS, WIDTH, Run, draw
+from support import DEVICE, FAKE, ORDERS, WIDTH, Run, draw
 from weir_gpu import swap
 from weir_gpu.swap import element_wise, streamed_step
 from weir_gpu.swap.copies import Corrupted
@@ -110,7 +110,8 @@ class LeftOut(StreamedCase):
             torch.manual_seed(0)
             memory = draw(WIDTH + 1, WIDTH)
             parameters = [torch.nn.Parameter(memory[:-1]), torch.nn.Parameter(memory[1:])]
-            optimizer = torch.optim.AdamW(parameters, lr=1e-3)
+            # On a GPU, kernels for lists write to shared memory in any order.
+            optimizer = torch.optim.AdamW(parameters, lr=1e-3, foreach=False)
             losses = []
             for _ in range(4):
                 loss = sum(torch.tanh(draw(WIDTH, WIDTH) @ parameter).square().mean() for parameter in parameters)
@@ -199,7 +200,8 @@ class LeftOut(StreamedCase):
             for entry in entries[1:3]:
                 entry["exp_avg"] = entries[0]["exp_avg"]
 
-        for share in (share_step, share_mean):
+        # On a GPU, kernels for lists write to a shared mean in any order, so PyTorch differs from itself.
+        for share in (share_step, share_mean) if FAKE else (share_step,):
             for kind in ("AdamW", "NAdam", "Adamax"):
 
                 def program(share=share, kind=kind):
