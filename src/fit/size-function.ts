@@ -30,11 +30,13 @@ const LEAST_OPEN_POWER = 1;
 
 /** The functions of runs with so many parameters. */
 export class SizeLearner {
+  private readonly constant: Monomial;
   private readonly plain: readonly Monomial[];
   private readonly tiled: readonly Monomial[];
   private readonly known = new Map<string, SizeFunction>();
 
   constructor(parameters: number) {
+    this.constant = { powers: Array.from({ length: parameters }, () => 0), tile: 1 };
     this.plain = plainMonomials(parameters);
     this.tiled = tiledMonomials(parameters);
   }
@@ -60,7 +62,8 @@ export class SizeLearner {
     if (samples.length === 2) {
       // Through two sizes there is a function of each kind, so that none of them is a law.
       const open = openFunction(samples, LEAST_OPEN_POWER);
-      return found.length === 0 ? open : { ...envelope([...found, ...curvesThrough(samples)]), isChecked: false };
+      const between = [...found, ...this.sums(samples, true), ...curvesThrough(samples)];
+      return found.length === 0 ? open : { ...envelope(between), isChecked: false };
     }
     if (found.length > 0) return { ...envelope(found), isChecked: found.length === 1 };
     // Small values can mislead: kernels change with the size. The two largest runs may agree on a function without a summand.
@@ -72,7 +75,8 @@ export class SizeLearner {
   /** Every function of a summand, a tile or a rounding and a factor that all samples agree on. */
   private ofTwoCoefficients(samples: readonly Sample[]): SizeFunction[] {
     const tiled = this.proportional(samples, this.tiled);
-    const sums = this.sums(samples);
+    // A jump to another kernel looks like a line with a negative summand if there are two sizes only.
+    const sums = this.sums(samples, samples.length > 2);
     if (samples.length > 2 && sums.length === 0 && !tiled) sums.push(...this.tiledSum(samples));
     // A small summand looks rounded, too. Three sizes are hardly a sum by chance.
     const rounded = samples.length > 2 && sums.length > 0 ? undefined : this.rounded(samples);
@@ -94,23 +98,25 @@ export class SizeLearner {
     return found.length === 0 ? undefined : envelope(found);
   }
 
-  /** Sums of two products that agree with all samples, the slowest growing first. */
-  private sums(samples: readonly Sample[]): SizeFunction[] {
-    const found: SizeFunction[] = [];
-    const products = [CONSTANT, ...this.plain];
+  /** Sums of two products that agree with all samples, the slowest growing first. `isSigned`: differences, too. */
+  private sums(samples: readonly Sample[], isSigned: boolean): SizeFunction[] {
+    const found: Summed[] = [];
+    const products = [this.constant, ...this.plain];
     for (let larger = 1; larger < products.length; larger++) {
       for (let smaller = 0; smaller < larger; smaller++) {
         const sum = summed(samples, products[smaller]!, products[larger]!);
-        if (sum) found.push(sum);
+        if (sum && (isSigned || sum.summand >= 0)) found.push(sum);
       }
     }
-    return found;
+    // Such as batch * (length - 1). It has one coefficient, so it agrees with the samples by chance less than others.
+    const shifted = samples.length > 2 ? found.filter(({ isShifted }) => isShifted) : [];
+    return (shifted.length > 0 ? shifted : found).map(({ size }) => size);
   }
 
   private tiledSum(samples: readonly Sample[]): SizeFunction[] {
     for (const monomial of this.tiled) {
-      const sum = summed(samples, CONSTANT, monomial);
-      if (sum) return [sum];
+      const sum = summed(samples, this.constant, monomial);
+      if (sum && sum.summand >= 0) return [sum.size];
     }
     return [];
   }
@@ -125,8 +131,6 @@ export class SizeLearner {
     return undefined;
   }
 }
-
-const CONSTANT: Monomial = { powers: [], tile: 1 };
 
 function constant(size: number): SizeFunction {
   return { kind: 'constant', isChecked: true, monomial: undefined, lower: () => size, upper: () => size };
@@ -147,8 +151,16 @@ function ratioOf(size: number, by: number, over: number): number {
   return Number(exact / divisor + (exact % divisor === 0n ? 0n : 1n));
 }
 
-/** p * smaller + q * larger through the first and the last sample, if p and q are whole, not negative, and fit the others. */
-function summed(samples: readonly Sample[], smaller: Monomial, larger: Monomial): SizeFunction | undefined {
+interface Summed {
+  readonly size: SizeFunction;
+  /** The coefficient of the product that grows less. */
+  readonly summand: number;
+  /** One more or one less of a parameter, times the rest. */
+  readonly isShifted: boolean;
+}
+
+/** p * smaller + q * larger through the first and the last sample, if p and q are whole, q is positive, and they fit the others. */
+function summed(samples: readonly Sample[], smaller: Monomial, larger: Monomial): Summed | undefined {
   const [first, last] = [samples[0]!, samples.at(-1)!];
   const [a, b, c, d] = [
     valueAt(smaller, first.point),
@@ -160,10 +172,13 @@ function summed(samples: readonly Sample[], smaller: Monomial, larger: Monomial)
   if (determinant === 0) return undefined;
   const p = (first.size * d - last.size * b) / determinant;
   const q = (last.size * a - first.size * c) / determinant;
-  if (!Number.isInteger(p) || !Number.isInteger(q) || p < 0 || q <= 0) return undefined;
-  const at = (point: Point) => p * valueAt(smaller, point) + q * valueAt(larger, point);
+  if (!Number.isInteger(p) || !Number.isInteger(q) || q <= 0) return undefined;
+  const at = (point: Point) => Math.max(1, p * valueAt(smaller, point) + q * valueAt(larger, point));
   if (!samples.every(({ point, size }) => at(point) === size)) return undefined;
-  return { kind: p === 0 ? 'proportional' : 'sum', isChecked: samples.length > 2, monomial: larger, lower: at, upper: at };
+  const powers = larger.powers.map((power, index) => power - smaller.powers[index]!);
+  const isShifted = Math.abs(p) === q && degreeOf(powers) === 1 && powers.every((power) => power >= 0) && larger.tile === 1;
+  const kind = p === 0 ? 'proportional' : 'sum';
+  return { size: { kind, isChecked: samples.length > 2, monomial: larger, lower: at, upper: at }, summand: p, isShifted };
 }
 
 /** c * monomial rounded up to `unit`. Several c fit, so this is an interval. */

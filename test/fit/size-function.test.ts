@@ -135,6 +135,20 @@ describe('one parameter', () => {
     expect(found.lower([1])).toBeGreaterThan(0);
   });
 
+  // Language models shift their logits by one.
+  test.each([
+    ['one less', (value: number) => 201_216 * (value - 1)],
+    ['a triangle', (value: number) => 16 * value * (value - 1)],
+    ['some less', (value: number) => 4096 * value - 1000],
+  ])('three runs settle a difference: %s', (_, real) => {
+    const found = learn([128, real(128)], [256, real(256)], [512, real(512)]);
+    expect([found.kind, found.isChecked, found.lower([4096]), found.upper([4096])]).toEqual(['sum', true, real(4096), real(4096)]);
+    expect(found.lower([1])).toBeGreaterThan(0);
+    const fromTwo = learn([2, real(2)], [4, real(4)]);
+    expect(fromTwo.lower([64])).toBeLessThanOrEqual(real(64));
+    expect(fromTwo.upper([64])).toBeGreaterThanOrEqual(real(64));
+  });
+
   test('a line that is also padded is an interval with both', () => {
     const found = learn([3, 7 * 8], [10, 7 * 16], [17, 7 * 24]);
     expect([found.lower([1]), found.upper([1])]).toEqual([40, 56]);
@@ -178,4 +192,24 @@ test('two parameters', () => {
   expect([together.lower([8, 32]), together.upper([8, 32])]).toEqual([400, 800]);
   const mixed = of((batch, length) => 10 * batch * length + 3 * length);
   expect([mixed.lower([7, 50]), mixed.upper([7, 50])]).toEqual([3650, 3650]);
+});
+
+test('two lengths leave open whether a size grows with the square, unless it is of one length less', () => {
+  const points = [
+    [4, 512],
+    [8, 512],
+    [4, 1024],
+    [8, 1024],
+  ] as const;
+  const learner = new SizeLearner(2);
+  const of = (size: (batch: number, length: number) => number) => {
+    const found = learner.learn(points.map((point) => ({ point, size: size(point[0], point[1]) })));
+    return [found.lower([8, 8192]), found.upper([8, 8192])];
+  };
+  const shifted = (batch: number, length: number) => batch * (length - 1) * 50_304 * 4;
+  expect(of(shifted)).toEqual([shifted(8, 8192), shifted(8, 8192)]);
+  const mixed = (batch: number, length: number) => batch * length * 1024 + batch * length * length * 32;
+  // The same four sizes, without a square.
+  const line = (batch: number, length: number) => batch * length * (1024 + 1536 * 32) - batch * 512 * 1024 * 32;
+  expect(of(mixed)).toEqual([line(8, 8192), mixed(8, 8192)]);
 });
