@@ -1,7 +1,8 @@
 // The options of `weir fit` and the parsers of their values.
+import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
 import { type Command, Option } from 'commander';
 import type { AllocatorChoice } from '../allocator/registry.ts';
-import { MIB } from '../base/bytes.ts';
+import { formatBytes, MIB } from '../base/bytes.ts';
 import { InputError, UsageError } from '../base/errors.ts';
 import type { Point } from '../fit/monomials.ts';
 import { summarizeTrace } from '../trace/summary.ts';
@@ -131,4 +132,39 @@ export function traceOf(recording: Recording, device: number | undefined, file: 
     throw new InputError(`${file} has no events of GPU ${device}; it has GPU ${recording.traces.map((trace) => trace.device).join(', ')}`);
   }
   return recording.traces.reduce((most, trace) => (summarizeTrace(trace).peakLive > summarizeTrace(most).peakLive ? trace : most));
+}
+
+/** More samples say no more. What never ends, such as a device, ends here. */
+const MOST_LENGTHS_BYTES = 64 * MIB;
+
+/** One whole number per line. */
+export function readLengths(path: string): number[] {
+  if (!existsSync(path)) throw new InputError(`${path}: there is no such file`);
+  if (statSync(path).isDirectory()) throw new InputError(`${path} is a folder; give a file with one whole number per line`);
+  const words = readText(path, MOST_LENGTHS_BYTES)
+    .split(/\s+/)
+    .filter((word) => word !== '');
+  const wrong = words.find((word) => !/^[1-9]\d{0,8}$/.test(word));
+  if (wrong !== undefined || words.length < 2)
+    throw new InputError(
+      `${path}: ${wrong === undefined ? 'fewer than two lengths' : `'${wrong.slice(0, 40)}' is not a length`}; write one whole number per line`,
+    );
+  return words.map(Number);
+}
+
+function readText(path: string, most: number): string {
+  const file = openSync(path, 'r');
+  try {
+    const chunks: Buffer[] = [];
+    for (let total = 0; ; ) {
+      const chunk = Buffer.alloc(MIB);
+      const read = readSync(file, chunk);
+      if (read === 0) return Buffer.concat(chunks).toString();
+      chunks.push(chunk.subarray(0, read));
+      total += read;
+      if (total > most) throw new InputError(`${path} is larger than ${formatBytes(most)}; a part of its lengths is enough`);
+    }
+  } finally {
+    closeSync(file);
+  }
 }

@@ -78,21 +78,36 @@ export function predictDraws(runs: FitRuns, options: DrawOptions): DrawRow[] {
   return rows;
 }
 
+/**
+ * An epoch draws its samples with replacement. Its longest length, where that comes first, and the steps just before are drawn from
+ * their own distributions: to draw each sample takes minutes if there are millions.
+ */
 export function drawEpochs(lengths: readonly number[], batch: number, epochs: number, kept: number, seed: number): Epoch[] {
   const random = randomFrom(seed);
+  const sorted = Float64Array.from(lengths).sort();
   const steps = Math.max(1, Math.floor(lengths.length / batch));
+  /** The longest of some samples, drawn from the shortest `among`. */
+  const longestOf = (samples: number, among: number) => sorted[Math.floor(among * random() ** (1 / samples))]!;
   return Array.from({ length: epochs }, (): Epoch => {
-    const recent: number[] = [];
-    let best: Epoch = { longest: 0, steps: [] };
-    for (let step = 0; step < steps; step++) {
-      let longest = 0;
-      for (let sample = 0; sample < batch; sample++) longest = Math.max(longest, lengths[Math.floor(random() * lengths.length)]!);
-      recent.push(longest);
-      if (recent.length > kept) recent.shift();
-      if (longest > best.longest) best = { longest, steps: [...recent] };
-    }
-    return best;
+    const longest = longestOf(steps * batch, sorted.length);
+    const shorter = countUpTo(sorted, longest - 1);
+    // How probable it is that a step is shorter, if none is longer.
+    const logarithm = batch * Math.log(shorter / countUpTo(sorted, longest));
+    const before = shorter === 0 ? 0 : Math.floor(Math.log1p(random() * Math.expm1(steps * logarithm)) / logarithm);
+    const recent = Array.from({ length: Math.min(before, kept - 1) }, () => longestOf(batch, shorter));
+    return { longest, steps: [...recent, longest] };
   });
+}
+
+/** How many of these whole numbers are at most `limit`. */
+function countUpTo(sorted: Float64Array, limit: number): number {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle]! <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 /** Each epoch is replayed: by fragmentation, one with a shorter step can fail where another with a longer one fits. */

@@ -100,6 +100,14 @@ describe('from recordings', () => {
     expect(drawn.stdout).toContain(`The longest step of 1,000 epochs, with lengths drawn from ${lengths} (2,000 samples):\n`);
     expect(drawn.stdout).toMatch(/\n +\d+ +fits in all +fits in all +fits in all\n/);
     expect(drawn.stdout).toMatch(/fails in \d+\.\d %/);
+    // As many as large data sets have samples.
+    writeFileSync(lengths, '400000\n'.repeat(300_000));
+    expect((await weir(draw)).stdout).toContain('(300,000 samples):\n');
+    for (const [path, sentence] of [
+      ['/dev/zero', '/dev/zero is larger than 64 MiB; a part of its lengths is enough'],
+      [run.path, `${run.path} is a folder; give a file with one whole number per line`],
+    ])
+      expect(await weir([...draw.slice(0, -1), path!])).toMatchObject({ code: 3, stderr: `weir: ${sentence}\n`, stdout: '' });
     writeFileSync(lengths, '12\nlong\n');
     expect(await weir(draw)).toMatchObject({
       code: 3,

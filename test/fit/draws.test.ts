@@ -5,6 +5,7 @@ import { MIB } from '../../src/base/bytes.ts';
 import { drawEpochs, predictDraws } from '../../src/fit/draws.ts';
 import { learnFit } from '../../src/fit/model.ts';
 import { replaysOf } from '../../src/fit/prediction.ts';
+import { randomFrom } from '../../src/plan/offsets/random.ts';
 import { whatIf } from '../../src/replay/what-if.ts';
 import { type Program, runProgram } from './program.ts';
 
@@ -34,6 +35,37 @@ test('an epoch has steps of the longest of a batch, and its longest step is last
     expect(lengths).toContain(longest);
   }
   expect(drawEpochs(lengths, 4, 300, 5, 7)).toEqual(epochs);
+});
+
+test('epochs are as if each sample was drawn', () => {
+  const [batch, kept, epochs] = [4, 5, 4000];
+  const random = randomFrom(3);
+  // Every length is the longest of some epochs, and the longest comes at any step.
+  const few = lengths.map((length) => (length === 20 ? 8 : length));
+  for (const samples of [lengths, few, [5, 6]]) {
+    const count = Math.max(1, Math.floor(samples.length / batch));
+    const step = () => Math.max(...Array.from({ length: batch }, () => samples[Math.floor(random() * samples.length)]!));
+    const drawn = Array.from({ length: epochs }, () => {
+      const all = Array.from({ length: count }, step);
+      const longest = Math.max(...all);
+      return { longest, steps: all.slice(0, all.indexOf(longest) + 1).slice(-kept) };
+    });
+    const made = drawEpochs(samples, batch, epochs, kept, 7);
+    for (const figure of [
+      ({ longest }: (typeof made)[0]) => longest,
+      ({ steps: last }: (typeof made)[0]) => last.length,
+      ({ steps: last }: (typeof made)[0]) => last.reduce((sum, length) => sum + length, 0) / last.length,
+    ]) {
+      const [real, mean] = [drawn, made].map((each) => each.reduce((sum, epoch) => sum + figure(epoch), 0) / epochs);
+      expect(Math.abs(mean! / real! - 1)).toBeLessThan(0.03);
+    }
+  }
+});
+
+test('millions of samples take no longer', () => {
+  const many = Array.from({ length: 3_000_000 }, (_, index) => 1 + (index % 1000));
+  const epochs = drawEpochs(many, 8, 50_000, 8, 1);
+  expect(epochs.every(({ longest, steps }) => longest === 1000 && steps.length >= 1)).toBe(true);
 });
 
 test('the share that fails', () => {

@@ -1,9 +1,9 @@
 // `weir fit`: the largest value of a parameter, such as the batch, that fits on a GPU, from recordings or from a command.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { Command } from 'commander';
 import { type AllocatorChoice, chooseAllocators } from '../../allocator/registry.ts';
-import { InputError, UsageError } from '../../base/errors.ts';
+import { UsageError } from '../../base/errors.ts';
 import { predictDraws } from '../../fit/draws.ts';
 import { type FitModel, learnFit } from '../../fit/model.ts';
 import type { Point } from '../../fit/monomials.ts';
@@ -29,7 +29,7 @@ import { onSignals } from '../../run/child/signals.ts';
 import type { Trace } from '../../trace/trace.ts';
 import { writeWeir } from '../../trace/weir/writer.ts';
 import { ExitCode } from '../exit-code.ts';
-import { type FitFlags, traceOf, withFitOptions } from '../fit-options.ts';
+import { type FitFlags, readLengths, traceOf, withFitOptions } from '../fit-options.ts';
 import { confirm, isRight, Trials } from '../fit-trying.ts';
 import { loadRecording } from '../input.ts';
 import { ALLOCATOR_HELP } from '../options.ts';
@@ -219,7 +219,7 @@ function choicesOf({ allocator }: FitFlags): readonly AllocatorChoice[] {
 /** Around the batch that fits on every allocator with the longest sample in each step. */
 function drawFrom(model: FitModel, source: string, lengths: readonly number[], options: PredictOptions & { readonly line: Line }): Draws {
   const runs = replaysOf(model, DRAWN_STEPS);
-  const [longest] = predictFrontier(runs, { ...options, others: [Math.max(...lengths)] });
+  const [longest] = predictFrontier(runs, { ...options, others: [lengths.reduce((most, length) => Math.max(most, length))] });
   const batch = Math.max(1, Math.min(...longest!.largest.map(({ sure }) => sure.value)));
   const stride = Math.max(options.line.multiple, Math.ceil(batch / FINE_BATCH));
   const { gpuBytes, choices, onProgress } = options;
@@ -241,19 +241,6 @@ function checkQuestions({ at, table, lengths, write, force }: FitFlags, paramete
 function checkWritable(path: string, force: boolean): void {
   if (!force && existsSync(path)) throw new UsageError(`${path} exists; -f overwrites it`);
   if (!existsSync(dirname(path))) throw new UsageError(`--write ${path}: there is no folder ${dirname(path)}`);
-}
-
-function readLengths(path: string): number[] {
-  if (!existsSync(path)) throw new InputError(`${path}: there is no such file`);
-  const words = readFileSync(path, 'utf8')
-    .split(/\s+/)
-    .filter((word) => word !== '');
-  const wrong = words.find((word) => !/^[1-9]\d{0,8}$/.test(word));
-  if (wrong !== undefined || words.length < 2)
-    throw new InputError(
-      `${path}: ${wrong === undefined ? 'fewer than two lengths' : `'${wrong.slice(0, 40)}' is not a length`}; write one whole number per line`,
-    );
-  return words.map(Number);
 }
 
 function usualTable(points: readonly Point[]): number[] {
