@@ -38,15 +38,26 @@ export function ownIdentity(): FolderOwner {
   return { pid: process.pid, started: startOf(process.pid) ?? '0' };
 }
 
-/** Undefined if there is no such process, or it has ended and only its parent has not noticed yet. */
+/** A process and the number of its parent, of one moment; undefined if there is no such process. */
+export function childAndParent(pid: number): { child: FolderOwner; parent: number } | undefined {
+  const fields = fieldsOf(pid);
+  return fields && { child: { pid, started: fields[19]! }, parent: Number(fields[1]) };
+}
+
+/** Undefined if there is no such process. */
 function startOf(pid: number): string | undefined {
+  return fieldsOf(pid)?.[19];
+}
+
+/** State, parent, 17 others, start. Undefined if there is no such process, or it has ended and only its parent has not noticed yet. */
+function fieldsOf(pid: number): string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The fields after the name, which may contain anything: state, then 18 others before the start.
+    // The fields after the name, which may contain anything.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     // The first thread may end before the others.
     const hasEnded = fields[0] === 'X' || (fields[0] === 'Z' && Number(fields[17]) <= 1);
-    return hasEnded ? undefined : fields[19];
+    return hasEnded ? undefined : fields;
   } catch {
     return undefined;
   }

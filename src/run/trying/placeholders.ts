@@ -1,7 +1,7 @@
-// Commands with a place for a value: `{}` or `{name}`.
+// Commands with a place for a value: `{}` or `{name}`. `${name}` is a variable of the shell.
 import { UsageError } from '../../base/errors.ts';
 
-const PLACE = /\{([A-Za-z_][\w-]*)?\}/g;
+const PLACE = /(?<!\$)\{([A-Za-z_][\w-]*)?\}/g;
 /** What `{}` is called in words. */
 const UNNAMED = 'value';
 

@@ -1,7 +1,7 @@
 // Ends a trial run with all processes that it started, once the user interrupts. A trial has nothing to save.
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type FolderOwner, identityOf, isAlive } from '../child/folder-owner.ts';
+import { childAndParent, type FolderOwner, identityOf, isAlive } from '../child/folder-owner.ts';
 import { onSignals } from '../child/signals.ts';
 
 /** The command itself receives the signal as in any run. What it started may not hear of it, such as the programs of a shell script. */
@@ -9,7 +9,7 @@ export class TrialEnd {
   private readonly patienceMs: number;
   private readonly stop: () => void;
   private readonly ended: FolderOwner[] = [];
-  private pid: number | undefined;
+  private command: FolderOwner | undefined;
   private timer: NodeJS.Timeout | undefined;
   private hasBegun = false;
 
@@ -19,7 +19,7 @@ export class TrialEnd {
   }
 
   watch(pid: number | undefined): void {
-    this.pid = pid;
+    this.command = pid === undefined ? undefined : identityOf(pid);
   }
 
   /** The command has ended: so must what it started, if it was interrupted. */
@@ -32,13 +32,13 @@ export class TrialEnd {
   }
 
   private begin(): void {
-    if (this.hasBegun || this.pid === undefined) return;
+    const { command } = this;
+    if (this.hasBegun || !command) return;
     this.hasBegun = true;
-    this.ended.push(...descendantsOf(this.pid));
+    this.ended.push(...descendantsOf(command));
     for (const each of this.ended) send(each, 'SIGTERM');
     this.timer = setTimeout(() => {
-      const own = identityOf(this.pid!);
-      this.ended.push(...(own ? [own] : []), ...descendantsOf(this.pid!));
+      this.ended.push(command, ...descendantsOf(command));
       this.kill();
     }, this.patienceMs);
   }
@@ -57,29 +57,23 @@ function send(owner: FolderOwner, signal: NodeJS.Signals): void {
   }
 }
 
-/** All that it started, and what that started. */
-function descendantsOf(pid: number): FolderOwner[] {
-  const children = new Map<number, number[]>();
+/** All that it started, and what that started. Numbers are used again, so only children of those that still run count. */
+export function descendantsOf(owner: FolderOwner): FolderOwner[] {
+  const children = new Map<number, FolderOwner[]>();
   for (const name of readdirSync('/proc')) {
-    const parent = /^\d+$/.test(name) ? parentOf(Number(name)) : undefined;
-    if (parent !== undefined) children.set(parent, [...(children.get(parent) ?? []), Number(name)]);
+    const found = /^\d+$/.test(name) ? childAndParent(Number(name)) : undefined;
+    if (!found) continue;
+    const siblings = children.get(found.parent);
+    if (siblings) siblings.push(found.child);
+    else children.set(found.parent, [found.child]);
   }
-  const found: number[] = [];
-  const open = [pid];
+  const found: FolderOwner[] = [];
+  const open = [owner];
   for (let parent = open.pop(); parent !== undefined; parent = open.pop()) {
-    const own = children.get(parent) ?? [];
+    if (!isAlive(parent)) continue;
+    const own = children.get(parent.pid) ?? [];
     found.push(...own);
     open.push(...own);
   }
-  return found.flatMap((each) => identityOf(each) ?? []);
-}
-
-function parentOf(pid: number): number | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The fields after the name, which may contain anything: state, parent.
-    return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
-  } catch {
-    return undefined;
-  }
+  return found;
 }
