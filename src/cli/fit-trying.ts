@@ -7,7 +7,7 @@ import { formatBytes } from '../base/bytes.ts';
 import { UsageError } from '../base/errors.ts';
 import { checkPoints, learnFit } from '../fit/model.ts';
 import type { Point } from '../fit/monomials.ts';
-import { type FitPrediction, predictOn, replaysOf, SWAP_AUTO } from '../fit/prediction.ts';
+import { type FitPrediction, type FitRuns, predictOn, replaysOf, SWAP_AUTO } from '../fit/prediction.ts';
 import { type FitRun, markedSteps } from '../fit/sequence.ts';
 import { listWords, pointWords } from '../report/words/fit.ts';
 import { shellWord } from '../report/words/shell.ts';
@@ -16,7 +16,7 @@ import { createScratchFolder, removeFolder } from '../run/child/run-folder.ts';
 import { emptyReason } from '../run/summary/summary-text.ts';
 import type { RunVoice } from '../run/supervision.ts';
 import { parametersOf, withValues } from '../run/trying/placeholders.ts';
-import { endWords, hasSucceeded, lastLine, type TriedRun, tryRun } from '../run/trying/try-run.ts';
+import { endWords, hasSucceeded, failureLine, type TriedRun, tryRun } from '../run/trying/try-run.ts';
 import { summarizeTrace } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { type FitFlags, traceOf } from './fit-options.ts';
@@ -38,6 +38,10 @@ export interface Tried {
   readonly names: readonly string[];
   readonly runs: readonly FitRun[];
   readonly gpuBytes: number;
+  /** Memory of the GPU on which they ran. */
+  readonly ownBytes: number | undefined;
+  /** The smallest value whose run found too little memory there. */
+  readonly outOfMemory: Point | undefined;
 }
 
 /** The runs of one command. */
@@ -48,6 +52,7 @@ export class Trials {
   private readonly voice: RunVoice;
   private readonly folder: string;
   private readonly isInterrupted: () => boolean;
+  private outOfMemory: Point | undefined;
 
   constructor(command: readonly string[], flags: FitFlags, voice: RunVoice, isInterrupted: () => boolean) {
     this.names = parametersOf(command);
@@ -77,30 +82,31 @@ export class Trials {
       if (!trace) break;
       runs.push({ trace, values: point });
     }
-    if (runs.length < 2)
-      throw new RunError(
-        `only the run of ${pointWords(runs[0]!.values)} succeeded, and one value shows no growth; try smaller values with --try`,
-      );
-    const gpuBytes = this.flags.gpu ?? usableOf(runs.at(-1)!.trace) ?? runs.at(-1)!.trace.limits.deviceBytes;
+    const ownBytes = usableOf(runs.at(-1)!.trace) ?? runs.at(-1)!.trace.limits.deviceBytes;
+    const gpuBytes = this.flags.gpu ?? ownBytes;
     if (gpuBytes === undefined) throw new UsageError('the runs do not say how much memory the GPU has; add --gpu SIZE');
     if (given === undefined && !(await this.check(runs, gpuBytes))) return undefined;
-    return { names: this.names, runs, gpuBytes };
+    return { names: this.names, runs, gpuBytes, ownBytes, outOfMemory: this.outOfMemory };
   }
 
   /** Adds runs until one is as it was predicted. False: it was interrupted. */
   private async check(runs: FitRun[], gpuBytes: number): Promise<boolean> {
-    while (runs.length < MOST_RUNS) {
+    let failing = Number.POSITIVE_INFINITY;
+    for (let turn = runs.length; turn < MOST_RUNS; turn++) {
       const fitRuns = replaysOf(learnFit(runs));
       const choices = chooseAllocators('weir');
       const largest = predictOn(fitRuns, { gpuBytes, choices }).rows[0]!.sure.value;
       const last = runs.at(-1)!.values[0]!;
       const { multiple } = this.flags;
-      const next = Math.floor(Math.min(largest / 2, last * MOST_FACTOR) / multiple) * multiple;
+      const next = Math.floor(Math.min(largest / 2, last * MOST_FACTOR, (last + failing) / 2) / multiple) * multiple;
       // The answer is near: there is nothing between.
       if (next <= last) return true;
       const trace = await this.record([next], runs);
       if (this.isInterrupted()) return false;
-      if (!trace) return true;
+      if (!trace) {
+        failing = next;
+        continue;
+      }
       runs.push({ trace, values: [next] });
       const real = summarizeTrace(trace).peakLive;
       const [lower, upper] = [fitRuns.replays.peakLive([next], 'lower'), fitRuns.replays.peakLive([next], 'upper')];
@@ -121,8 +127,14 @@ export class Trials {
     if (this.isInterrupted()) return undefined;
     this.refuse(tried, point);
     if (!hasSucceeded(tried.end)) {
-      const sentence = `the run of ${pointWords(point)} failed (${endWords(tried.end)}): ${lastLine(tried.said) || 'it printed nothing'}`;
-      if (before.length < 2) throw new RunError(before.length === 0 ? sentence : `${sentence}; try smaller values with --try`);
+      const sentence = `the run of ${pointWords(point)} failed (${endWords(tried.end)}): ${reasonOf(tried)}`;
+      if (tried.isOutOfMemory) this.outOfMemory = point;
+      if (before.length < 2)
+        throw new RunError(
+          tried.isOutOfMemory
+            ? `${sentence}; try smaller values with --try, or see what takes the memory with weir record`
+            : `${sentence}; to see all that it prints: ${this.words(point)}`,
+        );
       this.voice.trouble(`${sentence}; going on with ${listWords(before.map(({ values }) => pointWords(values)))}`);
       return undefined;
     }
@@ -152,7 +164,7 @@ export class Trials {
 
   async run(point: Point, allocator: RunAllocator, limit: number | undefined, swap = false): Promise<TriedRun> {
     const command = withValues(this.command, this.names, point);
-    this.voice.say(`running ${command.map(shellWord).join(' ')}${allocator === 'pytorch' ? '' : ` on ${swap ? SWAP_AUTO : allocator}`}`);
+    this.voice.say(`running ${this.words(point)}${allocator === 'pytorch' ? '' : ` on ${swap ? SWAP_AUTO : allocator}`}`);
     return tryRun(
       {
         command,
@@ -167,6 +179,10 @@ export class Trials {
       },
       { ...this.voice, say: () => {} },
     );
+  }
+
+  private words(point: Point): string {
+    return withValues(this.command, this.names, point).map(shellWord).join(' ');
   }
 
   private refuse({ outcome, end }: TriedRun, point: Point): void {
@@ -187,6 +203,15 @@ export class Trials {
     if (flags.try && flags.try.length < 2) throw new UsageError('--try needs two values or more: one value shows no growth');
     if (flags.try) checkPoints(flags.try);
   }
+}
+
+/** What speaks against an answer: a value ran out of memory on a GPU where it should fit. */
+export function contradictions({ ownBytes, outOfMemory }: Tried, { replays }: FitRuns): string[] {
+  const [pytorch] = chooseAllocators('pytorch');
+  if (!outOfMemory || ownBytes === undefined || !replays.fits(pytorch!, outOfMemory, 'upper', ownBytes)) return [];
+  return [
+    `the run of ${pointWords(outOfMemory)} ran out of memory, but by this answer it fits in ${formatBytes(ownBytes)}: other processes use the GPU, or the program needs more from some value on. Try values just below ${pointWords(outOfMemory)}`,
+  ];
 }
 
 /** What a run of the answer and of the next value showed on one allocator. */
@@ -246,8 +271,12 @@ export function isRight({ fits, nextFits, otherFailure }: Confirmation): boolean
   return fits && !nextFits && otherFailure === null;
 }
 
-function otherFailure({ end, isOutOfMemory, said }: TriedRun): string | undefined {
-  return hasSucceeded(end) || isOutOfMemory ? undefined : `${endWords(end)}: ${lastLine(said) || 'it printed nothing'}`;
+function reasonOf({ said }: TriedRun): string {
+  return failureLine(said) || 'it printed nothing';
+}
+
+function otherFailure(tried: TriedRun): string | undefined {
+  return hasSucceeded(tried.end) || tried.isOutOfMemory ? undefined : `${endWords(tried.end)}: ${reasonOf(tried)}`;
 }
 
 function confirmationWords(confirmation: Confirmation, gpuBytes: number): string {

@@ -8,7 +8,11 @@ import { functionWords } from './words/fit.ts';
 
 const MOST_SITES = 50;
 
-export function fitJson(model: FitModel, prediction: FitPrediction, { frontier = [], draws }: FitSections = {}): Record<string, unknown> {
+export function fitJson(
+  model: FitModel,
+  prediction: FitPrediction,
+  { frontier = [], draws, warnings = [] }: FitSections = {},
+): Record<string, unknown> {
   const { growth, line, names } = prediction;
   return {
     schema: SCHEMA,
@@ -18,7 +22,7 @@ export function fitJson(model: FitModel, prediction: FitPrediction, { frontier =
     runs: prediction.points,
     repeats: prediction.repeats,
     learned: prediction.learned,
-    warnings: model.warnings,
+    warnings: [...model.warnings, ...warnings],
     results: prediction.rows.map(({ allocator, conf, sure, possible, onGpu, peak, nextPeak, asked, swap }) => ({
       allocator,
       conf: conf ?? null,

@@ -292,15 +292,20 @@ describe('from a command', () => {
       ['--batch', '{}', 'talk'],
       [],
       125,
-      `the run of 2 failed (exit code 1): ${`ValueError: ${'of a long tensor '.repeat(20)}`.slice(0, 300)}...`,
+      `the run of 2 failed (exit code 1): ${`ValueError: ${'of a long tensor '.repeat(20)}`.slice(0, 300)}...; to see all that it prints: ${process.execPath} ${JOB} --batch 2 talk`,
     ],
-    [['--batch', '{}', 'fail'], [], 125, 'the run of 2 failed (exit code 1): Traceback: no such dataset'],
     [
-      ['--batch', '{}', 'fail-above', '2'],
+      ['--batch', '{}', 'fail'],
       [],
       125,
-      'the run of 4 failed (exit code 1): torch.OutOfMemoryError: CUDA out of memory; try smaller values with --try',
+      `the run of 2 failed (exit code 1): Traceback: no such dataset; to see all that it prints: ${process.execPath} ${JOB} --batch 2 fail`,
     ],
+    ...[1, 2].map((least): [string[], string[], number, string] => [
+      ['--batch', '{}', 'fail-above', String(least)],
+      [],
+      125,
+      `the run of ${2 * least} failed (exit code 1): torch.OutOfMemoryError: CUDA out of memory; try smaller values with --try, or see what takes the memory with weir record`,
+    ]),
     [
       ['--batch', '{}', 'no-steps'],
       [],
@@ -360,6 +365,32 @@ describe('from a command', () => {
   it('takes a run without steps as it is, if asked to', async () => {
     const { code, stdout } = await run.weir(['fit', '--whole', '--try', '2,4', ...job('--batch', '{}', 'no-steps')]);
     expect([code, stdout.split('\n')[0]]).toEqual([0, 'The largest value that fits in 1.00 GiB, from runs of 2 and 4:']);
+  });
+
+  it('names the error of a rank, not the lines of its launcher', async () => {
+    const launcher = String.raw`printf '[rank1]: Traceback:\n[rank1]: ValueError: no such dataset\nerrors.ChildFailedError:\n\ntrain.py FAILED\n=====\n'; exit 1`;
+    const { stderr } = await run.weir(['fit', '-q', '--', 'sh', '-c', launcher, '{}']);
+    expect(stderr).toContain('weir: the run of 2 failed (exit code 1): [rank1]: ValueError: no such dataset; to see all that it prints: ');
+  });
+
+  it('leaves variables of the shell alone', async () => {
+    const script = `job="${process.execPath} ${JOB}"; \${job} --batch {}`;
+    const { code, stderr } = await run.weir(['fit', '--try', '2,4', '--', 'sh', '-c', script]);
+    expect([code, stderr]).toEqual([0, expect.stringContaining(`\${job} --batch 4`)]);
+  });
+
+  it('looks for a smaller third value if one runs out of memory, and says what speaks against the answer', async () => {
+    const words = job('--batch', '{}', 'fail-above', '8');
+    const { code, stdout, stderr } = await run.weir(['fit', ...words]);
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/from runs of 2, 4 and 8:\n/)]);
+    expect(stderr).toContain('going on with 2 and 4\n');
+    const warning =
+      'the run of 12 ran out of memory, but by this answer it fits in 1000 MiB: other processes use the GPU, or the program needs more from some value on. Try values just below 12';
+    expect(stdout).toContain(`\nwarning: ${warning}\n`);
+    expect(JSON.parse((await run.weir(['fit', '--json', ...words])).stdout).warnings).toEqual([warning]);
+    // A value that is too large for this GPU says nothing against the answer.
+    const larger = await run.weir(['fit', '--try', '2,4,80', ...job('--batch', '{}', 'fail-above', '70')]);
+    expect([larger.code, larger.stdout]).toEqual([0, expect.not.stringContaining('warning:')]);
   });
 
   it('goes on with the smaller values if a later one fails', async () => {

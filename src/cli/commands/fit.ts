@@ -30,7 +30,7 @@ import type { Trace } from '../../trace/trace.ts';
 import { writeWeir } from '../../trace/weir/writer.ts';
 import { ExitCode } from '../exit-code.ts';
 import { type FitFlags, readLengths, traceOf, withFitOptions } from '../fit-options.ts';
-import { confirm, isRight, Trials } from '../fit-trying.ts';
+import { confirm, contradictions, isRight, Trials } from '../fit-trying.ts';
 import { loadRecording } from '../input.ts';
 import { ALLOCATOR_HELP } from '../options.ts';
 import { writeWhole } from '../output.ts';
@@ -159,7 +159,8 @@ async function fitCommandLine(command: readonly string[], flags: FitFlags): Prom
     const tried = await trials.all();
     if (tried) {
       const progress = createProgress(flags.quiet ?? false);
-      const answer = answerFrom(tried.runs, tried.gpuBytes, tried.names, flags, progress);
+      const found = answerFrom(tried.runs, tried.gpuBytes, tried.names, flags, progress);
+      const answer = { ...found, warnings: contradictions(tried, found.runs) };
       progress.clear();
       const confirmations = flags.confirm ? await confirm(trials, answer.prediction, flags.gpu, voice, isInterrupted) : undefined;
       if (!isInterrupted()) print(answer, flags, confirmations ? { confirmations } : {});
@@ -180,6 +181,7 @@ export interface FitAnswer {
   readonly prediction: FitPrediction;
   readonly frontier: readonly FrontierRow[];
   readonly draws: Draws | undefined;
+  readonly warnings?: readonly string[] | undefined;
 }
 
 export function answerFrom(

@@ -35,12 +35,14 @@ export interface Draws {
 export interface FitSections {
   readonly frontier?: readonly FrontierRow[] | undefined;
   readonly draws?: Draws | undefined;
+  /** Besides those of the recordings. */
+  readonly warnings?: readonly string[] | undefined;
 }
 
 export function formatFit(
   model: FitModel,
   prediction: FitPrediction,
-  { frontier = [], draws }: FitSections = {},
+  { frontier = [], draws, warnings = [] }: FitSections = {},
   paint: Paint = PLAIN,
 ): string {
   const sections = [
@@ -50,7 +52,7 @@ export function formatFit(
     drawLines(prediction, draws, paint),
     growthLines(model, prediction, paint),
     learnedSentences(prediction),
-    model.warnings.map((warning) => `${paint.bad('warning:')} ${printable(warning)}`),
+    [...model.warnings, ...warnings].map((warning) => `${paint.bad('warning:')} ${printable(warning)}`),
   ];
   return `${sections
     .filter((section) => section.length > 0)

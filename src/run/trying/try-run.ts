@@ -121,12 +121,12 @@ export function endWords({ code, signal }: ChildEnd): string {
 /** Characters of a line that are shown. */
 const MOST_SHOWN = 300;
 
-/** The last line that says something. */
-export function lastLine(said: string): string {
-  const line =
-    said
-      .split('\n')
-      .findLast((each) => each.trim() !== '')
-      ?.trim() ?? '';
+/** How Python and Node name what ended a program. Launchers such as torchrun print lines of their own below it. */
+const ERROR_LINE = /^(\[[^\]]+\]:?\s*)?[\w.]*(Error|Exception)(: .*\S.*)?$/;
+
+/** The line that says why a run failed: the last that names an error, else the last with a word. */
+export function failureLine(said: string): string {
+  const lines = said.split('\n').map((line) => line.trim());
+  const line = lines.findLast((each) => ERROR_LINE.test(each)) ?? lines.findLast((each) => /\w/.test(each)) ?? '';
   return line.length > MOST_SHOWN ? `${line.slice(0, MOST_SHOWN)}...` : line;
 }
