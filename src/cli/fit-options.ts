@@ -131,7 +131,12 @@ export function traceOf(recording: Recording, device: number | undefined, file: 
     if (found) return found;
     throw new InputError(`${file} has no events of GPU ${device}; it has GPU ${recording.traces.map((trace) => trace.device).join(', ')}`);
   }
-  return recording.traces.reduce((most, trace) => (summarizeTrace(trace).peakLive > summarizeTrace(most).peakLive ? trace : most));
+  return largestOf(recording.traces);
+}
+
+/** The one that needs most. */
+export function largestOf(traces: readonly Trace[]): Trace {
+  return traces.reduce((most, trace) => (summarizeTrace(trace).peakLive > summarizeTrace(most).peakLive ? trace : most));
 }
 
 /** More samples say no more. What never ends, such as a device, ends here. */

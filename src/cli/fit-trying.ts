@@ -19,7 +19,7 @@ import { parametersOf, withValues } from '../run/trying/placeholders.ts';
 import { endWords, hasSucceeded, failureLine, type TriedRun, tryRun } from '../run/trying/try-run.ts';
 import { summarizeTrace } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
-import { type FitFlags, traceOf } from './fit-options.ts';
+import { type FitFlags, largestOf } from './fit-options.ts';
 import { loadRecording } from './input.ts';
 import { createProgress } from './progress.ts';
 import { readVersion } from './version.ts';
@@ -138,7 +138,7 @@ export class Trials {
       this.voice.trouble(`${sentence}; going on with ${listWords(before.map(({ values }) => pointWords(values)))}`);
       return undefined;
     }
-    const trace = await this.load(tried);
+    const trace = await this.load(tried, point);
     const steps = markedSteps(trace).length;
     if (steps === 0 && !this.flags.whole)
       throw new RunError(
@@ -152,14 +152,19 @@ export class Trials {
     return trace;
   }
 
-  /** Of several processes, the one that needs most. */
-  private async load({ files }: TriedRun): Promise<Trace> {
+  /** Of several processes, the one that needs most. Some may use no GPU, or another one. */
+  private async load({ files }: TriedRun, point: Point): Promise<Trace> {
     const traces: Trace[] = [];
     for (const file of files) {
       const recording = await loadRecording(file, createProgress(true));
-      traces.push(traceOf(recording, this.flags.device, file));
+      traces.push(...recording.traces.filter(({ allocations }) => allocations.count > 0));
     }
-    return traces.reduce((most, trace) => (summarizeTrace(trace).peakLive > summarizeTrace(most).peakLive ? trace : most));
+    const { device } = this.flags;
+    const own = device === undefined ? traces : traces.filter((trace) => trace.device === device);
+    if (own.length > 0) return largestOf(own);
+    if (traces.length === 0) throw new RunError(`the run of ${pointWords(point)} requested no GPU memory; give a command that does`);
+    const others = [...new Set(traces.map((trace) => trace.device))].sort((a, b) => a - b).join(', ');
+    throw new RunError(`the run of ${pointWords(point)} requested no memory of GPU ${device}; --device can be ${others}`);
   }
 
   async run(point: Point, allocator: RunAllocator, limit: number | undefined, swap = false): Promise<TriedRun> {

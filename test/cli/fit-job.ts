@@ -24,13 +24,19 @@ if (words.includes('wait')) {
   setInterval(() => {}, 1000);
 }
 
+const device = words.includes('gpu') ? numberAfter('gpu', 0) : 0;
 const ring = new RingWriter(process.env[ChildVariable.runDir] ?? '', {
   capacity: 1 << 14,
   allocator: process.env[ChildVariable.allocator] ?? '',
 });
-ring.gauges(0, { total: 1024 * MIB });
-ring.stream(0, 0, 0);
-ring.pool(0, 0, [0, 0]);
+ring.gauges(device, { total: 1024 * MIB });
+ring.stream(device, 0, 0);
+ring.pool(device, 0, [0, 0]);
+// A process that sees a GPU, but requests nothing of it.
+if (words.includes('idle')) {
+  ring.close();
+  process.exit(0);
+}
 const mark = ring.string(PhaseMark.step);
 const usable = ring.string(`weir usable ${1000 * MIB}`);
 const STATE = 120 * MIB;
@@ -44,14 +50,14 @@ function alloc(size: number): [number, number] {
   live += size;
   peak = Math.max(peak, live);
   if (live - (isAway ? STATE : 0) > limit) fail(1, 'torch.OutOfMemoryError: CUDA out of memory');
-  ring.put({ kind: EventKind.Alloc, address: block[0], size });
+  ring.put({ kind: EventKind.Alloc, address: block[0], size, device });
   return block;
 }
 
 function free([address, size]: readonly [number, number]): void {
   live -= size;
-  ring.put({ kind: EventKind.FreeRequested, address, size });
-  ring.put({ kind: EventKind.FreeCompleted, address, size });
+  ring.put({ kind: EventKind.FreeRequested, address, size, device });
+  ring.put({ kind: EventKind.FreeCompleted, address, size, device });
 }
 
 for (let layer = 0; layer < 4; layer++) alloc(10 * MIB);
@@ -67,19 +73,19 @@ for (let step = 1; ; step++) {
   }
   for (const block of saved.reverse()) free(block);
   if (hasState) {
-    ring.put({ kind: EventKind.Mark, detail: optimizer });
+    ring.put({ kind: EventKind.Mark, detail: optimizer, device });
     isAway = false;
     if (step === 1) {
       const [address] = alloc(STATE);
-      ring.put({ kind: EventKind.Category, address, detail: CATEGORY_NAMES.indexOf('optimizerState') });
+      ring.put({ kind: EventKind.Category, address, detail: CATEGORY_NAMES.indexOf('optimizerState'), device });
     }
     isAway = process.env[ChildVariable.swap] !== undefined;
   }
   if (!words.includes('no-steps')) {
-    if (step === 1) ring.put({ kind: EventKind.Mark, detail: usable });
-    ring.put({ kind: EventKind.Mark, detail: mark });
+    if (step === 1) ring.put({ kind: EventKind.Mark, detail: usable, device });
+    ring.put({ kind: EventKind.Mark, detail: mark, device });
   }
-  ring.gauges(0, { total: 1024 * MIB, peak_live: peak, peak_reserved: peak, allocations: 8 * step });
+  ring.gauges(device, { total: 1024 * MIB, peak_live: peak, peak_reserved: peak, allocations: 8 * step });
   if (step === endAfter || step === 6 || words.includes('one-step')) break;
 }
 ring.close();

@@ -373,6 +373,26 @@ describe('from a command', () => {
     expect(stderr).toContain('weir: the run of 2 failed (exit code 1): [rank1]: ValueError: no such dataset; to see all that it prints: ');
   });
 
+  it('takes of several processes the one that needs most, or that of the GPU it is asked for', async () => {
+    const own = `${process.execPath} ${JOB}`;
+    const ranks = ['--', 'sh', '-c', `${own} idle && ${own} --batch {} gpu 1 && ${own} --batch {}0`];
+    const answer = async (...options: string[]) => {
+      const { code, stdout, stderr } = await run.weir(['fit', '-q', '--json', '--try', '2,4', '--at', '5', ...options, ...ranks]);
+      return [code, stderr, code === 0 ? JSON.parse(stdout).results[2].asked[0].peakLive / MIB : undefined];
+    };
+    expect(await answer()).toEqual([0, '', 40 + 50 * 15]);
+    expect(await answer('--device', '1')).toEqual([0, '', 40 + 5 * 15]);
+    expect(await answer('--device', '3')).toEqual([
+      125,
+      'weir: the run of 2 requested no memory of GPU 3; --device can be 0, 1\n',
+      undefined,
+    ]);
+    expect(await run.weir(['fit', '-q', ...job('idle', '{}')])).toMatchObject({
+      code: 125,
+      stderr: 'weir: the run of 2 requested no GPU memory; give a command that does\n',
+    });
+  });
+
   it('leaves variables of the shell alone', async () => {
     const script = `job="${process.execPath} ${JOB}"; \${job} --batch {}`;
     const { code, stderr } = await run.weir(['fit', '--try', '2,4', '--', 'sh', '-c', script]);
