@@ -74,7 +74,7 @@ export function learnFit(runs: readonly FitRun[]): FitModel {
   requireSteps(template, others);
   const partners = others.map((other) => ({ other, partner: bestPairing(other, template) }));
   const { allocations } = template.trace;
-  requireOrder(template, partners.at(-1)!);
+  requireOrder(template, partners);
   const learner = new SizeLearner(template.values.length);
   const samplesOf = (allocation: number): Sample[] => {
     const found: Sample[] = [];
@@ -198,8 +198,12 @@ function requireSteps(template: Sequence, others: readonly Sequence[]): void {
   );
 }
 
-/** Memory grows with the value. If most of it shrinks, the values were given in another order than the runs. */
-function requireOrder(template: Sequence, { other, partner }: { other: Sequence; partner: Int32Array }): void {
+/** Memory grows with the values. If most of it shrinks, they were given in another order than the runs. */
+function requireOrder(template: Sequence, partners: readonly { other: Sequence; partner: Int32Array }[]): void {
+  // Of 4 x 1024 and 8 x 512, neither needs more for sure.
+  const below = partners.findLast(({ other }) => other.values.every((value, index) => value <= template.values[index]!));
+  if (!below) return;
+  const { other, partner } = below;
   let [grown, shrunk] = [0, 0];
   partner.forEach((twin, allocation) => {
     if (twin < 0) return;

@@ -36,7 +36,8 @@ export class SizeLearner {
   private readonly known = new Map<string, SizeFunction>();
 
   constructor(parameters: number) {
-    this.constant = { powers: Array.from({ length: parameters }, () => 0), tile: 1 };
+    const each = Array.from({ length: parameters });
+    this.constant = { powers: each.map(() => 0), tiles: each.map(() => 1) };
     this.plain = plainMonomials(parameters);
     this.tiled = tiledMonomials(parameters);
   }
@@ -176,7 +177,8 @@ function summed(samples: readonly Sample[], smaller: Monomial, larger: Monomial)
   const at = (point: Point) => Math.max(1, p * valueAt(smaller, point) + q * valueAt(larger, point));
   if (!samples.every(({ point, size }) => at(point) === size)) return undefined;
   const powers = larger.powers.map((power, index) => power - smaller.powers[index]!);
-  const isShifted = Math.abs(p) === q && degreeOf(powers) === 1 && powers.every((power) => power >= 0) && larger.tile === 1;
+  const isShifted =
+    Math.abs(p) === q && degreeOf(powers) === 1 && powers.every((power) => power >= 0) && larger.tiles.every((tile) => tile === 1);
   const kind = p === 0 ? 'proportional' : 'sum';
   return { size: { kind, isChecked: samples.length > 2, monomial: larger, lower: at, upper: at }, summand: p, isShifted };
 }

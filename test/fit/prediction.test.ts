@@ -112,6 +112,29 @@ describe('a synthesised run is the real run', () => {
     expect(behaviour(synthesise(model, { repeats: 0 }).at([9, 100], 'upper'))).toEqual(behaviour(runProgram(program, 9, 100)));
   });
 
+  test('with two parameters, from runs of which neither is the larger one', () => {
+    // 8 x 513 is more than 4 x 1025, but 4 x 1024 attends to more.
+    const layer: Layer = {
+      weight: 1000,
+      saved: (batch, length) => batch! * (length! + 1) * 4096,
+      workspace: (_, length) => 64 * length!,
+    };
+    const program: Program = { layers: [layer, layer], steps: 3, hasStacks: true, hasMarks: true };
+    const points = [
+      [4, 512],
+      [8, 512],
+      [4, 1024],
+    ];
+    const model = learnFit(points.map((values) => ({ trace: runProgram(program, ...values), values })));
+    expect(behaviour(synthesise(model, { repeats: 0 }).at([9, 3000], 'upper'))).toEqual(behaviour(runProgram(program, 9, 3000)));
+    // In the order of the runs they are still compared where they can be.
+    const wrong = [[8, 1024], ...points.slice(0, 1)].map((values, index, all) => ({
+      trace: runProgram(program, ...values),
+      values: all[1 - index]!,
+    }));
+    expect(() => learnFit(wrong)).toThrow(/are the values in the order of the runs\?$/);
+  });
+
   test('with steps repeated as often as the real run has them', () => {
     fc.assert(
       fc.property(layers(SIMPLE), surroundings, fc.boolean(), fc.boolean(), (made, { hasStacks, hasState }, freesLate, hasTail) => {

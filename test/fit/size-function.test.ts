@@ -194,6 +194,19 @@ test('two parameters', () => {
   expect([mixed.lower([7, 50]), mixed.upper([7, 50])]).toEqual([3650, 3650]);
 });
 
+test('one of two parameters is padded', () => {
+  const real = (batch: number, length: number) => batch * 64 * Math.ceil(length / 64) * 100;
+  const points = [
+    [2, 128],
+    [3, 160],
+    [4, 256],
+    [6, 224],
+  ] as const;
+  const found = new SizeLearner(2).learn(points.map((point) => ({ point, size: real(point[0], point[1]) })));
+  expect(formatMonomial(found.monomial!, ['batch', 'length'])).toBe('batch * pad64(length)');
+  expect([found.lower([5, 777]), found.upper([5, 777])]).toEqual([real(5, 777), real(5, 777)]);
+});
+
 test('two lengths leave open whether a size grows with the square, unless it is of one length less', () => {
   const points = [
     [4, 512],
