@@ -3,7 +3,7 @@
 import { MIB } from '../base/bytes.ts';
 import type { Point } from './monomials.ts';
 import type { Sequence } from './sequence.ts';
-import { growthOf, powerBetween, roundedUp, type Sample, type SizeFunction } from './size-function.ts';
+import { growthOf, growthRange, powerBetween, roundedUp, type Sample, type SizeFunction } from './size-function.ts';
 
 /** Smaller scratch does not matter: it is served from memory of other small blocks. */
 const LEAST_BYTES = MIB;
@@ -94,7 +94,7 @@ function levelling({ size, samples }: Member, seen: number): SizeFunction {
  */
 function chosen({ size, samples }: Member, power: number, jump: number): SizeFunction {
   const last = samples.at(-1)!;
-  const grown = (point: Point) => last.size * Math.max(1, growthOf(last.point, point)) ** power;
+  const grown = (point: Point) => last.size * Math.max(1, growthRange(last.point, point)[1]) ** power;
   const isOpen = size.kind === 'open';
   // What grows faster than its value from each run to the next is no jump between algorithms.
   const isFaster = samples.length > 2 && samples.slice(1).every((sample, index) => powerBetween(samples[index]!, sample) > FASTER);

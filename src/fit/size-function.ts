@@ -211,8 +211,8 @@ export function openFunction(samples: readonly Sample[], power: number): SizeFun
   // What grows faster and faster outgrows the power that was seen on average.
   const curves = samples.length > 1 ? samples.slice(0, -1).flatMap((sample) => curvesThrough([sample, last])) : [];
   const bound = (point: Point, isUpper: boolean) => {
-    const growth = growthOf(last.point, point) ** fastest;
-    return Math.max(1, Math.round(isUpper ? most * Math.max(1, growth) : least * Math.min(1, growth)));
+    const [slow, fast] = growthRange(last.point, point).map((growth) => growth ** fastest) as [number, number];
+    return Math.max(1, Math.round(isUpper ? most * Math.max(1, fast) : least * Math.min(1, slow)));
   };
   return {
     kind: 'open',
@@ -245,14 +245,17 @@ function curvesThrough(samples: readonly Sample[]): SizeFunction[] {
   // Up to a byte of a size may come of rounding up.
   const faster = (last.size - (first.size - 1) / before ** whole) / (1 - before);
   const curve = (size: (growth: number) => number): SizeFunction => {
-    const at = (point: Point) => Math.max(1, Math.ceil(size(growthOf(last.point, point)) - ROUNDING_ERROR));
-    return { kind: 'open', isChecked: false, monomial: undefined, lower: at, upper: at };
+    const at = (growth: number) => Math.max(1, Math.ceil(size(growth) - ROUNDING_ERROR));
+    const [lower, upper] = [0, 1].map((end) => (point: Point) => at(growthRange(last.point, point)[end]!)) as [AtPoint, AtPoint];
+    return { kind: 'open', isChecked: false, monomial: undefined, lower, upper };
   };
   return [
     curve((growth) => last.size * growth ** power),
     curve((growth) => (last.size - faster) * growth ** whole + faster * growth ** (whole + 1)),
   ];
 }
+
+type AtPoint = (point: Point) => number;
 
 /** Bytes that do not matter. */
 const ROUNDING_ERROR = 0.001;
@@ -265,6 +268,16 @@ export function doubted(size: SizeFunction, last: Sample, power: number): SizeFu
 /** How much larger all parameters together are. */
 export function growthOf(from: Point, to: Point): number {
   return to.reduce((product, value, index) => product * (value / from[index]!), 1);
+}
+
+/** The same if a block may depend on some of the parameters alone: less and more than all together if one grows and another shrinks. */
+export function growthRange(from: Point, to: Point): [least: number, most: number] {
+  const ratios = to.map((value, index) => value / from[index]!);
+  const [least, most] = [Math.min, Math.max].map((end) => ratios.reduce((product, ratio) => product * end(1, ratio), 1)) as [
+    number,
+    number,
+  ];
+  return least === 1 ? [most, most] : most === 1 ? [least, least] : [least, most];
 }
 
 /** From the smallest to the largest of several functions. */

@@ -207,6 +207,23 @@ test('one of two parameters is padded', () => {
   expect([found.lower([5, 777]), found.upper([5, 777])]).toEqual([real(5, 777), real(5, 777)]);
 });
 
+test('what may depend on the batch alone grows with it, also if the length shrinks', () => {
+  // Odd enough to be no function.
+  const sizes: Record<number, number> = { 2: 1001, 3: 1700, 4: 2113 };
+  const points = [
+    [2, 16],
+    [3, 16],
+    [2, 32],
+    [4, 32],
+  ] as const;
+  const found = new SizeLearner(2).learn(points.map((point) => ({ point, size: sizes[point[0]]! })));
+  expect(found.kind).toBe('open');
+  expect(found.upper([16, 8])).toBeGreaterThanOrEqual(4 * 2113);
+  expect(found.lower([16, 8])).toBeLessThanOrEqual(1001);
+  // If both grow, nothing grows faster than all together.
+  expect(found.upper([8, 64])).toBeLessThan(20 * 2113);
+});
+
 test('two lengths leave open whether a size grows with the square, unless it is of one length less', () => {
   const points = [
     [4, 512],
