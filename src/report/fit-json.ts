@@ -1,6 +1,7 @@
 // The answer of `weir fit` as JSON, schema 1 (docs/json.md).
 import type { FitModel } from '../fit/model.ts';
 import type { FitPrediction, PredictedPeak } from '../fit/prediction.ts';
+import type { Largest } from '../fit/search.ts';
 import { labelledSites } from './fit-sites.ts';
 import { SCHEMA } from './json.ts';
 import type { FitSections } from './terminal/fit.ts';
@@ -27,7 +28,7 @@ export function fitJson(
       allocator,
       conf: conf ?? null,
       largest: sure.value,
-      largestPossible: possible.value,
+      largestPossible: boundOf(possible),
       isBounded: sure.isBounded,
       onGpu: onGpu ?? null,
       peak: peak ? peakJson(peak) : null,
@@ -38,7 +39,7 @@ export function fitJson(
     })),
     frontier: frontier.map(({ at, largest }) => ({
       at,
-      largest: Object.fromEntries(largest.map(({ allocator, sure, possible }) => [allocator, [sure.value, possible.value]])),
+      largest: Object.fromEntries(largest.map(({ allocator, sure, possible }) => [allocator, [sure.value, boundOf(possible)]])),
     })),
     draws: draws
       ? draws.rows.map(({ batch, steps, epochs, failing }) => ({
@@ -58,6 +59,11 @@ export function fitJson(
         .map(({ size, ...site }) => ({ ...site, growsWith: functionWords(size, names) })),
     },
   };
+}
+
+/** Null: no value was found that is too large. */
+function boundOf({ value, isBounded }: Largest): number | null {
+  return isBounded ? value : null;
 }
 
 function peakJson({ point, lower, upper, liveLower, liveUpper }: PredictedPeak): Record<string, unknown> {

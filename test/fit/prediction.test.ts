@@ -9,6 +9,8 @@ import { learnFit } from '../../src/fit/model.ts';
 import { predictFit, predictPeak, replaysOf } from '../../src/fit/prediction.ts';
 import { synthesise } from '../../src/fit/synthesis.ts';
 import { whatIf } from '../../src/replay/what-if.ts';
+import { fitJson } from '../../src/report/fit-json.ts';
+import { formatFit } from '../../src/report/terminal/fit.ts';
 import { learnedSentences } from '../../src/report/words/fit.ts';
 import { summarizeTrace } from '../../src/trace/summary.ts';
 import { behaviour, type Layer, type Program, RunRecorder, runProgram } from './program.ts';
@@ -277,6 +279,26 @@ describe('the largest value', () => {
     const line = { point: [4], parameter: 0, multiple: 8 };
     const [coarse] = predictFit(model, { gpuBytes: GIB, choices: chooseAllocators('weir'), line }).rows;
     expect(coarse!.sure.value).toBe(Math.floor(plain!.sure.value / 8) * 8);
+  });
+
+  test('is open above, in words and as JSON, if all that grows may stay as it is', () => {
+    const program: Program = { layers: [growing, growing], hasStacks: true, hasMarks: true, steps: 3 };
+    // Nothing of the larger run has a law: a jump, and what only it requests.
+    const jumping: Program = {
+      ...program,
+      layers: program.layers.map((layer) => ({
+        ...layer,
+        saved: (value) => (value! < 8 ? 1 : 7777) * 1001 * value!,
+        workspace: () => 512,
+      })),
+    };
+    const model = learn(jumping, [4, 8]);
+    const prediction = predictFit(model, { gpuBytes: 4 * GIB, choices: chooseAllocators('weir') });
+    expect([prediction.rows[0]!.sure.isBounded, prediction.rows[0]!.possible.isBounded]).toEqual([true, false]);
+    expect(fitJson(model, prediction)).toMatchObject({ results: [{ largest: prediction.rows[0]!.sure.value, largestPossible: null }] });
+    const text = formatFit(model, prediction);
+    expect(text).toMatch(/ or more .*\n(.*\n)*.*A or more: A fits/);
+    expect(text).not.toContain('A to B');
   });
 
   test('is 0 if not even the smallest fits', () => {

@@ -45,7 +45,8 @@ const WORKLOADS: Readonly<Record<string, readonly number[]>> = {
 interface Row {
   readonly allocator: string;
   readonly largest: number;
-  readonly largestPossible: number;
+  /** Null: no value is known to be too large. */
+  readonly largestPossible: number | null;
   readonly swappedBytes: number;
   readonly largestSwapped: number | null;
   readonly onGpu: { readonly peakReserved: number } | null;
@@ -203,7 +204,8 @@ async function predictAgain(workload: string): Promise<void> {
     }
     const old = largest.results.find(({ allocator }) => allocator === row.allocator)!;
     const ran = results.filter((result) => result.part === 'limit' && result.workload === workload) as Measured[];
-    const isRight = ({ value, fits }: Measured) => (fits ? value <= row.largestPossible : value > (row.largestSwapped ?? row.largest));
+    const isRight = ({ value, fits }: Measured) =>
+      fits ? value <= (row.largestPossible ?? value) : value > (row.largestSwapped ?? row.largest);
     const own = ran.filter(({ allocator }) => allocator === row.allocator);
     const text = `${workload} ${row.allocator} under ${limit}: ${old.largest} to ${old.largestPossible}, now ${row.largest} to ${row.largestPossible}`;
     const runs = own.map(({ value, fits }) => `${value} ${fits ? 'fits' : 'does not fit'}`).join(', ');
@@ -249,38 +251,37 @@ function limitRuns({ workload, limit, largest }: Predicted): Run[] {
     if (value === 0 || (allocator === SWAP && swappedBytes === 0)) return [];
     const which = allocator === SWAP ? ['--swap', 'auto'] : ['--allocator', allocator];
     const flags = [...which, '--limit', String(limit)];
-    return [
-      { value, fits: true },
-      { value: largestPossible + 1, fits: false },
-    ].flatMap((expected): Run[] => {
-      if (isDone('limit', workload, allocator, expected.value)) return [];
-      const start = async () => {
-        const { peakReserved, isOutOfMemory, said } = await measure(workload, expected.value, flags);
-        const fits = peakReserved !== undefined;
-        const isGood = fits === expected.fits;
-        const how = fits ? 'fits' : isOutOfMemory ? 'does not fit' : `failed: ${said}`;
-        verdict(
-          isGood && (fits || isOutOfMemory),
-          `${workload} ${allocator} under ${limit}: ${expected.value} ${how} (${value} to ${largestPossible})`,
-        );
-        const predicted = expected.fits ? (onGpu?.peakReserved ?? null) : null;
-        add({
-          part: 'limit',
-          workload,
-          allocator,
-          value: expected.value,
-          limit,
-          expected: expected.fits,
-          fits,
-          isOutOfMemory,
-          predicted,
-          measured: peakReserved ?? null,
-          largestPossible,
-          swappedBytes,
-        });
-      };
-      return [{ name: `limit ${allocator}`, bytes: limit, start }];
-    });
+    return [{ value, fits: true }, ...(largestPossible === null ? [] : [{ value: largestPossible + 1, fits: false }])].flatMap(
+      (expected): Run[] => {
+        if (isDone('limit', workload, allocator, expected.value)) return [];
+        const start = async () => {
+          const { peakReserved, isOutOfMemory, said } = await measure(workload, expected.value, flags);
+          const fits = peakReserved !== undefined;
+          const isGood = fits === expected.fits;
+          const how = fits ? 'fits' : isOutOfMemory ? 'does not fit' : `failed: ${said}`;
+          verdict(
+            isGood && (fits || isOutOfMemory),
+            `${workload} ${allocator} under ${limit}: ${expected.value} ${how} (${value} to ${largestPossible})`,
+          );
+          const predicted = expected.fits ? (onGpu?.peakReserved ?? null) : null;
+          add({
+            part: 'limit',
+            workload,
+            allocator,
+            value: expected.value,
+            limit,
+            expected: expected.fits,
+            fits,
+            isOutOfMemory,
+            predicted,
+            measured: peakReserved ?? null,
+            largestPossible,
+            swappedBytes,
+          });
+        };
+        return [{ name: `limit ${allocator}`, bytes: limit, start }];
+      },
+    );
   });
 }
 

@@ -78,7 +78,8 @@ function answerLines(prediction: FitPrediction, paint: Paint): string[] {
     row.onGpu && rows.some(({ onGpu }) => onGpu && onGpu.retries > 0) ? formatCount(row.onGpu.retries) : '',
     nextWords(row, line.parameter),
   ]);
-  const isInterval = rows.some(({ sure, possible, swap }) => !swap && sure.value !== possible.value);
+  const intervals = rows.filter(({ sure, possible, swap }) => !swap && sure.value !== possible.value);
+  const [bounded, unbounded] = [true, false].map((isBounded) => intervals.some(({ possible }) => possible.isBounded === isBounded));
   return [
     paint.strong(`${fitTitle(prediction)}:`),
     ...table(columns, cells, paint),
@@ -87,7 +88,10 @@ function answerLines(prediction: FitPrediction, paint: Paint): string[] {
       ? [paint.dim(`${INDENT}retries: requests that are served only after cached memory was given back, which takes time.`)]
       : []),
     ...swapSentences(prediction).map((sentence) => paint.dim(`${INDENT}${sentence}`)),
-    ...(isInterval ? [paint.dim(`${INDENT}A to B: A fits whatever the unsettled blocks do, and B + 1 does not.`)] : []),
+    ...(bounded ? [paint.dim(`${INDENT}A to B: A fits whatever the unsettled blocks do, and B + 1 does not.`)] : []),
+    ...(unbounded
+      ? [paint.dim(`${INDENT}A or more: A fits whatever the unsettled blocks do. If they need no more than now, larger values fit, too.`)]
+      : []),
   ];
 }
 
