@@ -286,6 +286,13 @@ describe('from a command', () => {
     );
   });
 
+  it('draws lengths that come through a pipe', async () => {
+    const fit = `${process.execPath} ${new URL('dist/cli/main.js', ROOT).pathname} fit -q --gpu 300MiB --try 2x1,4x1,2x2,4x2 --lengths /dev/stdin`;
+    const command = `seq 1 40 | ${fit} ${job('--batch', '{batch}', '--length', '{length}').join(' ')}`;
+    const { stdout } = await promisify(execFile)('sh', ['-c', command], { env: run.environment });
+    expect(stdout).toMatch(/with lengths drawn from \/dev\/stdin \(40 samples\):\n/);
+  });
+
   it.each([
     [['--batch', '4'], [], 2, 'the command has no {}; write {} where the value goes, like weir fit -- python train.py --batch-size {}'],
     [

@@ -76,7 +76,7 @@ export function fitCommand(): Command {
       .addHelpText(
         'after',
         `${ALLOCATOR_HELP}
-A command runs for --steps optimizer steps with each value, then it is ended. Its output is not shown. Nothing is saved.
+A command runs for --steps optimizer steps with each value, then it is ended. Its output is not shown, and its input is empty. Nothing is saved.
 Exit codes: 0 done, 1 --confirm found the answer wrong, 2 wrong usage, 3 unusable file, 125 a run failed.`,
       )
       .action(fit)
@@ -155,11 +155,12 @@ async function fitCommandLine(command: readonly string[], flags: FitFlags): Prom
   let shown: { runs: readonly FitRun[]; answer: FitAnswer } | undefined;
   try {
     trials = new Trials(command, flags, voice, isInterrupted);
-    checkQuestions(flags, trials.names.length);
+    // A pipe can be read once.
+    const lengths = checkQuestions(flags, trials.names.length);
     const tried = await trials.all();
     if (tried) {
       const progress = createProgress(flags.quiet ?? false);
-      const found = answerFrom(tried.runs, tried.gpuBytes, tried.names, flags, progress);
+      const found = answerFrom(tried.runs, tried.gpuBytes, tried.names, flags, progress, lengths);
       const answer = { ...found, warnings: contradictions(tried, found.runs) };
       progress.clear();
       const confirmations = flags.confirm ? await confirm(trials, answer.prediction, flags.gpu, voice, isInterrupted) : undefined;
@@ -190,6 +191,7 @@ export function answerFrom(
   names: readonly string[] | undefined,
   flags: FitFlags,
   progress: Progress,
+  known?: readonly number[],
 ): FitAnswer {
   progress.update(0, 'comparing the runs');
   const model = learnFit(given);
@@ -207,7 +209,7 @@ export function answerFrom(
     asked: flags.at,
     onProgress: (fraction: number, doing: string) => progress.update(fraction, doing),
   };
-  const lengths = checkQuestions(flags, parameters);
+  const lengths = known ?? checkQuestions(flags, parameters);
   const prediction = predictOn(runs, options);
   const frontier = parameters === 2 ? predictFrontier(runs, { ...options, others: flags.table ?? usualTable(model.points) }) : [];
   const draws = lengths && drawFrom(model, flags.lengths!, lengths, options);
