@@ -16,7 +16,7 @@ import { createScratchFolder, removeFolder } from '../run/child/run-folder.ts';
 import { emptyReason } from '../run/summary/summary-text.ts';
 import type { RunVoice } from '../run/supervision.ts';
 import { parametersOf, withValues } from '../run/trying/placeholders.ts';
-import { endWords, hasSucceeded, failureLine, type TriedRun, tryRun } from '../run/trying/try-run.ts';
+import { endWords, failureLine, hasSucceeded, type TriedRun, tryRun } from '../run/trying/try-run.ts';
 import { summarizeTrace } from '../trace/summary.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import { type FitFlags, largestOf } from './fit-options.ts';
