@@ -20,8 +20,8 @@ const PACKAGES = /^(torch|functorch|accelerate|deepspeed|lightning|pytorch_light
 /** The same outside of installed packages: PyTorch in its own sources, what it has generated, Python itself. Users, too, call a folder "torch". */
 const LIBRARIES =
   /\/torch\/((_\w+|ao|amp|autograd|backends|compiler|cuda|distributed|export|func|fx|jit|multiprocessing|nested|nn|optim|profiler|sparse|testing|utils)\/|(__init__|_\w+|functional|hub|library|overrides|random|serialization|storage)\.py$)|\/weir_gpu\/|\/torchinductor_|\/lib\/python\d[.\d]*\/(?!(site|dist)-packages\/)|^<frozen /i;
-/** Compiled code has source files without lines, object files, or nothing. */
-const NATIVE = /(^|\/)(\?\?)?$|\.(cpp|cc|cxx|c|cu|cuh|h|hpp|so|o|llvm)\b[^/]*$/;
+/** Compiled code has source files without lines, object files, or nothing. The C library starts threads in assembly. */
+const NATIVE = /(^|\/)(\?\?)?$|\.(cpp|cc|cxx|c|cu|cuh|h|hh|hpp|hxx|inc|inl|ipp|tcc|rs|asm|[sS]|so|o|llvm)\b[^/]*$/;
 const NATIVE_NAME = /::|\(/;
 /** Nodes of the autograd graph, as PyTorch names their functions. */
 const NODE = /\btorch::autograd::(?:generated::)?(\w+?)(?:::apply|_apply_functional)\(/;
@@ -42,6 +42,8 @@ const ENGINE_WORK: readonly (readonly [RegExp, string])[] = [
 /** Functions that record a stack or hand out memory. They are in every stack. */
 const MACHINERY =
   /^(torch::unwind|torch::CapturedTraceback|torch::cuda::|c10::cuda::|c10::impl::|at::detail::|at::TensorBase at::detail::)/;
+/** Functions at the bottom of a thread, and those without a name. They say nothing of who asked. */
+const THREAD_START = /^(\?*|_+|(std::)?execute_native_thread_routine\w*(\(.*)?|start_thread|thread_start|(__)?(GI_+)?clone3?|_start|__libc_start\w*|std::thread::_.*)$/;
 const MOST_CALLERS = 8;
 /** Frames looked at. A stack of more is that of a recursion, or made up. */
 export const MOST_FRAMES = 2048;
@@ -143,7 +145,7 @@ export class Origins {
         default:
           if (!isBackward) outermost = OPERATOR.exec(frame.name)?.[1] ?? outermost;
           kernel ||= outermost;
-          if (!MACHINERY.test(frame.name)) native ??= frame;
+          if (!MACHINERY.test(frame.name) && !THREAD_START.test(frame.name)) native ??= frame;
       }
     }
     const at = ran ?? forwardLibrary ?? (isBackward && operator !== '' ? this.forwardLine(operator) : undefined);
@@ -153,7 +155,7 @@ export class Origins {
     if (isBackward) return { label: backwardLabel(operator, at, called), frame: at ?? called, backward: operator, callers };
     if (library) return { label: lineOf(library), frame: library, backward: undefined, callers };
     if (kernel !== '') return { label: `operator ${kernel} (no Python frames)`, frame: undefined, backward: undefined, callers };
-    const label = native ? lineOf(native) : '(no frames)';
+    const label = native ? lineOf(native) : '(no frames of the program)';
     return { label, frame: undefined, backward: undefined, callers };
   }
 

@@ -185,6 +185,24 @@ describe('memory older than the recording', () => {
 });
 
 describe('memory without frames of Python', () => {
+  it('is never that of a function that starts threads, in whichever language it is written', () => {
+    const start: readonly FrameRow[] = [
+      ['thread48.o', 0, 'execute_native_thread_routine'],
+      ['./nptl/pthread_create.c', 442, 'start_thread'],
+      ['../sysdeps/unix/sysv/linux/x86_64/clone3.S', 81, '__clone3'],
+    ];
+    const engine = native('torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)');
+    const watchdog = native('c10d::ProcessGroupNCCL::Watchdog::run()');
+    const stacks = [start, [native('??'), ...start], [engine, ...start], [watchdog, ...start], [['', 0, '']] as const];
+    expect(labels(stacks)).toEqual([
+      '(no frames of the program)',
+      '(no frames of the program)',
+      'backward of an unknown operator',
+      '??:0 c10d::ProcessGroupNCCL::Watchdog::run()',
+      '(no frames of the program)',
+    ]);
+  });
+
   it('is that of its operator', () => {
     expect(labels([[native('torch::unwind::unwind()'), OPS, native('main')]])).toEqual(['operator bmm (no Python frames)']);
   });
