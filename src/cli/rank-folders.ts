@@ -4,6 +4,8 @@ import { join } from 'node:path';
 import { InputError } from '../base/errors.ts';
 
 const RECORDING_NAME = /\.(pickle|pkl|json|weir)(\.(gz|zst))?$/;
+/** Files about out-of-memory errors, which lie beside the recordings of the same processes. */
+const FAILURE_NAME = /^oom\.(\d+\.)?\d+(-\d+)?(\.last)?\.weir(\.(gz|zst))?$/;
 
 export interface RankPair {
   readonly before: string;
@@ -14,6 +16,8 @@ export interface RankPairs {
   readonly pairs: readonly RankPair[];
   /** Files that have no partner. */
   readonly alone: readonly string[];
+  /** Files about out-of-memory errors, if there are recordings beside them. */
+  readonly leftOut: readonly string[];
   readonly by: 'files' | 'names' | 'ranks' | 'order';
 }
 
@@ -25,20 +29,38 @@ interface RankFile {
 /** Two files are a pair. Of two folders, files are paired by name, else by rank, else by order if there are as many. */
 export function pairRecordings(before: string, after: string): RankPairs {
   const [first, second] = [isFolder(before), isFolder(after)];
-  if (!first && !second) return { pairs: [{ before, after }], alone: [], by: 'files' };
-  const from = first ? recordingsIn(before) : [{ name: before, path: before }];
-  const to = second ? recordingsIn(after) : [{ name: after, path: after }];
+  if (!first && !second) return { pairs: [{ before, after }], alone: [], leftOut: [], by: 'files' };
+  const [whole, other] = [first ? recordingsIn(before) : [fileAt(before)], second ? recordingsIn(after) : [fileAt(after)]];
+  const [from, to] = [comparable(whole, other), comparable(other, whole)];
+  const leftOut = [...whole, ...other].filter((file) => !from.includes(file) && !to.includes(file)).map(({ path }) => path);
   if (first !== second && (from.length > 1 || to.length > 1))
     throw new InputError(
       `${first ? before : after} is a folder with several recordings, and ${first ? after : before} is a file; name two of a kind`,
     );
   const found = pairBy('names', ({ name }) => name, from, to) ?? pairBy('ranks', ({ name }) => rankIn(name), from, to);
-  if (found) return found;
+  if (found) return { ...found, leftOut };
   if (from.length !== to.length)
     throw new InputError(
       `${before} has ${from.length} recordings and ${after} has ${to.length}, and their names do not tell which belong together`,
     );
-  return { pairs: from.map(({ path }, index) => ({ before: path, after: to[index]!.path })), alone: [], by: 'order' };
+  return { pairs: from.map(({ path }, index) => ({ before: path, after: to[index]!.path })), alone: [], leftOut, by: 'order' };
+}
+
+function fileAt(path: string): RankFile {
+  return { name: path, path };
+}
+
+/** Files of one kind: recordings if both sides have some, else files about failures. Of a process, its first failure is compared. */
+function comparable(files: readonly RankFile[], others: readonly RankFile[]): RankFile[] {
+  const names = new Set(files.map(({ name }) => name));
+  const isFirst = (file: RankFile) => !isFailure(file) || !file.name.includes('.last.') || !names.has(file.name.replace('.last.', '.'));
+  const isRecording = (file: RankFile) => !isFailure(file);
+  const kind = [isRecording, isFailure].find((each) => files.some(each) && others.some(each));
+  return files.filter((file) => isFirst(file) && (kind?.(file) ?? true));
+}
+
+function isFailure({ name }: RankFile): boolean {
+  return FAILURE_NAME.test(name);
 }
 
 /** Pairs files of the same key; undefined if the key does not tell them apart, or none has a partner. */
@@ -47,7 +69,7 @@ function pairBy(
   keyOf: (file: RankFile) => string | undefined,
   from: readonly RankFile[],
   to: readonly RankFile[],
-): RankPairs | undefined {
+): Omit<RankPairs, 'leftOut'> | undefined {
   const partners = new Map(to.map((file) => [keyOf(file), file]));
   if (partners.size < to.length || new Set(from.map(keyOf)).size < from.length) return undefined;
   partners.delete(undefined);

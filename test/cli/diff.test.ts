@@ -118,6 +118,29 @@ describe('weir diff', () => {
 });
 
 describe('weir diff of several ranks', () => {
+  it('leaves out files about out-of-memory errors that lie beside the recordings', async () => {
+    recorded('calm/train.4000.weir');
+    for (const name of ['train.4100', 'oom.4100', 'oom.4100.last']) recorded(`failed/${name}.weir`, { forward: MORE });
+    const [calm, failed] = [join(folder, 'calm'), join(folder, 'failed')];
+    const { stdout, stderr } = await weir(['diff', calm, failed]);
+    expect(stderr).toBe('');
+    expect(stdout).toContain(`Left out, as files about out-of-memory errors: ${failed}/oom.4100.last.weir, ${failed}/oom.4100.weir.\n`);
+    expect(stdout).toContain(`B: ${failed}/train.4100.weir, `);
+    const { ranks, alone, leftOut } = JSON.parse((await weir(['diff', calm, failed, '--json'])).stdout);
+    expect([ranks.length, alone, leftOut.length]).toEqual([1, [], 2]);
+  });
+
+  it('compares files about out-of-memory errors if a folder has nothing else, one of each rank', async () => {
+    for (const rank of [0, 1]) {
+      for (const name of [`oom.${rank}.41`, `oom.${rank}.41.last`, `train.r${rank}.41`]) recorded(`some/${name}.weir`);
+      recorded(`only/oom.${rank}.52.weir`, { forward: MORE });
+    }
+    const { ranks, pairedBy } = JSON.parse((await weir(['diff', join(folder, 'some'), join(folder, 'only'), '--json'])).stdout);
+    expect(pairedBy).toBe('ranks');
+    const files = ranks.map((rank: { before: { file: string }; after: { file: string } }) => [rank.before.file, rank.after.file]);
+    expect(files).toEqual([0, 1].map((rank) => [join(folder, `some/oom.${rank}.41.weir`), join(folder, `only/oom.${rank}.52.weir`)]));
+  });
+
   it('pairs the recordings of two folders by rank, and shows the one that grew most', async () => {
     for (const rank of [0, 1, 2]) {
       recorded(`a/train.node1.r${rank}.${4000 + rank}.weir`);

@@ -76,7 +76,7 @@ async function diff(before: string, after: string, options: DiffCommandOptions):
     const paint = paintFor(process.stdout);
     const ranks =
       diffs.length > 1
-        ? `${formatRankDiffs(diffs, worst, paint)}${pairingWords(paired)}\nThe rank that grew most:\n\n`
+        ? `${formatRankDiffs(diffs, worst, paint)}${pairingWords(paired)}The rank that grew most:\n\n`
         : pairingWords(paired);
     process.stdout.write(ranks + formatDiff(worst, { paint, isWhole: options.all }));
   }
@@ -126,12 +126,12 @@ function progressOf(progress: Progress, index: number, { pairs }: RankPairs): Pr
   return { update: (fraction, doing) => progress.update((index + fraction) / pairs.length, doing), clear: () => progress.clear() };
 }
 
-function jsonOf(diffs: readonly Diff[], worst: Diff, { alone, by }: RankPairs): unknown {
+function jsonOf(diffs: readonly Diff[], worst: Diff, { alone, leftOut, by }: RankPairs): unknown {
   if (diffs.length === 1 && by === 'files') return diffJson(worst);
-  return { schema: SCHEMA, ranks: diffs.map(diffJson), worst: diffJson(worst), pairedBy: by, alone };
+  return { schema: SCHEMA, ranks: diffs.map(diffJson), worst: diffJson(worst), pairedBy: by, alone, leftOut };
 }
 
-function pairingWords({ alone, by }: RankPairs): string {
+function pairingWords({ alone, leftOut, by }: RankPairs): string {
   if (by === 'files') return '';
   const words: Record<Exclude<RankPairs['by'], 'files'>, string> = {
     names: 'Recordings are paired by their names.',
@@ -139,7 +139,8 @@ function pairingWords({ alone, by }: RankPairs): string {
     order: 'Recordings are paired in their order: their names do not tell which belong together.',
   };
   const without = alone.length === 0 ? '' : ` Without a partner: ${alone.map(printable).join(', ')}.`;
-  return `${words[by]}${without}\n\n`;
+  const failures = leftOut.length === 0 ? '' : ` Left out, as files about out-of-memory errors: ${leftOut.map(printable).join(', ')}.`;
+  return `${words[by]}${without}${failures}\n\n`;
 }
 
 /** One line per broken rule. A rule that cannot be judged must not look like one that holds. */
