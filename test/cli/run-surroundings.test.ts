@@ -15,6 +15,19 @@ function isThere(program: string): boolean {
   return spawnSync(program, ['--version']).status === 0;
 }
 
+describe('arguments and variables', () => {
+  it.skipIf(process.platform !== 'linux')('are the same bytes as without weir, also if they are no UTF-8', () => {
+    const command = `sh -c 'printf "%s " "$1" "$2" "$3" "$PLACE" "$PYTHONPATH"' x $'\\xfe\\xff' $'\\xff' $'\\xe9t\\xe9'`;
+    const outputOf = (before: string) => {
+      const script = `export PLACE=$'/data/\\xfc' PYTHONPATH=$'/lib/\\xe4'; ${before} ${command}`;
+      return spawnSync('bash', ['-c', script], { cwd: run.path, encoding: 'latin1', env: { ...run.environment, MAIN } }).stdout;
+    };
+    expect(outputOf('')).toBe('\xfe\xff \xff \xe9t\xe9 /data/\xfc /lib/\xe4 ');
+    const [start, path] = outputOf(`${process.execPath} "$MAIN" run -q --`).split(/(?<=\/data\/\xfc )/);
+    expect([start, path]).toEqual(['\xfe\xff \xff \xe9t\xe9 /data/\xfc ', expect.stringMatching(/:\/lib\/\xe4 $/)]);
+  });
+});
+
 describe('a file that --check compares', () => {
   const check = (file: string, ...command: string[]) => run.weir(['run', '--check', '--check-output', file, '--', ...command]);
   const path = (name: string) => join(run.path, name);

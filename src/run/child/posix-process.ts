@@ -7,6 +7,7 @@ import { constants } from 'node:os';
 import type { Readable } from 'node:stream';
 import { loadKoffi } from '../../backend/ffi.ts';
 import type { Stdio } from './inherited.ts';
+import { variablesAsGiven, wordsAsGiven } from './given-bytes.ts';
 import { findProgram } from './program-path.ts';
 
 /** What callers use of a program that runs. Node's ChildProcess has it too. */
@@ -36,8 +37,11 @@ const LAST_STANDARD_SIGNAL = 31;
 /** SIGCHLD tells of the end. This is in case one is lost, and keeps Node's loop alive. */
 const LOOK_EVERY_MS = 1000;
 
+/** Buffers end with a zero. */
+type Texts = readonly (string | Buffer | null)[];
+
 interface Calls {
-  spawn(pid: [number], file: string, actions: Buffer, attributes: Buffer, words: (string | null)[], variables: (string | null)[]): number;
+  spawn(pid: [number], file: string | Buffer, actions: Buffer, attributes: Buffer, words: Texts, variables: Texts): number;
   wait(pid: number, status: [number], options: number): number;
   fcntl(fd: number, command: number, type: 'int', value: number): number;
   pipe(ends: Int32Array, flags: number): number;
@@ -141,8 +145,8 @@ export class PosixProcess extends EventEmitter implements RunningCommand {
       } else continue;
       if (!passed.includes(number)) system.addDup(actions, toClose.at(-1)!, number);
     }
-    const words = [...options.command, null];
-    const variables = Object.entries(options.environment).flatMap(([name, value]) => (value === undefined ? [] : [`${name}=${value}`]));
+    const words = wordsAsGiven(options.command);
+    const variables = variablesAsGiven(options.environment);
     const pid: [number] = [0];
     let error: number;
     const restore = passed.map((fd) => keptOpen(system, fd));
@@ -151,7 +155,7 @@ export class PosixProcess extends EventEmitter implements RunningCommand {
     const look = () => void waiting.emit('look');
     process.on('SIGCHLD', look);
     try {
-      error = system.spawn(pid, program, actions, attributes, words, [...variables, null]);
+      error = system.spawn(pid, words[0]!, actions, attributes, [...words, null], [...variables, null]);
     } finally {
       for (const undo of restore) undo();
       for (const fd of toClose) closeSync(fd);
