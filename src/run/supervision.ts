@@ -266,7 +266,8 @@ export function checkSummaryFile(path: string): void {
 
 /** Refuses a long job early if files about out-of-memory errors cannot be written. */
 export function checkFailureFolder(folder: string): void {
-  const obstacle = statSync(folder, { throwIfNoEntry: false })?.isFile() ? 'is a file; name a folder' : obstacleOf(folder);
+  const isOther = statSync(folder, { throwIfNoEntry: false })?.isDirectory() === false;
+  const obstacle = isOther ? 'is a file; name a folder' : obstacleOf(folder);
   if (obstacle !== undefined) throw new UsageError(`--oom-dir ${folder}: ${obstacle}`);
 }
 

@@ -66,6 +66,24 @@ describe('without a management library', () => {
   });
 });
 
+describe('a management library that tells more free memory than there is', () => {
+  it('tells nothing', async () => {
+    const memory = { total: 1000, free: 1000, processes: new Map<number, number>() };
+    const nvml = { gpus: [{ uuid: 'GPU-0-abc' }], memoryOf: () => memory };
+    const watched = async () => {
+      const watch = new OtherMemoryWatch({}, () => Promise.resolve(nvml));
+      const own = processWith(2 ** 30, { total: 1000, reserved: 400 });
+      watch.look([own]);
+      await Promise.resolve();
+      watch.look([own]);
+      return [watch.of(own, 0), watch.peakOf(own, 0)];
+    };
+    expect(await watched()).toEqual(Array(2).fill({ total: 1000, used: 0, reserved: 0 }));
+    memory.free = 1001;
+    expect(await watched()).toEqual([undefined, undefined]);
+  });
+});
+
 describe('GPUs of a process', () => {
   const nvml = { gpus: [{ uuid: 'GPU-0-abc' }, { uuid: 'GPU-1-abc' }, { uuid: 'GPU-2-abc' }] };
   it.each([

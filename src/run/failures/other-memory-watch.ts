@@ -96,9 +96,9 @@ export class OtherMemoryWatch {
   }
 }
 
-/** The driver keeps a little back, and tells it in one place and not in the other. */
-function isSameSize({ total }: GpuMemory, gauges: Gauges): boolean {
-  return gauges.total > 0 && Math.abs(total - gauges.total) < 0.02 * total;
+/** The driver keeps a little back, and tells it in one place and not in the other. More free than there is tells nothing. */
+function isSameSize({ total, free }: GpuMemory, gauges: Gauges): boolean {
+  return free <= total && gauges.total > 0 && Math.abs(total - gauges.total) < 0.02 * total;
 }
 
 /** Which GPU of the machine each GPU of the process is; undefined: that cannot be said. */
