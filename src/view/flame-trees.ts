@@ -1,4 +1,5 @@
 // The two trees behind flame graphs: stacks by their callers, as they are recorded, and inverted by their innermost frames.
+import { MOST_FRAMES } from '../report/origin.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import type { Trace } from '../trace/trace.ts';
 
@@ -42,64 +43,87 @@ export function callersFirst(trace: Trace, leaves: readonly Leaf[]): FlameTree {
     node: (at) => at,
     above: (at) => {
       const path: number[] = [];
-      for (let parent = stacks.parent(at); parent >= 0; parent = stacks.parent(parent)) path.unshift(parent);
-      return path;
+      for (let parent = stacks.parent(at); parent >= 0; parent = stacks.parent(parent)) path.push(parent);
+      return path.reverse();
     },
     find: ({ node }) => (node < stacks.count && bytes[node]! > 0 ? node : undefined),
   };
 }
 
+/** A stack that goes through a place, at its frame there. */
+interface Through {
+  readonly stack: number;
+  readonly node: number;
+  readonly bytes: number;
+}
+
+/**
+ * Places are made when they are asked for. All of them together are as many as there are frames in all stacks, each counted by itself:
+ * a recursion has too many. Only MOST_FRAMES rows are made.
+ */
 export function innermostFirst(trace: Trace, leaves: readonly Leaf[]): FlameTree {
-  const { stacks, frames } = trace.symbols;
+  const { stacks } = trace.symbols;
   const parents: number[] = [];
-  const frameAt: number[] = [];
-  const nodeAt: number[] = [];
+  const rows: number[] = [];
+  const inside: (readonly Through[])[] = [];
   const bytes: number[] = [];
-  const children: number[][] = [];
-  const roots: number[] = [];
-  const known = new Map<number, number>();
-  const step = (parent: number, frame: number, node: number): number => {
-    const key = (parent + 1) * frames.count + frame;
-    let at = known.get(key);
-    if (at === undefined) {
-      at = parents.push(parent) - 1;
-      known.set(key, at);
-      frameAt.push(frame);
-      nodeAt.push(node);
-      bytes.push(0);
-      children.push([]);
-      (parent < 0 ? roots : children[parent]!).push(at);
-    }
-    return at;
+  const made = new Map<number, readonly number[]>();
+  const place = (parent: number, through: readonly Through[]): number => {
+    rows.push(parent < 0 ? 0 : rows[parent]! + 1);
+    inside.push(through);
+    bytes.push(through.reduce((sum, each) => sum + each.bytes, 0));
+    return parents.push(parent) - 1;
   };
-  for (const leaf of leaves) {
-    let at = -1;
-    for (let node = leaf.node; node >= 0; node = stacks.parent(node)) {
-      at = step(at, stacks.frame(node), leaf.node);
-      bytes[at]! += leaf.bytes;
+  const placesOf = (parent: number, all: readonly Through[]): number[] => {
+    const byFrame = new Map<number, Through[]>();
+    for (const each of all) {
+      if (each.node < 0) continue;
+      const frame = stacks.frame(each.node);
+      const same = byFrame.get(frame);
+      if (same) same.push(each);
+      else byFrame.set(frame, [each]);
     }
-  }
+    return [...byFrame.values()].map((through) => place(parent, through));
+  };
+  const roots = placesOf(-1, merged(leaves));
+  const children = (at: number): readonly number[] => {
+    let found = made.get(at);
+    if (!found) {
+      const outer = inside[at]!.map((each) => ({ ...each, node: stacks.parent(each.node) }));
+      found = rows[at]! + 1 < MOST_FRAMES ? placesOf(at, outer) : [];
+      made.set(at, found);
+    }
+    return found;
+  };
+  const frame = (at: number) => stacks.frame(inside[at]![0]!.node);
   return {
     roots,
-    children: (at) => children[at]!,
+    children,
     bytes: (at) => bytes[at]!,
-    frame: (at) => frameAt[at]!,
-    node: (at) => nodeAt[at]!,
+    frame,
+    node: (at) => inside[at]![0]!.stack,
     above: (at) => {
       const path: number[] = [];
-      for (let parent = parents[at]!; parent >= 0; parent = parents[parent]!) path.unshift(parent);
-      return path;
+      for (let parent = parents[at]!; parent >= 0; parent = parents[parent]!) path.push(parent);
+      return path.reverse();
     },
     find: ({ node, depth = 0 }) => {
-      let at = -1;
+      let at: number | undefined;
       let stack = node;
       for (let row = 0; row <= depth && stack >= 0 && stack < stacks.count; row++) {
-        const next = known.get((at + 1) * frames.count + stacks.frame(stack));
-        if (next === undefined) return undefined;
-        at = next;
+        const wanted = stacks.frame(stack);
+        at = (at === undefined ? roots : children(at)).find((each) => frame(each) === wanted);
+        if (at === undefined) return undefined;
         stack = stacks.parent(stack);
       }
-      return at < 0 ? undefined : at;
+      return at;
     },
   };
+}
+
+/** One for each stack. */
+function merged(leaves: readonly Leaf[]): Through[] {
+  const bytes = new Map<number, number>();
+  for (const leaf of leaves) if (leaf.node >= 0) bytes.set(leaf.node, (bytes.get(leaf.node) ?? 0) + leaf.bytes);
+  return [...bytes].map(([stack, each]) => ({ stack, node: stack, bytes: each }));
 }

@@ -1,6 +1,6 @@
 // A flame graph of live bytes: stacks laid out as rectangles, widest first. Callers on top, or inverted: the frames that asked
 // for the memory on top, and their callers below.
-import { originsOf } from '../report/origin.ts';
+import { MOST_FRAMES, originsOf } from '../report/origin.ts';
 import { isOlder, stackOf } from '../trace/stacks.ts';
 import { NO_STACK } from '../trace/symbols.ts';
 import type { Trace } from '../trace/trace.ts';
@@ -92,7 +92,8 @@ export function flameGraph(trace: Trace, leaves: Iterable<FlameLeaf>, options: F
   const waiting: Placed[] = [{ at: focus, bytes: total, row: path.length, x: 0 }];
   for (let next = waiting.pop(); next; next = waiting.pop()) {
     rects.add(next);
-    const inner = next.at === ROOT_NODE ? [...tree.roots, ...special.keys()] : next.at < 0 ? [] : tree.children(next.at);
+    const isDeepest = next.at < 0 || next.row - path.length >= MOST_FRAMES;
+    const inner = next.at === ROOT_NODE ? [...tree.roots, ...special.keys()] : isDeepest ? [] : tree.children(next.at);
     let x = next.x;
     for (const { at, bytes } of inner.map((each) => ({ at: each, bytes: bytesAt(each) })).sort((a, b) => b.bytes - a.bytes)) {
       if (bytes / total >= NARROWEST) waiting.push({ at, bytes, row: next.row + 1, x });

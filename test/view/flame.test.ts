@@ -5,6 +5,7 @@ import type { Trace } from '../../src/trace/trace.ts';
 import { type FlameGraph, flameGraph, insideOf, nodeOf, RectKind, refOf } from '../../src/view/flame.ts';
 import { framesWith, stacksWith } from '../../src/view/search.ts';
 import { readSample } from '../support/samples.ts';
+import { scripted } from '../support/scripted.ts';
 
 const [trace] = readRecording(readSample('gpt2xl-oom.pickle.gz')).traces as [Trace];
 const leaves = Array.from({ length: 2000 }, (_, index) => ({ node: nodeOf(trace, index), bytes: trace.allocations.requested[index]! }));
@@ -76,6 +77,26 @@ describe('the flame graph', () => {
     const kindOf = (place: string) => flame.kind[indices(flame).find((index) => flame.place[index]!.includes(place))!];
     expect(kindOf('train.py')).toBe(RectKind.User);
     expect(kindOf('torch/nn/modules/module.py')).toBe(RectKind.Library);
+  });
+
+  it('of a recursion has as many rows as anybody looks at, and no place that is not shown', () => {
+    const recursion = scripted((script) => {
+      let stack = -1;
+      for (let depth = 0; depth < 20_000; depth++) {
+        stack = script.push(stack, ['/p/tree.py', depth, 'grow']);
+        if (depth % 40 === 39) script.allocAt(stack, 512);
+      }
+    });
+    const deep = Array.from({ length: 500 }, (_, index) => ({ node: nodeOf(recursion, index), bytes: 512 }));
+    for (const isInverted of [false, true]) {
+      const graph = flameGraph(recursion, deep, { isInverted });
+      expect(graph.total).toBe(500 * 512);
+      expect(graph.depth).toBeLessThan(2100);
+    }
+    // From the deepest frame shown, the graph goes on.
+    const shown = flameGraph(recursion, deep);
+    const lowest = refOf(shown, shown.row.lastIndexOf(shown.depth - 1));
+    expect(flameGraph(recursion, deep, { under: lowest }).depth).toBeGreaterThan(shown.depth);
   });
 
   it('is empty when nothing is live', () => {
