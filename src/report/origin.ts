@@ -43,7 +43,8 @@ const ENGINE_WORK: readonly (readonly [RegExp, string])[] = [
 const MACHINERY =
   /^(torch::unwind|torch::CapturedTraceback|torch::cuda::|c10::cuda::|c10::impl::|at::detail::|at::TensorBase at::detail::)/;
 /** Functions at the bottom of a thread, and those without a name. They say nothing of who asked. */
-const THREAD_START = /^(\?*|_+|(std::)?execute_native_thread_routine\w*(\(.*)?|start_thread|thread_start|(__)?(GI_+)?clone3?|_start|__libc_start\w*|std::thread::_.*)$/;
+const THREAD_START =
+  /^(\?*|_+|(std::)?execute_native_thread_routine\w*(\(.*)?|start_thread|thread_start|(__)?(GI_+)?clone3?|_start|__libc_start\w*|std::thread::_.*)$/;
 const MOST_CALLERS = 8;
 /** Frames looked at. A stack of more is that of a recursion, or made up. */
 export const MOST_FRAMES = 2048;

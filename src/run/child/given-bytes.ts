@@ -5,11 +5,9 @@ import { readFileSync } from 'node:fs';
 /** What stands for bytes that are not UTF-8. */
 const REPLACEMENT = '\ufffd';
 
-let words: readonly Buffer[] | undefined;
-let variables: readonly Buffer[] | undefined;
-
 /** The words of a command, which are the last words of this process, or nearly. */
-export function wordsAsGiven(command: readonly string[], given: readonly Buffer[] = (words ??= entriesOf('cmdline'))): (string | Buffer)[] {
+export function wordsAsGiven(command: readonly string[]): (string | Buffer)[] {
+  const given = command.some((word) => word.includes(REPLACEMENT)) ? entriesOf('cmdline') : [];
   let end = given.length;
   const found: (string | Buffer)[] = [];
   // From the end: of two words that look the same, the later one comes later.
@@ -22,10 +20,8 @@ export function wordsAsGiven(command: readonly string[], given: readonly Buffer[
 }
 
 /** `NAME=value` for each variable. Bytes that were given stay, also behind what we have put before them. */
-export function variablesAsGiven(
-  environment: NodeJS.ProcessEnv,
-  given: readonly Buffer[] = (variables ??= entriesOf('environ')),
-): (string | Buffer)[] {
+export function variablesAsGiven(environment: NodeJS.ProcessEnv): (string | Buffer)[] {
+  const given = entriesOf('environ');
   return Object.entries(environment).flatMap(([name, value]) => {
     if (value === undefined) return [];
     const text = `${name}=${value}`;

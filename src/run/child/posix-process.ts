@@ -6,8 +6,8 @@ import { Socket } from 'node:net';
 import { constants } from 'node:os';
 import type { Readable } from 'node:stream';
 import { loadKoffi } from '../../backend/ffi.ts';
-import type { Stdio } from './inherited.ts';
 import { variablesAsGiven, wordsAsGiven } from './given-bytes.ts';
+import type { Stdio } from './inherited.ts';
 import { findProgram } from './program-path.ts';
 
 /** What callers use of a program that runs. Node's ChildProcess has it too. */
