@@ -164,6 +164,25 @@ describe('weir diff of several ranks', () => {
     recorded('d/rank0.weir');
     const { stdout } = await weir(['diff', join(folder, 'c'), join(folder, 'd')]);
     expect(stdout).toContain(`Recordings are paired by their names. Without a partner: ${join(folder, 'c/rank1.weir')}.`);
+    const guarded = await weir(['diff', join(folder, 'c'), join(folder, 'd'), '--fail-if', 'growth>2%']);
+    expect([guarded.code, guarded.stderr]).toEqual([
+      3,
+      `weir: no rule can be judged for recordings without a partner: ${join(folder, 'c/rank1.weir')}\n`,
+    ]);
+  });
+
+  it('names GPUs that only one of two files has', async () => {
+    const symbols = new Symbols();
+    const [one, two] = [train({ symbols, device: 0 }), train({ symbols, device: 1 })];
+    const [both, first] = [write('both.weir', one, two), write('first.weir', one)];
+    const { code, stdout, stderr } = await weir(['diff', first, both, '--fail-if', 'growth>2%']);
+    expect(code).toBe(3);
+    expect(stdout).toContain(`Without a partner: ${both}, GPU 1.\n`);
+    expect(stderr).toContain(`recordings without a partner: ${both}, GPU 1\n`);
+    const json = JSON.parse((await weir(['diff', first, both, '--json'])).stdout);
+    expect([json.ranks.length, json.alone]).toEqual([1, [`${both}, GPU 1`]]);
+    // One GPU each is a pair, whatever its number.
+    expect((await weir(['diff', first, both, '--gpu', '0', '--fail-if', 'growth>2%'])).code).toBe(0);
   });
 
   it('refuses folders that cannot be paired', async () => {

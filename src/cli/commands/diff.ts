@@ -66,9 +66,15 @@ export function diffCommand(): Command {
 async function diff(before: string, after: string, options: DiffCommandOptions): Promise<void> {
   const progress = createProgress(options.quiet ?? false);
   requireOneInput([before, after]);
-  const paired = pairRecordings(before, after);
+  const found = pairRecordings(before, after);
   const diffs: Diff[] = [];
-  for (const [index, pair] of paired.pairs.entries()) diffs.push(...(await diffFiles(pair, options, progressOf(progress, index, paired))));
+  const alone = [...found.alone];
+  for (const [index, pair] of found.pairs.entries()) {
+    const compared = await diffFiles(pair, options, progressOf(progress, index, found));
+    diffs.push(...compared.diffs);
+    alone.push(...compared.alone);
+  }
+  const paired: RankPairs = { ...found, alone };
   progress.clear();
   const worst = diffs.reduce((most, other) => (growthOf(other) > growthOf(most) ? other : most));
   if (options.json) process.stdout.write(`${JSON.stringify(jsonOf(diffs, worst, paired))}\n`);
@@ -80,18 +86,28 @@ async function diff(before: string, after: string, options: DiffCommandOptions):
         : pairingWords(paired);
     process.stdout.write(ranks + formatDiff(worst, { paint, isWhole: options.all }));
   }
-  judge(diffs, options.failIf);
+  judge(diffs, paired.alone, options.failIf);
 }
 
-/** Recordings of several GPUs are compared GPU by GPU. Only one pair of files is in memory at a time. */
-async function diffFiles({ before, after }: RankPair, options: DiffCommandOptions, progress: Progress): Promise<Diff[]> {
+/**
+ * Recordings of several GPUs are compared GPU by GPU. Only one pair of files is in memory at a time.
+ * `alone`: GPUs that only one of them has.
+ */
+async function diffFiles(
+  { before, after }: RankPair,
+  options: DiffCommandOptions,
+  progress: Progress,
+): Promise<{ readonly diffs: Diff[]; readonly alone: string[] }> {
   const [first, second] = [await tracesOf(before, options, progress), await tracesOf(after, options, progress)];
   const pairs = pairGpus(first, second);
   if (pairs.length === 0)
     throw new InputError(
       `${before} has GPU ${gpusOf(first)} and ${after} has GPU ${gpusOf(second)}; record the same ones, or choose one with --gpu`,
     );
-  return pairs.map(([a, b]) => {
+  const isPaired = new Set(pairs.flat());
+  const aloneIn = (file: string, traces: readonly Trace[]) =>
+    traces.filter((trace) => !isPaired.has(trace)).map(({ device }) => `${file}, GPU ${device}`);
+  const diffs = pairs.map(([a, b]) => {
     const found = diffTraces(
       { trace: a, file: before },
       { trace: b, file: after },
@@ -100,6 +116,7 @@ async function diffFiles({ before, after }: RankPair, options: DiffCommandOption
     if (options.by === 'step' && found.alignment.by !== 'step') throw new InputError(`${before} and ${after}: ${found.alignment.reason}`);
     return found;
   });
+  return { diffs, alone: [...aloneIn(before, first), ...aloneIn(after, second)] };
 }
 
 async function tracesOf(file: string, options: DiffCommandOptions, progress: Progress): Promise<readonly Trace[]> {
@@ -127,24 +144,29 @@ function progressOf(progress: Progress, index: number, { pairs }: RankPairs): Pr
 }
 
 function jsonOf(diffs: readonly Diff[], worst: Diff, { alone, leftOut, by }: RankPairs): unknown {
-  if (diffs.length === 1 && by === 'files') return diffJson(worst);
+  if (diffs.length === 1 && alone.length === 0 && by === 'files') return diffJson(worst);
   return { schema: SCHEMA, ranks: diffs.map(diffJson), worst: diffJson(worst), pairedBy: by, alone, leftOut };
 }
 
 function pairingWords({ alone, leftOut, by }: RankPairs): string {
-  if (by === 'files') return '';
-  const words: Record<Exclude<RankPairs['by'], 'files'>, string> = {
+  if (by === 'files' && alone.length === 0) return '';
+  const words: Record<RankPairs['by'], string> = {
+    files: 'GPUs are paired by their numbers.',
     names: 'Recordings are paired by their names.',
     ranks: 'Recordings are paired by the ranks in their names.',
     order: 'Recordings are paired in their order: their names do not tell which belong together.',
   };
-  const without = alone.length === 0 ? '' : ` Without a partner: ${alone.map(printable).join(', ')}.`;
+  const without = alone.length === 0 ? '' : ` Without a partner: ${alone.map(printable).join('; ')}.`;
   const failures = leftOut.length === 0 ? '' : ` Left out, as files about out-of-memory errors: ${leftOut.map(printable).join(', ')}.`;
   return `${words[by]}${without}${failures}\n\n`;
 }
 
 /** One line per broken rule. A rule that cannot be judged must not look like one that holds. */
-function judge(diffs: readonly Diff[], rules: readonly DiffRule[]): void {
+function judge(diffs: readonly Diff[], alone: readonly string[], rules: readonly DiffRule[]): void {
+  if (alone.length > 0 && rules.length > 0) {
+    process.stderr.write(`weir: no rule can be judged for recordings without a partner: ${alone.map(printable).join('; ')}\n`);
+    process.exitCode = ExitCode.Input;
+  }
   for (const found of diffs) {
     const where = diffs.length > 1 ? `${printable(found.after.file)}, GPU ${found.after.gpu}: ` : '';
     for (const rule of rules) {
