@@ -1,5 +1,5 @@
 // Recordings in folders, one per rank, and which of two folders belong together.
-import { readdirSync, statSync } from 'node:fs';
+import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { InputError } from '../base/errors.ts';
 
@@ -85,6 +85,31 @@ function pairBy(
   return pairs.length === 0
     ? undefined
     : { pairs, alone: [...alone, ...to.filter(({ path }) => !paired.has(path)).map(({ path }) => path)], by };
+}
+
+/** Of a file and links to it, as `latest.weir` beside a recording, the file alone. `*.weir` names both. */
+export function withoutLinks(paths: readonly string[]): string[] {
+  const links = new Set(paths.filter(isLink));
+  if (links.size === 0) return [...paths];
+  const files = new Set(paths.filter((path) => !links.has(path)).map(targetOf));
+  return paths.filter((path) => !links.has(path) || !files.has(targetOf(path)));
+}
+
+function isLink(path: string): boolean {
+  try {
+    return lstatSync(path).isSymbolicLink();
+  } catch {
+    return false;
+  }
+}
+
+/** The path itself if nothing is there. */
+function targetOf(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
+  }
 }
 
 export function isFolder(path: string): boolean {

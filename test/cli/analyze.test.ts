@@ -1,5 +1,5 @@
 // The real command on real recordings: what people read, what programs read, and what happens when it goes wrong.
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -107,6 +107,18 @@ describe('weir analyze', () => {
     const answer = JSON.parse(json.stdout);
     expect(answer).toMatchObject({ schema: 1, spread: { peakReserved: { median: 16882073600 } }, worst: { file: OOM } });
     expect(answer.ranks.map((rank: { file: string }) => rank.file)).toEqual([VGG, RESNET, OOM]);
+  });
+
+  it('reads a recording once, if a link to it is named too', async () => {
+    const path = file('train.4711.pickle.gz', readFileSync(new URL(RESNET, ROOT)));
+    const link = join(folder, 'latest.weir');
+    const broken = join(folder, 'broken.weir');
+    symlinkSync('train.4711.pickle.gz', link);
+    symlinkSync('nowhere', broken);
+    const { code, stdout } = await weir(['analyze', '--no-smallest', link, path]);
+    expect([code, stdout.split('\n')[0]]).toEqual([0, path]);
+    expect((await weir(['analyze', '--no-smallest', link])).stdout.split('\n')[0]).toBe(link);
+    expect((await weir(['analyze', '--no-smallest', broken, path])).code).toBe(3);
   });
 
   it('goes on with the other ranks when one cannot be read, and says so', async () => {

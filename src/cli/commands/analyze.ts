@@ -28,6 +28,7 @@ import {
 import { paintFor } from '../paint.ts';
 import { createProgress, type Progress } from '../progress.ts';
 import { withVersion } from '../pytorch-version.ts';
+import { withoutLinks } from '../rank-folders.ts';
 import { analyzeRanks } from '../rank-pool.ts';
 
 interface AnalyzeOptions {
@@ -85,9 +86,10 @@ function collectRules(text: string, rules: Rule[]): Rule[] {
   return [...rules, asArgument(parseRule)(text)];
 }
 
-async function analyze(files: string[], options: AnalyzeOptions): Promise<void> {
+async function analyze(named: string[], options: AnalyzeOptions): Promise<void> {
   const progress = createProgress(options.quiet ?? false);
-  requireOneInput(files);
+  requireOneInput(named);
+  const files = withoutLinks(named);
   if (files.length > 1) {
     await analyzeSeveral(files, options, progress);
     return;

@@ -17,7 +17,7 @@ import { capacityOption, jsonOption, pytorchOption, quietOption } from '../optio
 import { writeWhole } from '../output.ts';
 import { createProgress, type Progress } from '../progress.ts';
 import { recordingWithVersion } from '../pytorch-version.ts';
-import { isFolder, recordingsIn } from '../rank-folders.ts';
+import { isFolder, recordingsIn, withoutLinks } from '../rank-folders.ts';
 
 interface ReportOptions {
   readonly output?: string;
@@ -58,7 +58,9 @@ export function reportCommand(): Command {
 }
 
 async function report(named: string[], options: ReportOptions): Promise<void> {
-  const files = [...new Set(named.flatMap((path) => (isFolder(path) ? recordingsIn(path).map((file) => file.path) : [path])))];
+  const files = [
+    ...new Set(withoutLinks(named).flatMap((path) => (isFolder(path) ? recordingsIn(path).map((file) => file.path) : [path]))),
+  ];
   requireOneInput(files);
   const to = options.output ?? outputName(files);
   if (!options.force && existsSync(to)) throw new UsageError(`${to} exists; -f overwrites it`);

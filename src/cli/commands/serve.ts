@@ -11,7 +11,7 @@ import { type JobFile, JobFiles } from '../job-files.ts';
 import { OpenSources } from '../open-sources.ts';
 import { parsePort, pytorchOption, quietOption } from '../options.ts';
 import { PageServer } from '../page-server.ts';
-import { isFolder, recordingsIn } from '../rank-folders.ts';
+import { isFolder, recordingsIn, withoutLinks } from '../rank-folders.ts';
 import { serveUntilInterrupted } from '../serving.ts';
 import { ViewSource } from '../view-source.ts';
 
@@ -70,7 +70,9 @@ async function serve(files: string[], options: ServeOptions): Promise<void> {
 /** The files that were named, and those in the folders that were named. If some can be read, the others have a problem. */
 function findFiles(named: readonly string[]): JobFile[] {
   if (named.includes('-')) throw new UsageError('weir serve reads files, not standard input, since the page reads them more than once');
-  const paths = [...new Set(named)].flatMap((path) => (isFolder(path) ? recordingsIn(path).map((file) => file.path) : [path]));
+  const paths = withoutLinks([...new Set(named)]).flatMap((path) =>
+    isFolder(path) ? recordingsIn(path).map((file) => file.path) : [path],
+  );
   const files = [...new Set(paths)].map((path) => ({ path, name: path, problem: problemOf(path) }));
   const problems = files.flatMap(({ problem }) => problem ?? []);
   if (files.length > 0 && problems.length === files.length) throw new InputError(problems[0]!);
