@@ -3,7 +3,7 @@ import { MIB } from '../base/bytes.ts';
 import { EventKind, type Trace } from '../trace/trace.ts';
 import type { Analysis } from './analysis.ts';
 import { lostBytes } from './losses.ts';
-import type { Breach, Rule } from './rules.ts';
+import type { Breach, Rule, Unjudged } from './rules.ts';
 import { type Fit, fitOf, recordedRow } from './what-if.ts';
 
 /** Plain data, so that it can cross from a worker. */
@@ -28,6 +28,7 @@ export interface RankRow {
   readonly replayExact: boolean;
   readonly warnings: readonly string[];
   readonly breaches: readonly Breach[];
+  readonly unjudged: readonly Unjudged[];
   readonly analysis: Analysis;
 }
 
@@ -49,6 +50,7 @@ export function rankRow(analysis: Analysis, file: string, rules: readonly Rule[]
     replayExact: analysis.replayError.differing === 0,
     warnings: analysis.warnings.map((warning) => warning.code),
     breaches: rules.map((rule) => rule.breach(analysis)).filter((breach) => breach !== undefined),
+    unjudged: rules.filter((rule) => !rule.isKnown(analysis)).map(({ figure, text }) => ({ figure, rule: text })),
     analysis,
   };
 }

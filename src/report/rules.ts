@@ -56,9 +56,20 @@ const METRICS: Metrics<Analysis> = {
     unit: 'share',
     meaning: 'how far the modelled peak reserved is from the recorded one',
     of: ({ replayError: { recordedPeakReserved: recorded, modelledPeakReserved: modelled } }) =>
-      recorded ? ratio(Math.abs(modelled - recorded), recorded) : 0,
+      recorded === undefined ? Number.NaN : ratio(Math.abs(modelled - recorded), recorded),
   },
 };
+
+/** A rule whose figure is unknown. Plain data, too. */
+export interface Unjudged {
+  readonly figure: string;
+  readonly rule: string;
+}
+
+/** A rule that cannot be judged must not look like one that holds. */
+export function formatUnjudged({ figure, rule }: Unjudged): string {
+  return `${figure} is unknown, so the rule ${rule} cannot be judged`;
+}
 
 /** A rule about the figures of a subject. */
 export interface RuleAbout<Subject> {

@@ -56,6 +56,29 @@ describe('one of each', () => {
   });
 });
 
+describe('a rule whose figure is unknown', () => {
+  it('is not taken for one that holds', async () => {
+    // No segments, so nobody knows what was reserved.
+    const file = snapshot('ruled.json', [entry('alloc')]);
+    const words = 'weir: replay-error is unknown, so the rule replay-error>1% cannot be judged';
+    const { code, stderr } = await weir([
+      'analyze',
+      file,
+      '--no-smallest',
+      '--quiet',
+      '--fail-if',
+      'replay-error>1%',
+      '--fail-if',
+      'live>0',
+    ]);
+    expect(code).toBe(3);
+    expect(stderr).toContain(words);
+    expect(stderr).toContain('(rule: live>0)');
+    const ranks = await weir(['analyze', file, file, '--no-smallest', '--quiet', '--fail-if', 'replay-error>1%']);
+    expect(ranks.code).toBe(3);
+  });
+});
+
 describe('a recording of unknown actions only', () => {
   const UNKNOWN = snapshot('unknown.json', [
     ...Array.from({ length: 7 }, () => entry('teleport')),

@@ -6,7 +6,7 @@ import { printable } from '../../base/printable.ts';
 import { analyzeTrace } from '../../report/analysis.ts';
 import { analysisJson, SCHEMA } from '../../report/json.ts';
 import { type RankRow, rankRow, spreadOf, worstRank } from '../../report/ranks.ts';
-import { describeMetrics, formatBreach, parseRule, type Rule } from '../../report/rules.ts';
+import { describeMetrics, formatBreach, formatUnjudged, parseRule, type Rule } from '../../report/rules.ts';
 import { formatAnalysis } from '../../report/terminal/analysis.ts';
 import { formatRanks } from '../../report/terminal/ranks.ts';
 import { LEAST_WIDTH, timelinePicture } from '../../report/terminal/timeline-picture.ts';
@@ -180,13 +180,18 @@ function timelineFor(trace: Trace, { timeline }: AnalyzeOptions): string[] {
   return timelinePicture(trace, Math.max(width, LEAST_WIDTH));
 }
 
-/** One line per broken rule. The exit code of an unreadable file wins over that of a broken rule. */
+/** One line per broken rule, and per rule that cannot be judged. The exit code of an input wins over that of a broken rule. */
 function judge(rows: readonly RankRow[]): void {
   const several = rows.length > 1;
   for (const row of rows) {
+    const where = several ? `${row.file}, GPU ${row.gpu}: ` : '';
     for (const breach of row.breaches) {
-      process.stderr.write(`weir: ${several ? `${row.file}, GPU ${row.gpu}: ` : ''}${formatBreach(breach)}\n`);
+      process.stderr.write(`weir: ${where}${formatBreach(breach)}\n`);
       process.exitCode ??= ExitCode.RuleBroken;
+    }
+    for (const rule of row.unjudged) {
+      process.stderr.write(`weir: ${where}${formatUnjudged(rule)}\n`);
+      process.exitCode = ExitCode.Input;
     }
   }
 }

@@ -7,7 +7,7 @@ import { type Diff, diffTraces, growthOf } from '../../report/diff.ts';
 import { diffJson } from '../../report/diff-json.ts';
 import { type DiffRule, describeDiffMetrics, parseDiffRule } from '../../report/diff-rules.ts';
 import { SCHEMA } from '../../report/json.ts';
-import { formatBreach } from '../../report/rules.ts';
+import { formatBreach, formatUnjudged } from '../../report/rules.ts';
 import { formatDiff, formatRankDiffs } from '../../report/terminal/diff.ts';
 import type { Trace } from '../../trace/trace.ts';
 import { ExitCode } from '../exit-code.ts';
@@ -161,7 +161,7 @@ function pairingWords({ alone, leftOut, by }: RankPairs): string {
   return `${words[by]}${without}${failures}\n\n`;
 }
 
-/** One line per broken rule. A rule that cannot be judged must not look like one that holds. */
+/** One line per broken rule, and per rule that cannot be judged. */
 function judge(diffs: readonly Diff[], alone: readonly string[], rules: readonly DiffRule[]): void {
   if (alone.length > 0 && rules.length > 0) {
     process.stderr.write(`weir: no rule can be judged for recordings without a partner: ${alone.map(printable).join('; ')}\n`);
@@ -175,7 +175,7 @@ function judge(diffs: readonly Diff[], alone: readonly string[], rules: readonly
         process.stderr.write(`weir: ${where}${formatBreach(breach)}\n`);
         process.exitCode ??= ExitCode.RuleBroken;
       } else if (!rule.isKnown(found)) {
-        process.stderr.write(`weir: ${where}${rule.figure} is unknown, so the rule ${rule.text} cannot be judged\n`);
+        process.stderr.write(`weir: ${where}${formatUnjudged({ figure: rule.figure, rule: rule.text })}\n`);
         process.exitCode = ExitCode.Input;
       }
     }
