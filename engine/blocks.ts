@@ -6,14 +6,14 @@ import { gmlake, largeUnit, smallLimit } from './abi/settings';
 import { roundUp } from './base/units';
 import { isPlanned } from './plans/blocks';
 import { lendIdle, mayBePlanned, servePlanned, yieldPlanned } from './plans/following';
-import { awaitParked, completeParked, finish } from './policy/completion';
+import { awaitParked, completeParked, finish, finishRange } from './policy/completion';
 import { serveGmlake } from './policy/gmlake';
-import { expectedLife, isBrief, mayGroup, notesLives, placeGrouped } from './policy/neighbours';
+import { familyKey, isBrief, mayGroup, notesLives, placeGrouped } from './policy/neighbours';
 import { addSlab } from './policy/small';
 import { serveWeir } from './policy/weir';
 import { approach } from './records/address-table';
 import { markBusy } from './records/handles';
-import { beginLife, endLife, NO_LIFE } from './records/lives';
+import { beginLife, endLife, expectedLife, familyOf, Life, NO_FAMILY, NO_KEY, NO_LIFE } from './records/lives';
 import { Arena, NO_ARENA, NO_RANGE, NO_STITCH, Range } from './records/nodes';
 import { ensureRanges } from './records/range-pool';
 import { NO_USE } from './records/streams';
@@ -30,51 +30,92 @@ const ABSURD: u64 = (<u64>1) << 46;
 
 /** A block for the request; NO_RANGE if it fails, and then `explain` has kept the reason. */
 export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
-  const small = bytes <= smallLimit;
-  const size = roundUp(bytes === 0 ? 1 : bytes, small ? BLOCK_UNIT : largeUnit);
-  if (hasParked()) completeParked();
-  if (mayBePlanned(stream, pool)) {
-    const planned = servePlanned(bytes, roundUp(bytes === 0 ? 1 : bytes, BLOCK_UNIT));
+  return bytes <= smallLimit ? mallocSmall(bytes, stream, pool) : mallocLarge(bytes, stream, pool);
+}
+
+function mallocSmall(bytes: u64, stream: u32, pool: u32): Range {
+  if (hasParked() || mayBePlanned(stream, pool)) {
+    const planned = mallocPlanned(bytes, stream, pool);
     if (planned !== NO_RANGE) return planned;
   }
-  const arena = arenaOf(stream, pool, small);
-  if (arena === NO_ARENA || bytes > ABSURD) {
-    clearFailure();
-    explain(arena, bytes);
-    return fail();
+  const arena = arenaOf(stream, pool, true);
+  if (arena === NO_ARENA || bytes > ABSURD) return refuse(arena, bytes);
+  const size = roundUp(atLeastOne(bytes), BLOCK_UNIT);
+  const block = bestFit(arena, size);
+  if (block === NO_RANGE) return mallocUnfit(arena, size, bytes, NO_KEY);
+  if (!ensureRanges(1)) return failFor(arena, bytes);
+  approach(block.address);
+  takeFrontOf(arena, block, size, State.Live);
+  return beginFit(block, size, bytes, NO_LIFE);
+}
+
+function mallocLarge(bytes: u64, stream: u32, pool: u32): Range {
+  if (hasParked() || mayBePlanned(stream, pool)) {
+    const planned = mallocPlanned(bytes, stream, pool);
+    if (planned !== NO_RANGE) return planned;
   }
-  const noted = !small && notesLives();
-  const expected = noted ? expectedLife(arena, size) : 0;
-  let block = NO_RANGE;
-  if (small || gmlake === 0) {
-    block = bestFit(arena, size);
-    if (block !== NO_RANGE) {
-      if (!ensureRanges(2)) {
-        explain(arena, bytes);
-        return fail();
-      }
-      approach(block.address);
-      if (mayGroup(arena, block, size, expected)) block = placeGrouped(arena, block, size, expected);
-      else takeFrontOf(arena, block, size, State.Live);
-      block.life = noted ? beginLife(expected) : NO_LIFE;
-      block.va = block.address;
-      block.requested = bytes;
-      block.uses = NO_USE;
-      countUse(size, bytes);
-      countWay(Way.Fit);
-      return block;
-    }
-  }
+  const arena = arenaOf(stream, pool, false);
+  if (arena === NO_ARENA || bytes > ABSURD) return refuse(arena, bytes);
+  const size = roundUp(bytes, largeUnit);
+  const key = notesLives() ? familyKey(arena, size) : NO_KEY;
+  const block = gmlake === 0 ? bestFit(arena, size) : NO_RANGE;
+  if (block === NO_RANGE) return mallocUnfit(arena, size, bytes, key);
+  if (!ensureRanges(2)) return failFor(arena, bytes);
+  approach(block.address);
+  const family = key !== NO_KEY ? familyOf(key) : NO_FAMILY;
+  const expected = expectedLife(family);
+  const life = beginLife(family, expected);
+  if (mayGroup(arena, block, size, expected)) return beginFit(placeGrouped(arena, block, size, expected), size, bytes, life);
+  takeFrontOf(arena, block, size, State.Live);
+  return beginFit(block, size, bytes, life);
+}
+
+function atLeastOne(bytes: u64): u64 {
+  return bytes === 0 ? 1 : bytes;
+}
+
+/** The block of a request that a free range held. */
+@inline
+function beginFit(block: Range, size: u64, bytes: u64, life: Life): Range {
+  block.life = life;
+  block.va = block.address;
+  block.requested = bytes;
+  block.uses = NO_USE;
+  countUse(size, bytes);
+  countWay(Way.Fit);
+  return block;
+}
+
+/** Completes parked blocks. Gives a block at the planned place of the request; NO_RANGE if there is none. */
+function mallocPlanned(bytes: u64, stream: u32, pool: u32): Range {
+  if (hasParked()) completeParked();
+  return mayBePlanned(stream, pool) ? servePlanned(bytes, roundUp(atLeastOne(bytes), BLOCK_UNIT)) : NO_RANGE;
+}
+
+/** A request that no free range of the arena holds. */
+function mallocUnfit(arena: Arena, size: u64, bytes: u64, key: u64): Range {
   lendIdle();
-  block = serveHard(arena, size, bytes);
+  const block = serveHard(arena, size, bytes);
   if (block === NO_RANGE) return fail();
-  block.life = noted ? beginLife(expected) : NO_LIFE;
+  const family = key !== NO_KEY ? familyOf(key) : NO_FAMILY;
+  block.life = beginLife(family, expectedLife(family));
   block.requested = bytes;
   block.uses = NO_USE;
   if (gmlake !== 0) for (let piece = block; piece !== NO_RANGE; piece = piece.nextPiece) markBusy(piece, true);
   // A borrowed block may be larger than the request.
   countUse(blockSize(block), bytes);
   return block;
+}
+
+/** Fails before any driver call. */
+function refuse(arena: Arena, bytes: u64): Range {
+  clearFailure();
+  return failFor(arena, bytes);
+}
+
+function failFor(arena: Arena, bytes: u64): Range {
+  explain(arena, bytes);
+  return fail();
 }
 
 /**
@@ -129,15 +170,18 @@ function fail(): Range {
 export function freeBlock(block: Range): bool {
   if (block.state !== State.Live) return false;
   block.state = State.Pending;
-  if (!isPlanned(block)) {
-    block.red = 0;
-    if (block.life !== NO_LIFE) {
-      block.red = <u8>isBrief(endLife(block.life));
-      block.life = NO_LIFE;
-    }
-  }
+  if (!isPlanned(block)) block.red = <u8>endsBrief(block);
   countFree(block.stitch === NO_STITCH ? block.size : blockSize(block), block.requested);
   return true;
+}
+
+/** Ends the life of a block that is not planned. Gives whether it was brief. */
+@inline
+function endsBrief(block: Range): bool {
+  const life = block.life;
+  if (life === NO_LIFE) return false;
+  block.life = NO_LIFE;
+  return isBrief(endLife(life));
 }
 
 /** Another stream uses the block, so its memory is free only after that work. False if the block is not live. */
@@ -150,5 +194,15 @@ export function completeBlock(block: Range): bool {
   if (block.state !== State.Pending) return false;
   if (hasUses(block)) park(block, blockSize(block));
   else finish(block, 0);
+  return true;
+}
+
+/** The program frees a block, and its own stream is done with it. False if the block is not live. */
+export function endBlock(block: Range): bool {
+  if (isPlanned(block) || block.stitch !== NO_STITCH || hasUses(block)) return freeBlock(block) && completeBlock(block);
+  if (block.state !== State.Live) return false;
+  const brief = endsBrief(block);
+  countFree(block.size, block.requested);
+  finishRange(block, brief, 0);
   return true;
 }

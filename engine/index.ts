@@ -4,12 +4,12 @@ import { planCount, restartNeed } from './abi/counters';
 import { ABI_DIGEST, Freed, State } from './abi/numbers';
 import { applyPreset, setSetting, settingOf } from './abi/settings';
 import { explanationOf, statisticOf } from './abi/statistics';
-import { completeBlock as complete_, freeBlock as free_, mallocBlock as malloc_, recordUse } from './blocks';
+import { completeBlock as complete_, endBlock, freeBlock as free_, mallocBlock as malloc_, recordUse } from './blocks';
 import { checkEngine } from './check';
 import { emptyPlanned, forgetPlan, installPlan } from './plans/following';
 import { openRows } from './plans/installed';
 import { completeParked } from './policy/completion';
-import { forgetAddress, recall, remember } from './records/address-table';
+import { forgetAddress, forgetRecalled, recall, remember } from './records/address-table';
 import { ownerOf } from './records/arena-table';
 import { take } from './records/memory';
 import { NO_RANGE, Range } from './records/nodes';
@@ -51,18 +51,22 @@ export function settingF64(index: u32): f64 {
 
 /** The address of memory for the request; 0 if there is none. */
 export function malloc(bytes: u64, stream: u32, pool: u32): u64 {
-  const block = allocate(bytes, stream, pool);
-  return block === 0 ? 0 : addressOf(block);
+  const block = mallocKnown(bytes, stream, pool);
+  return block === NO_RANGE ? 0 : block.va;
 }
 
 /** The same, but gives the block. `blockAt` finds it by its address. */
 export function allocate(bytes: u64, stream: u32, pool: u32): u32 {
+  return changetype<usize>(mallocKnown(bytes, stream, pool)) as u32;
+}
+
+/** A block that can be found by its address; NO_RANGE if the request fails. */
+@inline
+function mallocKnown(bytes: u64, stream: u32, pool: u32): Range {
   const block = malloc_(bytes, stream, pool);
-  if (block === NO_RANGE) return 0;
-  if (remember(block)) return changetype<usize>(block) as u32;
-  free_(block);
-  complete_(block);
-  return 0;
+  if (block === NO_RANGE || remember(block)) return block;
+  endBlock(block);
+  return NO_RANGE;
 }
 
 /** The live block at an address that `malloc` or `allocate` gave; 0 if there is none. */
@@ -73,18 +77,18 @@ export function blockAt(address: u64): u32 {
 /** Frees a block; says by a number of `Freed` what became of it. */
 export function deallocate(block: u32): u32 {
   const range = changetype<Range>(<usize>block);
-  if (!free_(range)) return Freed.NotLive;
+  if (range.state !== State.Live) return Freed.NotLive;
   forgetAddress(range.va);
-  if (!complete_(range)) return Freed.NotLive;
+  if (!endBlock(range)) return Freed.NotLive;
   return range.state === State.Parked ? Freed.Parked : Freed.Freed;
 }
 
 /** Frees the block at an address; its memory can be used again at once. 0 if nothing is live there. */
 export function free(address: u64): u32 {
   const block = recall(address);
-  if (block === NO_RANGE || !free_(block)) return 0;
-  forgetAddress(address);
-  return complete_(block) ? 1 : 0;
+  if (block === NO_RANGE || block.state !== State.Live) return 0;
+  forgetRecalled();
+  return endBlock(block) ? 1 : 0;
 }
 
 /**
@@ -94,7 +98,7 @@ export function free(address: u64): u32 {
 export function letGo(address: u64): u32 {
   const block = recall(address);
   if (block === NO_RANGE || !free_(block)) return 0;
-  forgetAddress(address);
+  forgetRecalled();
   return changetype<usize>(block) as u32;
 }
 

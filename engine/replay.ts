@@ -1,6 +1,6 @@
 // Replays a whole trace in one call, so that no event crosses the border of the engine.
 import { ReplayEvent } from './abi/numbers';
-import { completeBlock, freeBlock, mallocBlock } from './blocks';
+import { endBlock, mallocBlock } from './blocks';
 import { NO_RANGE, Range } from './records/nodes';
 
 /**
@@ -22,8 +22,7 @@ export function replayEvents(events: usize, count: u32, slots: usize, addresses:
     } else {
       const block = changetype<Range>(load<usize>(slot));
       if (block !== NO_RANGE) {
-        freeBlock(block);
-        completeBlock(block);
+        endBlock(block);
         store<usize>(slot, 0);
       }
     }

@@ -76,8 +76,10 @@ export function countUse(size: u64, asked: u64): void {
   requested += asked;
   inUse += size;
   blocks++;
+  // What is needed is never more than the peak.
+  if (inUse <= neededInUse) return;
+  neededInUse = inUse;
   if (inUse > peakInUse) peakInUse = inUse;
-  if (inUse > neededInUse) neededInUse = inUse;
 }
 
 export function countFree(size: u64, asked: u64): void {

@@ -1,6 +1,6 @@
 // Selects the handles of a stitch for preset weir, and their order.
 import { mapCost } from '../abi/settings';
-import { smaller } from '../base/units';
+import { log2, smaller } from '../base/units';
 import { Handle, NO_HANDLE } from '../records/handles';
 import { Stitch } from '../records/nodes';
 import { pieceHandle } from '../records/pieces';
@@ -76,8 +76,11 @@ function selectRest(size: u64, first: Handle): i64 {
 /** The smallest wholly free handle of at least `bytes`, at or after `start` in the list. */
 function smallestWhole(bytes: u64, start: u32): Handle {
   let best = NO_HANDLE;
+  const leastLog = log2(bytes);
   for (let index = start; index < wholeCount(); index++) {
     const handle = wholeAt(index);
+    // The list begins with the largest powers of two.
+    if (log2(handle.bytes) < leastLog) break;
     if (handle.bytes < bytes || handle.mark === mark) continue;
     if (best === NO_HANDLE || handle.bytes < best.bytes || (handle.bytes === best.bytes && aroundOf(handle) < aroundOf(best)))
       best = handle;

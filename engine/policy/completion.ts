@@ -41,18 +41,27 @@ export function finish(block: Range, released: u64): void {
     finishPlanned(block, released);
     return;
   }
+  if (block.stitch === NO_STITCH) finishRange(block, block.red !== 0, released);
+  else finishStitched(block, released);
+}
+
+/** The same for a block that is one range. `brief`: it lived briefly. */
+export function finishRange(block: Range, brief: bool, released: u64): void {
+  const arena = ownerOf(block);
+  const size = block.size;
+  arena.churned = true;
+  countComplete(size);
+  if (gmlake !== 0) markBusy(block, false);
+  const now = stamp(arena.lane, size);
+  block.va = brief ? FLEETING : 0;
+  const whole = setFreeOf(arena, block, released !== 0 ? released : now);
+  if (whole.region.carvedFrom !== NO_RANGE) returnSlab(whole);
+}
+
+function finishStitched(block: Range, released: u64): void {
   const arena = ownerOf(block);
   arena.churned = true;
   const trace = block.red !== 0 ? FLEETING : 0;
-  if (block.stitch === NO_STITCH) {
-    countComplete(block.size);
-    if (gmlake !== 0) markBusy(block, false);
-    const now = stamp(arena.lane, block.size);
-    block.va = trace;
-    const whole = setFreeOf(arena, block, released !== 0 ? released : now);
-    if (whole.region.carvedFrom !== NO_RANGE) returnSlab(whole);
-    return;
-  }
   const size = blockSize(block);
   const now = stamp(arena.lane, size);
   const point = released !== 0 ? released : now;

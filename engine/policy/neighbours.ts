@@ -4,7 +4,7 @@ import { planCount } from '../abi/counters';
 import { State } from '../abi/numbers';
 import { groupBytes, groupLives } from '../abi/settings';
 import { log2 } from '../base/units';
-import { foresee, remaining } from '../records/lives';
+import { countRequest, remaining } from '../records/lives';
 import { Arena, NO_RANGE, Range } from '../records/nodes';
 import { streamCount } from '../records/streams';
 import { largestFree, nextFree } from '../space/free-set';
@@ -44,11 +44,13 @@ export function notesLives(): bool {
   return groupLives !== 0 && streamCount <= 1 && planCount === 0;
 }
 
-/** How long the block of a large request is expected to live; 0: unknown. The key is the size and the three sizes before it. */
-export function expectedLife(arena: Arena, size: u64): u32 {
+/** Counts a large request and gives the key of its family: its size and the three sizes before it. */
+export function familyKey(arena: Arena, size: u64): u64 {
   const recent = (arena.recentSizes << SIZE_BITS) | (((size >> 9) * FACTOR1) >> (64 - SIZE_BITS));
   arena.recentSizes = recent;
-  return foresee((recent + arena.index) * FACTOR2);
+  countRequest();
+  // The low bits of a key are not used, and no key is NO_KEY.
+  return ((recent + arena.index) * FACTOR2) | 1;
 }
 
 /** Whether a block that lived this long is fleeting. */
@@ -96,7 +98,10 @@ function consider(range: Range, sizeLog: i32, life: i32): bool {
   const waste = logOf(range.size) - sizeLog;
   let cost = waste < MOST_WASTE ? waste : MOST_WASTE;
   if (cost >= least) return false;
-  if (range.fleeting) cost += TAKEN_PLACE;
+  if (range.fleeting) {
+    cost += TAKEN_PLACE;
+    if (cost >= least) return true;
+  }
   const low = cost + mismatch(range.prev, life);
   if (low < least) {
     least = low;
@@ -113,6 +118,7 @@ function consider(range: Range, sizeLog: i32, life: i32): bool {
 }
 
 /** How much the remaining lives of a block and of a neighbour differ. */
+@inline
 function mismatch(neighbour: Range, life: i32): i32 {
   if (neighbour === NO_RANGE) return STRANGER;
   const block = neighbour.state === State.Piece ? neighbour.head : neighbour;

@@ -66,17 +66,23 @@ export function recall(address: u64): Range {
 }
 
 export function forgetAddress(address: u64): void {
-  const block = room === 0 || at(found) === NO_RANGE || at(found).va !== address ? recall(address) : at(found);
-  if (block === NO_RANGE) return;
+  const isRecalled = room !== 0 && at(found) !== NO_RANGE && at(found).va === address;
+  if (isRecalled || recall(address) !== NO_RANGE) forgetRecalled();
+}
+
+/** Removes the block that was recalled last. */
+export function forgetRecalled(): void {
+  const mask = room - 1;
   let hole = found;
   let index = hole;
   while (true) {
-    index = (index + 1) & (room - 1);
+    index = (index + 1) & mask;
     const later = at(index);
     if (later === NO_RANGE) break;
     // An entry may move to the hole unless its home lies behind the hole.
-    if (((index - hashAt(index)) & (room - 1)) < ((index - hole) & (room - 1))) continue;
-    set(hole, later, hashAt(index));
+    const hash = hashAt(index);
+    if (((index - hash) & mask) < ((index - hole) & mask)) continue;
+    set(hole, later, hash);
     hole = index;
   }
   set(hole, NO_RANGE, 0);

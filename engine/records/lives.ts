@@ -4,7 +4,7 @@ import { fresh, takeClear } from './memory';
 
 /** What is known of a family. */
 @unmanaged
-class Family {
+export class Family {
   tag: u32 = 0;
   /** How long its last block lived; 0: none has ended. */
   last: u32 = 0;
@@ -25,7 +25,10 @@ export class Life {
   end: u32 = 0;
 }
 
+export const NO_FAMILY: Family = changetype<Family>(0);
 export const NO_LIFE: Life = changetype<Life>(0);
+/** Of a request whose life is not noted. */
+export const NO_KEY: u64 = 0;
 
 const FAMILY_BITS: u64 = 12;
 const FAMILIES: usize = (<usize>1) << (<usize>FAMILY_BITS);
@@ -37,9 +40,6 @@ const FADING: u32 = 10;
 let families: usize = 0;
 let clock: u32 = 0;
 let count: u32 = 0;
-/** The family of the request that was foreseen last. */
-let family: Family = changetype<Family>(0);
-let familyTag: u32 = 0;
 
 /** Unused records, linked by their first field. */
 let spare: Life = NO_LIFE;
@@ -62,40 +62,55 @@ export function liveCount(): u32 {
   return count;
 }
 
-/**
- * Counts a large request and says how long its block is expected to live; 0: unknown. If blocks of the family live already, they
- * are a stack, as of activations layer by layer. All of a stack are expected to live as long as the longest, and as long again:
- * so they lie together, whatever their order.
- */
-export function foresee(key: u64): u32 {
+/** Counts a large request. */
+export function countRequest(): void {
   clock++;
-  if (families === 0) {
-    families = takeClear(FAMILIES * offsetof<Family>());
-    if (families === 0) return 0;
-  }
-  family = changetype<Family>(families + <usize>(key >> (64 - FAMILY_BITS)) * offsetof<Family>());
-  // The high bits of a key depend on all that went into it.
-  familyTag = <u32>(key >> (64 - FAMILY_BITS - 32)) | 1;
-  if (family.tag !== familyTag) return 0;
-  if (family.live === 0) return family.last;
-  return family.longest === 0 ? FOREVER : family.longest * 2;
 }
 
-/** Begins the life of the block for the request that was foreseen last; NO_LIFE if the engine's own memory is exhausted. */
-export function beginLife(expected: u32): Life {
-  if (families === 0 || (spare === NO_LIFE && !addSpares())) return NO_LIFE;
-  const life = spare;
-  spare = changetype<Life>(changetype<usize>(life.family));
-  if (family.tag !== familyTag) {
-    family.tag = familyTag;
+/**
+ * The family with a key. It takes the place of another with the same place in the table. NO_FAMILY if the engine's own memory is
+ * exhausted.
+ */
+@inline
+export function familyOf(key: u64): Family {
+  if (families === 0) {
+    families = takeClear(FAMILIES * offsetof<Family>());
+    if (families === 0) return NO_FAMILY;
+  }
+  const family = changetype<Family>(families + <usize>(key >> (64 - FAMILY_BITS)) * offsetof<Family>());
+  // The high bits of a key depend on all that went into it.
+  const tag = <u32>(key >> (64 - FAMILY_BITS - 32)) | 1;
+  if (family.tag !== tag) {
+    family.tag = tag;
     family.last = 0;
     family.longest = 0;
     family.live = 0;
   }
+  return family;
+}
+
+/**
+ * How long a block of the family is expected to live; 0: unknown. If blocks of the family live already, they are a stack, as of
+ * activations layer by layer. All of a stack are expected to live as long as the longest, and as long again: so they lie
+ * together, whatever their order.
+ */
+@inline
+export function expectedLife(family: Family): u32 {
+  if (family === NO_FAMILY) return 0;
+  if (family.live === 0) return family.last;
+  return family.longest === 0 ? FOREVER : family.longest * 2;
+}
+
+/** Begins the life of a block; NO_LIFE if it has no family or the engine's own memory is exhausted. */
+@inline
+export function beginLife(family: Family, expected: u32): Life {
+  if (family === NO_FAMILY || (spare === NO_LIFE && !addSpares())) return NO_LIFE;
+  const life = spare;
+  spare = changetype<Life>(changetype<usize>(life.family));
   family.live++;
   count++;
   life.family = family;
-  life.tag = familyTag;
+  life.tag = family.tag;
   life.birth = clock;
   life.end = clock + expected;
   return life;

@@ -2,7 +2,7 @@
 // Best fit is exact: the smallest sufficient range, the lowest address among equals.
 import { log2 } from '../base/units';
 import { ARENA_BITS, ARENA_ROOTS, Arena, BIN_WORDS, BINS, NO_RANGE, Range } from '../records/nodes';
-import { after, before, checkTree, firstOf, insert, lastOf, lowerBound, plant, remove } from './tree';
+import { after, before, checkTree, firstOf, insert, isLeaf, lastOf, lowerBound, plant, remove } from './tree';
 
 /**
  * 64 classes to each power of two keep trees small. Below 64 KiB a class has ranges of one size only. Every range of a class is
@@ -46,15 +46,22 @@ function traitOf(address: u64, size: u64): u64 {
 }
 
 function isAlone(slot: usize, range: Range): bool {
-  return load<usize>(slot) === changetype<usize>(range) && range.left === NO_RANGE && range.right === NO_RANGE;
+  return load<usize>(slot) === changetype<usize>(range) && isLeaf(range);
 }
 
-/** Adds the first range of a class. */
-function openBin(arena: Arena, bin: usize, range: Range): void {
+/** Adds a range to its class. */
+@inline
+function enter(arena: Arena, bin: usize, range: Range): void {
+  const slot = slotOf(arena, bin);
+  if (load<usize>(slot) !== 0) {
+    insert(slot, range);
+    return;
+  }
   const word = bin >> 6;
-  setWord(arena, word, wordOf(arena, word) | bitOf(bin));
-  setSummary(arena, summaryOf(arena) | bitOf(word));
-  plant(slotOf(arena, bin), range);
+  const bits = wordOf(arena, word);
+  setWord(arena, word, bits | bitOf(bin));
+  if (bits === 0) setSummary(arena, summaryOf(arena) | bitOf(word));
+  plant(slot, range);
 }
 
 /** Removes the last range of a class. */
@@ -69,13 +76,11 @@ function closeBin(arena: Arena, bin: usize): void {
 export function addFree(arena: Arena, range: Range): void {
   const size = range.size;
   const bin = binOf(size);
-  const slot = slotOf(arena, bin);
   arena.freeBytes += size;
   arena.signature += traitOf(range.address, size);
   arena.freeCount++;
   arena.version++;
-  if (load<usize>(slot) === 0) openBin(arena, bin, range);
-  else insert(slot, range);
+  enter(arena, bin, range);
 }
 
 export function takeFree(arena: Arena, range: Range): void {
@@ -103,16 +108,14 @@ export function moveFree(arena: Arena, gone: Range, size: u64, come: Range): voi
   arena.version++;
   if (isAlone(slot, gone)) {
     if (from === to) {
-      plant(slot, come);
+      if (come !== gone) plant(slot, come);
       return;
     }
     closeBin(arena, from);
   } else {
     remove(slot, gone);
   }
-  const target = slotOf(arena, to);
-  if (load<usize>(target) === 0) openBin(arena, to, come);
-  else insert(target, come);
+  enter(arena, to, come);
 }
 
 /** The first class at or after `bin` that is not empty; -1 if there is none. */

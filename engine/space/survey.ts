@@ -29,6 +29,8 @@ let listed: bool = false;
 let wholeHandles: u32 = 0;
 
 export let wholeBytes: u64 = 0;
+/** Most free bytes at the start of a listed handle. */
+let mostHead: u64 = 0;
 
 /** Makes a survey of the arena unless there is one. False if the engine's own memory is exhausted. */
 export function surveyArena(arena: Arena): bool {
@@ -49,6 +51,7 @@ export function beginSurvey(): void {
   wholeBytes = 0;
   wholeHandles = 0;
   headList.count = 0;
+  mostHead = 0;
   tailList.count = 0;
 }
 
@@ -88,6 +91,7 @@ export function surveyRange(range: Range): bool {
   wholeBytes += to - whole;
   if (to >= end) return true;
   touch(findingAt(region, index)).head = range;
+  mostHead = larger(mostHead, end - to);
   return add(headList, handleAt(region, index), end - to);
 }
 
@@ -172,6 +176,7 @@ export function bestHead(except: Handle): Handle {
 /** The handle with the fewest free bytes at its start that are at least `bytes`; not `except`, and not marked. */
 export function fittingHead(bytes: u64, except: Handle, mark: u32): Handle {
   let best = NO_HANDLE;
+  if (bytes > mostHead) return best;
   let least: u64 = u64.MAX_VALUE;
   for (let index: u32 = 0; index < headList.count; index++) {
     const handle = entryHandle(headList, index);

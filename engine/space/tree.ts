@@ -83,11 +83,20 @@ function neighbour(start: Range, side: usize): Range {
   return parent;
 }
 
+/** Whether a node has no children. Their links lie side by side, so one read is enough. */
+@inline
+export function isLeaf(node: Range): bool {
+  return load<u64>(changetype<usize>(node) + LEFT) === 0;
+}
+
+function makeLeaf(node: Range): void {
+  store<u64>(changetype<usize>(node) + LEFT, 0);
+}
+
 /** Makes a tree of one node. */
 export function plant(slot: usize, node: Range): void {
   node.parent = NO_RANGE;
-  node.left = NO_RANGE;
-  node.right = NO_RANGE;
+  makeLeaf(node);
   node.red = 0;
   setRoot(slot, node);
 }
@@ -106,8 +115,7 @@ export function insert(slot: usize, node: Range): void {
     place = goLeft ? place.left : place.right;
   }
   node.parent = parent;
-  node.left = NO_RANGE;
-  node.right = NO_RANGE;
+  makeLeaf(node);
   if (goLeft) parent.left = node;
   else parent.right = node;
   node.red = 1;

@@ -53,6 +53,7 @@ export function isCapturing(): bool {
 }
 
 /** Numbers a release of `bytes` on a stream. */
+@inline
 export function stamp(stream: Stream, bytes: u64): u64 {
   clock++;
   stream.since += bytes;
