@@ -28,7 +28,10 @@ import { addUse, hasParked, hasUses, park } from './streams/uses';
 /** More than any GPU has. Sums of larger sizes could overflow. */
 const ABSURD: u64 = (<u64>1) << 46;
 
-/** A block for the request; NO_RANGE if it fails, and then `explain` has kept the reason. */
+/**
+ * A block for the request; NO_RANGE if it fails, and then `explain` has kept the reason. Nearly every request ends at a plain fit.
+ * What else can happen has functions of its own, called in two places: so compilers keep it out of the short way.
+ */
 export function mallocBlock(bytes: u64, stream: u32, pool: u32): Range {
   return bytes <= smallLimit ? mallocSmall(bytes, stream, pool) : mallocLarge(bytes, stream, pool);
 }
@@ -199,6 +202,7 @@ export function completeBlock(block: Range): bool {
 
 /** The program frees a block, and its own stream is done with it. False if the block is not live. */
 export function endBlock(block: Range): bool {
+  // Nearly every block is one range that no other stream uses.
   if (isPlanned(block) || block.stitch !== NO_STITCH || hasUses(block)) return freeBlock(block) && completeBlock(block);
   if (block.state !== State.Live) return false;
   const brief = endsBrief(block);

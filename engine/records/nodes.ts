@@ -243,10 +243,6 @@ export class Arena {
   stitchCount: u32 = 0;
   /** Hashes of the sizes of the last four large requests, 16 bits each. */
   recentSizes: u64 = 0;
-  /** Changes with every change of a free range. A survey is valid while it stays the same. */
-  version: u32 = 0;
-  /** Sum over all free ranges. If the same ranges are free again, it is the same again. */
-  signature: u64 = 0;
   // Sums of the check in progress.
   seenBytes: u64 = 0;
   seenCount: u32 = 0;

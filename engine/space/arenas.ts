@@ -51,7 +51,6 @@ function searchArena(stream: u32, pool: u32, small: bool): Arena {
   made.stream = stream;
   made.pool = pool;
   made.small = small;
-  made.version = 1;
   made.lane = streamOf(stream);
   made.next = arenas;
   arenas = made;

@@ -3,10 +3,10 @@
 import { smaller } from '../base/units';
 import { NO_HANDLE } from '../records/handles';
 import { take } from '../records/memory';
-import { Arena, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
+import { Arena, NO_ARENA, NO_RANGE, NO_STITCH, Range, Stitch } from '../records/nodes';
 import { groupEnd, pieceEnd, pieceHandle, pieceIndex, pieceOffset, stitchChanges } from '../records/pieces';
 import { extentCount, extentStartAt, extentStitchAt, MOST_EXTENTS } from './extents';
-import { firstFree, nextFree } from './free-set';
+import { firstFree, freeChanges, nextFree } from './free-set';
 
 /** A remembered result: the request, the free set, and the stitches with an extent of the length found. */
 @unmanaged
@@ -26,30 +26,60 @@ const PLACES: usize = EXTENTS + <usize>MOST_EXTENTS * EXTENT;
 const MOST_PLACES: usize = 32;
 const ANSWER: usize = PLACES + MOST_PLACES;
 const ANSWERS: usize = 512;
+/** An odd number without a pattern, for hashes. */
+const FACTOR: u64 = 0x9e3779b97f4a7c15;
 /** With more free ranges than this, a survey is faster. */
 const MOST_RANGES: u32 = 64;
 
 let answers: usize = 0;
+
+/** The free ranges of an arena, the smallest first, and their signature. Valid until a free range changes. */
 const ranges: usize = memory.data(256);
+let rangeCount: usize = 0;
+let signature: u64 = 0;
+let arenaListed: Arena = NO_ARENA;
+let changesListed: u32 = 0;
 
 export let knownStitch: Stitch = NO_STITCH;
 export let knownStart: u64 = 0;
 
-function answerFor(arena: Arena, size: u64): Answer {
-  const mixed = (arena.signature ^ size) * 0x9e3779b97f4a7c15;
+/** Lists the free ranges of the arena. False if they are too many. */
+function listRanges(arena: Arena): bool {
+  if (arena.freeCount > MOST_RANGES) return false;
+  if (arenaListed === arena && changesListed === freeChanges) return true;
+  rangeCount = 0;
+  signature = 0;
+  for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) {
+    store<usize>(ranges + (rangeCount++ << 2), changetype<usize>(range));
+    signature += traitOf(range);
+  }
+  arenaListed = arena;
+  changesListed = freeChanges;
+  return true;
+}
+
+/** What a range adds to the signature. Not linear, so that moving a border changes the sum. */
+function traitOf(range: Range): u64 {
+  const mixed = (range.address + (range.size << 20)) * FACTOR;
+  return mixed ^ (mixed >> 29);
+}
+
+/** The place for the answer to a request, while the free ranges are as listed. */
+function answerFor(size: u64): Answer {
+  const mixed = (signature ^ size) * FACTOR;
   return changetype<Answer>(answers + <usize>(mixed >> 55) * ANSWER);
 }
 
 /** Remembers the result of the last search, made in this arena. */
 export function keepExtents(arena: Arena, size: u64): void {
-  if (extentCount > MOST_EXTENTS) return;
+  if (extentCount > MOST_EXTENTS || !listRanges(arena)) return;
   if (answers === 0) {
     answers = take(ANSWERS * ANSWER);
     if (answers === 0) return;
     memory.fill(answers, 0, ANSWERS * ANSWER);
   }
-  const answer = answerFor(arena, size);
-  answer.signature = arena.signature;
+  const answer = answerFor(size);
+  answer.signature = signature;
   answer.size = size;
   answer.arena = arena;
   answer.changes = stitchChanges;
@@ -66,9 +96,9 @@ export function keepExtents(arena: Arena, size: u64): void {
  * can be placed there as after a survey.
  */
 export function recallExtent(arena: Arena, size: u64): bool {
-  if (answers === 0 || arena.freeCount > MOST_RANGES) return false;
-  const answer = answerFor(arena, size);
-  if (answer.signature !== arena.signature || answer.size !== size || answer.arena !== arena || answer.changes !== stitchChanges)
+  if (answers === 0 || !listRanges(arena)) return false;
+  const answer = answerFor(size);
+  if (answer.signature !== signature || answer.size !== size || answer.arena !== arena || answer.changes !== stitchChanges)
     return false;
   // Among equals the stitch used last, as in the search.
   knownStitch = NO_STITCH;
@@ -79,15 +109,11 @@ export function recallExtent(arena: Arena, size: u64): bool {
     knownStitch = stitch;
     knownStart = load<u64>(extent);
   }
-  return knownStitch !== NO_STITCH && knownStitch.usable && locate(answer, arena, knownStitch, knownStart, knownStart + size);
+  return knownStitch !== NO_STITCH && knownStitch.usable && locate(answer, knownStitch, knownStart, knownStart + size);
 }
 
 /** Writes the free ranges of the extent into findings. False if the extent is not free: a hash collision. */
-function locate(answer: Answer, arena: Arena, stitch: Stitch, start: u64, end: u64): bool {
-  let count: usize = 0;
-  for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) {
-    store<usize>(ranges + (count++ << 2), changetype<usize>(range));
-  }
+function locate(answer: Answer, stitch: Stitch, start: u64, end: u64): bool {
   let part: usize = 0;
   let index = pieceIndex(stitch, start);
   while (index < stitch.count && pieceOffset(stitch, index) < end) {
@@ -99,10 +125,10 @@ function locate(answer: Answer, arena: Arena, stitch: Stitch, start: u64, end: u
     const to = handle.address + (smaller(end, pieceEnd(stitch, index - 1)) - offset);
     const place = changetype<usize>(answer) + PLACES + (part < MOST_PLACES - 1 ? part++ : part);
     let number = <usize>load<u8>(place);
-    if (number >= count || !holds(rangeOf(number), from, to)) {
+    if (number >= rangeCount || !holds(rangeOf(number), from, to)) {
       number = 0;
-      while (number < count && !holds(rangeOf(number), from, to)) number++;
-      if (number === count) return false;
+      while (number < rangeCount && !holds(rangeOf(number), from, to)) number++;
+      if (number === rangeCount) return false;
       store<u8>(place, <u8>number);
     }
     const range = rangeOf(number);

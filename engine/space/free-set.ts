@@ -4,6 +4,9 @@ import { log2 } from '../base/units';
 import { ARENA_BITS, ARENA_ROOTS, Arena, BIN_WORDS, BINS, NO_RANGE, Range } from '../records/nodes';
 import { after, before, checkTree, firstOf, insert, isLeaf, lastOf, lowerBound, plant, remove } from './tree';
 
+/** Counts changes of free ranges, of all arenas. What was learnt of free ranges is valid while it stays the same. */
+export let freeChanges: u32 = 0;
+
 /**
  * 64 classes to each power of two keep trees small. Below 64 KiB a class has ranges of one size only. Every range of a class is
  * smaller than those of the next.
@@ -39,12 +42,6 @@ function bitOf(index: usize): u64 {
   return (<u64>1) << (<u64>(index & 63));
 }
 
-/** What a range adds to the signature of the free set. Not linear, so that moving a border changes the sum. */
-function traitOf(address: u64, size: u64): u64 {
-  const mixed = (address + (size << 20)) * 0x9e3779b97f4a7c15;
-  return mixed ^ (mixed >> 29);
-}
-
 function isAlone(slot: usize, range: Range): bool {
   return load<usize>(slot) === changetype<usize>(range) && isLeaf(range);
 }
@@ -77,9 +74,8 @@ export function addFree(arena: Arena, range: Range): void {
   const size = range.size;
   const bin = binOf(size);
   arena.freeBytes += size;
-  arena.signature += traitOf(range.address, size);
   arena.freeCount++;
-  arena.version++;
+  freeChanges++;
   enter(arena, bin, range);
 }
 
@@ -88,9 +84,8 @@ export function takeFree(arena: Arena, range: Range): void {
   const bin = binOf(size);
   const slot = slotOf(arena, bin);
   arena.freeBytes -= size;
-  arena.signature -= traitOf(range.address, size);
   arena.freeCount--;
-  arena.version++;
+  freeChanges++;
   if (isAlone(slot, range)) closeBin(arena, bin);
   else remove(slot, range);
 }
@@ -104,8 +99,7 @@ export function moveFree(arena: Arena, gone: Range, size: u64, come: Range): voi
   const to = binOf(come.size);
   const slot = slotOf(arena, from);
   arena.freeBytes += come.size - size;
-  arena.signature += traitOf(come.address, come.size) - traitOf(gone.address, size);
-  arena.version++;
+  freeChanges++;
   if (isAlone(slot, gone)) {
     if (from === to) {
       if (come !== gone) plant(slot, come);
@@ -201,10 +195,6 @@ export function checkFreeSet(arena: Arena): bool {
   }
   if (count !== arena.freeCount) return false;
   let bytes: u64 = 0;
-  let signature: u64 = 0;
-  for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) {
-    bytes += range.size;
-    signature += traitOf(range.address, range.size);
-  }
-  return bytes === arena.freeBytes && signature === arena.signature;
+  for (let range = firstFree(arena); range !== NO_RANGE; range = nextFree(arena, range)) bytes += range.size;
+  return bytes === arena.freeBytes;
 }

@@ -4,7 +4,7 @@ import { larger, log2, smaller } from '../base/units';
 import { Finding, findingAt, Handle, handleAt, handleEnd, handleIndex, NO_HANDLE } from '../records/handles';
 import { regrow } from '../records/memory';
 import { Arena, NO_RANGE, Range } from '../records/nodes';
-import { firstFree, nextFree } from './free-set';
+import { firstFree, freeChanges, nextFree } from './free-set';
 
 /** A list of handles with a sort key each: 16 bytes an entry. */
 @unmanaged
@@ -20,9 +20,9 @@ const headList = changetype<HandleList>(memory.data(16));
 const tailList = changetype<HandleList>(memory.data(16));
 
 let survey: u32 = 0;
-/** The survey is of this arena, in this version. */
+/** The survey is of this arena, after so many changes of free ranges. */
 let arenaSurveyed: usize = 0;
-let versionSurveyed: u32 = 0;
+let changesSurveyed: u32 = 0;
 let complete: bool = false;
 /** Whether whole handles are listed. Only stitching needs the list, searches for extents do not. */
 let listed: bool = false;
@@ -34,11 +34,11 @@ let mostHead: u64 = 0;
 
 /** Makes a survey of the arena unless there is one. False if the engine's own memory is exhausted. */
 export function surveyArena(arena: Arena): bool {
-  if (complete && arenaSurveyed === changetype<usize>(arena) && versionSurveyed === arena.version) return true;
+  if (complete && arenaSurveyed === changetype<usize>(arena) && changesSurveyed === freeChanges) return true;
   beginSurvey();
   if (!surveyMore(arena)) return false;
   arenaSurveyed = changetype<usize>(arena);
-  versionSurveyed = arena.version;
+  changesSurveyed = freeChanges;
   complete = true;
   return true;
 }
