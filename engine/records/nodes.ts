@@ -209,7 +209,7 @@ export class Range {
   }
 }
 
-/** Offsets of the links to the children of a node, for code that takes a side. */
+/** Offsets of the links to the children of a node, for code that takes a side. They lie side by side. */
 export const LEFT: usize = offsetof<Range>('linkA');
 export const RIGHT: usize = offsetof<Range>('linkB');
 

@@ -38,7 +38,7 @@ const ranges: usize = memory.data(256);
 let rangeCount: usize = 0;
 let signature: u64 = 0;
 let arenaListed: Arena = NO_ARENA;
-let changesListed: u32 = 0;
+let changesListed: u64 = 0;
 
 export let knownStitch: Stitch = NO_STITCH;
 export let knownStart: u64 = 0;

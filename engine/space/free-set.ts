@@ -5,7 +5,7 @@ import { ARENA_BITS, ARENA_ROOTS, Arena, BIN_WORDS, BINS, NO_RANGE, Range } from
 import { after, before, checkTree, firstOf, insert, isLeaf, lastOf, lowerBound, plant, remove } from './tree';
 
 /** Counts changes of free ranges, of all arenas. What was learnt of free ranges is valid while it stays the same. */
-export let freeChanges: u32 = 0;
+export let freeChanges: u64 = 0;
 
 /**
  * 64 classes to each power of two keep trees small. Below 64 KiB a class has ranges of one size only. Every range of a class is

@@ -22,7 +22,7 @@ const tailList = changetype<HandleList>(memory.data(16));
 let survey: u32 = 0;
 /** The survey is of this arena, after so many changes of free ranges. */
 let arenaSurveyed: usize = 0;
-let changesSurveyed: u32 = 0;
+let changesSurveyed: u64 = 0;
 let complete: bool = false;
 /** Whether whole handles are listed. Only stitching needs the list, searches for extents do not. */
 let listed: bool = false;

@@ -83,7 +83,7 @@ function neighbour(start: Range, side: usize): Range {
   return parent;
 }
 
-/** Whether a node has no children. Their links lie side by side, so one read is enough. */
+/** Whether a node has no children. One read covers both links. */
 @inline
 export function isLeaf(node: Range): bool {
   return load<u64>(changetype<usize>(node) + LEFT) === 0;
