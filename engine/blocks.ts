@@ -13,7 +13,7 @@ import { addSlab } from './policy/small';
 import { serveWeir } from './policy/weir';
 import { approach } from './records/address-table';
 import { markBusy } from './records/handles';
-import { beginLife, endLife, expectedLife, familyOf, Life, NO_FAMILY, NO_KEY, NO_LIFE } from './records/lives';
+import { Family, Life, NO_FAMILY, NO_KEY, NO_LIFE } from './records/lives';
 import { Arena, NO_ARENA, NO_RANGE, NO_STITCH, Range } from './records/nodes';
 import { ensureRanges } from './records/range-pool';
 import { NO_USE } from './records/streams';
@@ -65,9 +65,13 @@ function mallocLarge(bytes: u64, stream: u32, pool: u32): Range {
   if (block === NO_RANGE) return mallocUnfit(arena, size, bytes, key);
   if (!ensureRanges(2)) return failFor(arena, bytes);
   approach(block.address);
-  const family = key !== NO_KEY ? familyOf(key) : NO_FAMILY;
-  const expected = expectedLife(family);
-  const life = beginLife(family, expected);
+  let expected: u32 = 0;
+  let life = NO_LIFE;
+  const family = key !== NO_KEY ? Family.of(key) : NO_FAMILY;
+  if (family !== NO_FAMILY) {
+    expected = family.expectedLife;
+    life = family.beginLife(expected);
+  }
   if (mayGroup(arena, block, size, expected)) return beginFit(placeGrouped(arena, block, size, expected), size, bytes, life);
   takeFrontOf(arena, block, size, State.Live);
   return beginFit(block, size, bytes, life);
@@ -78,7 +82,6 @@ function atLeastOne(bytes: u64): u64 {
 }
 
 /** The block of a request that a free range held. */
-@inline
 function beginFit(block: Range, size: u64, bytes: u64, life: Life): Range {
   block.life = life;
   block.va = block.address;
@@ -100,8 +103,8 @@ function mallocUnfit(arena: Arena, size: u64, bytes: u64, key: u64): Range {
   lendIdle();
   const block = serveHard(arena, size, bytes);
   if (block === NO_RANGE) return fail();
-  const family = key !== NO_KEY ? familyOf(key) : NO_FAMILY;
-  block.life = beginLife(family, expectedLife(family));
+  const family = key !== NO_KEY ? Family.of(key) : NO_FAMILY;
+  block.life = family !== NO_FAMILY ? family.beginLife(family.expectedLife) : NO_LIFE;
   block.requested = bytes;
   block.uses = NO_USE;
   if (gmlake !== 0) for (let piece = block; piece !== NO_RANGE; piece = piece.nextPiece) markBusy(piece, true);
@@ -173,18 +176,17 @@ function fail(): Range {
 export function freeBlock(block: Range): bool {
   if (block.state !== State.Live) return false;
   block.state = State.Pending;
-  if (!isPlanned(block)) block.red = <u8>endsBrief(block);
+  if (!isPlanned(block)) {
+    block.red = <u8>endsBrief(block.life);
+    block.life = NO_LIFE;
+  }
   countFree(block.stitch === NO_STITCH ? block.size : blockSize(block), block.requested);
   return true;
 }
 
-/** Ends the life of a block that is not planned. Gives whether it was brief. */
-@inline
-function endsBrief(block: Range): bool {
-  const life = block.life;
-  if (life === NO_LIFE) return false;
-  block.life = NO_LIFE;
-  return isBrief(endLife(life));
+/** Ends a life. Gives whether it was brief. */
+function endsBrief(life: Life): bool {
+  return life !== NO_LIFE && isBrief(life.finish());
 }
 
 /** Another stream uses the block, so its memory is free only after that work. False if the block is not live. */
@@ -205,7 +207,7 @@ export function endBlock(block: Range): bool {
   // Nearly every block is one range that no other stream uses.
   if (isPlanned(block) || block.stitch !== NO_STITCH || hasUses(block)) return freeBlock(block) && completeBlock(block);
   if (block.state !== State.Live) return false;
-  const brief = endsBrief(block);
+  const brief = endsBrief(block.life);
   countFree(block.size, block.requested);
   finishRange(block, brief, 0);
   return true;

@@ -51,22 +51,21 @@ export function settingF64(index: u32): f64 {
 
 /** The address of memory for the request; 0 if there is none. */
 export function malloc(bytes: u64, stream: u32, pool: u32): u64 {
-  const block = mallocKnown(bytes, stream, pool);
-  return block === NO_RANGE ? 0 : block.va;
+  const block = malloc_(bytes, stream, pool);
+  return block !== NO_RANGE && keepAddress(block) ? block.va : 0;
 }
 
 /** The same, but gives the block. `blockAt` finds it by its address. */
 export function allocate(bytes: u64, stream: u32, pool: u32): u32 {
-  return changetype<usize>(mallocKnown(bytes, stream, pool)) as u32;
+  const block = malloc_(bytes, stream, pool);
+  return block !== NO_RANGE && keepAddress(block) ? (changetype<usize>(block) as u32) : 0;
 }
 
-/** A block that can be found by its address; NO_RANGE if the request fails. */
-@inline
-function mallocKnown(bytes: u64, stream: u32, pool: u32): Range {
-  const block = malloc_(bytes, stream, pool);
-  if (block === NO_RANGE || remember(block)) return block;
+/** Remembers a new block by its address. If the engine's own memory is exhausted, the block ends. */
+function keepAddress(block: Range): bool {
+  if (remember(block)) return true;
   endBlock(block);
-  return NO_RANGE;
+  return false;
 }
 
 /** The live block at an address that `malloc` or `allocate` gave; 0 if there is none. */

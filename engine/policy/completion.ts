@@ -46,7 +46,6 @@ export function finish(block: Range, released: u64): void {
 }
 
 /** The same for a block that is one range. `brief`: it lived briefly. */
-@inline
 export function finishRange(block: Range, brief: bool, released: u64): void {
   const arena = ownerOf(block);
   const size = block.size;

@@ -118,7 +118,6 @@ function consider(range: Range, sizeLog: i32, life: i32): bool {
 }
 
 /** How much the remaining lives of a block and of a neighbour differ. */
-@inline
 function mismatch(neighbour: Range, life: i32): i32 {
   if (neighbour === NO_RANGE) return STRANGER;
   const block = neighbour.state === State.Piece ? neighbour.head : neighbour;

@@ -1,5 +1,6 @@
 // How long blocks of large requests live. Requests with the same key (policy/neighbours.ts) are a family: its blocks tend to live
 // alike. Time is counted in large requests. Lives are for placement only: a wrong one costs memory, never correctness.
+import { larger } from '../base/units';
 import { fresh, takeClear } from './memory';
 
 /** What is known of a family. */
@@ -12,6 +13,63 @@ export class Family {
   longest: u32 = 0;
   /** Blocks that live. */
   live: u32 = 0;
+
+  /**
+   * The family with a key. It takes the place of another with the same place in the table. NO_FAMILY if the engine's own memory is
+   * exhausted.
+   */
+  @inline
+  static of(key: u64): Family {
+    if (families === 0 && !makeFamilies()) return NO_FAMILY;
+    const family = changetype<Family>(families + <usize>(key >> (64 - FAMILY_BITS)) * offsetof<Family>());
+    // The high bits of a key depend on all that went into it.
+    const tag = <u32>(key >> (64 - FAMILY_BITS - 32)) | 1;
+    if (family.tag !== tag) family.found(tag);
+    return family;
+  }
+
+  private found(tag: u32): void {
+    this.tag = tag;
+    this.last = 0;
+    this.longest = 0;
+    this.live = 0;
+  }
+
+  /**
+   * How long its next block is expected to live; 0: unknown. If blocks of the family live already, they are a stack, as of
+   * activations layer by layer. All of a stack are expected to live as long as the longest, and as long again: so they lie
+   * together, whatever their order.
+   */
+  @inline
+  get expectedLife(): u32 {
+    if (this.live === 0) return this.last;
+    return this.longest === 0 ? FOREVER : this.longest * 2;
+  }
+
+  /** Notes the life of a block that has ended. */
+  @inline
+  note(age: u32): void {
+    const longest = this.longest;
+    this.last = age === 0 ? 1 : age;
+    this.longest = age >= longest ? age : <u32>larger(longest - longest / FADING, age);
+    // Blocks from before the family lost its place and got it again are not counted.
+    if (this.live > 0) this.live--;
+  }
+
+  /** Begins the life of a block; NO_LIFE if the engine's own memory is exhausted. */
+  @inline
+  beginLife(expected: u32): Life {
+    if (spare === NO_LIFE && !addSpares()) return NO_LIFE;
+    const life = spare;
+    spare = changetype<Life>(changetype<usize>(life.family));
+    this.live++;
+    count++;
+    life.family = this;
+    life.tag = this.tag;
+    life.birth = clock;
+    life.end = clock + expected;
+    return life;
+  }
 }
 
 /** The life of a block. */
@@ -23,6 +81,17 @@ export class Life {
   birth: u32 = 0;
   /** When the block is expected to end; the birth: unknown. */
   end: u32 = 0;
+
+  /** The block is freed. Gives how long it lived. */
+  @inline
+  finish(): u32 {
+    const own = this.family;
+    const age = clock - this.birth;
+    if (own.tag === this.tag) own.note(age);
+    count--;
+    recycle(this);
+    return age;
+  }
 }
 
 export const NO_FAMILY: Family = changetype<Family>(0);
@@ -50,6 +119,11 @@ function recycle(life: Life): void {
   spare = life;
 }
 
+function makeFamilies(): bool {
+  families = takeClear(FAMILIES * offsetof<Family>());
+  return families !== 0;
+}
+
 function addSpares(): bool {
   const slab = fresh(SLAB_LIVES * offsetof<Life>());
   if (slab === 0) return false;
@@ -65,76 +139,6 @@ export function liveCount(): u32 {
 /** Counts a large request. */
 export function countRequest(): void {
   clock++;
-}
-
-/**
- * The family with a key. It takes the place of another with the same place in the table. NO_FAMILY if the engine's own memory is
- * exhausted.
- */
-@inline
-export function familyOf(key: u64): Family {
-  if (families === 0) {
-    families = takeClear(FAMILIES * offsetof<Family>());
-    if (families === 0) return NO_FAMILY;
-  }
-  const family = changetype<Family>(families + <usize>(key >> (64 - FAMILY_BITS)) * offsetof<Family>());
-  // The high bits of a key depend on all that went into it.
-  const tag = <u32>(key >> (64 - FAMILY_BITS - 32)) | 1;
-  if (family.tag !== tag) {
-    family.tag = tag;
-    family.last = 0;
-    family.longest = 0;
-    family.live = 0;
-  }
-  return family;
-}
-
-/**
- * How long a block of the family is expected to live; 0: unknown. If blocks of the family live already, they are a stack, as of
- * activations layer by layer. All of a stack are expected to live as long as the longest, and as long again: so they lie
- * together, whatever their order.
- */
-@inline
-export function expectedLife(family: Family): u32 {
-  if (family === NO_FAMILY) return 0;
-  if (family.live === 0) return family.last;
-  return family.longest === 0 ? FOREVER : family.longest * 2;
-}
-
-/** Begins the life of a block; NO_LIFE if it has no family or the engine's own memory is exhausted. */
-@inline
-export function beginLife(family: Family, expected: u32): Life {
-  if (family === NO_FAMILY || (spare === NO_LIFE && !addSpares())) return NO_LIFE;
-  const life = spare;
-  spare = changetype<Life>(changetype<usize>(life.family));
-  family.live++;
-  count++;
-  life.family = family;
-  life.tag = family.tag;
-  life.birth = clock;
-  life.end = clock + expected;
-  return life;
-}
-
-function fade(longest: u32, age: u32): u32 {
-  const faded = longest - longest / FADING;
-  return age > faded ? age : faded;
-}
-
-/** The block is freed. Gives how long it lived. */
-export function endLife(life: Life): u32 {
-  const own = life.family;
-  const age = clock - life.birth;
-  if (own.tag === life.tag) {
-    const longest = own.longest;
-    own.last = age === 0 ? 1 : age;
-    own.longest = age >= longest ? age : fade(longest, age);
-    // Blocks from before the family lost its place and got it again are not counted.
-    if (own.live > 0) own.live--;
-  }
-  count--;
-  recycle(life);
-  return age;
 }
 
 /** How much longer a block is expected to live; 0: unknown. */

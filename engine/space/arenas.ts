@@ -19,7 +19,6 @@ export function firstArena(): Arena {
 }
 
 /** The arena of a stream and pool, made on first use; NO_ARENA if there is no room for another. */
-@inline
 export function arenaOf(stream: u32, pool: u32, small: bool): Arena {
   const first = arenas;
   if (first !== NO_ARENA && first.stream === stream && first.pool === pool) {

@@ -98,8 +98,7 @@ export function keepExtents(arena: Arena, size: u64): void {
 export function recallExtent(arena: Arena, size: u64): bool {
   if (answers === 0 || !listRanges(arena)) return false;
   const answer = answerFor(size);
-  if (answer.signature !== signature || answer.size !== size || answer.arena !== arena || answer.changes !== stitchChanges)
-    return false;
+  if (answer.signature !== signature || answer.size !== size || answer.arena !== arena || answer.changes !== stitchChanges) return false;
   // Among equals the stitch used last, as in the search.
   knownStitch = NO_STITCH;
   for (let index: u32 = 0; index < answer.count; index++) {

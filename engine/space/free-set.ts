@@ -46,19 +46,12 @@ function isAlone(slot: usize, range: Range): bool {
   return load<usize>(slot) === changetype<usize>(range) && isLeaf(range);
 }
 
-/** Adds a range to its class. */
-@inline
-function enter(arena: Arena, bin: usize, range: Range): void {
-  const slot = slotOf(arena, bin);
-  if (load<usize>(slot) !== 0) {
-    insert(slot, range);
-    return;
-  }
+/** Adds the first range of a class. */
+function openBin(arena: Arena, bin: usize, range: Range): void {
   const word = bin >> 6;
-  const bits = wordOf(arena, word);
-  setWord(arena, word, bits | bitOf(bin));
-  if (bits === 0) setSummary(arena, summaryOf(arena) | bitOf(word));
-  plant(slot, range);
+  setWord(arena, word, wordOf(arena, word) | bitOf(bin));
+  setSummary(arena, summaryOf(arena) | bitOf(word));
+  plant(slotOf(arena, bin), range);
 }
 
 /** Removes the last range of a class. */
@@ -76,7 +69,9 @@ export function addFree(arena: Arena, range: Range): void {
   arena.freeBytes += size;
   arena.freeCount++;
   freeChanges++;
-  enter(arena, bin, range);
+  const slot = slotOf(arena, bin);
+  if (load<usize>(slot) === 0) openBin(arena, bin, range);
+  else insert(slot, range);
 }
 
 export function takeFree(arena: Arena, range: Range): void {
@@ -109,7 +104,9 @@ export function moveFree(arena: Arena, gone: Range, size: u64, come: Range): voi
   } else {
     remove(slot, gone);
   }
-  enter(arena, to, come);
+  const target = slotOf(arena, to);
+  if (load<usize>(target) === 0) openBin(arena, to, come);
+  else insert(target, come);
 }
 
 /** The first class at or after `bin` that is not empty; -1 if there is none. */

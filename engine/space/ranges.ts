@@ -90,7 +90,6 @@ export function setFree(range: Range, point: u64): Range {
 }
 
 /** The same for a known owner. */
-@inline
 export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
   if (streamCount > 1 && !arena.small) noteRelease(range, arena.lane, point);
   return joinFree(arena, range, point);

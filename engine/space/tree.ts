@@ -84,7 +84,6 @@ function neighbour(start: Range, side: usize): Range {
 }
 
 /** Whether a node has no children. One read covers both links. */
-@inline
 export function isLeaf(node: Range): bool {
   return load<u64>(changetype<usize>(node) + LEFT) === 0;
 }

@@ -53,7 +53,6 @@ export function isCapturing(): bool {
 }
 
 /** Numbers a release of `bytes` on a stream. */
-@inline
 export function stamp(stream: Stream, bytes: u64): u64 {
   clock++;
   stream.since += bytes;
