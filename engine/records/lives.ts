@@ -24,11 +24,11 @@ export class Family {
     const family = changetype<Family>(families + <usize>(key >> (64 - FAMILY_BITS)) * offsetof<Family>());
     // The high bits of a key depend on all that went into it.
     const tag = <u32>(key >> (64 - FAMILY_BITS - 32)) | 1;
-    if (family.tag !== tag) family.found(tag);
+    if (family.tag !== tag) family.restart(tag);
     return family;
   }
 
-  private found(tag: u32): void {
+  private restart(tag: u32): void {
     this.tag = tag;
     this.last = 0;
     this.longest = 0;

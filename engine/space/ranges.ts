@@ -91,12 +91,8 @@ export function setFree(range: Range, point: u64): Range {
 
 /** The same for a known owner. */
 export function setFreeOf(arena: Arena, range: Range, point: u64): Range {
-  if (streamCount > 1 && !arena.small) noteRelease(range, arena.lane, point);
-  return joinFree(arena, range, point);
-}
-
-function joinFree(arena: Arena, range: Range, point: u64): Range {
   range.state = State.Free;
+  if (streamCount > 1 && !arena.small) noteRelease(range, arena.lane, point);
   const owner = range.owner;
   const next = range.next;
   const prev = range.prev;
