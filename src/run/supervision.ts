@@ -267,7 +267,7 @@ export function checkSummaryFile(path: string): void {
 /** Refuses a long job early if files about out-of-memory errors cannot be written. */
 export function checkFailureFolder(folder: string): void {
   const isOther = statSync(folder, { throwIfNoEntry: false })?.isDirectory() === false;
-  const obstacle = isOther ? 'is a file; name a folder' : obstacleOf(folder);
+  const obstacle = isOther ? 'is no folder; name one' : obstacleOf(folder);
   if (obstacle !== undefined) throw new UsageError(`--oom-dir ${folder}: ${obstacle}`);
 }
 

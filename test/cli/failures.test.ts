@@ -111,8 +111,8 @@ describe('an out-of-memory error', () => {
       return stderr;
     };
     expect(await refused('nowhere')).toBe('weir: --oom-dir nowhere: no such folder; create it first\n');
-    expect(await refused('file')).toBe('weir: --oom-dir file: is a file; name a folder\n');
-    expect(await refused('/dev/null')).toBe('weir: --oom-dir /dev/null: is a file; name a folder\n');
+    expect(await refused('file')).toBe('weir: --oom-dir file: is no folder; name one\n');
+    expect(await refused('/dev/null')).toBe('weir: --oom-dir /dev/null: is no folder; name one\n');
     expect(readFileSync(join(run.path, 'file'), 'utf8')).toBe('mine');
     if (process.getuid?.() === 0) return;
     mkdirSync(join(run.path, 'locked'), { mode: 0o555 });
